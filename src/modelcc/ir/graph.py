@@ -1,0 +1,104 @@
+"""Graph level: the dataflow DAG of ops on immutable, named tensors.
+
+A value is a name; its type is in :attr:`Graph.types`.  Nodes are in topological order and every
+name is assigned once (an input, a constant, or one node's result).  Names of graph inputs and
+outputs are the user's and survive every pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.ir.index import Bounds
+from modelcc.ir.op import Op
+from modelcc.ir.types import Array, TensorType, dtype_of
+
+EMPTY_BOUNDS: Bounds = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Handle to constant data (in memory or memory-mapped), compared by content digest."""
+
+    data: Array
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of dtype, shape and bytes (of the elements' text for strings)."""
+        h = hashlib.sha256(f"{dtype_of(self.data)}{self.data.shape}".encode())
+        if self.data.dtype == object:
+            h.update(repr(self.data.tolist()).encode())
+        else:
+            h.update(np.ascontiguousarray(self.data).view(np.uint8).data)
+        return h.hexdigest()
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(tuple(self.data.shape), dtype_of(self.data))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and (
+            other.data is self.data or other.digest == self.digest
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One application of an op.  ``""`` stands for an absent optional operand.
+
+    ``source`` names the user's nodes it stems from (ONNX node names, torch code lines).
+    """
+
+    op: Op
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A model or sub-graph.  ``dims`` bounds its named dimensions."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
+    dims: Bounds = EMPTY_BOUNDS
+
+    def producers(self) -> dict[str, Node]:
+        """Value name → the node that makes it."""
+        return {name: node for node in self.nodes for name in node.outputs}
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """Value name → nodes reading it, in order; a value nobody reads is absent."""
+        readers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                if name:
+                    readers.setdefault(name, []).append(node)
+        return readers
+
+    def input_types(self, node: Node) -> tuple[TensorType | None, ...]:
+        """Operand types of ``node``, None where an optional operand is absent."""
+        return tuple(self.types[n] if n else None for n in node.inputs)
+
+    def values(self) -> Iterator[str]:
+        """Every value name, in definition order."""
+        yield from self.inputs
+        yield from self.constants
+        for node in self.nodes:
+            yield from node.outputs
+
+    def with_nodes(self, nodes: tuple[Node, ...]) -> Graph:
+        return replace(self, nodes=nodes)

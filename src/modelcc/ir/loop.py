@@ -1,0 +1,340 @@
+"""Loop level: scheduled loop nests over flat buffers, with explicit vectors and registers.
+
+Every expression has a dtype and a number of ``lanes`` (1: scalar).  Addresses are element offsets
+of the integer algebra over loop variables, bound index symbols and the function's size parameters.
+The interpreter in :mod:`modelcc.ir.loop_interpreter` is the meaning; emitters print.
+
+Example, 16 lanes at a time with a masked tail::
+
+    func @relu(%x: f32[n], %y: mut f32[n]; n) {
+      parallel i in 0..n step 16 {
+        let %v = load %x[i] x16 mask(n - i)
+        store %y[i] x16 = max(%v, splat(0.0)) mask(n - i)
+      }
+    }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from modelcc.ir.index import Index
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import BOOL, DType
+
+Space = Literal["global", "local"]
+LoopKind = Literal["serial", "parallel", "unrolled"]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Flat memory of ``size`` elements.  ``global`` is a parameter, ``local`` an Alloc's.
+
+    ``align`` is the guaranteed alignment of its start in bytes.
+    """
+
+    name: str
+    dtype: DType
+    size: Index
+    space: Space = "global"
+    align: int = 64
+
+
+@dataclass(frozen=True)
+class Const:
+    """A constant, the same in all lanes."""
+
+    value: float | int | bool
+    dtype: DType
+    lanes: int = 1
+
+
+@dataclass(frozen=True)
+class Var:
+    """Value of a ``Let`` or current content of a register."""
+
+    name: str
+    dtype: DType
+    lanes: int = 1
+
+
+@dataclass(frozen=True)
+class IndexOf:
+    """An index expression as a number; lane l adds ``l * step``."""
+
+    index: Index
+    dtype: DType
+    lanes: int = 1
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Load:
+    """Lane l is ``buffer[offset + l * stride]``.
+
+    ``active`` (None: all): lanes ``>= active`` are not read and give 0.
+    """
+
+    buffer: str
+    offset: Index
+    dtype: DType
+    lanes: int = 1
+    stride: Index = 1
+    active: Index | None = None
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Lane l is ``buffer[offset + offsets[l]]``; inactive lanes are not read and give 0."""
+
+    buffer: str
+    offset: Index
+    offsets: Expr
+    dtype: DType
+    active: Index | None = None
+
+    @property
+    def lanes(self) -> int:
+        return self.offsets.lanes
+
+
+@dataclass(frozen=True)
+class Call:
+    """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS`, lane by lane."""
+
+    function: str
+    args: tuple[Expr, ...]
+    dtype: DType
+    lanes: int = 1
+
+
+@dataclass(frozen=True)
+class MulAdd:
+    """``a * b + c``, fused to one rounding where the target has the instruction."""
+
+    a: Expr
+    b: Expr
+    c: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.c.dtype
+
+    @property
+    def lanes(self) -> int:
+        return self.c.lanes
+
+
+@dataclass(frozen=True)
+class Choose:
+    """``then`` where ``condition`` (bool, same lanes) else ``other``, lane by lane."""
+
+    condition: Expr
+    then: Expr
+    other: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.then.dtype
+
+    @property
+    def lanes(self) -> int:
+        return self.then.lanes
+
+
+@dataclass(frozen=True)
+class Convert:
+    """Value conversion, lane by lane (float to integer truncates)."""
+
+    value: Expr
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return self.value.lanes
+
+
+@dataclass(frozen=True)
+class Bitcast:
+    """The same bits as another dtype of the same width (elementary functions need it)."""
+
+    value: Expr
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return self.value.lanes
+
+
+@dataclass(frozen=True)
+class Splat:
+    """A scalar in every lane."""
+
+    value: Expr
+    lanes: int
+
+    @property
+    def dtype(self) -> DType:
+        return self.value.dtype
+
+
+@dataclass(frozen=True)
+class Fold:
+    """All lanes combined to a scalar by a binary function, in unspecified order."""
+
+    function: str
+    value: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.value.dtype
+
+    @property
+    def lanes(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class Test:
+    """Index conditions as a scalar bool: all of them hold."""
+
+    conditions: tuple[Condition, ...]
+    dtype: DType = BOOL
+    lanes: int = 1
+
+
+Expr: TypeAlias = (
+    Const | Var | IndexOf | Load | Gather | Call | MulAdd | Choose | Convert | Bitcast | Splat
+    | Fold | Test
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class For:
+    """``variable`` runs from ``start`` by ``step`` while below ``stop``.
+
+    ``parallel`` iterations are independent and may run on the pool's threads; ``unrolled`` asks
+    for full unrolling (constant bounds).
+    """
+
+    variable: str
+    start: Index
+    stop: Index
+    body: tuple[Stmt, ...]
+    step: int = 1
+    kind: LoopKind = "serial"
+
+
+@dataclass(frozen=True)
+class If:
+    """``then`` if the scalar bool ``condition`` holds, else ``other``."""
+
+    condition: Expr
+    then: tuple[Stmt, ...]
+    other: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Let:
+    """Names a value; visible to the end of the enclosing block."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class BindIndex:
+    """Names a scalar integer as an index symbol; visible to the end of the enclosing block."""
+
+    symbol: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Register:
+    """Declares a mutable register with an initial value; read by ``Var``, set by ``Assign``."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Sets a register."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Store:
+    """``buffer[offset + l * stride] = value lane l``; lanes ``>= active`` are not written."""
+
+    buffer: str
+    offset: Index
+    value: Expr
+    stride: Index = 1
+    active: Index | None = None
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """``buffer[offset + offsets[l]] = value lane l``; lanes ``>= active`` are not written."""
+
+    buffer: str
+    offset: Index
+    offsets: Expr
+    value: Expr
+    active: Index | None = None
+
+
+@dataclass(frozen=True)
+class Alloc:
+    """A local buffer of constant size, visible to the end of the enclosing block."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Hint that ``buffer[offset]`` is needed soon; ``level`` 1 is nearest.  May be out of range."""
+
+    buffer: str
+    offset: Index
+    level: int = 1
+
+
+@dataclass(frozen=True)
+class Comment:
+    """Text for the reader of emitted code, e.g. the user's node names."""
+
+    text: str
+
+
+Stmt: TypeAlias = (
+    For | If | Let | BindIndex | Register | Assign | Store | Scatter | Alloc | Prefetch | Comment
+)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A buffer parameter; ``mutable`` ones may be written.  Mutable buffers alias no other,
+    except element for element with a same-typed input read only at the offset being written."""
+
+    buffer: Buffer
+    mutable: bool = False
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel: buffers, then sizes (i64), then statements.  At most one parallel loop, outermost.
+
+    ``source`` names the user's nodes it computes.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    sizes: tuple[str, ...]
+    body: tuple[Stmt, ...]
+    source: tuple[str, ...] = ()

@@ -1,0 +1,163 @@
+"""What an op is: a frozen dataclass of attributes with a few facets, in a named dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from modelcc.ir.index import Index
+from modelcc.ir.types import Array, DType, TensorType
+
+if TYPE_CHECKING:
+    from modelcc.ir.compute import Operand, StageBuilder
+
+
+class ModelError(Exception):
+    """A fault in the user's model or request: what, where, why and what to do."""
+
+    def __init__(self, message: str, where: Sequence[str] = (), hint: str | None = None) -> None:
+        place = f"{', '.join(where)}: " if where else ""
+        super().__init__(place + message + (f"\n  hint: {hint}" if hint else ""))
+        self.message = message
+        self.where = tuple(where)
+        self.hint = hint
+
+    def at(self, *where: str) -> ModelError:
+        """The same fault, located."""
+        return self if self.where else ModelError(self.message, where, self.hint)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One test, documentation and tuning input: operand types and the op's attributes.
+
+    ``operands`` are types or concrete arrays; symbolic extents are replaced by small numbers by
+    whoever runs the sample.  ``low``/``high`` bound random values (``log`` wants positive ones).
+    """
+
+    operands: tuple[TensorType | Array, ...]
+    attributes: Mapping[str, Any]
+    low: float = -2.0
+    high: float = 2.0
+
+
+class Builder(Protocol):
+    """Appends nodes; used by facets that answer with graph ops (``decompose``, ``grad``)."""
+
+    def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
+        """Append ``op``; returns the names of its results."""
+        ...
+
+    def emit(self, op: Op, *inputs: str) -> str:
+        """Append a single-result ``op``; returns the name of its result."""
+        ...
+
+    def constant(self, value: Array | float, dtype: DType | None = None) -> str:
+        """A constant with this value."""
+        ...
+
+    def type_of(self, name: str) -> TensorType:
+        """Type of a value known to the builder."""
+        ...
+
+
+class Op:
+    """Base of every op.  Subclasses are frozen dataclasses whose fields are the attributes.
+
+    Absent optional operands are passed as ``None`` to every facet.  Facets not overridden are
+    absent: :meth:`has` tells.  ``symbolic`` promises that ``reference`` also works on object
+    arrays of :data:`Index` (shape arithmetic); ``pure`` is false for random ops.
+    """
+
+    dialect: ClassVar[str] = "mcc"
+    symbolic: ClassVar[bool] = False
+    pure: ClassVar[bool] = True
+    samples: ClassVar[tuple[Sample, ...]] = ()
+
+    @classmethod
+    def mnemonic(cls) -> str:
+        """Qualified name in text form, e.g. ``mcc.Conv``."""
+        return f"{cls.dialect}.{cls.__name__}"
+
+    @classmethod
+    def has(cls, facet: str) -> bool:
+        """Whether the class overrides ``facet`` (``compute``, ``grad``, ``decompose`` …)."""
+        return getattr(cls, facet) is not getattr(Op, facet)
+
+    def attributes(self) -> dict[str, Any]:
+        """Attribute names and values in declaration order."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
+        """Result types (row-major); :class:`ModelError` if the operands break the op's rules."""
+        raise NotImplementedError(self.mnemonic())
+
+    def reference(self, *inputs: Any) -> Any:
+        """NumPy meaning: array, or tuple of arrays when there are several results."""
+        raise NotImplementedError(self.mnemonic())
+
+    def compute(self, at: StageBuilder, *inputs: Operand | None) -> Operand | tuple[Operand, ...]:
+        """Tensor-level meaning, as stages added through ``at``."""
+        raise NotImplementedError(self.mnemonic())
+
+    def decompose(self, build: Builder, *inputs: str) -> tuple[str, ...]:
+        """The same result from simpler ops; composites keep their identity until it is wanted."""
+        raise NotImplementedError(self.mnemonic())
+
+    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+        """Gradient of each operand (None: not differentiable) given those of the results."""
+        raise NotImplementedError(self.mnemonic())
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A named set of ops; third-party packages expose one by the ``modelcc.dialects`` group."""
+
+    name: str
+    ops: tuple[type[Op], ...]
+
+    def find(self, mnemonic: str) -> type[Op] | None:
+        """The op class called ``mnemonic`` (``dialect.Name``), if it is here."""
+        return next((op for op in self.ops if op.mnemonic() == mnemonic), None)
+
+
+def require(condition: bool, message: str, hint: str | None = None) -> None:
+    """Raise :class:`ModelError` with ``message`` unless ``condition`` holds."""
+    if not condition:
+        raise ModelError(message, (), hint)
+
+
+def same_dtype(*types: TensorType) -> DType:
+    """The common dtype of operands; :class:`ModelError` naming both when two differ."""
+    first = types[0].dtype
+    for other in types[1:]:
+        require(other.dtype == first, f"operands have different dtypes: {first} and {other.dtype}")
+    return first
+
+
+def broadcast_shapes(*shapes: tuple[Index, ...]) -> tuple[Index, ...]:
+    """NumPy broadcasting over symbolic extents; equal names match, 1 stretches.
+
+    A named extent against a number greater than 1 is taken to be that number.
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    result: list[Index] = []
+    for i in range(rank):
+        extent: Index = 1
+        for shape in shapes:
+            j = i - (rank - len(shape))
+            extent = _broadcast_extent(extent, shape[j], shapes) if j >= 0 else extent
+        result.append(extent)
+    return tuple(result)
+
+
+def _broadcast_extent(a: Index, b: Index, shapes: tuple[tuple[Index, ...], ...]) -> Index:
+    if a == b or b == 1:
+        return a
+    if a == 1:
+        return b
+    if isinstance(a, int) and isinstance(b, int):
+        text = " and ".join("[" + ", ".join(map(str, s)) + "]" for s in shapes)
+        raise ModelError(f"shapes {text} do not broadcast: extent {a} against {b}")
+    return a if isinstance(a, int) else b

@@ -1,0 +1,106 @@
+"""The closed vocabulary of scalar functions, shared by the tensor and the loop level.
+
+Each function has a name, an arity, a NumPy meaning (used by both interpreters) and a result rule:
+``same`` as its operands or ``bool``.  Emitters print every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from modelcc.ir import special
+
+
+@dataclass(frozen=True)
+class ScalarFunction:
+    """A scalar function: ``result`` tells its dtype, ``cost`` its rough weight (1 = one add)."""
+
+    name: str
+    arity: int
+    numpy: Callable[..., Any]
+    result: Literal["same", "bool"] = "same"
+    domain: Literal["float", "int", "bool", "number", "any"] = "number"
+    cost: int = 1
+    symbol: str | None = None
+
+
+def _truncated_divide(a: Any, b: Any) -> Any:
+    if np.issubdtype(np.asarray(a).dtype, np.integer):
+        quotient = np.floor_divide(a, np.where(np.equal(b, 0), 1, b))
+        exact = np.equal(quotient * b, a)
+        negative = np.not_equal(np.less(a, 0), np.less(b, 0))
+        return (quotient + (negative & ~exact)).astype(np.asarray(a).dtype)
+    return np.divide(a, b)
+
+
+_F = ScalarFunction
+FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
+    {
+        f.name: f
+        for f in (
+            _F("add", 2, np.add, symbol="+"),
+            _F("sub", 2, np.subtract, symbol="-"),
+            _F("mul", 2, np.multiply, symbol="*"),
+            _F("div", 2, _truncated_divide, cost=4, symbol="/"),
+            _F("floordiv", 2, np.floor_divide, domain="int", cost=8),
+            _F("mod", 2, np.mod, cost=8),
+            _F("fmod", 2, np.fmod, cost=8),
+            _F("pow", 2, np.power, cost=40),
+            _F("min", 2, np.minimum),
+            _F("max", 2, np.maximum),
+            _F("neg", 1, np.negative),
+            _F("abs", 1, np.abs),
+            _F("sign", 1, np.sign, cost=2),
+            _F("sqrt", 1, np.sqrt, domain="float", cost=4),
+            _F("rsqrt", 1, special.rsqrt, domain="float", cost=6),
+            _F("reciprocal", 1, np.reciprocal, domain="float", cost=4),
+            _F("exp", 1, np.exp, domain="float", cost=12),
+            _F("exp2", 1, np.exp2, domain="float", cost=12),
+            _F("expm1", 1, np.expm1, domain="float", cost=16),
+            _F("log", 1, np.log, domain="float", cost=14),
+            _F("log1p", 1, np.log1p, domain="float", cost=16),
+            _F("sin", 1, np.sin, domain="float", cost=20),
+            _F("cos", 1, np.cos, domain="float", cost=20),
+            _F("tan", 1, np.tan, domain="float", cost=30),
+            _F("asin", 1, np.arcsin, domain="float", cost=20),
+            _F("acos", 1, np.arccos, domain="float", cost=20),
+            _F("atan", 1, np.arctan, domain="float", cost=20),
+            _F("sinh", 1, np.sinh, domain="float", cost=20),
+            _F("cosh", 1, np.cosh, domain="float", cost=20),
+            _F("tanh", 1, np.tanh, domain="float", cost=14),
+            _F("asinh", 1, np.arcsinh, domain="float", cost=20),
+            _F("acosh", 1, np.arccosh, domain="float", cost=20),
+            _F("atanh", 1, np.arctanh, domain="float", cost=20),
+            _F("erf", 1, special.erf, domain="float", cost=14),
+            _F("sigmoid", 1, special.sigmoid, domain="float", cost=14),
+            _F("floor", 1, np.floor, domain="float"),
+            _F("ceil", 1, np.ceil, domain="float"),
+            _F("trunc", 1, np.trunc, domain="float"),
+            _F("round", 1, np.rint, domain="float"),
+            _F("isnan", 1, np.isnan, result="bool", domain="float"),
+            _F("isinf", 1, np.isinf, result="bool", domain="float"),
+            _F("eq", 2, np.equal, result="bool", domain="any", symbol="=="),
+            _F("ne", 2, np.not_equal, result="bool", domain="any", symbol="!="),
+            _F("lt", 2, np.less, result="bool", symbol="<"),
+            _F("le", 2, np.less_equal, result="bool", symbol="<="),
+            _F("gt", 2, np.greater, result="bool", symbol=">"),
+            _F("ge", 2, np.greater_equal, result="bool", symbol=">="),
+            _F("and", 2, np.bitwise_and, domain="any"),
+            _F("or", 2, np.bitwise_or, domain="any"),
+            _F("xor", 2, np.bitwise_xor, domain="any"),
+            _F("not", 1, np.invert, domain="any"),
+            _F("shl", 2, np.left_shift, domain="int"),
+            _F("shr", 2, np.right_shift, domain="int"),
+        )
+    }
+)
+
+Combine = Literal["sum", "prod", "max", "min", "and", "or"]
+COMBINE_FUNCTION: Mapping[Combine, str] = MappingProxyType(
+    {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
+)

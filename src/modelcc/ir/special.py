@@ -1,0 +1,31 @@
+"""NumPy twins of scalar functions that NumPy lacks, computed in double precision."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def erf(x: Any) -> Any:
+    """Gauss error function, in the dtype of ``x``."""
+    values = np.asarray(x)
+    return np.asarray(_erf(values.astype(np.float64)), dtype=np.float64).astype(values.dtype)
+
+
+def sigmoid(x: Any) -> Any:
+    """``1 / (1 + exp(-x))`` without overflow, in the dtype of ``x``."""
+    values = np.asarray(x)
+    wide = values.astype(np.float64)
+    decay = np.exp(-np.abs(wide))
+    result = np.where(wide >= 0, 1.0 / (1.0 + decay), decay / (1.0 + decay))
+    return result.astype(values.dtype)
+
+
+def rsqrt(x: Any) -> Any:
+    """``1 / sqrt(x)``, in the dtype of ``x``."""
+    values = np.asarray(x)
+    return (1.0 / np.sqrt(values.astype(np.float64))).astype(values.dtype)

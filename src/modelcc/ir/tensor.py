@@ -1,0 +1,174 @@
+"""Tensor level: structured computations (the algorithm), grouped into kernels by fusion.
+
+A *stage* defines elements of one tensor: for every point of its parallel ``axes`` the element at
+``write`` is the combination of ``body`` over the ``reduce`` axes (or ``body`` itself without any).
+This is the idea of linalg.generic, TVM's TE and Halide's algorithm.  Reads use logical indices;
+layouts and schedules decide where and when, and cannot change what is computed.
+
+Example, ``C = A @ B`` followed by a ReLU, one kernel::
+
+    kernel @matmul_relu(%A: f32[m, 64], %B: f32[64, 32]) -> (%D: f32[m, 32]) {
+      %C: f32[m, 32] = [i < m, j < 32] sum[k < 64] %A[i, k] * %B[k, j]
+      %D: f32[m, 32] = [i < m, j < 32] max(%C[i, j], 0.0)
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from modelcc.ir.graph import EMPTY_BOUNDS, Constant
+from modelcc.ir.index import Bounds, Index
+from modelcc.ir.scalar import Combine
+from modelcc.ir.types import DType, TensorType
+
+Comparison = Literal["<", "<=", "==", "!=", ">", ">="]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A constant scalar of ``dtype``."""
+
+    value: float | int | bool
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class IndexValue:
+    """An index expression as a number of ``dtype`` (arg-max, position encodings)."""
+
+    index: Index
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Read:
+    """Element of ``tensor`` at logical ``indices``; may reach into a zero border (halo)."""
+
+    tensor: str
+    indices: tuple[Index, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Apply:
+    """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS` applied to ``args``."""
+
+    function: str
+    args: tuple[Scalar, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Select:
+    """``then`` if ``condition`` else ``other``; both sides are defined everywhere."""
+
+    condition: Scalar
+    then: Scalar
+    other: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Value conversion; float to integer truncates towards zero, to bool compares with zero."""
+
+    value: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``left comparison right`` between index expressions."""
+
+    left: Index
+    comparison: Comparison
+    right: Index
+
+
+@dataclass(frozen=True)
+class Guard:
+    """``inside`` where all ``conditions`` hold, else ``outside``; reads inside stay in range."""
+
+    conditions: tuple[Condition, ...]
+    inside: Scalar
+    outside: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Bind:
+    """Binds ``symbol`` to the integer ``value`` in the index expressions of ``body`` (gather)."""
+
+    symbol: str
+    value: Scalar
+    body: Scalar
+    dtype: DType
+
+
+Scalar: TypeAlias = Number | IndexValue | Read | Apply | Select | Cast | Guard | Bind
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An iteration axis: ``name`` runs over ``0 … extent-1``."""
+
+    name: str
+    extent: Index
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Defines elements of ``output``; several stages may fill disjoint parts of one tensor.
+
+    ``write[d]`` is the output's index in dimension d, as an expression of the parallel axes;
+    it is injective.  With ``reduce`` axes the body is combined by ``combine`` starting from the
+    combine's identity (an empty sum is 0).
+    """
+
+    output: str
+    axes: tuple[Axis, ...]
+    write: tuple[Index, ...]
+    body: Scalar
+    reduce: tuple[Axis, ...] = ()
+    combine: Combine | None = None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Stages scheduled together.  ``inputs`` and ``outputs`` live in memory; what else the stages
+    define is internal and need not be stored.  ``source`` names the user's nodes."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    """``output`` is ``input``'s row-major buffer under another shape; nothing is computed."""
+
+    output: str
+    input: str
+    source: tuple[str, ...] = ()
+
+
+Item: TypeAlias = Kernel | View
+
+
+@dataclass(frozen=True)
+class TensorProgram:
+    """A model at the tensor level: items in execution order; every tensor has a type."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    items: tuple[Item, ...]
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
+    dims: Bounds = EMPTY_BOUNDS

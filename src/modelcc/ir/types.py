@@ -1,0 +1,225 @@
+"""Tensor types: element type, shape of named symbolic dimensions, physical layout.
+
+A shape is a tuple of :data:`~modelcc.ir.index.Index`: an ``int`` or an expression of named
+symbols (``batch``, ``seq + 1``).  A :class:`Layout` says where a logical element lies in memory;
+it never changes what an op means, so ops are written on logical indices only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from modelcc.ir.index import Index, ceildiv, floordiv, mod, product
+
+Array = NDArray[Any]
+Kind = Literal["float", "int", "uint", "bool", "complex", "string"]
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type: short name (``f32``), kind, width in bits, NumPy twin's name."""
+
+    name: str
+    kind: Kind
+    bits: int
+    numpy_name: str
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype that stores one element (ml_dtypes for bf16, fp8, int4, int2)."""
+        scalar = getattr(ml_dtypes, self.numpy_name, None)
+        return np.dtype(scalar if scalar is not None else self.numpy_name)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element in an unpacked buffer; sub-byte types take one byte each."""
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+F64 = DType("f64", "float", 64, "float64")
+F32 = DType("f32", "float", 32, "float32")
+F16 = DType("f16", "float", 16, "float16")
+BF16 = DType("bf16", "float", 16, "bfloat16")
+F8E4M3FN = DType("f8e4m3fn", "float", 8, "float8_e4m3fn")
+F8E4M3FNUZ = DType("f8e4m3fnuz", "float", 8, "float8_e4m3fnuz")
+F8E5M2 = DType("f8e5m2", "float", 8, "float8_e5m2")
+F8E5M2FNUZ = DType("f8e5m2fnuz", "float", 8, "float8_e5m2fnuz")
+I64 = DType("i64", "int", 64, "int64")
+I32 = DType("i32", "int", 32, "int32")
+I16 = DType("i16", "int", 16, "int16")
+I8 = DType("i8", "int", 8, "int8")
+I4 = DType("i4", "int", 4, "int4")
+I2 = DType("i2", "int", 2, "int2")
+U64 = DType("u64", "uint", 64, "uint64")
+U32 = DType("u32", "uint", 32, "uint32")
+U16 = DType("u16", "uint", 16, "uint16")
+U8 = DType("u8", "uint", 8, "uint8")
+U4 = DType("u4", "uint", 4, "uint4")
+U2 = DType("u2", "uint", 2, "uint2")
+BOOL = DType("bool", "bool", 8, "bool")
+C64 = DType("c64", "complex", 64, "complex64")
+C128 = DType("c128", "complex", 128, "complex128")
+STRING = DType("string", "string", 64, "object")
+
+DTYPES: Mapping[str, DType] = MappingProxyType(
+    {
+        d.name: d
+        for d in (
+            *(F64, F32, F16, BF16, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ),
+            *(I64, I32, I16, I8, I4, I2, U64, U32, U16, U8, U4, U2, BOOL, C64, C128, STRING),
+        )
+    }
+)
+_BY_NUMPY: Mapping[str, DType] = MappingProxyType({d.numpy_name: d for d in DTYPES.values()})
+
+
+def dtype_of(array: Array | np.dtype[Any]) -> DType:
+    """The :class:`DType` of a NumPy array or dtype; ``TypeError`` if modelcc has none."""
+    dtype = array.dtype if isinstance(array, np.ndarray) else array
+    found = _BY_NUMPY.get(dtype.name)
+    if found is None:
+        raise TypeError(f"modelcc has no element type for NumPy dtype {dtype}")
+    return found
+
+
+@dataclass(frozen=True)
+class Part:
+    """One physical dimension: ``(logical index of axis // div) % mod`` (``mod`` None: no limit)."""
+
+    axis: int
+    div: int = 1
+    mod: int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Physical order of a tensor, outermost part first, with an optional zero border.
+
+    ``parts`` of one axis must partition it: ``(c//16, …, c%16)``.  An axis whose extent is not a
+    multiple of its block is padded up; pad elements are unspecified.  ``halo[a] = (before, after)``
+    elements of zeros surround logical axis ``a``: index ``-before … extent+after-1`` may be read.
+    """
+
+    parts: tuple[Part, ...]
+    halo: tuple[tuple[int, int], ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.halo)
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether this is the plain C order with no border."""
+        return self == row_major(self.rank)
+
+    def physical_shape(self, shape: Sequence[Index]) -> tuple[Index, ...]:
+        """Extents of the physical dimensions for a logical ``shape``."""
+        return tuple(self._part_extent(p, shape) for p in self.parts)
+
+    def _part_extent(self, part: Part, shape: Sequence[Index]) -> Index:
+        before, after = self.halo[part.axis]
+        extent = ceildiv(shape[part.axis] + before + after, part.div)
+        if part.mod is None:
+            return extent
+        return min(extent, part.mod) if isinstance(extent, int) and part.div == 1 else part.mod
+
+    def offset(self, indices: Sequence[Index], shape: Sequence[Index]) -> Index:
+        """Element offset of logical ``indices`` from the start of the buffer."""
+        offset: Index = 0
+        for part, extent in zip(self.parts, self.physical_shape(shape), strict=True):
+            i = floordiv(indices[part.axis] + self.halo[part.axis][0], part.div)
+            offset = offset * extent + (i if part.mod is None else mod(i, part.mod))
+        return offset
+
+    def size(self, shape: Sequence[Index]) -> Index:
+        """Elements of the physical buffer, padding and border included."""
+        return product(self.physical_shape(shape))
+
+    def __str__(self) -> str:
+        def one(p: Part) -> str:
+            div = f"/{p.div}" if p.div != 1 else ""
+            return f"d{p.axis}{div}" + (f"%{p.mod}" if p.mod is not None else "")
+
+        halo = " halo" + ",".join(f"{b}:{a}" for b, a in self.halo)
+        border = halo if any(b or a for b, a in self.halo) else ""
+        return f"<{' '.join(one(p) for p in self.parts)}{border}>"
+
+
+def row_major(rank: int) -> Layout:
+    """C order without border."""
+    return Layout(tuple(Part(a) for a in range(rank)), ((0, 0),) * rank)
+
+
+def blocked(rank: int, axis: int, block: int) -> Layout:
+    """Row-major with ``axis`` split: ``axis // block`` in its place, ``axis % block`` innermost.
+
+    ``blocked(4, 1, 16)`` is NCHW16c (Georganas et al., "Anatomy of high-performance deep learning
+    convolutions on SIMD architectures", 2018).
+    """
+    outer = tuple(Part(a, block if a == axis else 1) for a in range(rank))
+    return Layout((*outer, Part(axis, 1, block)), ((0, 0),) * rank)
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape, element type and layout (None: row-major) of a tensor."""
+
+    shape: tuple[Index, ...]
+    dtype: DType
+    layout: Layout | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every extent is a number."""
+        return all(isinstance(d, int) for d in self.shape)
+
+    @cached_property
+    def physical(self) -> Layout:
+        """The layout, made explicit."""
+        return self.layout if self.layout is not None else row_major(self.rank)
+
+    @property
+    def elements(self) -> Index:
+        """Number of logical elements."""
+        return product(self.shape)
+
+    @property
+    def bytes(self) -> Index:
+        """Bytes of the physical buffer."""
+        return self.physical.size(self.shape) * self.dtype.bytes
+
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape as numbers; ``ValueError`` if a dimension is symbolic."""
+        if any(not isinstance(d, int) for d in self.shape):
+            raise ValueError(f"{self} has symbolic dimensions where numbers are needed")
+        return tuple(d for d in self.shape if isinstance(d, int))
+
+    def with_layout(self, layout: Layout | None) -> TensorType:
+        return TensorType(self.shape, self.dtype, layout)
+
+    def __str__(self) -> str:
+        dims = ", ".join(str(d) for d in self.shape)
+        return f"{self.dtype}[{dims}]{self.layout if self.layout is not None else ''}"
