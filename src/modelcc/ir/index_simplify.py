@@ -10,20 +10,17 @@ from modelcc.ir.index_expr import (
     Expr,
     FloorDiv,
     Index,
-    Max,
-    Min,
     Mod,
     Monomial,
     Sym,
     cancel,
     common_factor,
     floordiv,
-    maximum,
-    minimum,
     mod,
     product,
     term,
 )
+from modelcc.ir.index_extremum import Max, Min, maximum, minimum
 from modelcc.ir.index_interval import Bounds
 
 Comparison: TypeAlias = Literal["<", "<=", "==", "!=", ">", ">="]
@@ -128,7 +125,10 @@ class _Simplifier:
         return done
 
     def _simplify_atom(self, atom: Atom) -> Index:
-        if not isinstance(atom, Sym):
+        if isinstance(atom, Sym):
+            if atom.name not in self._bounds:
+                return atom
+        else:
             operands = [self.simplify(e) for e in atom.operands()]
             rebuilt = self._rebuilt(atom, operands)
             if rebuilt != atom:
