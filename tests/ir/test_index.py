@@ -473,6 +473,46 @@ def test_delinearise_undoes_linearise(shape):
         assert simplify(found, bounds) == (0 if extents[position] == 1 else axis)
 
 
+def reshaped(position, source, target):
+    """Where the element at ``position`` of a ``target``-shaped view lies in ``source``."""
+    linear = 0
+    for index_, extent in zip(position, target, strict=True):
+        linear = linear * extent + index_
+    return [linear // product(source[d + 1 :]) % source[d] for d in range(len(source))]
+
+
+@pytest.mark.parametrize(
+    ("image", "split", "order"),
+    [
+        # pixel shuffle: (B, C*2*2, H, W) -> (B, C, H, 2, W, 2)
+        (("batch", 16, "h", "w"), ("batch", 4, 2, 2, "h", "w"), (0, 1, 4, 2, 5, 3)),
+        ((1, 48, 17, 19), (1, 3, 4, 4, 17, 19), (0, 1, 4, 2, 5, 3)),
+        # window partition: (B, H, W, C) -> (B, H/7, W/7, 7, 7, C)
+        (("batch", 56, 56, 96), ("batch", 8, 7, 8, 7, 96), (0, 1, 3, 2, 4, 5)),
+        (("batch", "7*h", "7*w", 96), ("batch", "h", 7, "w", 7, 96), (0, 1, 3, 2, 4, 5)),
+        # attention heads: (B, S, 768) -> (B, 12, S, 64)
+        (("batch", "seq", 768), ("batch", "seq", 12, 64), (0, 2, 1, 3)),
+        # channel shuffle, blocked channels
+        (("batch", 24, "h*w"), ("batch", 3, 8, "h*w"), (0, 2, 1, 3)),
+        (("batch", 64, "h", "w"), ("batch", 4, 16, "h", "w"), (0, 1, 3, 4, 2)),
+    ],
+)
+def test_reshape_and_transpose_leave_no_quotient(image, split, order):
+    image, split = ([parse_index(str(extent)) for extent in shape] for shape in (image, split))
+    axes = [Sym(f"axis{d}") for d in range(len(split))]
+    bounds = {"batch": DIM, "seq": DIM, "h": DIM, "w": DIM}
+    bounds |= {f"axis{d}": loop_range(extent) for d, extent in enumerate(split)}
+    into_image = [simplify(e, bounds) for e in reshaped(axes, image, split)]
+    assert not [e for e in into_image if "floordiv" in str(e) or "mod" in str(e)]
+    # Reading the transposed tensor where the element of `image` went gives the same element.
+    there = [simplify(e, bounds) for e in reshaped(into_image, split, image)]
+    fixed = {f"axis{d}": 0 for d, extent in enumerate(split) if extent == 1}
+    assert there == [substitute(axis, fixed) for axis in axes]
+    permuted = [split[d] for d in order]
+    linear = reshaped([axes[d] for d in order], [product(permuted)], permuted)[0]
+    assert compare(linear, "<", product(image), bounds)
+
+
 @pytest.mark.parametrize(
     ("left", "op", "right", "answer"),
     [

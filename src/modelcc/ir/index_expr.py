@@ -431,7 +431,7 @@ def _floordiv_constant(a: Index, c: int) -> Index:
 
 def _floordiv_reduced(rest: Terms, const: int, c: int) -> Index:
     """The quotient when 0 <= const < c, |coefficients| < c and nothing cancels."""
-    if all(coeff < 0 for coeff, _ in rest.values()):
+    if all([coeff < 0 for coeff, _ in rest.values()]):
         # floor(-y / c) == -ceil(y / c), so that -(-n // c) and ceildiv(n, c) are the same.
         return -_floordiv_reduced(scale(rest, -1), c - 1 - const, c)
     if len(rest) == 1:
