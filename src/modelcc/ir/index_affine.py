@@ -8,20 +8,17 @@ from modelcc.ir.index_expr import (
     Atom,
     FloorDiv,
     Index,
-    Max,
-    Min,
     Mod,
     Monomial,
     Sym,
     Terms,
     build,
     floordiv,
-    maximum,
-    minimum,
     mod,
     product,
     term,
 )
+from modelcc.ir.index_extremum import Max, Min, maximum, minimum
 
 
 def substitute(e: Index, values: Mapping[str, Index]) -> Index:

@@ -17,14 +17,13 @@ from modelcc.ir.index_expr import (
     Expr,
     FloorDiv,
     Index,
-    Max,
-    Min,
     Mod,
     Sym,
     divide_terms,
     floordiv,
     term,
 )
+from modelcc.ir.index_extremum import Max, Min
 from modelcc.ir.index_interval import (
     ANY,
     Bounds,
@@ -83,6 +82,7 @@ class Prover:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._ranges: dict[str, Interval] = {}
+        self._lowers: dict[str, int | None] = {}
         self._steps = STEPS
         self._depth = 0
 
@@ -103,7 +103,12 @@ class Prover:
         best, exact = self._interval(e)
         if exact or _reached(best, target):
             return best
-        return self._eliminate(e, best, target)
+        if e.text in self._lowers:
+            return self._lowers[e.text]
+        best = self._eliminate(e, best, target)
+        if not _reached(best, target):
+            self._lowers[e.text] = best
+        return best
 
     def range_of(self, atom: Atom) -> Interval:
         """Numeric bounds of one atom."""
@@ -123,7 +128,7 @@ class Prover:
         for coeff, mono in e.terms.values():
             atom = mono[0]
             if len(mono) > 1:
-                return self._shifted(e), False
+                return self._lowest_products(e), False
             if type(atom) is Sym:
                 known = bounds.get(atom.name, ANY)
                 bound = known.lo if coeff > 0 else known.hi
@@ -145,6 +150,20 @@ class Prover:
             return False
         known = self._bounds.get(atom.name, ANY)
         return not isinstance(known.lo, Expr) and not isinstance(known.hi, Expr)
+
+    def _lowest_products(self, e: Expr) -> int | None:
+        """Where no coefficient and no atom can be negative, all are least together."""
+        total = e.const
+        for coeff, mono in e.terms.values():
+            if coeff < 0:
+                return None
+            for atom in mono:
+                low = self.range_of(atom).lo
+                if low is None or low < 0:
+                    return None
+                coeff *= low
+            total += coeff
+        return total
 
     def _shifted(self, e: Expr) -> int | None:
         """Intervals after writing each symbol as its bound plus a non-negative rest.
@@ -171,6 +190,9 @@ class Prover:
     def _shift(self, atom: Atom, rests: dict[str, Interval]) -> Index:
         known = self.range_of(atom)
         if known.lo is not None:
+            if known.lo == 0:
+                rests[atom.text] = known
+                return atom
             rests[atom.text] = Interval(0, None if known.hi is None else known.hi - known.lo)
             return atom + known.lo
         if known.hi is not None:
@@ -207,7 +229,7 @@ class Prover:
         self._steps -= 1
         self._depth += 1
         chosen = self._choose(e)
-        for low in self._replaced(e, *chosen, target) if chosen else ():
+        for low in self._replaced(e, *chosen, target) if chosen else (self._shifted(e),):
             if low is not None and (best is None or low > best):
                 best = low
             if _reached(best, target):

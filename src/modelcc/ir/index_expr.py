@@ -15,7 +15,18 @@ import re
 from collections.abc import Iterable
 from math import gcd
 from sys import intern
-from typing import ClassVar, Final, SupportsIndex, TypeAlias
+from typing import Final, SupportsIndex, TypeAlias
+
+from modelcc.ir.index_poly import (
+    divide_monomial,
+    leading,
+    merge,
+    monomial_text,
+    multiply,
+    scale,
+    shared_factors,
+    sum_text,
+)
 
 Monomial: TypeAlias = "tuple[Atom, ...]"
 Terms: TypeAlias = "dict[str, tuple[int, Monomial]]"
@@ -50,7 +61,7 @@ class Expr:
     def text(self) -> str:
         """The canonical spelling; ``parse_index`` reads it back."""
         if not self._text:
-            self._text = _format(self.terms, self.const)
+            self._text = sum_text(self.terms, self.const)
         return self._text
 
     @property
@@ -84,7 +95,7 @@ class Expr:
         if type(other) is int:
             return build(self.terms, self.const + other) if other else self
         if isinstance(other, Expr):
-            return build(_merge(self.terms, other.terms, 1), self.const + other.const)
+            return build(merge(self.terms, other.terms, 1), self.const + other.const)
         value = _coerce(other)
         return NotImplemented if value is None else self + value
 
@@ -94,7 +105,7 @@ class Expr:
         if type(other) is int:
             return build(self.terms, self.const - other) if other else self
         if isinstance(other, Expr):
-            return build(_merge(self.terms, other.terms, -1), self.const - other.const)
+            return build(merge(self.terms, other.terms, -1), self.const - other.const)
         value = _coerce(other)
         return NotImplemented if value is None else self - value
 
@@ -103,7 +114,7 @@ class Expr:
         return NotImplemented if value is None else -self + value
 
     def __neg__(self) -> Index:
-        return build(_scale(self.terms, -1), -self.const)
+        return build(scale(self.terms, -1), -self.const)
 
     def __pos__(self) -> Index:
         return self
@@ -112,7 +123,7 @@ class Expr:
         if type(other) is int:
             if other == 1:
                 return self
-            return build(_scale(self.terms, other), self.const * other) if other else 0
+            return build(scale(self.terms, other), self.const * other) if other else 0
         if isinstance(other, Expr):
             return _multiply(self, other)
         value = _coerce(other)
@@ -219,36 +230,6 @@ class Mod(Atom):
         return (self.dividend, self.divisor)
 
 
-class _Extremum(Atom):
-    __slots__ = ("args",)
-    __match_args__ = ("args",)
-    word: ClassVar[str] = ""
-
-    args: Final[tuple[Index, ...]]
-
-    def __init__(self, args: tuple[Index, ...]) -> None:
-        text = f"{self.word}({', '.join(map(str, args))})"
-        super().__init__(text, text)
-        self.args = args
-
-    def operands(self) -> tuple[Index, ...]:
-        return self.args
-
-
-class Min(_Extremum):
-    """The least of at least two values; use :func:`minimum` to build."""
-
-    __slots__ = ()
-    word = "min"
-
-
-class Max(_Extremum):
-    """The greatest of at least two values; use :func:`maximum` to build."""
-
-    __slots__ = ()
-    word = "max"
-
-
 # --- text ------------------------------------------------------------------------------------
 
 
@@ -265,23 +246,6 @@ def _operand(e: Index) -> str:
     if isinstance(e, Atom):
         return e.factor
     return str(e) if isinstance(e, int) and e >= 0 else f"({e})"
-
-
-def _term_text_order(item: tuple[str, tuple[int, Monomial]]) -> tuple[int, str]:
-    return len(item[1][1]), item[0]
-
-
-def _format(terms: Terms, const: int) -> str:
-    parts: list[str] = []
-    for key, (coeff, mono) in sorted(terms.items(), key=_term_text_order):
-        size = abs(coeff)
-        factor = mono[0].factor if len(mono) == 1 and coeff != 1 else key
-        body = factor if size == 1 else f"{size}*{factor}"
-        parts.append(f"- {body}" if coeff < 0 else f"+ {body}")
-    if const:
-        parts.append(f"- {-const}" if const < 0 else f"+ {const}")
-    text = " ".join(parts)
-    return f"-{text[2:]}" if text[0] == "-" else text[2:]
 
 
 # --- polynomials -----------------------------------------------------------------------------
@@ -307,7 +271,7 @@ def term(coeff: int, mono: Monomial) -> Index:
     """``coeff`` times the product of ``mono``, whose factors are in canonical order."""
     if not mono or not coeff:
         return coeff
-    return build({_monomial_text(mono): (coeff, mono)}, 0)
+    return build({monomial_text(mono): (coeff, mono)}, 0)
 
 
 def _coerce(value: object) -> Index | None:
@@ -322,44 +286,12 @@ def _coerce(value: object) -> Index | None:
         return None
 
 
-def _merge(a: Terms, b: Terms, sign: int) -> Terms:
-    terms = dict(a)
-    for key, (coeff, mono) in b.items():
-        old = terms.get(key)
-        if old is None:
-            terms[key] = (sign * coeff, mono)
-        elif total := old[0] + sign * coeff:
-            terms[key] = (total, mono)
-        else:
-            del terms[key]
-    return terms
-
-
-def _scale(terms: Terms, factor: int) -> Terms:
-    return {key: (coeff * factor, mono) for key, (coeff, mono) in terms.items()}
-
-
-def _factor_text(atom: Atom) -> str:
-    return atom.factor
-
-
-def _monomial_text(mono: Monomial) -> str:
-    return mono[0].text if len(mono) == 1 else "*".join([atom.factor for atom in mono])
-
-
 def _multiply(a: Expr, b: Expr) -> Index:
-    terms: Terms = {}
-    for coeff_a, mono_a in a.terms.values():
-        for coeff_b, mono_b in b.terms.values():
-            mono = tuple(sorted(mono_a + mono_b, key=_factor_text))
-            key = _monomial_text(mono)
-            old = terms.get(key)
-            terms[key] = (coeff_a * coeff_b + (old[0] if old else 0), mono)
-    terms = {key: entry for key, entry in terms.items() if entry[0]}
+    terms = multiply(a.terms, b.terms)
     if b.const:
-        terms = _merge(terms, _scale(a.terms, b.const), 1)
+        terms = merge(terms, scale(a.terms, b.const), 1)
     if a.const:
-        terms = _merge(terms, _scale(b.terms, a.const), 1)
+        terms = merge(terms, scale(b.terms, a.const), 1)
     return build(terms, a.const * b.const)
 
 
@@ -374,23 +306,6 @@ def product(items: Iterable[Index]) -> Index:
 # --- division of polynomials -----------------------------------------------------------------
 
 
-def _leading(e: Expr) -> tuple[int, Monomial]:
-    """The greatest term in graded lexicographic order (an admissible monomial order)."""
-    return max(e.terms.values(), key=lambda t: (len(t[1]), [atom.factor for atom in t[1]]))
-
-
-def _divide_monomial(mono: Monomial, by: Monomial) -> Monomial | None:
-    rest = list(mono)
-    for factor in by:
-        for position, atom in enumerate(rest):
-            if atom.text == factor.text:
-                del rest[position]
-                break
-        else:
-            return None
-    return tuple(rest)
-
-
 def divide_terms(e: Index, coeff: int, mono: Monomial, exact: bool) -> tuple[Index, Index]:
     """``(q, r)`` with ``e == q*coeff*mono + r``, dividing term by term; ``coeff > 0``.
 
@@ -403,7 +318,7 @@ def divide_terms(e: Index, coeff: int, mono: Monomial, exact: bool) -> tuple[Ind
     if isinstance(e, int):
         return 0, e
     for own, factors in e.terms.values():
-        left = _divide_monomial(factors, mono)
+        left = divide_monomial(factors, mono)
         if left is None or (exact and own % coeff):
             continue
         times = own // coeff if own >= 0 else -(-own // coeff)
@@ -415,7 +330,7 @@ def divide_terms(e: Index, coeff: int, mono: Monomial, exact: bool) -> tuple[Ind
 
 def divide(a: Index, b: Expr) -> tuple[Index, Index]:
     """``(q, r)`` with ``a == q*b + r`` by polynomial division; b's leading coefficient is > 0."""
-    coeff, mono = _leading(b)
+    coeff, mono = leading(b.terms)
     if len(b.terms) == 1 and not b.const:
         return divide_terms(a, coeff, mono, exact=False)
     quotient: Index = 0
@@ -438,18 +353,8 @@ def common_factor(*items: Index) -> tuple[int, Monomial]:
             continue
         for coeff, mono in e.terms.values():
             content = gcd(content, coeff)
-            shared = mono if shared is None else _intersect(shared, mono)
+            shared = mono if shared is None else shared_factors(shared, mono)
     return content, shared or ()
-
-
-def _intersect(a: Monomial, b: Monomial) -> Monomial:
-    rest = [atom.text for atom in b]
-    kept: list[Atom] = []
-    for atom in a:
-        if atom.text in rest:
-            rest.remove(atom.text)
-            kept.append(atom)
-    return tuple(kept)
 
 
 def cancel(e: Index, content: int, mono: Monomial) -> Index:
@@ -460,7 +365,7 @@ def cancel(e: Index, content: int, mono: Monomial) -> Index:
         return e
     result: Index = e.const // content
     for coeff, factors in e.terms.values():
-        result = result + term(coeff // content, _divide_monomial(factors, mono) or ())
+        result = result + term(coeff // content, divide_monomial(factors, mono) or ())
     return result
 
 
@@ -526,9 +431,9 @@ def _floordiv_constant(a: Index, c: int) -> Index:
 
 def _floordiv_reduced(rest: Terms, const: int, c: int) -> Index:
     """The quotient when 0 <= const < c, |coefficients| < c and nothing cancels."""
-    if all(coeff < 0 for coeff, _ in rest.values()):
+    if all([coeff < 0 for coeff, _ in rest.values()]):
         # floor(-y / c) == -ceil(y / c), so that -(-n // c) and ceildiv(n, c) are the same.
-        return -_floordiv_reduced(_scale(rest, -1), c - 1 - const, c)
+        return -_floordiv_reduced(scale(rest, -1), c - 1 - const, c)
     if len(rest) == 1:
         ((coeff, mono),) = rest.values()
         inner = mono[0]
@@ -579,7 +484,7 @@ def _mod_constant(a: Expr, c: int) -> Index:
 
 
 def _floordiv_symbolic(a: Index, b: Expr) -> Index:
-    if _leading(b)[0] < 0:
+    if leading(b.terms)[0] < 0:
         return floordiv(-a, -b)
     quotient, rest = divide(a, b)
     if rest == 0:
@@ -591,7 +496,7 @@ def _floordiv_symbolic(a: Index, b: Expr) -> Index:
 
 
 def _mod_symbolic(a: Index, b: Expr) -> Index:
-    if _leading(b)[0] < 0:
+    if leading(b.terms)[0] < 0:
         return -mod(-a, -b)
     _, rest = divide(_expand_remainders(a, b), b)
     if rest == 0:
@@ -600,39 +505,3 @@ def _mod_symbolic(a: Index, b: Expr) -> Index:
     rest, divisor = cancel(rest, *factor), cancel(b, *factor)
     inner = mod(rest, divisor) if isinstance(divisor, int) else Mod(rest, divisor)
     return term(*factor) * inner
-
-
-# --- min and max -----------------------------------------------------------------------------
-
-
-def minimum(*args: Index) -> Index:
-    """The least of ``args`` (at least one)."""
-    kept = _pruned(args, Min, 1)
-    return kept[0] if len(kept) == 1 else Min(kept)
-
-
-def maximum(*args: Index) -> Index:
-    """The greatest of ``args`` (at least one)."""
-    kept = _pruned(args, Max, -1)
-    return kept[0] if len(kept) == 1 else Max(kept)
-
-
-def _pruned(args: tuple[Index, ...], kind: type[_Extremum], sign: int) -> tuple[Index, ...]:
-    """Flattened, sorted arguments without those a constant distance behind another one."""
-    if not args:
-        raise ValueError(f"{kind.word}() needs at least one argument")
-    kept: list[Index] = []
-    pending = list(args)
-    while pending:
-        arg = pending.pop()
-        if isinstance(arg, kind):
-            pending.extend(arg.args)
-            continue
-        for position, other in enumerate(kept):
-            distance = arg - other
-            if isinstance(distance, int):
-                kept[position] = other if distance * sign >= 0 else arg
-                break
-        else:
-            kept.append(arg)
-    return tuple(sorted(kept, key=lambda e: (isinstance(e, int), str(e))))

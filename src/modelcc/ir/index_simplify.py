@@ -10,20 +10,17 @@ from modelcc.ir.index_expr import (
     Expr,
     FloorDiv,
     Index,
-    Max,
-    Min,
     Mod,
     Monomial,
     Sym,
     cancel,
     common_factor,
     floordiv,
-    maximum,
-    minimum,
     mod,
     product,
     term,
 )
+from modelcc.ir.index_extremum import Max, Min, maximum, minimum
 from modelcc.ir.index_interval import Bounds
 
 Comparison: TypeAlias = Literal["<", "<=", "==", "!=", ">", ">="]
@@ -128,14 +125,13 @@ class _Simplifier:
         return done
 
     def _simplify_atom(self, atom: Atom) -> Index:
-        if not isinstance(atom, Sym):
-            operands = [self.simplify(e) for e in atom.operands()]
+        if isinstance(atom, Sym):
+            return self._symbol(atom)
+        operands = [self.simplify(e) for e in atom.operands()]
+        if any(new is not old for new, old in zip(operands, atom.operands(), strict=True)):
             rebuilt = self._rebuilt(atom, operands)
             if rebuilt != atom:
                 return self.simplify(rebuilt)
-        known = self._prover.range_of(atom)
-        if known.lo is not None and known.lo == known.hi:
-            return known.lo
         match atom:
             case FloorDiv(dividend, divisor):
                 return self._changed(atom, self._quotient(dividend, divisor))
@@ -147,6 +143,13 @@ class _Simplifier:
                 return self._changed(atom, maximum(*self._pruned(args, -1)))
             case _:
                 return atom
+
+    def _symbol(self, symbol: Sym) -> Index:
+        """The symbol, or its value if bounds leave only one."""
+        if symbol.name not in self._bounds:
+            return symbol
+        known = self._prover.range_of(symbol)
+        return symbol if known.lo is None or known.lo != known.hi else known.lo
 
     def _changed(self, atom: Atom, new: Index | None) -> Index:
         return atom if new is None or new == atom else self.simplify(new)

@@ -13,16 +13,14 @@ from modelcc.ir.index_expr import (
     Expr,
     FloorDiv,
     Index,
-    Min,
     Mod,
     Sym,
     ceildiv,
     floordiv,
-    maximum,
-    minimum,
     mod,
     symbols,
 )
+from modelcc.ir.index_extremum import Min, maximum, minimum
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<int>\d+)|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<quoted>"(?:[^"\\]|\\.)*")"""
