@@ -25,7 +25,7 @@ from modelcc.ir.loop import (
     Test,
     Var,
 )
-from modelcc.ir.scalar import Combine
+from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
 from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.tensor import (
     Apply,
@@ -229,14 +229,15 @@ def _stem(tensor: str) -> str:
     return "".join(ch if ch.isalnum() else "_" for ch in tensor[:12]) + "_"
 
 
-def accumulate(combine: Combine, register: str, value: Expr) -> Assign:
+def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assign:
     """``register = register combined with value``; a sum of products becomes a MulAdd."""
-    current = Var(register, value.dtype, value.lanes)
+    current = Var(register, value.dtype, lanes)
     if combine == "sum" and isinstance(value, Call) and value.function == "mul":
-        return Assign(register, MulAdd(value.args[0], value.args[1], current))
-    functions: dict[Combine, str] = {"sum": "add", "prod": "mul"}
-    function = functions.get(combine, combine)
-    return Assign(register, Call(function, (current, value), value.dtype, value.lanes))
+        a, b = (widen(v, lanes) for v in value.args)
+        return Assign(register, MulAdd(a, b, current))
+    function = COMBINE_FUNCTION[combine]
+    args = (current, widen(value, lanes))
+    return Assign(register, Call(function, args, value.dtype, lanes))
 
 
 def vectorisable(scalar: Scalar, variable: str) -> bool:
