@@ -210,7 +210,7 @@ class StageBuilder:
         reduce: Sequence[Index] = (),
         combine: Combine | None = None,
     ) -> None:
-        """``target[write(o)] = body(o + r)`` for every ``o`` of ``extents``, combined over ``r``."""
+        """``target[write(o)] = body(o + r)`` for every ``o`` in ``extents``, combined over r."""
         axes, reduction = self.axes(extents), self.axes(reduce, "r")
         point = tuple(Sym(a.name) for a in axes)
         element = body(point + tuple(Sym(a.name) for a in reduction))
