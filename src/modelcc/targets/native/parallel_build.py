@@ -103,10 +103,9 @@ class WorkerPool:
     def __init__(self, jobs: int) -> None:
         """Start `jobs` workers, without waiting for them to be ready."""
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
-        self._workers = [_start() for _ in range(jobs)]
         self._threads = ThreadPoolExecutor(jobs)
-        for worker in self._workers:
-            self._idle.put(worker)
+        for _ in range(jobs):
+            self._idle.put(_start())
 
     def __enter__(self) -> "WorkerPool":
         return self
@@ -117,8 +116,8 @@ class WorkerPool:
     def close(self) -> None:
         """End the workers; what they still compile is finished first."""
         self._threads.shutdown(cancel_futures=True)
-        for worker in self._workers:
-            _stop(worker)
+        while not self._idle.empty():
+            _stop(self._idle.get())
 
     def compile(
         self, requests: Sequence[Request], report: Callable[[int], None] | None = None
@@ -136,6 +135,10 @@ class WorkerPool:
         worker = self._idle.get()
         try:
             reply = _exchange(worker, request)
+        except CodegenError:  # the worker has died: the next request needs another
+            _stop(worker)
+            worker = _start()
+            raise
         finally:
             self._idle.put(worker)
         if reply.error:

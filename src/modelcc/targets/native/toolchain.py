@@ -27,6 +27,8 @@ in blocks of 16 channels, and an elementwise exp.
 - llvmlite holds one lock around LLVM: threads do not compile in parallel, processes do.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -59,19 +61,23 @@ def compile_llvm(text: str, machine: Machine, options: CodegenOptions = CodegenO
 
     Raises CodegenError, with the offending line, if the text is not valid LLVM.
     """
-    target = _target_machine(machine, options)
-    return target.emit_object(_optimized(text, machine, options, target))
+    with _parsed(text) as module, _target_machine(machine, options) as target:
+        _optimize(module, machine, options, target)
+        return target.emit_object(module)
 
 
 def assembly(text: str, machine: Machine, options: CodegenOptions = CodegenOptions()) -> str:
     """Assembly text (PTX for nvptx) of an LLVM module; raises like `compile_llvm`."""
-    target = _target_machine(machine, options)
-    return target.emit_assembly(_optimized(text, machine, options, target))
+    with _parsed(text) as module, _target_machine(machine, options) as target:
+        _optimize(module, machine, options, target)
+        return target.emit_assembly(module)
 
 
 def optimized_llvm(text: str, machine: Machine, options: CodegenOptions = CodegenOptions()) -> str:
     """The module's text after LLVM's optimiser; raises like `compile_llvm`."""
-    return str(_optimized(text, machine, options, _target_machine(machine, options)))
+    with _parsed(text) as module, _target_machine(machine, options) as target:
+        _optimize(module, machine, options, target)
+        return str(module)
 
 
 def llvm_version() -> str:
@@ -98,10 +104,9 @@ def _target_machine(machine: Machine, options: CodegenOptions) -> llvm.TargetMac
     )
 
 
-def _optimized(
-    text: str, machine: Machine, options: CodegenOptions, target: llvm.TargetMachine
-) -> llvm.ModuleRef:
-    module = _parsed(text)
+def _optimize(
+    module: llvm.ModuleRef, machine: Machine, options: CodegenOptions, target: llvm.TargetMachine
+) -> None:
     if module.triple not in ("", machine.triple):
         raise CodegenError(
             f"the module is written for '{module.triple}', but is compiled for '{machine.triple}'"
@@ -114,20 +119,23 @@ def _optimized(
         _clean_up(module, builder)
     else:
         builder.getModulePassManager().run(module, builder)
-    return module
 
 
-def _parsed(text: str) -> llvm.ModuleRef:
-    # A context of its own: names and types of one module never leak into the next.
-    try:
-        module = llvm.parse_assembly(text, llvm.create_context())
-    except RuntimeError as error:
-        raise parse_failure(str(error), text) from error
-    try:
-        module.verify()
-    except RuntimeError as error:
-        raise verify_failure(str(error), text) from error
-    return module
+@contextmanager
+def _parsed(text: str) -> Generator[llvm.ModuleRef]:
+    # A context of its own: names and types of one module never leak into the next. It must
+    # outlive the module, which the garbage collector would not guarantee.
+    with llvm.create_context() as context:
+        try:
+            parsed = llvm.parse_assembly(text, context)
+        except RuntimeError as error:
+            raise parse_failure(str(error), text) from error
+        with parsed as module:
+            try:
+                module.verify()
+            except RuntimeError as error:
+                raise verify_failure(str(error), text) from error
+            yield module
 
 
 def _tuning(options: CodegenOptions) -> llvm.PipelineTuningOptions:
