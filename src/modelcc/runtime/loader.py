@@ -52,9 +52,21 @@ def load_objects(objects: Sequence[bytes], symbols: Mapping[str, int] | None = N
     defined = [name for names in contents for name in names.defined]
     _refuse_duplicates(defined)
     _refuse_missing(contents, {*defined, *given})
-    linked, jit = _link(objects, given, defined)
-    addresses = {name: cast(int, linked[name]) for name in defined}
-    return NativeCode(jit, linked, addresses)
+    library = llvm.JITLibraryBuilder()
+    for data in objects:
+        library.add_object_img(data)
+    for name, address in given.items():
+        library.import_symbol(name, address)
+    return _link(library, defined)
+
+
+def load_llvm(text: str, exports: Sequence[str]) -> NativeCode:
+    """Compile LLVM text as it is, without optimising it, and load it; for small fixed pieces.
+
+    `exports` are the names to look up. Raises LoadError.
+    """
+    library = llvm.JITLibraryBuilder().add_ir(text)
+    return _link(library, exports)
 
 
 def _symbols_of(number: int, data: bytes) -> ObjectSymbols:
@@ -87,21 +99,15 @@ def _refuse_missing(contents: Sequence[ObjectSymbols], known: set[str]) -> None:
         raise LoadError(f"cannot link the compiled code: not defined: {', '.join(missing)}")
 
 
-def _link(
-    objects: Sequence[bytes], symbols: Mapping[str, int], exports: Sequence[str]
-) -> tuple[llvm.ResourceTracker, llvm.LLJIT]:
+def _link(library: llvm.JITLibraryBuilder, exports: Sequence[str]) -> NativeCode:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     jit = llvm.create_lljit_compiler(suppress_errors=True)
-    library = llvm.JITLibraryBuilder()
-    for data in objects:
-        library.add_object_img(data)
-    for name, address in symbols.items():
-        library.import_symbol(name, address)
+    library.add_current_process()
     for name in exports:
         library.export_symbol(name)
-    library.add_current_process()
     try:
-        return library.link(jit, _LIBRARY), jit
+        linked = library.link(jit, _LIBRARY)
     except RuntimeError as error:
         raise LoadError(f"cannot link the compiled code: {str(error).strip()}") from error
+    return NativeCode(jit, linked, {name: cast(int, linked[name]) for name in exports})
