@@ -112,15 +112,13 @@ class PointEmitter:
     """Emits statements computing scalar expressions at points of a nest.
 
     Loads are named and shared while the emitter lives: use one per straight-line block.
-    ``values`` holds what kernel-internal tensors are at a point: tensor → function of nothing but
-    the point key, given by the schedule.
     """
 
     names: Names
     lanes: Lanes | None
     proved: frozenset[Condition] = frozenset()
-    statements: list[Stmt] = field(default_factory=lambda: [])
-    _shared: dict[object, Var] = field(default_factory=lambda: {})
+    statements: list[Stmt] = field(default_factory=list)
+    _shared: dict[object, Var] = field(default_factory=dict)
 
     def emit(
         self, scalar: Scalar, point: Mapping[str, Index], internal: Mapping[str, Expr]
@@ -181,11 +179,11 @@ class PointEmitter:
         offset = substitute(read.indices[0], point)
         shared = self._shared.get((read.tensor, offset))
         if shared is None:
-            shared = self.name(_stem(read.tensor), self._new_load(read, offset))
+            shared = self.name(_stem(read.tensor), self._new_load(read, offset, point))
             self._shared[read.tensor, offset] = shared
         return shared
 
-    def _new_load(self, read: Read, offset: Index) -> Load:
+    def _new_load(self, read: Read, offset: Index, point: Mapping[str, Index]) -> Load:
         lanes = self.lanes
         if lanes is None or lanes.variable not in symbols(offset):
             return Load(read.tensor, offset, read.dtype)
@@ -252,8 +250,10 @@ def vectorisable(scalar: Scalar, variable: str) -> bool:
             return isinstance(coefficient(scalar.index, variable), int)
         case Guard():
             uniform = all(variable not in symbols(c.left) for c in scalar.conditions)
-            return uniform and vectorisable(scalar.inside, variable) and vectorisable(
-                scalar.outside, variable
+            return (
+                uniform
+                and vectorisable(scalar.inside, variable)
+                and vectorisable(scalar.outside, variable)
             )
         case Bind():
             uniform = variable not in index_symbols(scalar.value)

@@ -27,9 +27,7 @@ def packed_layout(
     seen = {v.name for v, *_ in digits}
     if len(seen) != len(digits) or lane.name not in seen:
         return None
-    parts: list[Part] = [
-        Part(dim) for dim, index in enumerate(read.indices) if not symbols(index)
-    ]
+    parts: list[Part] = [Part(dim) for dim, index in enumerate(read.indices) if not symbols(index)]
     inner: list[Part] = []
     by_name = {v.name: (dim, div, mod) for v, dim, div, mod in digits}
     for v in order:

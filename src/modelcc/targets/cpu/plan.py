@@ -26,6 +26,7 @@ from modelcc.targets.cpu.segments import (
 from modelcc.targets.cpu.structure import Group, is_contraction, neutral_guards
 from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of
 
+
 @dataclass(frozen=True)
 class Plan:
     """A group with its loops decided.  ``lane`` is None for a scalar schedule."""
@@ -186,9 +187,7 @@ def _finish(
 
 
 def _still_logical(group: Group, tensors: frozenset[str]) -> frozenset[str]:
-    flat = {
-        r.tensor for n in group.nests for r in reads(n.body) if len(r.indices) <= 1
-    }
+    flat = {r.tensor for n in group.nests for r in reads(n.body) if len(r.indices) <= 1}
     return frozenset(t for t in tensors if t not in flat)
 
 
@@ -238,5 +237,3 @@ def _segments(
         interior = interior_of(v.name, v.extent, guards, anchor.ranges)
         result[v.name] = tuple(guarded_segments(v.extent, tile.of(v.name), interior))
     return result
-
-

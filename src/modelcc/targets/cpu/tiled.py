@@ -96,7 +96,9 @@ def _reduction(
     guards = [c for c in open_guards(plan, chosen)]
     loops = reduction_order(anchor)
     unrolls = _unroll_factors(loops, plan.tile.reduce_unroll, len(corners))
-    return _reduce_loops(list(zip(loops, unrolls, strict=True)), guards, corners[0], {}, step, names)
+    return _reduce_loops(
+        list(zip(loops, unrolls, strict=True)), guards, corners[0], {}, step, names
+    )
 
 
 def reduction_order(anchor: Nest) -> tuple[LoopVar, ...]:
