@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from transformers import (
     BertConfig,
@@ -17,6 +18,16 @@ from transformers import (
 )
 
 ATTENTION = "eager"
+
+LOWEST = torch.finfo(torch.float32).min
+"""What a mask adds to a score that must not be seen.
+
+Masks of the decoders are given in this prepared form: deriving them from token masks costs the
+exported graph some fifty nodes of shape arithmetic.
+"""
+
+PREFILL_TOKENS = 64
+CACHED_TOKENS = 128
 
 
 class Encoder(nn.Module):
@@ -34,26 +45,32 @@ class Encoder(nn.Module):
 class Prefill(nn.Module):
     """Tokens to logits, without a cache."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, tokens: int) -> None:
         super().__init__()
         self.model = model
+        future = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+        self.register_buffer("mask", torch.zeros(1, 1, tokens, tokens).masked_fill(future, LOWEST))
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """(batch, tokens) to (batch, tokens, vocabulary)."""
-        return self.model(input_ids=input_ids, use_cache=False).logits
+        result = self.model(input_ids=input_ids, attention_mask=self.mask, use_cache=False)
+        return result.logits
 
 
 class Decode(nn.Module):
     """One token and the cached keys and values to logits and the longer cache."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, cached: int) -> None:
         super().__init__()
         self.model = model
+        self.register_buffer("mask", torch.zeros(1, 1, 1, cached + 1))
 
     def forward(self, input_ids: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """`past` alternates keys and values, layer by layer: (batch, heads, length, width)."""
         cache = DynamicCache(list(zip(past[::2], past[1::2], strict=True)))
-        result = self.model(input_ids=input_ids, past_key_values=cache, use_cache=True)
+        result = self.model(
+            input_ids=input_ids, attention_mask=self.mask, past_key_values=cache, use_cache=True
+        )
         present = [part for layer in cache.layers for part in (layer.keys, layer.values)]
         return (result.logits, *present)
 
@@ -85,12 +102,12 @@ def transformer(architecture: str) -> nn.Module:
         case "distilbert":
             return Encoder(DistilBertModel(DistilBertConfig(attn_implementation=ATTENTION)))
         case "gpt2":
-            return Prefill(_gpt2())
+            return Prefill(_gpt2(), PREFILL_TOKENS)
         case "gpt2_decode":
-            return Decode(_gpt2())
+            return Decode(_gpt2(), CACHED_TOKENS)
         case "llama":
-            return Prefill(_llama())
+            return Prefill(_llama(), PREFILL_TOKENS)
         case "llama_decode":
-            return Decode(_llama())
+            return Decode(_llama(), CACHED_TOKENS)
         case _:
             raise KeyError(f"no transformer is called {architecture!r}")
