@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.zoo.records import BATCH, Family, Input, Integers, Model
+from benchmarks.zoo.records import BATCH, Exporter, Family, Input, Integers, Model
 
 
 def _image(channels: int, height: int, width: int) -> tuple[Input, ...]:
@@ -26,20 +26,22 @@ def _cache_names(prefix: str, layers: int) -> tuple[str, ...]:
     return tuple(f"{prefix}.{i}.{part}" for i in range(layers) for part in ("key", "value"))
 
 
-def _decoder(name: str, layers: int, heads: int, vocabulary: int) -> tuple[Model, Model]:
+def _decoder(
+    name: str, layers: int, heads: int, vocabulary: int, exporter: Exporter
+) -> tuple[Model, Model]:
     """Prefill of 64 tokens, and one token after 128 cached ones; heads are 64 wide."""
     family: Family = "transformers"
     past = tuple(
         Input(part, (BATCH, heads, 128, 64)) for part in _cache_names("past_key_values", layers)
     )
     present = ("logits", *_cache_names("present", layers))
-    prefill = Model(f"{name}_prefill", family, name, (_tokens(64, vocabulary),), ("logits",))
-    step = (_tokens(1, vocabulary), *past)
-    return prefill, Model(f"{name}_decode", family, f"{name}_decode", step, present)
+    tokens, step = (_tokens(64, vocabulary),), (_tokens(1, vocabulary), *past)
+    prefill = Model(f"{name}_prefill", family, name, tokens, ("logits",), exporter)
+    return prefill, Model(f"{name}_decode", family, f"{name}_decode", step, present, exporter)
 
 
-def _timm(architecture: str) -> Model:
-    return Model(architecture, "timm", architecture, _image(3, 224, 224), ("logits",))
+def _timm(architecture: str, exporter: Exporter = "torchscript") -> Model:
+    return Model(architecture, "timm", architecture, _image(3, 224, 224), ("logits",), exporter)
 
 
 MODELS: tuple[Model, ...] = (
@@ -58,11 +60,11 @@ MODELS: tuple[Model, ...] = (
     _timm("densenet121"),
     _timm("convnext_tiny"),
     _timm("vit_base_patch16_224"),
-    _timm("swin_tiny_patch4_window7_224"),
+    _timm("swin_tiny_patch4_window7_224", "dynamo"),
     Model("yolov8n", "layers", "yolov8n", _image(3, 640, 640)),
     Model("distilbert", "transformers", "distilbert", _masked(128, 30522), ("last_hidden_state",)),
-    *_decoder("gpt2", layers=12, heads=12, vocabulary=50257),
-    *_decoder("llama", layers=16, heads=4, vocabulary=32000),
+    *_decoder("gpt2", layers=12, heads=12, vocabulary=50257, exporter="torchscript"),
+    *_decoder("llama", layers=16, heads=4, vocabulary=32000, exporter="dynamo"),
 )
 
 

@@ -11,12 +11,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmarks.zoo.build import example
 from benchmarks.zoo.records import BATCH, Model, input_to_json
 
-OPSET = 17
 TOLERANCE = 2e-4
 """Largest accepted difference to torch, relative to the largest output."""
 
@@ -28,23 +27,60 @@ def file_name(model: Model, batch: int | None) -> str:
 
 
 def export(model: Model, module: nn.Module, path: Path, batch: int | None) -> None:
-    """Writes `module` as ONNX; `batch` None makes the batch dimension symbolic.
-
-    The TorchScript exporter is used: its graphs keep initialisers and names tidy at opset 17.
-    """
+    """Writes `module` as one ONNX file; `batch` None makes the batch dimension symbolic."""
+    inputs = example(model, batch=2 if batch is None else batch)
     names = [item.name for item in model.inputs]
-    symbolic = {name: {0: BATCH} for name in (*names, *model.outputs)} if batch is None else None
     with torch.no_grad():
-        torch.onnx.export(
-            module,
-            example(model, batch=2 if batch is None else batch),
-            str(path),
-            input_names=names,
-            output_names=list(model.outputs),
-            dynamic_axes=symbolic,
-            opset_version=OPSET,
-            dynamo=False,
-        )
+        match model.exporter:
+            case "torchscript":
+                _torchscript(model, module, path, inputs, names, batch is None)
+            case "dynamo":
+                _dynamo(model, module, path, inputs, names, batch is None)
+
+
+def _torchscript(
+    model: Model,
+    module: nn.Module,
+    path: Path,
+    inputs: tuple[Tensor, ...],
+    names: list[str],
+    symbolic: bool,
+) -> None:
+    axes = {name: {0: BATCH} for name in (*names, *model.outputs)} if symbolic else None
+    torch.onnx.export(
+        module,
+        inputs,
+        str(path),
+        input_names=names,
+        output_names=list(model.outputs),
+        dynamic_axes=axes,
+        opset_version=17,
+        dynamo=False,
+    )
+
+
+def _dynamo(
+    model: Model,
+    module: nn.Module,
+    path: Path,
+    inputs: tuple[Tensor, ...],
+    names: list[str],
+    symbolic: bool,
+) -> None:
+    shapes = [{0: torch.export.Dim(BATCH)} for _ in names]
+    variadic = (*shapes[:1], tuple(shapes[1:])) if len(names) > 1 else tuple(shapes)
+    torch.onnx.export(
+        module,
+        inputs,
+        str(path),
+        input_names=names,
+        output_names=list(model.outputs),
+        dynamic_shapes=variadic if symbolic else None,
+        opset_version=18,
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
 
 
 def check(model: Model, module: nn.Module, path: Path, batch: int | None) -> float:

@@ -14,6 +14,9 @@ BATCH = "batch"
 Dimension = int | str
 Family = Literal["timm", "layers", "transformers"]
 
+Exporter = Literal["torchscript", "dynamo"]
+"""Both exporters of torch.onnx are in wide use, and write rather different graphs."""
+
 
 @dataclass(frozen=True)
 class Normal:
@@ -66,6 +69,7 @@ class Model:
     architecture: str
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...] = ("output",)
+    exporter: Exporter = "torchscript"
 
     def feeds(self, seed: int = 0, batch: int = 1) -> dict[str, np.ndarray]:
         """Random inputs by name; the same seed gives the same values everywhere."""
