@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 
 
@@ -57,7 +59,7 @@ def autoencoder() -> nn.Module:
     """Anomaly detection of MLPerf Tiny: 640, four of 128, 8, four of 128, 640."""
     widths = [640, 128, 128, 128, 128, 8, 128, 128, 128, 128]
     layers: list[nn.Module] = []
-    for narrow, wide in zip(widths, widths[1:], strict=False):
+    for narrow, wide in pairwise(widths):
         layers += [nn.Linear(narrow, wide), nn.BatchNorm1d(wide), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(widths[-1], 640))
 
