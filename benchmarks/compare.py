@@ -137,7 +137,7 @@ def _paths(names: Sequence[str], folder: Path) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise click.BadParameter(f"no {path}; python -m benchmarks.zoo makes models")
-    return paths
+    return [path.resolve() for path in paths]
 
 
 def _sizes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -198,12 +198,12 @@ def main(
     rows: list[Row] = []
     for path in _paths(models, folder):
         for peak in peaks:
-            rows += compare(plan, path, peak, _sizes(shapes))
-        here = [row for row in rows if row.model == path.stem]
-        console.print(table(here, reference))
-        for row in here:
-            if row.reason:
-                console.print(f"{row.peer}, {row.threads} thread(s): {row.reason}", style="dim")
+            here = compare(plan, path, peak, _sizes(shapes))
+            console.print(table(here, reference))
+            for row in here:
+                if row.reason:
+                    console.print(f"{row.peer} is not available: {row.reason}", style="dim")
+            rows += here
     date = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}"
     found = Comparison(machine.describe(), date, reference, _versions(chosen), peaks, tuple(rows))
     console.print(f"Wrote {_write(found, out)} (.md, .json)")

@@ -19,7 +19,8 @@ CHAINS = 24
 """Independent accumulators: more than latency times throughput of any current FMA unit."""
 
 READ_BYTES = 256 << 20
-REPEATS = 5
+REPEATS = 50
+"""Many short runs: some of them are undisturbed even on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -130,24 +131,21 @@ def _build(text: str) -> llvm.ExecutionEngine:
     return engine
 
 
-def _together(jobs: Mapping[int, Callable[[], object]]) -> float:
-    """Seconds until all jobs, each on the core it is keyed by, are done; best of `REPEATS`."""
+def _rate(jobs: Mapping[int, Callable[[], object]], work: float) -> float:
+    """Sum over the cores of `work` by the best time of the job keyed by that core, all at once."""
 
-    def pinned(core: int) -> None:
+    def seconds(core: int) -> float:
         os.sched_setaffinity(0, {core})
+        start = time.perf_counter()
         jobs[core]()
+        return time.perf_counter() - start
 
-    best = float("inf")
     with ThreadPoolExecutor(len(jobs)) as pool:
-        for _ in range(REPEATS):
-            start = time.perf_counter()
-            for future in [pool.submit(pinned, core) for core in jobs]:
-                future.result()
-            best = min(best, time.perf_counter() - start)
-    return best
+        runs = [list(pool.map(seconds, jobs)) for _ in range(REPEATS)]
+    return sum(work / min(times) for times in zip(*runs, strict=True))
 
 
-def peaks(cores: Sequence[int], steps: int = 20_000_000) -> Peaks:
+def peaks(cores: Sequence[int], steps: int = 1_000_000) -> Peaks:
     """Measures with one thread on each of `cores`."""
     width = lanes()
     engine = _build(_multiply_adds(width) + _reads(width))
@@ -161,6 +159,5 @@ def peaks(cores: Sequence[int], steps: int = 20_000_000) -> Peaks:
         core: partial(read, part.size, part.ctypes.data, sums[core].ctypes.data)
         for core, part in data.items()
     }
-    work = 2e-9 * steps * CHAINS * width * len(cores)
-    read_gigabytes = 1e-9 * READ_BYTES * len(cores)
-    return Peaks(len(cores), work / _together(compute), read_gigabytes / _together(load))
+    flops = 2 * steps * CHAINS * width
+    return Peaks(len(cores), 1e-9 * _rate(compute, flops), 1e-9 * _rate(load, READ_BYTES))

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from benchmarks.messages import Failed, Loaded, Task
+
+ROOT = Path(__file__).resolve().parents[1]
 
 PAUSE_SECONDS = 0.02
 """Between turns: idle threads of the engine before stop spinning."""
@@ -56,6 +59,7 @@ def start(task: Task, timeout: float) -> Worker | Failed:
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "benchmarks.worker", str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
+        cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from rich import box
 from rich.table import Table
 
 from benchmarks.machine import Peaks
@@ -53,7 +54,7 @@ def cells(row: Row) -> tuple[str, ...]:
     """The row as text, one cell for each of `HEADINGS`."""
     name = (row.model, str(row.threads), row.peer)
     if row.milliseconds is None:
-        return (*name, "not available", row.reason, *[""] * (len(HEADINGS) - 5))
+        return (*name, "–", row.reason, *[""] * (len(HEADINGS) - 5))
     return (
         *name,
         _number(row.milliseconds),
@@ -74,13 +75,17 @@ def _number(value: float | None) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-NARROW = (2, 1, 3, 5, 6, 7, 8, 10)
+NARROW = (2, 3, 5, 6, 7, 8, 10)
 """The columns that fit a terminal."""
 
 
 def table(rows: Sequence[Row], reference: str) -> Table:
-    """The rows of one model, for the terminal; × faster is against `reference`."""
-    result = Table(title=rows[0].model, caption=f"× faster than {reference}, round by round")
+    """The rows of one model and thread count, for the terminal."""
+    result = Table(
+        title=f"{rows[0].model}, {rows[0].threads} thread(s)",
+        caption=f"× faster than {reference}, round by round",
+        box=box.SIMPLE,
+    )
     for column in NARROW:
         result.add_column(HEADINGS[column], no_wrap=True, justify="right" if column > 2 else "left")
     for row in rows:
