@@ -67,11 +67,11 @@ def start(task: Task, timeout: float) -> Worker | Failed:
     try:
         ours.send(task)
         answer = _receive(ours, timeout)
-    except (EOFError, OSError):
-        answer = Failed(f"the process ended with status {process.wait()}")
     except TimeoutError:
         process.kill()
         answer = Failed(f"not loaded within {timeout:.0f} s")
+    except (EOFError, OSError):
+        answer = Failed(f"the process ended with status {process.wait()}")
     if isinstance(answer, Failed):
         process.wait()
         return answer

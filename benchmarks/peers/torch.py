@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from benchmarks.peers import Arrays, Run
 from benchmarks.zoo.build import build
@@ -27,7 +26,7 @@ def _load(path: Path, threads: int, compiled: bool) -> Run:
     torch.set_num_threads(threads)
     model = find(re.sub(r"_(b\d+|dynamic)$", "", path.stem))
     eager = build(model)
-    module: nn.Module = torch.compile(eager) if compiled else eager
+    module = torch.compile(eager) if compiled else eager
 
     def run(feeds: Arrays) -> Arrays:
         with torch.inference_mode():
