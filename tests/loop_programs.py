@@ -467,6 +467,15 @@ CASES = (
 )  # fmt: skip
 
 
+def aligned(array: np.ndarray) -> np.ndarray:
+    """A copy that starts at a multiple of 64 bytes, as buffers shall."""
+    raw = np.zeros(array.nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    result = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    result[...] = array
+    return result
+
+
 def check(case: Case, run: Callable[[Function, dict[str, np.ndarray], Mapping[str, int]], None]):
     """Run a case on fresh arguments and compare what it wrote with what is expected."""
     arguments = case.arguments(np.random.default_rng(0))

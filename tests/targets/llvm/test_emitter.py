@@ -3,78 +3,59 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from loop_programs import CASES, Case, check, relu
+from loop_programs import CASES, Case, aligned, check, relu
 
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import Buffer, Call, For, Function, Load, Parameter, Store
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import F32, I4
-from modelcc.targets.llvm.emitter import emit_llvm
-
-POOL = """
-define void @mcc_parallel_for(ptr %pool, ptr %body, ptr %context, i64 %extent, i64 %grain) {
-  %half = sdiv i64 %extent, 2
-  call void %body(ptr %context, i64 %half, i64 %extent, i32 1)
-  call void %body(ptr %context, i64 0, i64 %half, i32 0)
-  ret void
-}
-"""
-
-
-def engine_of(text: str) -> llvm.ExecutionEngine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    declaration = "declare void @mcc_parallel_for(ptr, ptr, ptr, i64, i64)"
-    text = text.replace(declaration, POOL)
-    module = llvm.parse_assembly(text, llvm.create_context())
-    module.verify()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
-    )
-    module.data_layout = str(machine.target_data)
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
-    builder.getModulePassManager().run(module, builder)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    return engine
-
-
-def aligned(array: np.ndarray) -> np.ndarray:
-    raw = np.zeros(array.nbytes + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    result = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    result[...] = array
-    return result
+from modelcc.runtime.loader import load_objects
+from modelcc.runtime.pool import ThreadPool
+from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
+from modelcc.targets.native.machine import function_attributes, host_machine
+from modelcc.targets.native.toolchain import compile_llvm
 
 
 def execute(
-    function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int], pool: int
+    function: Function,
+    arguments: dict[str, np.ndarray],
+    sizes: Mapping[str, int],
+    pool: ThreadPool,
+    threaded: bool,
 ) -> None:
-    engine = engine_of(emit_llvm([function]))
-    address = engine.get_function_address(function.name)
+    machine = host_machine()
+    text = emit_llvm([function], EmitOptions(function_attributes(machine)))
+    symbols = {"mcc_parallel_for": pool.parallel_for_address}
+    code = load_objects([compile_llvm(text, machine)], symbols)
+    address = code.address(function.name)
     buffers = {p.buffer.name: aligned(arguments[p.buffer.name]) for p in function.parameters}
     values = [ctypes.c_void_p(b.ctypes.data) for b in buffers.values()]
     values += [ctypes.c_int64(sizes[name]) for name in function.sizes]
     if parallel_loop(function):
-        values.append(ctypes.c_void_p(pool))
+        values.append(ctypes.c_void_p(pool.address if threaded else None))
     ctypes.CFUNCTYPE(None, *(type(v) for v in values))(address)(*values)
     for name, buffer in buffers.items():
         arguments[name][...] = buffer
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ThreadPool]:
+    with ThreadPool(2) as threads:
+        yield threads
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_agrees_with_numpy(case: Case) -> None:
-    check(case, lambda f, arguments, sizes: execute(f, arguments, sizes, 0))
+def test_agrees_with_numpy(case: Case, pool: ThreadPool) -> None:
+    check(case, lambda f, arguments, sizes: execute(f, arguments, sizes, pool, False))
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if parallel_loop(c.function)])
-def test_agrees_with_numpy_on_a_pool(case: Case) -> None:
-    check(case, lambda f, arguments, sizes: execute(f, arguments, sizes, 1))
+def test_agrees_with_numpy_on_a_pool(case: Case, pool: ThreadPool) -> None:
+    check(case, lambda f, arguments, sizes: execute(f, arguments, sizes, pool, True))
 
 
 def test_text_is_deterministic() -> None:

@@ -36,7 +36,7 @@ class ArithmeticCode:
             return self._compare(function, args, dtype, lanes)
         if function in ("min", "max"):
             condition = self._compare("lt" if function == "min" else "gt", args, dtype, lanes)
-            return self.select(condition, *args, dtype, lanes)
+            return self.select(condition, args[0], args[1], dtype, lanes)
         if dtype.is_float:
             return self._float_call(function, args, dtype, lanes)
         return self._integer_call(function, args, dtype, lanes)

@@ -7,7 +7,7 @@ loop's preheader), and found again by its cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -116,7 +116,7 @@ class Code:
         return None
 
     @contextmanager
-    def nested(self, block: Block) -> Iterator[Scope]:
+    def nested(self, block: Block) -> Generator[Scope]:
         """A scope that starts in ``block``; what it computes is forgotten at its end."""
         scope = Scope(block)
         self.scopes.append(scope)

@@ -37,7 +37,10 @@ class EmitOptions:
     triple: str = ""
 
 
-def emit_llvm(functions: Sequence[Function], options: EmitOptions = EmitOptions()) -> str:
+PLAIN = EmitOptions()
+
+
+def emit_llvm(functions: Sequence[Function], options: EmitOptions = PLAIN) -> str:
     """LLVM IR text of a module that defines ``functions``.
 
     Raises ``NotImplementedError`` for elementary functions that ``expand_math`` has not expanded
