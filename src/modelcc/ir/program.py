@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from modelcc.ir.graph import EMPTY_BOUNDS, Constant
+from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index
 from modelcc.ir.loop import Function
 from modelcc.ir.types import TensorType
@@ -82,5 +81,5 @@ class Program:
     steps: tuple[Step, ...]
     arena: Index
     definitions: tuple[Definition, ...] = ()
-    constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
-    dims: Bounds = EMPTY_BOUNDS
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    dims: Bounds = field(default_factory=dict)
