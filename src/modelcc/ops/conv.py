@@ -81,13 +81,9 @@ class Conv(Op):
 
     def window(self, w: Sequence[Index]) -> Window:
         """The sliding window for weights of shape ``w``."""
-        return Window(
-            tuple(w[2:]), self.strides, self.pads_before, self.pads_after, self.dilations
-        )
+        return Window(tuple(w[2:]), self.strides, self.pads_before, self.pads_after, self.dilations)
 
-    def infer(
-        self, x: TensorType, w: TensorType, b: TensorType | None = None
-    ) -> tuple[TensorType]:
+    def infer(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[TensorType]:
         dtype = _check("Conv", x, w, b)
         window = self.window(w.shape)
         require_rank(window, x.rank - 2)
@@ -120,9 +116,7 @@ class Conv(Op):
         sizes, per_group = x.shape[2:], w.shape[1]
 
         def body(o: Point, r: Point) -> Element:
-            place = tuple(
-                window.position(a, o[2 + a], r[1 + a]) for a in range(window.rank)
-            )
+            place = tuple(window.position(a, o[2 + a], r[1 + a]) for a in range(window.rank))
             channel = self._first_channel(o[1], w.shape) + r[0]
             inside = x[(o[0], channel, *place)]
             padded = guard(window.conditions(place, sizes), inside, 0)
@@ -198,13 +192,9 @@ class ConvTranspose(Op):
 
     def window(self, w: Sequence[Index]) -> Window:
         """The sliding window of the convolution that this transposes."""
-        return Window(
-            tuple(w[2:]), self.strides, self.pads_before, self.pads_after, self.dilations
-        )
+        return Window(tuple(w[2:]), self.strides, self.pads_before, self.pads_after, self.dilations)
 
-    def infer(
-        self, x: TensorType, w: TensorType, b: TensorType | None = None
-    ) -> tuple[TensorType]:
+    def infer(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[TensorType]:
         dtype = _check("ConvTranspose", x, w, b)
         require_rank(self.window(w.shape), x.rank - 2)
         require_equal(

@@ -15,12 +15,13 @@ def convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
     batch, channels = x.shape[:2]
     outputs = numbers(window.extents(x.shape[2:]), "output extents")
     view = windows(x, window)
-    order = (1, *range(2 + window.rank, 2 + 2 * window.rank), *range(2, 2 + window.rank))
+    rank = window.rank
+    order = (0, *range(1 + rank, 1 + 2 * rank), *range(1, 1 + rank))
     rows = channels // groups * int(np.prod(w.shape[2:], dtype=np.int64))
     weights = w.reshape(groups, w.shape[0] // groups, rows)
     y = np.empty((batch, groups, w.shape[0] // groups, int(np.prod(outputs))), x.dtype)
     for n in range(batch):
-        columns = view[n].transpose([a - 1 for a in order]).reshape(groups, rows, -1)
+        columns = view[n].transpose(order).reshape(groups, rows, -1)
         np.matmul(weights, columns, out=y[n])
     return y.reshape(batch, w.shape[0], *outputs)
 

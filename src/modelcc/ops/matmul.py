@@ -100,9 +100,7 @@ class Gemm(Op):
         ),
     )
 
-    def infer(
-        self, a: TensorType, b: TensorType, c: TensorType | None = None
-    ) -> tuple[TensorType]:
+    def infer(self, a: TensorType, b: TensorType, c: TensorType | None = None) -> tuple[TensorType]:
         dtype = same_dtype(a, b, *(() if c is None else (c,)))
         require_numeric(dtype, "Gemm")
         require(

@@ -69,20 +69,26 @@ class Window:
         for axis, (at, size) in enumerate(zip(positions, sizes, strict=True)):
             if not _at_most(self.before[axis], 0):
                 result.append(Condition(0, "<=", at))
-            if not self._ends_inside(axis, size):
+            if not self._ends_before(axis, size, size):
                 result.append(Condition(at, "<", size))
         return tuple(result)
 
-    def _ends_inside(self, axis: int, size: Index) -> bool:
+    def _ends_before(self, axis: int, size: Index, high: Index) -> bool:
+        """Whether no window certainly reads an index of ``high`` or more."""
         last = self.position(axis, self._extent(axis, size) - 1, self.kernel[axis] - 1)
-        return _at_most(last - size, -1) or (not self.ceil_mode and _at_most(self.after[axis], 0))
+        padded = size + self.after[axis]
+        return _at_most(last - high, -1) or (not self.ceil_mode and _at_most(padded - high, 0))
 
-    def count(self, axis: int, output: Index, low: Index, high: Index) -> Index:
-        """How many taps of ``output``'s window read an index in ``low … high-1``, at least 1."""
-        start, step = self.position(axis, output, 0), self.dilations[axis]
-        end = minimum(self.kernel[axis], ceildiv(high - start, step))
-        first = maximum(0, ceildiv(low - start, step))
-        return maximum(1, end - first)
+    def count(self, axis: int, output: Index, size: Index, padding: bool) -> Index:
+        """Taps of a window inside ``size``, with its ``padding`` if wanted; at least 1."""
+        kernel, before, step = self.kernel[axis], self.before[axis], self.dilations[axis]
+        low, high = (-before, size + self.after[axis]) if padding else (0, size)
+        start = self.position(axis, output, 0)
+        first = 0 if _at_most(low + before, 0) else maximum(0, ceildiv(low - start, step))
+        whole = self._ends_before(axis, size, high)
+        end = kernel if whole else minimum(kernel, ceildiv(high - start, step))
+        count = end - first
+        return count if count == kernel else maximum(1, count)
 
 
 def _at_most(value: Index, bound: int) -> bool:
