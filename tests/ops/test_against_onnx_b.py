@@ -174,3 +174,49 @@ def test_reference_equals_onnxruntime(op_class: type[Op], sample: Sample) -> Non
     assert actual.dtype == expected.dtype
     tolerance = 1e-2 if expected.dtype.itemsize < 4 else 1e-5
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def random_window(rng: np.random.Generator, rank: int) -> dict[str, tuple[int, ...]]:
+    """Random strides, pads and dilations for ``rank`` spatial axes."""
+    limits = {"strides": (1, 4), "pads_before": (0, 3), "pads_after": (0, 3), "dilations": (1, 3)}
+    return {
+        name: tuple(int(v) for v in rng.integers(*limit, rank)) for name, limit in limits.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_convolutions_equal_onnxruntime(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
+    inputs, outputs = (groups * int(rng.integers(1, 4)) for _ in range(2))
+    kernel = rng.integers(1, 4, rank)
+    x = rng.standard_normal((2, inputs, *rng.integers(5, 10, rank))).astype(np.float32)
+    window = random_window(rng, rank)
+    op: Op = conv.Conv(groups=groups, **window)
+    w = rng.standard_normal((outputs, inputs // groups, *kernel)).astype(np.float32)
+    if seed % 2:
+        extra = tuple(int(rng.integers(0, s)) for s in window["strides"])
+        op = conv.ConvTranspose(groups=groups, output_padding=extra, **window)
+        w = rng.standard_normal((inputs, outputs // groups, *kernel)).astype(np.float32)
+    b = rng.standard_normal(outputs).astype(np.float32)
+    name, attributes = TWINS[type(op)](op)
+    expected = run_onnx(name, attributes, [x, w, b])
+    np.testing.assert_allclose(op.reference(x, w, b), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_poolings_equal_onnxruntime(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 4))
+    window = random_window(rng, rank)
+    kernel = tuple(int(v) for v in rng.integers(2, 4, rank))
+    window["pads_before"] = tuple(min(p, 1) for p in window["pads_before"])
+    window["pads_after"] = tuple(min(p, 1) for p in window["pads_after"])
+    shared = {"kernel": kernel, "ceil_mode": bool(rng.integers(2)), **window}
+    op: Op = pool.MaxPool(**shared)
+    if seed % 2:
+        op = pool.AveragePool(count_include_pad=bool(rng.integers(2)), **shared)
+    x = rng.standard_normal((2, 3, *rng.integers(6, 11, rank))).astype(np.float32)
+    name, attributes = TWINS[type(op)](op)
+    expected = run_onnx(name, attributes, [x])
+    np.testing.assert_allclose(op.reference(x), expected, rtol=1e-5, atol=1e-5)
