@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from modelcc.ir.index import Bounds
+from modelcc.ir.index import Bounds, Range
 from modelcc.ir.op import Op
 from modelcc.ir.types import Array, TensorType, dtype_of
 
@@ -70,8 +70,8 @@ class Graph:
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
     types: Mapping[str, TensorType]
-    constants: Mapping[str, Constant] = field(default_factory=dict)
-    dims: Bounds = field(default_factory=dict)
+    constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
+    dims: Bounds = field(default_factory=dict[str, Range])
 
     def producers(self) -> dict[str, Node]:
         """Value name → the node that makes it."""

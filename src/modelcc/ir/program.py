@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from modelcc.ir.graph import Constant
-from modelcc.ir.index import Bounds, Index
+from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.loop import Function
 from modelcc.ir.types import TensorType
 
@@ -81,5 +81,5 @@ class Program:
     steps: tuple[Step, ...]
     arena: Index
     definitions: tuple[Definition, ...] = ()
-    constants: Mapping[str, Constant] = field(default_factory=dict)
-    dims: Bounds = field(default_factory=dict)
+    constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
+    dims: Bounds = field(default_factory=dict[str, Range])

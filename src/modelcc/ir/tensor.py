@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from modelcc.ir.graph import Constant
-from modelcc.ir.index import Bounds, Index
+from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import DType, TensorType
 
@@ -169,5 +169,5 @@ class TensorProgram:
     outputs: tuple[str, ...]
     items: tuple[Item, ...]
     types: Mapping[str, TensorType]
-    constants: Mapping[str, Constant] = field(default_factory=dict)
-    dims: Bounds = field(default_factory=dict)
+    constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
+    dims: Bounds = field(default_factory=dict[str, Range])
