@@ -74,7 +74,7 @@ class Graph:
     nodes: tuple[Node, ...]
     types: Mapping[str, TensorType]
     constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
-    dims: Bounds = EMPTY_BOUNDS
+    dims: Bounds = field(default_factory=lambda: EMPTY_BOUNDS)
 
     def producers(self) -> dict[str, Node]:
         """Value name → the node that makes it."""

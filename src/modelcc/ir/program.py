@@ -83,4 +83,4 @@ class Program:
     arena: Index
     definitions: tuple[Definition, ...] = ()
     constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
-    dims: Bounds = EMPTY_BOUNDS
+    dims: Bounds = field(default_factory=lambda: EMPTY_BOUNDS)

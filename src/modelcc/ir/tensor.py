@@ -171,4 +171,4 @@ class TensorProgram:
     items: tuple[Item, ...]
     types: Mapping[str, TensorType]
     constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
-    dims: Bounds = EMPTY_BOUNDS
+    dims: Bounds = field(default_factory=lambda: EMPTY_BOUNDS)
