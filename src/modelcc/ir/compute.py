@@ -1,8 +1,8 @@
 """How an op says its tensor-level meaning: operands to index and a builder of stages.
 
-    def compute(self, at, x, w):                     # y[i, j] = sum_k x[i, k] * w[k, j]
-        (m, k), (_, n) = x.shape, w.shape
-        return at.reduce((m, n), (k,), "sum", lambda o, r: x[o[0], r[0]] * w[r[0], o[1]])
+def compute(self, at, x, w):                     # y[i, j] = sum_k x[i, k] * w[k, j]
+    (m, k), (_, n) = x.shape, w.shape
+    return at.reduce((m, n), (k,), "sum", lambda o, r: x[o[0], r[0]] * w[r[0], o[1]])
 """
 
 from __future__ import annotations
@@ -210,13 +210,11 @@ class StageBuilder:
         reduce: Sequence[Index] = (),
         combine: Combine | None = None,
     ) -> None:
-        """``target[write(o)] = body(o + r)`` for every ``o`` of ``extents``, combined over ``r``."""
+        """``target[write(o)] = body(o + r)`` for every ``o`` in ``extents``, combined over r."""
         axes, reduction = self.axes(extents), self.axes(reduce, "r")
         point = tuple(Sym(a.name) for a in axes)
         element = body(point + tuple(Sym(a.name) for a in reduction))
-        stage = Stage(
-            target.name, axes, tuple(write(point)), element.scalar, reduction, combine
-        )
+        stage = Stage(target.name, axes, tuple(write(point)), element.scalar, reduction, combine)
         self.stages.append(stage)
 
     def gather(self, value: Element, body: Callable[[Index], Element]) -> Element:

@@ -11,15 +11,12 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.ir.index import Bounds
+from modelcc.ir.index import Bounds, Range
 from modelcc.ir.op import Op
 from modelcc.ir.types import Array, TensorType, dtype_of
-
-EMPTY_BOUNDS: Bounds = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +70,8 @@ class Graph:
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
     types: Mapping[str, TensorType]
-    constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
-    dims: Bounds = field(default_factory=lambda: EMPTY_BOUNDS)
+    constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
+    dims: Bounds = field(default_factory=dict[str, Range])
 
     def producers(self) -> dict[str, Node]:
         """Value name → the node that makes it."""

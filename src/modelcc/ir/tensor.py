@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from modelcc.ir.graph import EMPTY_BOUNDS, Constant
-from modelcc.ir.index import Bounds, Index
+from modelcc.ir.graph import Constant
+from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import DType, TensorType
 
@@ -170,5 +169,5 @@ class TensorProgram:
     outputs: tuple[str, ...]
     items: tuple[Item, ...]
     types: Mapping[str, TensorType]
-    constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
-    dims: Bounds = field(default_factory=lambda: EMPTY_BOUNDS)
+    constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
+    dims: Bounds = field(default_factory=dict[str, Range])

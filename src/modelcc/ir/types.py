@@ -137,10 +137,9 @@ class Layout:
 
     def _part_extent(self, part: Part, shape: Sequence[Index]) -> Index:
         before, after = self.halo[part.axis]
-        extent = ceildiv(shape[part.axis] + before + after, part.div)
-        if part.mod is None:
-            return extent
-        return min(extent, part.mod) if isinstance(extent, int) and part.div == 1 else part.mod
+        if part.mod is not None:
+            return part.mod
+        return ceildiv(shape[part.axis] + before + after, part.div)
 
     def offset(self, indices: Sequence[Index], shape: Sequence[Index]) -> Index:
         """Element offset of logical ``indices`` from the start of the buffer."""

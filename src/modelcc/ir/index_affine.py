@@ -1,0 +1,104 @@
+"""Substitution, evaluation and coefficients of index expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from modelcc.ir.index_expr import (
+    Atom,
+    FloorDiv,
+    Index,
+    Mod,
+    Monomial,
+    Sym,
+    Terms,
+    build,
+    floordiv,
+    mod,
+    product,
+    term,
+)
+from modelcc.ir.index_extremum import Max, Min, maximum, minimum
+
+
+def substitute(e: Index, values: Mapping[str, Index]) -> Index:
+    """``e`` with all symbols in ``values`` replaced at once, in canonical form again."""
+    if isinstance(e, int) or e.symbols.isdisjoint(values):
+        return e
+    if isinstance(e, Atom):
+        return _substitute_atom(e, values)
+    kept: Terms = {}
+    replaced: Index = 0
+    for key, (coeff, mono) in e.terms.items():
+        if len(mono) == 1:
+            new = _substitute_atom(mono[0], values)
+            touched = new is not mono[0]
+        else:
+            parts = [_substitute_atom(atom, values) for atom in mono]
+            touched = any(a is not b for a, b in zip(parts, mono, strict=True))
+            new = product(parts) if touched else 0
+        if touched:
+            replaced = replaced + new * coeff
+        else:
+            kept[key] = (coeff, mono)
+    return build(kept, e.const) + replaced
+
+
+def _substitute_atom(atom: Atom, values: Mapping[str, Index]) -> Index:
+    match atom:
+        case Sym(name):
+            return values.get(name, atom)
+        case _ if atom.symbols.isdisjoint(values):
+            return atom
+        case FloorDiv(dividend, divisor):
+            return floordiv(substitute(dividend, values), substitute(divisor, values))
+        case Mod(dividend, divisor):
+            return mod(substitute(dividend, values), substitute(divisor, values))
+        case Min(args):
+            return minimum(*(substitute(arg, values) for arg in args))
+        case Max(args):
+            return maximum(*(substitute(arg, values) for arg in args))
+        case _:
+            raise TypeError(f"unknown kind of index atom: {type(atom).__name__}")
+
+
+def evaluate(e: Index, values: Mapping[str, int]) -> int:
+    """The value of ``e``; KeyError naming the symbol that has no value."""
+    result = substitute(e, values)
+    if isinstance(result, int):
+        return result
+    missing = sorted(result.symbols - values.keys())
+    raise KeyError(f"{e} has no value: symbol {', '.join(missing)} is not given")
+
+
+def coefficient(e: Index, name: str) -> Index | None:
+    """``c`` with ``e == c*name + rest`` and ``name`` in neither; None if there is none."""
+    split = split_affine(e, (name,))
+    return None if split is None else split[0][name]
+
+
+def split_affine(e: Index, names: Sequence[str]) -> tuple[dict[str, Index], Index] | None:
+    """``(c, rest)`` with ``e == sum(c[n]*n for n in names) + rest``, none of it using names.
+
+    Every name has an entry, 0 where ``e`` does not depend on it. None if ``e`` is not affine in
+    the names taken together.
+    """
+    coefficients: dict[str, Index] = dict.fromkeys(names, 0)
+    if isinstance(e, int) or e.symbols.isdisjoint(names):
+        return coefficients, e
+    rest: Terms = {}
+    for key, (coeff, mono) in e.terms.items():
+        touched = [atom for atom in mono if not atom.symbols.isdisjoint(coefficients)]
+        if not touched:
+            rest[key] = (coeff, mono)
+            continue
+        atom = touched[0]
+        if len(touched) > 1 or not isinstance(atom, Sym):
+            return None
+        others = _without(mono, atom)
+        coefficients[atom.name] = coefficients[atom.name] + term(coeff, others)
+    return coefficients, build(rest, e.const)
+
+
+def _without(mono: Monomial, atom: Atom) -> Monomial:
+    return tuple(factor for factor in mono if factor is not atom)

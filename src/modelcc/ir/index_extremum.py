@@ -1,0 +1,72 @@
+"""Minimum and maximum of index expressions."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from modelcc.ir.index_expr import Atom, Index
+
+
+class Extremum(Atom):
+    """The least or the greatest of at least two values."""
+
+    __slots__ = ("args",)
+    __match_args__ = ("args",)
+    word: ClassVar[str] = ""
+
+    args: Final[tuple[Index, ...]]
+
+    def __init__(self, args: tuple[Index, ...]) -> None:
+        text = f"{self.word}({', '.join(map(str, args))})"
+        super().__init__(text, text)
+        self.args = args
+
+    def operands(self) -> tuple[Index, ...]:
+        return self.args
+
+
+class Min(Extremum):
+    """The least of at least two values; use :func:`minimum` to build."""
+
+    __slots__ = ()
+    word = "min"
+
+
+class Max(Extremum):
+    """The greatest of at least two values; use :func:`maximum` to build."""
+
+    __slots__ = ()
+    word = "max"
+
+
+def minimum(*args: Index) -> Index:
+    """The least of ``args`` (at least one)."""
+    kept = _pruned(args, Min, 1)
+    return kept[0] if len(kept) == 1 else Min(kept)
+
+
+def maximum(*args: Index) -> Index:
+    """The greatest of ``args`` (at least one)."""
+    kept = _pruned(args, Max, -1)
+    return kept[0] if len(kept) == 1 else Max(kept)
+
+
+def _pruned(args: tuple[Index, ...], kind: type[Extremum], sign: int) -> tuple[Index, ...]:
+    """Flattened, sorted arguments without those a constant distance behind another one."""
+    if not args:
+        raise ValueError(f"{kind.word}() needs at least one argument")
+    kept: list[Index] = []
+    pending = list(args)
+    while pending:
+        arg = pending.pop()
+        if isinstance(arg, kind):
+            pending.extend(arg.args)
+            continue
+        for position, other in enumerate(kept):
+            distance = arg - other
+            if isinstance(distance, int):
+                kept[position] = other if distance * sign >= 0 else arg
+                break
+        else:
+            kept.append(arg)
+    return tuple(sorted(kept, key=lambda e: (isinstance(e, int), str(e))))
