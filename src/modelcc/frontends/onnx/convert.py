@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from modelcc.frontends.onnx.attributes import Attributes

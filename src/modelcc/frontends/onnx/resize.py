@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import get_args
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
 from modelcc.ir.index import Index, floordiv
-from modelcc.ops.resize import Resize
+from modelcc.ops.coordinates import Nearest, Transformation
+from modelcc.ops.resize import Mode, Resize
+
+COORDINATES: tuple[Transformation, ...] = get_args(Transformation)
+NEAREST: tuple[Nearest, ...] = get_args(Nearest)
+MODES: tuple[Mode, ...] = get_args(Mode)
+_MODES = {"bilinear": "linear", "trilinear": "linear"}
 
 
 def upsample(call: Call) -> str:
     """Scales are an attribute before opset 9, then an operand."""
-    if call.opset < 9:
-        scales = call.attrs.numbers("scales")
-    else:
-        scales = _scales(call, 1)
+    scales = call.attrs.numbers("scales") if call.opset < 9 else _scales(call, 1)
     return _resized(call, scales, None, "asymmetric", "floor")
 
 
@@ -24,9 +28,8 @@ def resize(call: Call) -> str:
     if call.opset < 11:
         return _resized(call, _scales(call, 1), None, "asymmetric", "floor")
     attrs = call.attrs
-    coordinates = attrs.text("coordinate_transformation_mode", "half_pixel")
-    if coordinates == "tf_crop_and_resize":
-        unsupported("coordinate_transformation_mode tf_crop_and_resize")
+    what = "coordinate_transformation_mode"
+    coordinates = call.choice(attrs.text(what, "half_pixel"), COORDINATES, what)
     policy = attrs.text("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
         unsupported(f"keep_aspect_ratio_policy {policy}")
@@ -38,7 +41,8 @@ def resize(call: Call) -> str:
         if not call.has(3):
             call.fail("neither scales nor sizes are given")
         sizes = _sizes(call, axes)
-    nearest = attrs.text("nearest_mode", "round_prefer_floor")
+    rounding = attrs.text("nearest_mode", "round_prefer_floor")
+    nearest = call.choice(rounding, NEAREST, "nearest_mode")
     return _resized(call, given, sizes, coordinates, nearest)
 
 
@@ -72,8 +76,8 @@ def _resized(
     call: Call,
     scales: tuple[float, ...] | None,
     sizes: tuple[Index, ...] | None,
-    coordinates: str,
-    nearest: str,
+    coordinates: Transformation,
+    nearest: Nearest,
 ) -> str:
     extents = call.shape()
     if scales is None:
@@ -85,11 +89,12 @@ def _resized(
         sizes = tuple(_scaled(d, s) for d, s in zip(extents, scales, strict=True))
     if sizes == extents and all(s == 1 for s in scales):
         return call.input(0)
-    mode = call.attrs.text("mode", "nearest")
+    given = call.attrs.text("mode", "nearest")
+    mode = call.choice(_MODES.get(given, given), MODES, "mode")
     op = Resize(
         shape=sizes,
         scales=scales,
-        mode="linear" if mode in ("bilinear", "trilinear") else mode,
+        mode=mode,
         coordinates=coordinates,
         nearest=nearest,
         cubic_a=call.attrs.number("cubic_coeff_a", -0.75),

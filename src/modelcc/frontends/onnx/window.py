@@ -83,9 +83,7 @@ def _pads(
 def halves(call: Call, totals: tuple[Index, ...], upper: bool) -> Pads:
     """Pads split evenly; the odd one goes to the end if ``upper``."""
     smaller = tuple(simplify(floordiv(t, 2), call.bounds) for t in totals)
-    larger = tuple(
-        simplify(t - s, call.bounds) for t, s in zip(totals, smaller, strict=True)
-    )
+    larger = tuple(simplify(t - s, call.bounds) for t, s in zip(totals, smaller, strict=True))
     return (smaller, larger) if upper else (larger, smaller)
 
 
