@@ -56,7 +56,7 @@ def conv_transpose(call: Call) -> str:
         before, after = (0,) * rank, (0,) * rank
     if target is not None:
         totals = tuple(f - t for f, t in zip(full, target, strict=True))
-        before, after = halves(call, totals, mode == "SAME_UPPER")
+        before, after = halves(totals, mode == "SAME_UPPER")
     op = conv.ConvTranspose(
         strides, before, after, dilations, call.attrs.integer("group", 1), extra
     )

@@ -113,10 +113,14 @@ def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
 
 @dataclass(frozen=True)
 class Expansion:
-    """A function that defines an operator, written for operator set ``version``."""
+    """A function that defines an operator, written for operator set ``version``.
+
+    ``defaults`` are those of the operator's attributes.
+    """
 
     function: FunctionProto
     version: int
+    defaults: Mapping[str, AttributeProto]
 
 
 def expansion(
@@ -127,7 +131,7 @@ def expansion(
     plain: list[int] = [v for v in definition.function_opset_versions if v <= version]
     if plain:
         data = definition.get_function_with_opset_version(max(plain))
-        return Expansion(_parsed(data), max(plain))
+        return Expansion(_parsed(data), max(plain), _defaults(schema))
     versions: list[int] = definition.context_dependent_function_opset_versions
     dependent = [v for v in versions if v <= version]
     if not dependent:
@@ -135,7 +139,12 @@ def expansion(
     data = definition.get_context_dependent_function_with_opset_version(
         max(dependent), node.SerializeToString(), [t.SerializeToString() for t in types]
     )
-    return Expansion(_parsed(data), max(dependent)) if data else None
+    return Expansion(_parsed(data), max(dependent), _defaults(schema)) if data else None
+
+
+def _defaults(schema: Schema) -> dict[str, AttributeProto]:
+    given = {name: a.default_value for name, a in schema.definition.attributes.items()}
+    return {name: value for name, value in given.items() if value.name}
 
 
 def _parsed(data: bytes | FunctionProto) -> FunctionProto:
