@@ -15,8 +15,8 @@ import numpy as np
 from modelcc.ir.graph import Node
 from modelcc.ir.op import Op
 from modelcc.ir.rewriting import Rewriter
-from modelcc.ops.arithmetic import Add, Div, Mul, Neg, Sub
-from modelcc.ops.transcendental import Pow, Reciprocal, Rsqrt, Sqrt
+from modelcc.ops.elementwise import Add, Div, Mul, Neg, Sub
+from modelcc.ops.elementwise import Pow, Reciprocal, Rsqrt, Sqrt
 
 DEPTH = 8
 """Nested products that are looked into."""

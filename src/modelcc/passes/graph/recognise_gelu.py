@@ -9,8 +9,8 @@ from math import pi, sqrt
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.activation import Gelu
-from modelcc.ops.arithmetic import Add, Div, Mul
-from modelcc.ops.transcendental import Erf, Tanh
+from modelcc.ops.elementwise import Add, Div, Mul
+from modelcc.ops.elementwise import Erf, Tanh
 from modelcc.passes.graph.products import (
     close,
     made_by,

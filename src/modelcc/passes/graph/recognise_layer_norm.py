@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ops.arithmetic import Add, Mul, Sub
+from modelcc.ops.elementwise import Add, Mul, Sub
 from modelcc.ops.norm import LayerNorm
 from modelcc.ops.reduce import ReduceMean
 from modelcc.passes.graph.products import made_by

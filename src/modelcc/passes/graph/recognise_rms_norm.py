@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ops.arithmetic import Mul
+from modelcc.ops.elementwise import Mul
 from modelcc.ops.norm import RMSNorm
 from modelcc.passes.graph.products import made_by
 from modelcc.passes.graph.trailing_norms import fits_trailing, normalised_by_root, squeezed
