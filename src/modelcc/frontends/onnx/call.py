@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from onnx import GraphProto
@@ -18,6 +18,7 @@ from modelcc.ir.op import ModelError, Op
 from modelcc.ir.types import Array, DType, TensorType
 
 Results = str | Sequence[str]
+Option = TypeVar("Option", bound=str)
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,12 @@ class Call:
         """Refuse the model because of this node."""
         raise ModelError(message, self.source, "the model is invalid here; export it again")
 
-    def with_inputs(self, *inputs: str) -> Call:
-        """The same node on other operands."""
-        return replace(self, inputs=inputs, labels=inputs)
+    def choice(self, value: str, options: tuple[Option, ...], what: str) -> Option:
+        """``value`` as one of ``options``; not supported if it is none."""
+        for option in options:
+            if option == value:
+                return option
+        unsupported(f"{what} {value!r} (known: {', '.join(options)})")
 
 
 Handler = Callable[[Call], Results]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from modelcc.frontends.onnx.attributes import Attributes
@@ -17,7 +15,7 @@ from modelcc.frontends.onnx.handlers import HANDLERS
 from modelcc.frontends.onnx.inputs import Dims, InputTypes
 from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
 from modelcc.frontends.onnx.naming import renamed
-from modelcc.frontends.onnx.schema import Schemas, expansion
+from modelcc.frontends.onnx.schema import Expansion, Schemas, expansion
 from modelcc.frontends.onnx.scope import Scope
 from modelcc.frontends.onnx.structure import check_recursion, check_unique, ordered, reads
 from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
@@ -75,6 +73,9 @@ class _Importer:
         wanted: dict[str, str] = {}
         for value, proto in zip(outputs, self._proto.graph.output, strict=True):
             stored = self._emitter.stored(value)
+            if stored == proto.name and stored in scope.values:
+                results.append(stored)
+                continue
             if stored in taken or self._emitter.builder.constant_value(stored) is not None:
                 stored = self._emitter.builder.emit(Identity(), stored, source=(proto.name,))
             taken.add(stored)
@@ -149,6 +150,12 @@ class _Importer:
             raise error.at(*source) from error
         except NotImplementedError as error:
             raise ModelError(f"{node.op_type} is incomplete in modelcc: {error}", source) from error
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+            raise ModelError(
+                f"{node.op_type} cannot be imported: {error}",
+                source,
+                "check the model with onnx.checker.check_model(model, full_check=True)",
+            ) from error
 
     def _dispatch(
         self,
@@ -226,7 +233,7 @@ class _Importer:
         found = expansion(schema, node, specialised(types), version)
         if found is None:
             raise UnsupportedForm("modelcc does not have this operator")
-        return self._function(source, found.function, node, operands, scope, found.version)
+        return self._function(source, found.function, node, operands, scope, found)
 
     def _function(
         self,
@@ -235,13 +242,15 @@ class _Importer:
         node: NodeProto,
         operands: tuple[str, ...],
         scope: Scope,
-        version: int | None = None,
+        standard: Expansion | None = None,
     ) -> Sequence[str | None]:
         """Convert a function's body in place of its call."""
         sets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in function.opset_import}
         arguments = {a.name: a for a in function.attribute_proto}
+        arguments |= standard.defaults if standard is not None else {}
         arguments |= {a.name: a for a in node.attribute}
-        opsets = {**scope.opsets, **sets} if version is None else {**scope.opsets, "": version}
+        sets |= {"": standard.version} if standard is not None else {}
+        opsets = {**scope.opsets, **sets}
         key = (function.domain, function.name)
         inner = Scope(opsets, source, None, arguments, (*scope.calls, key))
         if len(operands) > len(function.input):

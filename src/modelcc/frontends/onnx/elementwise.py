@@ -85,7 +85,6 @@ def clip(call: Call) -> str:
     return _clipped(call, low, high)
 
 
-
 def _clipped(call: Call, low: float | None, high: float | None) -> str:
     """Bounds at the limits of the dtype are no bounds."""
     if call.dtype().is_float:

@@ -16,8 +16,8 @@ from modelcc.frontends.onnx.ratio import Ratio, as_ratio
 from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
 from modelcc.ir.index import Bounds, Index, compare, product
-from modelcc.ir.op import ModelError, Op
-from modelcc.ir.types import F32, I64, Array, DType, TensorType, dtype_of
+from modelcc.ir.op import Op
+from modelcc.ir.types import I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.elementwise import Cast, Div
 from modelcc.ops.shape import Indices
 
@@ -83,7 +83,9 @@ class Emitter:
 
     def _evaluate(self, op: Op, inputs: Sequence[str], source: Sequence[str]) -> str | None:
         known = [self._noted.get(n) for n in inputs]
-        if any(k is None or k.contents.size > LIMIT for n, k in zip(inputs, known, strict=True) if n):
+        if any(
+            k is None or k.contents.size > LIMIT for n, k in zip(inputs, known, strict=True) if n
+        ):
             return None
         types = infer_types(op, [k and k.type for k in known], *source)
         if len(types) != 1 or not self._is_short(types[0]):

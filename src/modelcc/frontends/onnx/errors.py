@@ -23,7 +23,7 @@ class Unsupported:
         return f"{self.node}: {self.domain}.{self.op_type} (opset {self.opset}): {self.reason}"
 
 
-class UnsupportedModel(ModelError):
+class UnsupportedModel(ModelError):  # noqa: N818 - the name users know
     """Everything in a model that modelcc cannot import, reported at once."""
 
     def __init__(self, model: str, nodes: Sequence[Unsupported]) -> None:

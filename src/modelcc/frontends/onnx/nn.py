@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers, simple
@@ -55,7 +56,7 @@ def conv_transpose(call: Call) -> str:
         before, after = (0,) * rank, (0,) * rank
     if target is not None:
         totals = tuple(f - t for f, t in zip(full, target, strict=True))
-        before, after = halves(call, totals, mode == "SAME_UPPER")
+        before, after = halves(totals, mode == "SAME_UPPER")
     op = conv.ConvTranspose(
         strides, before, after, dilations, call.attrs.integer("group", 1), extra
     )
@@ -168,13 +169,37 @@ def gemm(call: Call) -> str:
 
 
 def einsum(call: Call) -> str:
-    """The equation with an explicit result: letters that occur once, in alphabetic order."""
+    """The equation with an explicit result and letters instead of ``...``."""
     equation = call.attrs.text("equation").replace(" ", "")
     if "->" not in equation:
         letters = sorted(set(equation) - set(",."))
         once = "".join(c for c in letters if equation.count(c) == 1)
         equation = f"{equation}->{'...' if '...' in equation else ''}{once}"
+    if "..." in equation:
+        equation = _spelled_out(call, equation)
     return call.emit(matmul.Einsum(equation), *call.inputs)
+
+
+def _spelled_out(call: Call, equation: str) -> str:
+    """Letters for the ellipses, aligned at the right as in broadcasting."""
+    terms, result = equation.split("->")
+    free = [c for c in string.ascii_letters if c not in equation]
+    parts = terms.split(",")
+    if len(parts) != len(call.inputs):
+        call.fail(f"equation {equation!r} has {len(parts)} terms for {len(call.inputs)} operands")
+    counts = [
+        call.rank(i) - len(part.replace("...", "")) if "..." in part else 0
+        for i, part in enumerate(parts)
+    ]
+    most = max(counts)
+    if min(counts) < 0 or most > len(free):
+        call.fail(f"equation {equation!r} does not fit its operands' ranks")
+    hidden = "".join(free[:most])
+    spelled = [
+        part.replace("...", hidden[most - count :])
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return f"{','.join(spelled)}->{result.replace('...', hidden)}"
 
 
 NN: Handlers = MappingProxyType(

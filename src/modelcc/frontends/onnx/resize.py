@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import get_args
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
-from modelcc.ir.index import Index, floordiv
-from modelcc.ops.resize import Resize
+from modelcc.ir.index import Expr, Index, floordiv
+from modelcc.ops.coordinates import Nearest, Transformation
+from modelcc.ops.resize import Mode, Resize
+
+COORDINATES: tuple[Transformation, ...] = get_args(Transformation)
+NEAREST: tuple[Nearest, ...] = get_args(Nearest)
+MODES: tuple[Mode, ...] = get_args(Mode)
+_MODES = {"bilinear": "linear", "trilinear": "linear"}
 
 
 def upsample(call: Call) -> str:
     """Scales are an attribute before opset 9, then an operand."""
-    if call.opset < 9:
-        scales = call.attrs.numbers("scales")
-    else:
-        scales = _scales(call, 1)
+    scales = call.attrs.numbers("scales") if call.opset < 9 else _scales(call, 1)
     return _resized(call, scales, None, "asymmetric", "floor")
 
 
@@ -24,33 +28,35 @@ def resize(call: Call) -> str:
     if call.opset < 11:
         return _resized(call, _scales(call, 1), None, "asymmetric", "floor")
     attrs = call.attrs
-    coordinates = attrs.text("coordinate_transformation_mode", "half_pixel")
-    if coordinates == "tf_crop_and_resize":
-        unsupported("coordinate_transformation_mode tf_crop_and_resize")
+    what = "coordinate_transformation_mode"
+    coordinates = call.choice(attrs.text(what, "half_pixel"), COORDINATES, what)
     policy = attrs.text("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
         unsupported(f"keep_aspect_ratio_policy {policy}")
-    axes = _axes(call)
-    scales = _scales(call, 2) if call.has(2) else ()
-    given: tuple[float, ...] | None = _spread(scales, axes, call.rank()) if scales else None
-    sizes = None
-    if given is None:
-        if not call.has(3):
-            call.fail("neither scales nor sizes are given")
-        sizes = _sizes(call, axes)
-    nearest = attrs.text("nearest_mode", "round_prefer_floor")
-    return _resized(call, given, sizes, coordinates, nearest)
-
-
-def _axes(call: Call) -> tuple[int, ...]:
     rank = call.rank()
-    axes = call.attrs.integers("axes", tuple(range(rank)))
-    return tuple(call.normal(a, rank) for a in axes)
+    axes = tuple(call.normal(a, rank) for a in attrs.integers("axes", tuple(range(rank))))
+    rounding = attrs.text("nearest_mode", "round_prefer_floor")
+    nearest = call.choice(rounding, NEAREST, "nearest_mode")
+    region = _region(call, axes) if coordinates == "tf_crop_and_resize" else ()
+    factors = _scales(call, 2) if call.has(2) else ()
+    if factors:
+        if len(factors) != len(axes):
+            call.fail(f"{len(factors)} scales for {len(axes)} axes")
+        by_axis = dict(zip(axes, factors, strict=True))
+        scales = tuple(by_axis.get(a, 1.0) for a in range(rank))
+        return _resized(call, scales, None, coordinates, nearest, region)
+    if not call.has(3):
+        call.fail("neither scales nor sizes are given")
+    return _resized(call, None, _sizes(call, axes), coordinates, nearest, region)
 
 
-def _spread(scales: tuple[float, ...], axes: tuple[int, ...], rank: int) -> tuple[float, ...]:
-    by_axis = dict(zip(axes, scales, strict=False))
-    return tuple(by_axis.get(a, 1.0) for a in range(rank))
+def _region(call: Call, axes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
+    """Region of interest for every axis: all the begins, then all the ends."""
+    flat = call.array(1, "region of interest").reshape(-1).tolist()
+    if len(flat) != 2 * len(axes):
+        call.fail(f"a region of {len(flat)} numbers for {len(axes)} axes")
+    given = {a: (flat[i], flat[i + len(axes)]) for i, a in enumerate(axes)}
+    return tuple(given.get(a, (0.0, 1.0)) for a in range(call.rank()))
 
 
 def _scales(call: Call, operand: int) -> tuple[float, ...]:
@@ -72,43 +78,43 @@ def _resized(
     call: Call,
     scales: tuple[float, ...] | None,
     sizes: tuple[Index, ...] | None,
-    coordinates: str,
-    nearest: str,
+    coordinates: Transformation,
+    nearest: Nearest,
+    region: tuple[tuple[float, float], ...] = (),
 ) -> str:
+    """By ``scales``, or to ``sizes`` (the scales are then their ratio)."""
     extents = call.shape()
-    if scales is None:
-        assert sizes is not None
-        scales = tuple(_ratio(new, old) for new, old in zip(sizes, extents, strict=True))
-    if len(scales) != len(extents) or any(s <= 0 for s in scales):
+    if scales is not None and (len(scales) != len(extents) or any(s <= 0 for s in scales)):
         call.fail(f"scales {list(scales)} must be {len(extents)} positive numbers")
     if sizes is None:
-        sizes = tuple(_scaled(d, s) for d, s in zip(extents, scales, strict=True))
-    if sizes == extents and all(s == 1 for s in scales):
+        known = scales or ()
+        parts = region or ((0.0, 1.0),) * len(known)
+        widths = (s * (end - start) for s, (start, end) in zip(known, parts, strict=True))
+        sizes = tuple(_scaled(d, w) for d, w in zip(extents, widths, strict=True))
+    if sizes == extents and not region and all(s == 1 for s in scales or ()):
         return call.input(0)
-    mode = call.attrs.text("mode", "nearest")
+    given = call.attrs.text("mode", "nearest")
     op = Resize(
         shape=sizes,
-        scales=scales,
-        mode="linear" if mode in ("bilinear", "trilinear") else mode,
+        scales=scales or tuple(_ratio(n, o) for n, o in zip(sizes, extents, strict=True)),
+        mode=call.choice(_MODES.get(given, given), MODES, "mode"),
         coordinates=coordinates,
         nearest=nearest,
         cubic_a=call.attrs.number("cubic_coeff_a", -0.75),
         exclude_outside=call.attrs.flag("exclude_outside"),
         extrapolation=call.attrs.number("extrapolation_value", 0.0),
         antialias=call.attrs.flag("antialias"),
+        region=region,
     )
     return call.emit(op, call.input(0))
 
 
-def _ratio(new: Index, old: Index) -> float:
-    if new == old:
-        return 1.0
-    quotient = divide(new, old)
+def _ratio(new: Index, old: Index) -> float | None:
+    """The scale where it is known although the extents may not be; None: to be computed."""
+    quotient = divide(new, old) if isinstance(new, Expr) and isinstance(old, Expr) else None
     if isinstance(quotient, Ratio) and isinstance(quotient.numerator, int):
         return quotient.numerator / quotient.denominator
-    if not isinstance(quotient, int):
-        unsupported(f"resizing {old} to {new}: the scale is not a known number")
-    return float(quotient)
+    return float(quotient) if isinstance(quotient, int) else None
 
 
 def _scaled(extent: Index, scale: float) -> Index:

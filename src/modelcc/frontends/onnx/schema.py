@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
@@ -87,6 +88,11 @@ class Schemas:
         return self._known[key]
 
 
+def _code(kind: object) -> int:
+    """An ``AttrType``, an enumeration that its stub leaves without values, as ONNX's code."""
+    return int(cast(Any, kind).value)
+
+
 def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
     try:
         found = onnx.defs.get_schema(op_type, version, domain)
@@ -94,9 +100,7 @@ def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
         return None
     if found.deprecated:
         return None
-    attributes = {
-        name: (int(a.type.value), bool(a.required)) for name, a in found.attributes.items()
-    }
+    attributes = {name: (_code(a.type), bool(a.required)) for name, a in found.attributes.items()}
     return Schema(
         found.min_input,
         found.max_input,
@@ -109,28 +113,38 @@ def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
 
 @dataclass(frozen=True)
 class Expansion:
-    """A function that defines an operator, written for operator set ``version``."""
+    """A function that defines an operator, written for operator set ``version``.
+
+    ``defaults`` are those of the operator's attributes.
+    """
 
     function: FunctionProto
     version: int
+    defaults: Mapping[str, AttributeProto]
 
 
 def expansion(
     schema: Schema, node: NodeProto, types: list[onnx.TypeProto], version: int
 ) -> Expansion | None:
     """The function by which the standard defines an operator on operands of these ``types``."""
-    definition = schema.definition
-    plain = [v for v in definition.function_opset_versions if v <= version]
+    definition = cast(Any, schema.definition)  # its stub lacks functions
+    plain: list[int] = [v for v in definition.function_opset_versions if v <= version]
     if plain:
         data = definition.get_function_with_opset_version(max(plain))
-        return Expansion(_parsed(data), max(plain))
-    dependent = [v for v in definition.context_dependent_function_opset_versions if v <= version]
+        return Expansion(_parsed(data), max(plain), _defaults(schema))
+    versions: list[int] = definition.context_dependent_function_opset_versions
+    dependent = [v for v in versions if v <= version]
     if not dependent:
         return None
     data = definition.get_context_dependent_function_with_opset_version(
         max(dependent), node.SerializeToString(), [t.SerializeToString() for t in types]
     )
-    return Expansion(_parsed(data), max(dependent)) if data else None
+    return Expansion(_parsed(data), max(dependent), _defaults(schema)) if data else None
+
+
+def _defaults(schema: Schema) -> dict[str, AttributeProto]:
+    given = {name: a.default_value for name, a in schema.definition.attributes.items()}
+    return {name: value for name, value in given.items() if value.name}
 
 
 def _parsed(data: bytes | FunctionProto) -> FunctionProto:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import get_args
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from modelcc.ir.index import Index, ceildiv, compare, floordiv, product, simplif
 from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.types import BOOL, I64, dtype_of
 from modelcc.ops import shape as sh
+from modelcc.ops.padding import Mode
+
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 def constant(call: Call) -> str:
@@ -137,7 +141,11 @@ def transpose(call: Call) -> str:
     perm = call.attrs.integers("perm", tuple(reversed(range(rank))))
     if sorted(perm) != list(range(rank)):
         call.fail(f"perm {list(perm)} is no permutation of {rank} axes")
-    return call.input(0) if perm == tuple(range(rank)) else call.emit(sh.Transpose(perm), call.input(0))
+    return (
+        call.input(0)
+        if perm == tuple(range(rank))
+        else call.emit(sh.Transpose(perm), call.input(0))
+    )
 
 
 def expand(call: Call) -> str:
@@ -231,7 +239,7 @@ def tile(call: Call) -> str:
 
 def pad(call: Call) -> str:
     """Pads are an attribute before opset 11, then an operand, with optional axes from 18 on."""
-    rank, mode = call.rank(), call.attrs.text("mode", "constant")
+    rank, mode = call.rank(), call.choice(call.attrs.text("mode", "constant"), MODES, "mode")
     value: float | int | bool = 0
     if call.opset < 11:
         pads: tuple[Index, ...] = call.attrs.integers("pads")
@@ -250,7 +258,13 @@ def pad(call: Call) -> str:
         before[a], after[a] = pads[i], pads[i + len(axes)]
     if not any(p != 0 for p in pads):
         return call.input(0)
-    typed = float(value) if call.dtype().is_float else bool(value) if call.dtype() == BOOL else int(value)
+    typed = (
+        float(value)
+        if call.dtype().is_float
+        else bool(value)
+        if call.dtype() == BOOL
+        else int(value)
+    )
     return call.emit(sh.Pad(tuple(before), tuple(after), mode, typed), call.input(0))
 
 

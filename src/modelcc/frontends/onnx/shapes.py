@@ -55,15 +55,14 @@ def is_symbolic(contents: Contents) -> bool:
     )
 
 
-def evaluate(
-    op: Op, operands: Sequence[Contents | None], facts: Facts
-) -> Contents | None:
+def evaluate(op: Op, operands: Sequence[Contents | None], facts: Facts) -> Contents | None:
     """What the single-result ``op`` gives on known contents; None where they do not tell."""
     if not op.pure:
         return None
     if not any(o is not None and is_symbolic(o) for o in operands):
         with np.errstate(all="ignore"):
-            return np.asarray(op.reference(*operands))
+            result = np.asarray(op.reference(*operands))
+        return normalised(result, facts) if result.dtype == object else result
     if any(o is None for o in operands):
         return None
     objects = [o.astype(object) for o in operands if o is not None]
@@ -93,9 +92,7 @@ def object_array(elements: Sequence[Any], shape: tuple[int, ...]) -> Contents:
     return array.reshape(shape)
 
 
-def _pointwise(
-    function: Callable[..., Element | None], operands: Sequence[Contents]
-) -> Contents | None:
+def _pointwise(function: Callable[..., Any], operands: Sequence[Contents]) -> Contents | None:
     """``function`` on every element of the broadcast operands; None if it once gives None."""
     arrays = np.broadcast_arrays(*operands)
     rows = zip(*(a.reshape(-1).tolist() for a in arrays), strict=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import Bounds, Index, ceildiv, compare, maximum, minimum, simplify
 
+FAR = 2**31 - 1
+"""Exporters write bounds of at least this distance for "up to the end"."""
+
 
 def clamped_range(
     start: Index, end: Index, step: int, extent: Index, bounds: Bounds
@@ -13,6 +16,8 @@ def clamped_range(
 
     Follows ONNX: negative bounds count from the end, bounds beyond the ends are clamped.
     """
+    if isinstance(end, int) and abs(end) >= FAR:
+        end = (extent if end > 0 else 0) if step > 0 else (extent - 1 if end > 0 else -1 - extent)
     if step > 0:
         first = _clamp(_from_front(start, extent, bounds), 0, extent, bounds)
         last = _clamp(_from_front(end, extent, bounds), 0, extent, bounds)

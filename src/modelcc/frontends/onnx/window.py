@@ -77,15 +77,13 @@ def _pads(
         _same_total(call, size, (k - 1) * d + 1, s)
         for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
     )
-    return halves(call, totals, mode == "SAME_UPPER")
+    return halves(totals, mode == "SAME_UPPER")
 
 
-def halves(call: Call, totals: tuple[Index, ...], upper: bool) -> Pads:
+def halves(totals: tuple[Index, ...], upper: bool) -> Pads:
     """Pads split evenly; the odd one goes to the end if ``upper``."""
-    smaller = tuple(simplify(floordiv(t, 2), call.bounds) for t in totals)
-    larger = tuple(
-        simplify(t - s, call.bounds) for t, s in zip(totals, smaller, strict=True)
-    )
+    smaller = tuple(floordiv(t, 2) for t in totals)
+    larger = tuple(t - s for t, s in zip(totals, smaller, strict=True))
     return (smaller, larger) if upper else (larger, smaller)
 
 
@@ -94,4 +92,4 @@ def _same_total(call: Call, size: Index, reach: int, stride: int) -> Index:
     if stride == 1:
         return reach - 1
     needed = (ceildiv(size, stride) - 1) * stride + reach - size
-    return simplify(maximum(needed, 0), call.bounds)
+    return needed if reach >= stride else simplify(maximum(needed, 0), call.bounds)
