@@ -47,8 +47,8 @@ class LoopVar:
 class Nest:
     """A stage over loop variables, outermost first; reads have one index, the flat offset.
 
-    Reads of ``logical`` tensors (kernel-internal values, constants still to be packed) keep their
-    logical indices.  ``extents`` holds the logical extent of every stage axis.
+    Tensors in ``logical`` (kernel-internal values, constants still to be packed) have no offsets:
+    their reads keep logical indices, their ``store`` is 0.  ``extents`` holds the logical extent of every stage axis.
     """
 
     output: str
@@ -89,8 +89,8 @@ def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]
     accesses = [(stage.output, stage.write)]
     accesses += [(r.tensor, r.indices) for r in reads(stage.body)]
     for tensor, indices in accesses:
-        type_ = types[tensor]
-        if type_.layout is None:
+        type_ = types.get(tensor)
+        if type_ is None or type_.layout is None:
             continue
         for axis in stage.axes + stage.reduce:
             for dim, index in enumerate(indices):
@@ -120,7 +120,8 @@ def linearise(
     values = {name: _recombine(vs) for name, vs in split.items() if len(vs) > 1}
     ranges = {**dims, **{v.name: loop_range(v.extent) for vs in split.values() for v in vs}}
     ranges |= _bound_symbol_ranges(stage.body)
-    store = _offset(stage.output, stage.write, types, values, ranges)
+    stored = stage.output in types
+    store = _offset(stage.output, stage.write, types, values, ranges) if stored else 0
     body = _flatten(stage.body, types, values, ranges, logical)
     parallel = tuple(v for a in stage.axes for v in split[a.name])
     reduce = tuple(v for a in stage.reduce for v in split[a.name])

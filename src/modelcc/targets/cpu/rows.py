@@ -168,10 +168,7 @@ def _row_nest(
     row_name: str,
 ) -> Nest:
     """Nest of one stage; its parallel loops are all outer and row loops of the space."""
-    hidden = stage.output in internal
-    shown = replace(stage, write=()) if hidden else stage
-    known = {**types, stage.output: TensorType((), stage.body.dtype)} if hidden else types
-    nest = linearise(shown, known, dims, internal | scalars, {})
+    nest = linearise(stage, types, dims, internal | scalars, {})
     extents = {a.name: a.extent for a in (*space.outer, *space.row)}
     parallel = tuple(LoopVar(n, e, n) for n, e in extents.items())
     ranges = {**nest.ranges, **{n: loop_range(e) for n, e in extents.items()}}

@@ -19,7 +19,7 @@ from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.targets.cpu.canonical import CanonicalKernel, canonical
 from modelcc.targets.cpu.expression import Names
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.nest import Nest
+from modelcc.targets.cpu.nest import Nest, depends_on
 from modelcc.targets.cpu.plan import Plan, plan_tiled
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
 from modelcc.targets.cpu.structure import Group, make_group
@@ -198,23 +198,20 @@ def _times_read(stages: Sequence[Stage], tensor: str) -> int:
 
 
 def _prefers_rows(group: Group, packable: frozenset[str]) -> bool:
-    """Whether the reduction is along contiguous memory and the output's loop is not."""
+    """Whether rows are contiguous along the reduction but not along the output's inner loop."""
     anchor = group.anchor
     if anchor is None:
         return False
     loads = [r for r in reads(anchor.body) if r.tensor not in packable and len(r.indices) == 1]
-    if not loads:
+    row = [coefficient(r.indices[0], anchor.reduce[-1].name) for r in loads]
+    if 1 not in row or any(c not in (0, 1) for c in row):
         return False
     inner = next((v for v in reversed(group.final.parallel) if v.extent != 1), None)
-    along_row = _contiguous(loads, anchor.reduce[-1].name)
     if inner is None:
-        return along_row
-    return along_row and not _contiguous(loads, inner.name)
-
-
-def _contiguous(loads: Sequence[Read], variable: str) -> bool:
-    slopes = [coefficient(r.indices[0], variable) for r in loads]
-    return all(s in (0, 1) for s in slopes) and 1 in slopes
+        return True
+    across = [coefficient(r.indices[0], inner.name) for r in loads]
+    moves = depends_on(anchor.body, inner.name)
+    return not moves or any(c not in (0, 1) for c in across)
 
 
 def _work(stages: Sequence[Stage]) -> float:

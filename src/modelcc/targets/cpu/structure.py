@@ -46,9 +46,7 @@ def make_group(
     internal = frozenset(s.output for s in stages) - outputs
     blocks: dict[str, int] = {}
     for stage in reversed(stages):
-        visible = replace(stage, write=()) if stage.output in internal else stage
-        own = axis_blocks(_without_internal(visible, internal), types)
-        blocks = {**own, **blocks}
+        blocks = {**axis_blocks(stage, types), **blocks}
     final = linearise(stages[-1], types, dims, logical | internal, blocks)
     order = [v.name for v in final.parallel]
     nests: list[Nest] = []
@@ -59,11 +57,6 @@ def make_group(
         body = strip_indices(nest.body, internal)
         nests.append(replace(nest, store=store, parallel=parallel, body=body))
     return Group(merge_loops(nests), outputs & frozenset(s.output for s in stages))
-
-
-def _without_internal(stage: Stage, internal: frozenset[str]) -> Stage:
-    """The stage with reads of internal values stripped of indices (they have no layout)."""
-    return replace(stage, body=strip_indices(stage.body, internal))
 
 
 def strip_indices(body: Scalar, internal: frozenset[str]) -> Scalar:
