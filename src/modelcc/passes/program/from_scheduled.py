@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.ir.index import Index
+from modelcc.ir.index import DIM, Index, Range, symbols
 from modelcc.ir.program import Binding, CopyTensor, Launch, Program, Step
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.types import TensorType
@@ -56,8 +56,14 @@ def lower_to_program(scheduled: ScheduledProgram, plan: MemoryPlan) -> Program:
         arena=plan.arena,
         definitions=plan.definitions,
         constants={n: c for n, c in scheduled.constants.items() if n in bindings},
-        dims=scheduled.dims,
+        dims=_dims(scheduled),
     )
+
+
+def _dims(scheduled: ScheduledProgram) -> dict[str, Range]:
+    """Bounds of every dimension that a tensor's shape names."""
+    named = {name for t in scheduled.types.values() for dim in t.shape for name in symbols(dim)}
+    return {**scheduled.dims, **{n: DIM for n in sorted(named) if n not in scheduled.dims}}
 
 
 def _bound(plan: MemoryPlan, tensor: str) -> str:

@@ -20,9 +20,7 @@ class UniqueFunctions:
     names: tuple[str, ...]
 
 
-def unique_functions(
-    calls: Sequence[KernelCall], foreign: Collection[str] = ()
-) -> UniqueFunctions:
+def unique_functions(calls: Sequence[KernelCall], foreign: Collection[str] = ()) -> UniqueFunctions:
     """Functions of ``calls``, equal ones once, named after the first of them.
 
     Those that get tensors of ``foreign`` buffers, which the caller allocates, rely on no more
@@ -51,9 +49,7 @@ def _parameters(call: KernelCall, foreign: Collection[str]) -> tuple[Parameter, 
 
 def _element_aligned(parameter: Parameter) -> Parameter:
     buffer = parameter.buffer
-    return replace(
-        parameter, buffer=replace(buffer, align=min(buffer.align, buffer.dtype.bytes))
-    )
+    return replace(parameter, buffer=replace(buffer, align=min(buffer.align, buffer.dtype.bytes)))
 
 
 def _names(found: dict[Content, list[Function]]) -> dict[Content, str]:

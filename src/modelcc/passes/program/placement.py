@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Fit = Literal["first", "best"]
+Fit = Literal["first", "best", "ends"]
 
 WORK = 400_000
 """Pairs of blocks that hill climbing may look at, so that large models stay quick to compile."""
@@ -67,8 +67,8 @@ def candidate_placements(blocks: Sequence[Block]) -> tuple[Offsets, ...]:
     bound = lower_bound(blocks)
     tried: dict[Offsets, tuple[list[int], Fit]] = {}
     for order in _orders(blocks):
-        for fit in ("first", "best"):
-            tried.setdefault(place(order, blocks, near, fit), (order, fit))
+        for fit in ("first", "best", "ends"):
+            tried.setdefault(place(order, blocks, near, fit, bound), (order, fit))
     best = min(tried, key=lambda offsets: height(blocks, offsets))
     if height(blocks, best) > bound:
         order, fit = tried[best]
@@ -78,28 +78,38 @@ def candidate_placements(blocks: Sequence[Block]) -> tuple[Offsets, ...]:
 
 
 def place(
-    order: Sequence[int], blocks: Sequence[Block], near: Sequence[Sequence[int]], fit: Fit
+    order: Sequence[int],
+    blocks: Sequence[Block],
+    near: Sequence[Sequence[int]],
+    fit: Fit,
+    capacity: int = 0,
 ) -> Offsets:
     """Each block in turn in a gap between its placed neighbours, or above them.
 
-    ``first`` takes the lowest gap it fits in, ``best`` the smallest.
+    ``first`` takes the lowest gap it fits in, ``best`` the smallest.  ``ends`` takes the first
+    too, but leans on the ceiling at ``capacity`` if that bounds the gap: in a chain, blocks then
+    alternate between floor and ceiling, which is optimal.
     """
     offsets = [-1] * len(blocks)
     for i in order:
         placed = sorted(
             (offsets[j], offsets[j] + blocks[j].size) for j in near[i] if offsets[j] >= 0
         )
-        offsets[i] = _gap(placed, blocks[i].size, fit)
+        if fit == "ends":
+            placed = sorted([*placed, (capacity, capacity)])
+        offsets[i] = _gap(placed, blocks[i].size, fit, capacity)
     return tuple(offsets)
 
 
-def _gap(placed: Sequence[tuple[int, int]], size: int, fit: Fit) -> int:
+def _gap(placed: Sequence[tuple[int, int]], size: int, fit: Fit, capacity: int) -> int:
     top, chosen, smallest = 0, -1, -1
     for start, end in placed:
         room = start - top
         if room >= size and (chosen < 0 or room < smallest):
             if fit == "first":
                 return top
+            if fit == "ends":
+                return start - size if top and start == capacity else top
             chosen, smallest = top, room
         top = max(top, end)
     return top if chosen < 0 else chosen
@@ -148,7 +158,7 @@ def _climb(
         trial = list(current)
         a, b = trial.index(rng.choice(moved)), rng.randrange(len(trial))
         trial[a], trial[b] = trial[b], trial[a]
-        offsets = place(trial, blocks, near, fit)
+        offsets = place(trial, blocks, near, fit, bound)
         if height(blocks, offsets) <= top:
             current, best = trial, offsets
     return best

@@ -95,11 +95,10 @@ def _blocks(
 def _best_stacking(layers: Sequence[Sequence[Block]]) -> Stacking:
     """The stacking whose peak exceeds the lower bound least, in the worst of the samples."""
     near = neighbours(layers[0])
-    best = stacking((0,) * len(layers[0]), near)
-    best_excess = float("inf")
+    best, best_excess = Stacking((), ()), float("inf")
     for blocks in layers:
         for offsets in candidate_placements(blocks):
-            stack = stacking(offsets, near)
+            stack = stacking(offsets, [block.size for block in blocks], near)
             excess = max(_peak(stack, b) / max(1, lower_bound(b)) for b in layers)
             if excess < best_excess:
                 best, best_excess = stack, excess

@@ -35,12 +35,14 @@ class Stacking:
     below: tuple[tuple[int, ...], ...]
 
 
-def stacking(offsets: Sequence[int], near: Sequence[Sequence[int]]) -> Stacking:
-    """The vertical order of a placement; of two empty blocks at one offset, the first is lower.
+def stacking(
+    offsets: Sequence[int], sizes: Sequence[int], near: Sequence[Sequence[int]]
+) -> Stacking:
+    """The vertical order of a placement; an empty block is under what starts where it does.
 
     What carries a carrying block is left out of ``below``.
     """
-    order = sorted(range(len(offsets)), key=lambda i: (offsets[i], i))
+    order = sorted(range(len(offsets)), key=lambda i: (offsets[i], sizes[i], i))
     rank = {block: position for position, block in enumerate(order)}
     below: list[tuple[int, ...]] = [()] * len(offsets)
     carried: list[set[int]] = [set() for _ in offsets]
