@@ -181,23 +181,30 @@ def _flatten(
 
 
 def _flatten_guard(node: Guard, values: Mapping[str, Index], ranges: Bounds) -> Scalar:
-    kept = tuple(
-        Condition(simplify(substitute(c.left - c.right, values), ranges), c.comparison, 0)
-        for c in node.conditions
-    )
-    kept = tuple(c for c in kept if not _proved(c, ranges))
-    return replace(node, conditions=kept) if kept else node.inside
+    kept: list[Condition] = []
+    for condition in node.conditions:
+        for c in _normal_form(condition):
+            left = simplify(substitute(c.left, values), ranges)
+            lowest = bounds_of(left, ranges).lo
+            if c.comparison != ">=" or lowest is None or lowest < 0:
+                kept.append(Condition(left, c.comparison, 0))
+    return replace(node, conditions=tuple(kept)) if kept else node.inside
 
 
-def _proved(condition: Condition, ranges: Bounds) -> bool:
-    interval = bounds_of(condition.left, ranges)
+def _normal_form(condition: Condition) -> tuple[Condition, ...]:
+    """The same condition as ``left >= 0`` where possible."""
+    difference = condition.left - condition.right
     match condition.comparison:
         case ">=":
-            return interval.lo is not None and interval.lo >= 0
+            return (Condition(difference, ">=", 0),)
+        case ">":
+            return (Condition(difference - 1, ">=", 0),)
+        case "<=":
+            return (Condition(-difference, ">=", 0),)
         case "<":
-            return interval.hi is not None and interval.hi < 0
-        case _:
-            return False
+            return (Condition(-difference - 1, ">=", 0),)
+        case "==" | "!=":
+            return (Condition(difference, condition.comparison, 0),)
 
 
 def _by_stride(variables: tuple[LoopVar, ...], store: Index) -> tuple[LoopVar, ...]:

@@ -76,12 +76,34 @@ def _split_vector(
     if any(not vectorisable(n.body, inner.name) for n in group.nests):
         return None
     lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
-    lane = LoopVar(f"{inner.name}l", lanes, inner.axis)
-    blocks = LoopVar(f"{inner.name}b", ceildiv(inner.extent, lanes), inner.axis, lanes)
+    outer = next((v for v in final.parallel if _continues(v, inner)), None)
+    if inner.extent == lanes and outer is not None:
+        return group, inner, outer.name, _missing_lanes(final, inner)
+    lane = LoopVar(f"{inner.name}l", lanes, inner.axis, inner.multiplier)
+    blocks = LoopVar(
+        f"{inner.name}b", ceildiv(inner.extent, lanes), inner.axis, inner.multiplier * lanes
+    )
     value = {inner.name: Sym(blocks.name) * lanes + Sym(lane.name)}
-    nests = tuple(_replace_var(n, inner, (blocks, lane), value) for n in group.nests)
     active = _active_lanes(final, inner, blocks, lanes)
+    nests = tuple(_replace_var(n, inner, (blocks, lane), value) for n in group.nests)
     return replace(group, nests=nests), lane, blocks.name, active
+
+
+def _continues(outer: LoopVar, inner: LoopVar) -> bool:
+    """Whether ``outer`` counts whole runs of ``inner`` along the same axis."""
+    same = outer.axis == inner.axis and isinstance(inner.extent, int)
+    return same and outer.multiplier == inner.multiplier * inner.extent
+
+
+def _missing_lanes(nest: Nest, lane: LoopVar) -> Index | None:
+    """Lanes of a block that exist when the lanes are a block of the layout; None: always all."""
+    total = nest.extents[lane.axis]
+    if isinstance(total, int) and isinstance(lane.extent, int) and total % lane.extent == 0:
+        return None
+    for v in nest.parallel:
+        if v.axis == lane.axis and v.name != lane.name:
+            total = total - Sym(v.name) * v.multiplier
+    return total
 
 
 def _widest(body: Scalar, bits: int) -> int:

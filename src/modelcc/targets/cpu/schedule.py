@@ -12,7 +12,7 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.pack import pack
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
-from modelcc.ir.tensor import Kernel, Read, Stage, TensorProgram, View
+from modelcc.ir.tensor import Kernel, Stage, TensorProgram, View
 from modelcc.ir.types import Layout, TensorType
 from modelcc.passes.tensor.row_space import row_space
 from modelcc.passes.tensor.shared_axes import shared_axes

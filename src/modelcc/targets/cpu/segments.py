@@ -74,7 +74,7 @@ def interior_of(
 ) -> tuple[Index, Index] | None:
     """Range ``[lo, hi)`` of ``variable`` in which all conditions hold; None without conditions.
 
-    Conditions are ``left >= 0`` or ``left < 0`` with ``left`` affine in ``variable``.
+    Conditions are ``left >= 0`` with ``left`` affine in ``variable``; others never surely hold.
     """
     lo: Index = 0
     hi: Index = extent
@@ -97,11 +97,9 @@ def _bound(
 ) -> tuple[Index | None, Index | None] | None:
     """(first, end) of the values of ``variable`` for which ``condition`` surely holds."""
     slope = coefficient(condition.left, variable)
-    if not isinstance(slope, int) or slope == 0 or condition.comparison not in (">=", "<"):
+    if not isinstance(slope, int) or slope == 0 or condition.comparison != ">=":
         return None
     rest = substitute(condition.left, {variable: 0})
-    if condition.comparison == "<":
-        slope, rest = -slope, -rest - 1
     lowest = _lowest(rest, ranges)
     if slope > 0:
         return -floordiv(lowest, slope), None
