@@ -12,10 +12,10 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from modelcc.ir.index import evaluate, symbols
+from modelcc.ir.index import Expr, evaluate, symbols
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import Array, TensorType
-from modelcc.ops import attention, conv, matmul, norm, pool
+from modelcc.ops import attention, conv, matmul, norm, pool, resize
 
 SIZES = (3, 8, 9, 5)
 Attributes = Mapping[str, Any]
@@ -46,7 +46,7 @@ def arrays(sample: Sample) -> list[Array]:
 def concrete(value: Any, dims: Mapping[str, int]) -> Any:
     if isinstance(value, tuple):
         return tuple(concrete(v, dims) for v in value)
-    return value if isinstance(value, (str, bool, float)) else evaluate(value, dims)
+    return evaluate(value, dims) if isinstance(value, Expr) else value
 
 
 def instance(op: type[Op], sample: Sample) -> Op:
@@ -56,26 +56,26 @@ def instance(op: type[Op], sample: Sample) -> Op:
 
 
 def run_onnx(
-    op_type: str, attributes: Attributes, inputs: Sequence[Array], opset: int = 21, domain: str = ""
+    op_type: str, attributes: Attributes, inputs: Sequence[Array | None], opset: int = 21
 ) -> Array:
-    """First result of one ONNX node in onnxruntime, unoptimised."""
-    names = [f"x{i}" for i in range(len(inputs))]
-    node = helper.make_node(op_type, names, ["y"], domain=domain, **attributes)
+    """First result of one ONNX node in onnxruntime, unoptimised; None for an absent operand."""
+    feed = {f"x{i}": a for i, a in enumerate(inputs) if a is not None}
+    names = [f"x{i}" if f"x{i}" in feed else "" for i in range(len(inputs))]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
     values = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for n, a in zip(names, inputs, strict=True)
+        for n, a in feed.items()
     ]
     result = onnx.ValueInfoProto(name="y")
     graph = helper.make_graph([node], "one_node", values, [result])
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return session.run(None, dict(zip(names, inputs, strict=True)))[0]
+    return session.run(None, feed)[0]
 
 
 def _windowed(op: Any) -> Attributes:
@@ -126,6 +126,18 @@ TWINS: dict[type[Op], Callable[[Any], tuple[str, Attributes]]] = {
         "LRN",
         {"size": op.size, "alpha": op.alpha, "beta": op.beta, "bias": op.bias},
     ),
+    resize.Resize: lambda op: (
+        "Resize",
+        {
+            "mode": op.mode,
+            "coordinate_transformation_mode": op.coordinates,
+            "nearest_mode": op.nearest,
+            "cubic_coeff_a": op.cubic_a,
+            "exclude_outside": int(op.exclude_outside),
+            "extrapolation_value": op.extrapolation,
+            "antialias": int(op.antialias),
+        },
+    ),
     attention.Softmax: lambda op: ("Softmax", {"axis": op.axis}),
     attention.LogSoftmax: lambda op: ("LogSoftmax", {"axis": op.axis}),
     attention.Hardmax: lambda op: ("Hardmax", {"axis": op.axis}),
@@ -137,7 +149,7 @@ TWINS: dict[type[Op], Callable[[Any], tuple[str, Attributes]]] = {
 OPSETS: dict[type[Op], int] = {norm.RMSNorm: 23, attention.Attention: 23}
 
 
-def accepted(op: Op, inputs: list[Array]) -> tuple[Op, list[Array]]:
+def accepted(op: Op, inputs: list[Array]) -> tuple[Op, list[Array | None]]:
     """The same computation in terms that onnxruntime accepts."""
     match op, inputs:
         case conv.Conv(), _ if min(*op.pads_before, *op.pads_after) < 0:
@@ -154,8 +166,13 @@ def accepted(op: Op, inputs: list[Array]) -> tuple[Op, list[Array]]:
             seen = np.tri(q.shape[2], k.shape[2], op.offset, bool)
             mask = np.where(seen, 0, -np.inf).astype(q.dtype)
             return dataclasses.replace(op, causal=False, offset=0), [q, k, v, mask]
+        case resize.Resize(), [x]:
+            region = np.array(op.region, np.float32).T.reshape(-1) if op.region else None
+            if all(s is None for s in op.scales):
+                return op, [x, region, None, np.array(op.shape, np.int64)]
+            return op, [x, region, np.array([s or 1.0 for s in op.scales], np.float32)]
         case _:
-            return op, inputs
+            return op, [*inputs]
 
 
 def _cases() -> Iterator[Any]:
@@ -174,3 +191,49 @@ def test_reference_equals_onnxruntime(op_class: type[Op], sample: Sample) -> Non
     assert actual.dtype == expected.dtype
     tolerance = 1e-2 if expected.dtype.itemsize < 4 else 1e-5
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def random_window(rng: np.random.Generator, rank: int) -> dict[str, tuple[int, ...]]:
+    """Random strides, pads and dilations for ``rank`` spatial axes."""
+    limits = {"strides": (1, 4), "pads_before": (0, 3), "pads_after": (0, 3), "dilations": (1, 3)}
+    return {
+        name: tuple(int(v) for v in rng.integers(*limit, rank)) for name, limit in limits.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_convolutions_equal_onnxruntime(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
+    inputs, outputs = (groups * int(rng.integers(1, 4)) for _ in range(2))
+    kernel = rng.integers(1, 4, rank)
+    x = rng.standard_normal((2, inputs, *rng.integers(5, 10, rank))).astype(np.float32)
+    window = random_window(rng, rank)
+    op: Op = conv.Conv(groups=groups, **window)
+    w = rng.standard_normal((outputs, inputs // groups, *kernel)).astype(np.float32)
+    if seed % 2:
+        extra = tuple(int(rng.integers(0, s)) for s in window["strides"])
+        op = conv.ConvTranspose(groups=groups, output_padding=extra, **window)
+        w = rng.standard_normal((inputs, outputs // groups, *kernel)).astype(np.float32)
+    b = rng.standard_normal(outputs).astype(np.float32)
+    name, attributes = TWINS[type(op)](op)
+    expected = run_onnx(name, attributes, [x, w, b])
+    np.testing.assert_allclose(op.reference(x, w, b), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_poolings_equal_onnxruntime(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 4))
+    window = random_window(rng, rank)
+    kernel = tuple(int(v) for v in rng.integers(2, 4, rank))
+    window["pads_before"] = tuple(min(p, 1) for p in window["pads_before"])
+    window["pads_after"] = tuple(min(p, 1) for p in window["pads_after"])
+    shared = {"kernel": kernel, "ceil_mode": bool(rng.integers(2)), **window}
+    op: Op = pool.MaxPool(**shared)
+    if seed % 2:
+        op = pool.AveragePool(count_include_pad=bool(rng.integers(2)), **shared)
+    x = rng.standard_normal((2, 3, *rng.integers(6, 11, rank))).astype(np.float32)
+    name, attributes = TWINS[type(op)](op)
+    expected = run_onnx(name, attributes, [x])
+    np.testing.assert_allclose(op.reference(x), expected, rtol=1e-5, atol=1e-5)

@@ -343,7 +343,7 @@ class LRN(Op):
     bias: float = 1.0
     samples: ClassVar[tuple[Sample, ...]] = (
         Sample((tensor("n", 5, 3, 4),), {"size": 3, "alpha": 0.5}),
-        Sample((tensor(1, 6, "w"),), {"size": 5, "alpha": 0.5, "beta": 0.5, "bias": 2.0}),
+        Sample((tensor(1, 6, 2, "w"),), {"size": 5, "alpha": 0.5, "beta": 0.5, "bias": 2.0}),
         Sample((tensor(1, 3, 2, 2),), {"size": 7, "alpha": 0.5}),
         Sample((tensor(1, 3, 2, 2),), {"size": 1, "alpha": 0.5}),
     )
