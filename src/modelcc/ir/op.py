@@ -33,7 +33,8 @@ class Sample:
     """One test, documentation and tuning input: operand types and the op's attributes.
 
     ``operands`` are types, concrete arrays or None (absent); symbolic extents are replaced by
-    small numbers by whoever runs the sample.  ``low``/``high`` bound random values (``log`` wants positive ones).
+    small numbers by whoever runs the sample.  ``low``/``high`` bound random values (``log``
+    wants positive ones).
     """
 
     operands: tuple[TensorType | Array | None, ...]
@@ -94,6 +95,10 @@ class Op:
         changes = {k: _substituted(v, values) for k, v in self.attributes().items()}
         return type(self)(**changes)
 
+    def symbols(self) -> tuple[str, ...]:
+        """Names of the symbols in its attributes, sorted."""
+        return tuple(sorted(_symbols(tuple(self.attributes().values()))))
+
     def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
         """Result types (row-major); :class:`ModelError` if the operands break the op's rules."""
         raise NotImplementedError(self.mnemonic())
@@ -119,6 +124,13 @@ def _substituted(attribute: Any, values: Mapping[str, Index]) -> Any:
     if isinstance(attribute, tuple):
         return tuple(_substituted(item, values) for item in cast(tuple[Any, ...], attribute))
     return substitute(attribute, values) if isinstance(attribute, Expr) else attribute
+
+
+def _symbols(attribute: Any) -> frozenset[str]:
+    if isinstance(attribute, tuple):
+        items = cast(tuple[Any, ...], attribute)
+        return frozenset[str]().union(*(_symbols(item) for item in items))
+    return attribute.symbols if isinstance(attribute, Expr) else frozenset()
 
 
 @dataclass(frozen=True)

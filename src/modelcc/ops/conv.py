@@ -11,7 +11,7 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard, number
 from modelcc.ir.index import Index, floordiv, mod
-from modelcc.ir.op import ModelError, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, ModelError, Op, Sample, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, Array, DType, TensorType
 from modelcc.ops.accumulate import (
@@ -24,9 +24,11 @@ from modelcc.ops.accumulate import (
     rounded,
     widen,
 )
+from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.convolve import convolve, scatter
 from modelcc.ops.phase import Phase, phases
 from modelcc.ops.samples import tensor
+from modelcc.ops.shape import Transpose
 from modelcc.ops.window import Window, numbers, require_rank
 
 
@@ -125,6 +127,18 @@ class Conv(Op):
         total = combined(at, result.shape, (per_group, *window.kernel), "sum", body)
         return _with_bias(at, total, b, x.dtype)
 
+    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+        x, w, *b = inputs
+        (dy,) = dys
+        window = self.window(build.type_of(w).shape)
+        after = window.fitted_after(build.type_of(x).shape[2:], build.type_of(dy).shape[2:])
+        backward = ConvTranspose(
+            self.strides, window.before, after, self.dilations, self.groups, (0,) * window.rank
+        )
+        dx = build.emit(backward, dy, w)
+        dw = _weight_gradient(build, x, dy, window, self.groups)
+        return (dx, dw, *(_bias_gradient(build, dy) if name else None for name in b))
+
     def _first_channel(self, output: Index, w: Sequence[Index]) -> Index:
         """First input channel of the group that makes ``output``."""
         if self.groups == 1:
@@ -153,6 +167,35 @@ def _with_bias(at: StageBuilder, total: Operand, b: Operand | None, dtype: DType
     if b is None:
         return rounded(at, total, dtype)
     return at.stage(total.shape, lambda o: (total[o] + b[o[1]].cast(total.dtype)).cast(dtype))
+
+
+def _bias_gradient(build: Builder, dy: str) -> str:
+    axes = (0, *range(2, build.type_of(dy).rank))
+    return build.emit(ReduceSum(axes, keepdims=False), dy)
+
+
+def _weight_gradient(build: Builder, x: str, dy: str, window: Window, groups: int) -> str:
+    """``dw[o, i, k] = sum over n, p of x[n, i, p*s + k*d - pad] * dy[n, o, p]``.
+
+    It is a convolution of x by dy with batch and channels exchanged, stride and dilation too.
+    """
+    (batch, channels, *sizes), (_, outputs, *positions) = (
+        build.type_of(x).shape,
+        build.type_of(dy).shape,
+    )
+    per_group, spatial = floordiv(channels, groups), tuple(range(2, 2 + window.rank))
+    grouped = build.emit(Reshape((batch, groups, per_group, *sizes)), x)
+    swapped = build.emit(Transpose((2, 1, 0, *(a + 1 for a in spatial))), grouped)
+    stacked = build.emit(Reshape((per_group, groups * batch, *sizes)), swapped)
+    weights = build.emit(Transpose((1, 0, *spatial)), dy)
+    strides, dilations = numbers(window.strides, "strides"), numbers(window.dilations, "dilations")
+    after = Window(tuple(positions), dilations, window.before, window.after, strides).fitted_after(
+        sizes, window.kernel
+    )
+    flipped = Conv(dilations, window.before, after, strides, groups)
+    dw = build.emit(flipped, stacked, weights)
+    assert build.type_of(dw).shape[:2] == (per_group, outputs)
+    return build.emit(Transpose((1, 0, *spatial)), dw)
 
 
 @dataclass(frozen=True)
@@ -256,6 +299,16 @@ class ConvTranspose(Op):
         for chosen in cartesian(*(list(phases(*axis)) for axis in geometry)):
             self._fill(at, total, x, w, chosen)
         return _with_bias(at, total, b, x.dtype)
+
+    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+        x, w, *b = inputs
+        (dy,) = dys
+        window = self.window(build.type_of(w).shape)
+        after = window.fitted_after(build.type_of(dy).shape[2:], build.type_of(x).shape[2:])
+        forward = Conv(self.strides, window.before, after, self.dilations, self.groups)
+        dx = build.emit(forward, dy, w)
+        dw = _weight_gradient(build, dy, x, window, self.groups)
+        return (dx, dw, *(_bias_gradient(build, dy) if name else None for name in b))
 
     def _fill(
         self, at: StageBuilder, y: Operand, x: Operand, w: Operand, axes: tuple[Phase, ...]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_letters
 from typing import ClassVar
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.index import Index
-from modelcc.ir.op import ModelError, Op, Sample, broadcast_shapes, require, same_dtype
+from modelcc.ir.op import Builder, ModelError, Op, Sample, broadcast_shapes, require, same_dtype
 from modelcc.ir.types import F16, I32, Array, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -21,7 +22,11 @@ from modelcc.ops.accumulate import (
     rounded,
     widen,
 )
+from modelcc.ops.arithmetic import Value
+from modelcc.ops.broadcast import Expand, Reshape, unbroadcast
 from modelcc.ops.samples import tensor
+from modelcc.ops.shape import Transpose
+from modelcc.ops.window import numbers
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,31 @@ class MatMul(Op):
 
         product = combined(at, result.shape, (a.shape[-1],), "sum", body)
         return rounded(at, product, a.dtype)
+
+    def grad(self, build: Builder, dys: Sequence[str], a: str, b: str) -> tuple[str, str]:
+        left, right = build.type_of(a).shape, build.type_of(b).shape
+        rows, columns = left[-2:-1] or (1,), _columns(build.type_of(b)) or (1,)
+        batch = broadcast_shapes(left[:-2], right[:-2])
+        matrix_a = _reshaped(build, a, (*left[:-2], *rows, left[-1]))
+        matrix_b = _reshaped(build, b, right if len(right) > 1 else (*right, 1))
+        dy = _reshaped(build, dys[0], (*batch, *rows, *columns))
+        da = build.emit(MatMul(), dy, _swapped(build, matrix_b))
+        db = build.emit(MatMul(), _swapped(build, matrix_a), dy)
+        return _summed_to(build, da, matrix_a, left), _summed_to(build, db, matrix_b, right)
+
+
+def _reshaped(build: Builder, x: str, shape: tuple[Index, ...]) -> str:
+    return x if build.type_of(x).shape == shape else build.emit(Reshape(shape), x)
+
+
+def _swapped(build: Builder, x: str) -> str:
+    rank = build.type_of(x).rank
+    return build.emit(Transpose((*range(rank - 2), rank - 1, rank - 2)), x)
+
+
+def _summed_to(build: Builder, dx: str, matrix: str, shape: tuple[Index, ...]) -> str:
+    """``dx`` without the axes that broadcasting or vectors added to an operand of ``shape``."""
+    return _reshaped(build, unbroadcast(build, dx, build.type_of(matrix).shape), shape)
 
 
 def _columns(b: TensorType) -> tuple[Index, ...]:
@@ -147,6 +177,33 @@ class Gemm(Op):
         plain = self.alpha == 1.0 and c is None and wide == a.dtype
         return product if plain else at.stage(result.shape, epilogue)
 
+    def decompose(self, build: Builder, *inputs: str) -> tuple[str]:
+        a, b, *c = inputs
+        left = build.emit(Transpose((1, 0)), a) if self.trans_a else a
+        right = build.emit(Transpose((1, 0)), b) if self.trans_b else b
+        y = Value(build, build.emit(MatMul(), left, right))
+        y = y if self.alpha == 1.0 else y * self.alpha
+        for name in filter(None, c):
+            addend = Value(build, name)
+            y = y + (addend if self.beta == 1.0 else addend * self.beta)
+        return (y.name,)
+
+    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+        a, b, *c = inputs
+        (dy,) = dys
+        turned_a, turned_b = self.trans_a, self.trans_b
+
+        def product(x: str, y: str, trans_x: bool, trans_y: bool) -> str:
+            return build.emit(Gemm(self.alpha, 0.0, trans_x, trans_y), x, y)
+
+        da = product(b, dy, turned_b, True) if turned_a else product(dy, b, False, not turned_b)
+        db = product(dy, a, True, turned_a) if turned_b else product(a, dy, not turned_a, False)
+        return (da, db, *(self._addend_gradient(build, dy, name) if name else None for name in c))
+
+    def _addend_gradient(self, build: Builder, dy: str, c: str) -> str:
+        scaled = Value(build, dy) * self.beta if self.beta != 1.0 else Value(build, dy)
+        return unbroadcast(build, scaled.name, build.type_of(c).shape)
+
 
 def _turned(pair: Sequence[Index], transposed: bool) -> tuple[Index, Index]:
     first, second = pair
@@ -219,6 +276,39 @@ class Einsum(Op):
     def reference(self, *operands: Array) -> Array:
         wide = np.einsum(self.equation, *map(widen, operands), optimize=len(operands) > 1)
         return np.asarray(wide).astype(operands[0].dtype, copy=False)
+
+    def grad(self, build: Builder, dys: Sequence[str], *operands: str) -> tuple[str, ...]:
+        return tuple(self._adjoint(build, dys[0], operands, i) for i in range(len(operands)))
+
+    def _adjoint(self, build: Builder, dy: str, operands: tuple[str, ...], which: int) -> str:
+        """Gradient of operand ``which``: the same contraction with it and the result exchanged.
+
+        A label it repeats scatters to the diagonal through an identity matrix; one that is
+        nowhere else was summed alone, so its gradient is spread evenly.
+        """
+        terms, result = self.terms
+        shape = build.type_of(operands[which]).shape
+        factors = [(result, dy)]
+        factors += [
+            (t, x) for i, (t, x) in enumerate(zip(terms, operands, strict=True)) if i != which
+        ]
+        fresh = iter(c for c in ascii_letters if c not in self.equation)
+        target = ""
+        for label, extent in zip(terms[which], shape, strict=True):
+            if label not in target:
+                target += label
+                continue
+            target += next(fresh)
+            (size,) = numbers((extent,), "the extent of a diagonal that is differentiated")
+            eye = np.eye(size, dtype=build.type_of(dy).dtype.numpy)
+            factors.append((label + target[-1], build.constant(eye)))
+        known = {label for term, _ in factors for label in term}
+        kept = "".join(label for label in target if label in known)
+        equation = f"{','.join(term for term, _ in factors)}->{kept}"
+        dx = build.emit(Einsum(equation), *(x for _, x in factors))
+        lined = tuple(e if label in known else 1 for e, label in zip(shape, target, strict=True))
+        dx = _reshaped(build, dx, lined)
+        return dx if lined == shape else build.emit(Expand(shape), dx)
 
     def compute(self, at: StageBuilder, *operands: Operand) -> Operand:
         extents = self._extents(tuple(x.shape for x in operands))

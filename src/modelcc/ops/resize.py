@@ -62,6 +62,7 @@ def _samples() -> tuple[Sample, ...]:
         _sample(x, (1, 2, 8, 3), exclude_outside=True, **cubic),
         _sample(x, (1, 2, 2, 3), antialias=True, **linear),
         _sample(x, (1, 2, 2, 3), antialias=True, **cubic),
+        _sample(x, (1, 2, 2, 3), antialias=True, exclude_outside=True, **linear),
         _sample(
             x,
             (1, 2, 3, 4),
@@ -156,7 +157,7 @@ class Resize(Op):
         reach = int(np.ceil(factor * (1 if self.mode == "linear" else 2)))
         place = (np.floor(x) + np.arange(1 - reach, 1 + reach)).astype(np.int64)
         weights = self.kernel((place - x) / factor)
-        if self.exclude_outside or self.antialias:
+        if self.exclude_outside:
             weights = np.where((place >= 0) & (place < size), weights, 0.0)
         weights = weights / weights.sum(axis=1, keepdims=True)
         return np.clip(place, 0, size - 1), weights
@@ -274,7 +275,8 @@ class Resize(Op):
             i, tap = o
             offset = index_value(tap + 1 - reach, wide) - _fraction(map_, i, wide)
             value = self._kernel_element(apply("abs", offset * (1 / factor)))
-            return guard(_in_range(map_.floor(i) + tap + 1 - reach, size), value, 0)
+            place = map_.floor(i) + tap + 1 - reach
+            return guard(_in_range(place, size) if self.exclude_outside else (), value, 0)
 
         raw = at.stage((result, 2 * reach), weight)
         total = at.reduce((result,), (2 * reach,), "sum", lambda o, r: raw[(o[0], r[0])])

@@ -81,6 +81,8 @@ def _picks(
     starts: Sequence[Index], extents: Sequence[Index], steps: Sequence[Index]
 ) -> tuple[Any, ...]:
     """The NumPy index that takes ``starts + i * steps``."""
+    if not starts:
+        return (...,)
     lines = zip(numbers(starts), numbers(extents), numbers(steps), strict=True)
     return np.ix_(*(start + np.arange(extent) * step for start, extent, step in lines))
 

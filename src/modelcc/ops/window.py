@@ -57,6 +57,13 @@ class Window:
             return floordiv(room, stride) + 1
         return minimum(ceildiv(room, stride) + 1, ceildiv(size + before, stride))
 
+    def fitted_after(self, sizes: Sequence[Index], outputs: Sequence[Index]) -> tuple[Index, ...]:
+        """Trailing pads with which the last of ``outputs`` windows ends flush with the padding."""
+        return tuple(
+            (o - 1) * self.strides[a] + self.reach(a) - self.before[a] - size
+            for a, (size, o) in enumerate(zip(sizes, outputs, strict=True))
+        )
+
     def position(self, axis: int, output: Index, tap: Index) -> Index:
         """Input index read by ``tap`` of the window of ``output``."""
         return output * self.strides[axis] + tap * self.dilations[axis] - self.before[axis]
@@ -136,12 +143,7 @@ def windows(x: Array, window: Window, value: float = 0) -> Array:
     outputs = numbers(window.extents(sizes), "output extents")
     kernel, strides = numbers(window.kernel, "kernel"), numbers(window.strides, "strides")
     dilations, before = numbers(window.dilations, "dilations"), numbers(window.before, "pads")
-    after = tuple(
-        (o - 1) * s + (k - 1) * d + 1 - b - size
-        for o, s, k, d, b, size in zip(
-            outputs, strides, kernel, dilations, before, sizes, strict=True
-        )
-    )
+    after = numbers(window.fitted_after(sizes, outputs), "pads")
     padded = pad_spatial(x, before, after, value)
     steps = padded.strides[x.ndim - window.rank :]
     return np.lib.stride_tricks.as_strided(

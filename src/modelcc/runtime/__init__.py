@@ -1,0 +1,1 @@
+"""Load and run compiled code. Importable without the compiler."""

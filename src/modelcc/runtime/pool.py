@@ -1,0 +1,129 @@
+"""The thread pool that compiled programs run on, from Python.
+
+The pool itself is LLVM text (pool.ll, and its twin pool.c), compiled when it is first wanted.
+"""
+
+import ctypes
+import os
+import platform
+import weakref
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import Self
+
+from modelcc.runtime.loader import LoadError, NativeCode, load_llvm
+
+ARCHITECTURES = ("x86_64", "aarch64")
+
+_BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32)
+_CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32)
+_DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_PARALLEL_FOR = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+)
+_EXPORTS = ("mcc_pool_create", "mcc_pool_destroy", "mcc_parallel_for")
+
+
+class PoolError(Exception):
+    """A thread pool that cannot be made or used, and why."""
+
+
+def pool_llvm(architecture: str) -> str:
+    """LLVM text of the thread pool for Linux on `architecture` (of ARCHITECTURES)."""
+    if architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise PoolError(f"there is no thread pool for '{architecture}' yet, only for {known}")
+    folder = files("modelcc.runtime")
+    names = ("pool.ll", f"pool_{architecture}.ll")
+    return "".join(folder.joinpath(name).read_text("utf-8") for name in names)
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class ThreadPool:
+    """Threads that run pieces of loops; the calling thread is one of them.
+
+    Native code gets `address` (the pool) and `parallel_for_address` (mcc_parallel_for of pool.h).
+    A pool may be used from several threads: while it is busy, other calls, and calls from within
+    a body, run in their own thread. In a forked child it runs everything in the calling thread.
+    Close it, or use it in a `with`; what is left open is closed when Python exits.
+    """
+
+    def __init__(self, threads: int) -> None:
+        """Start `threads - 1` threads. Raises PoolError if the system refuses them."""
+        if threads < 1:
+            raise PoolError(f"a thread pool needs at least one thread, not {threads}")
+        code = native_pool()
+        handle = _CREATE(code.address("mcc_pool_create"))(threads)
+        if not handle:
+            raise PoolError(
+                f"the system refused {threads} threads; ask for fewer, or raise its limits "
+                "(ulimit -u; Linux 4.14 or newer is needed)"
+            )
+        self.threads = threads
+        self.address: int = handle
+        self.parallel_for_address = code.address("mcc_parallel_for")
+        self._parallel_for = _PARALLEL_FOR(self.parallel_for_address)
+        self._finalizer = weakref.finalize(self, _destroy, code, handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait for a loop that still runs, then end the threads. May be called again."""
+        self._finalizer()
+
+    def run(self, body: int, context: int, extent: int, grain: int = 1) -> None:
+        """Call the native function at address `body` on pieces of range(extent).
+
+        Its signature is mcc_body of pool.h; pieces meet at multiples of `grain`.
+        """
+        if not self._finalizer.alive:
+            raise PoolError("the thread pool is closed")
+        self._parallel_for(self.address, body, context, extent, grain)
+
+    def parallel_for(
+        self, body: Callable[[int, int, int], None], extent: int, grain: int = 1
+    ) -> None:
+        """Call `body(begin, end, thread)` on pieces of range(extent); for tests and glue code.
+
+        An exception in `body` is raised here, after all pieces have ended; of several, the one
+        of the lowest thread.
+        """
+        failures: dict[int, BaseException] = {}
+
+        def guarded(_context: int | None, begin: int, end: int, thread: int) -> None:
+            try:
+                body(begin, end, thread)
+            except BaseException as error:
+                failures[thread] = error
+
+        callback = _BODY(guarded)
+        self.run(ctypes.cast(callback, ctypes.c_void_p).value or 0, 0, extent, grain)
+        if failures:
+            raise failures[min(failures)]
+
+
+@cache
+def native_pool() -> NativeCode:
+    """The compiled pool: mcc_pool_create, mcc_pool_destroy and mcc_parallel_for.
+
+    One for the process, which never goes away: threads run in it.
+    """
+    if platform.system() != "Linux":
+        raise PoolError(f"the thread pool runs on Linux, not on {platform.system()}")
+    try:
+        return load_llvm(pool_llvm(platform.machine()), _EXPORTS)
+    except LoadError as error:
+        raise PoolError(f"cannot load the thread pool: {error}") from error
+
+
+def _destroy(code: NativeCode, handle: int) -> None:
+    _DESTROY(code.address("mcc_pool_destroy"))(handle)

@@ -1,0 +1,1 @@
+"""From LLVM text to object files: machines, compilation, caching, parallel builds."""

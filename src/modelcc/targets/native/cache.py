@@ -1,0 +1,100 @@
+"""Object files on disk, keyed by everything that determines their contents.
+
+An entry is one file: a magic number, the SHA-256 of the object, the object. It is written to a
+temporary name and renamed, so that a reader never sees half an entry, whatever other processes
+do; one that does not match its checksum (a disk that was full, a bit that flipped) is removed and
+counts as absent.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.toolchain import CodegenOptions, llvm_version
+
+_MAGIC = b"mcc-obj1"
+_HEADER = len(_MAGIC) + hashlib.sha256().digest_size
+_SUFFIX = ".mccobj"
+
+
+def object_key(text: str, machine: Machine, options: CodegenOptions) -> str:
+    """Hexadecimal SHA-256 of all that determines the object file made from `text`."""
+    parts = (text, repr(machine), repr(options), llvm_version(), _MAGIC.decode())
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class ObjectCache:
+    """Object files in `directory`, together at most `limit` bytes after `trim`.
+
+    Any number of processes and threads may use one directory at the same time.
+    """
+
+    directory: Path
+    limit: int = 1 << 30
+
+    def get(self, key: str) -> bytes | None:
+        """The object stored under `key`; None when there is none or it is damaged."""
+        path = self._path(key)
+        try:
+            entry = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        contents = entry[_HEADER:]
+        if entry[:_HEADER] != _MAGIC + hashlib.sha256(contents).digest():
+            path.unlink(missing_ok=True)
+            return None
+        self._touch(path)
+        return contents
+
+    def put(self, key: str, contents: bytes) -> None:
+        """Store an object under `key`, whether or not there is one already."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(contents).digest() + contents)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def trim(self) -> None:
+        """Remove the entries used longest ago until at most `limit` bytes remain."""
+        entries = sorted(self._entries(), key=lambda entry: (-entry[0], entry[2]))
+        total = 0
+        for _, size, path in entries:
+            total += size
+            if total > self.limit:
+                path.unlink(missing_ok=True)
+
+    def size(self) -> int:
+        """Bytes that all entries take."""
+        return sum(size for _, size, _ in self._entries())
+
+    def _path(self, key: str) -> Path:
+        return self.directory / key[:2] / (key + _SUFFIX)
+
+    def _touch(self, path: Path) -> None:
+        try:
+            os.utime(path)
+        except OSError:
+            return  # removed by another process, or not ours to change: only the order is at stake
+
+    def _entries(self) -> Iterator[tuple[int, int, Path]]:
+        """(time of last use in ns, bytes, path) of each entry."""
+        for path in self.directory.glob(f"*/*{_SUFFIX}"):
+            try:
+                status = path.stat()
+            except FileNotFoundError:  # another process trims too
+                continue
+            yield status.st_mtime_ns, status.st_size, path

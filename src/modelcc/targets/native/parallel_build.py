@@ -1,0 +1,195 @@
+"""Compile many LLVM modules at once, in processes.
+
+llvmlite lets only one thread at a time into LLVM, so threads gain nothing. Forking is unsafe in
+a process with threads (torch, our own pool), and `multiprocessing` runs the user's script again
+unless it guards its main part. So the workers are plain subprocesses, fed through pipes; each
+takes about 70 ms to start. An abort inside LLVM ends a worker, not the user's process.
+"""
+
+import contextlib
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO
+
+import modelcc.targets.native as package
+from modelcc.targets.native.cache import ObjectCache, object_key
+from modelcc.targets.native.diagnostics import CodegenError
+from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
+from modelcc.targets.native.worker import Reply, Request
+
+Progress = Callable[[int, int], None]  # (modules done, modules in all)
+
+# The package's public API imports far more than a worker needs: give it an empty stand-in.
+_WORKER = """
+import sys, types
+root = types.ModuleType("modelcc")
+root.__path__ = [sys.argv[1]]
+sys.modules["modelcc"] = root
+sys.path[:] = sys.argv[2:]
+from modelcc.targets.native.worker import serve
+serve()
+"""
+
+
+def build(
+    modules: Sequence[str],
+    machine: Machine,
+    options: CodegenOptions,
+    *,
+    jobs: int = 1,
+    cache: ObjectCache | None = None,
+    progress: Progress | None = None,
+) -> list[bytes]:
+    """Object files of `modules`, in their order, compiled by up to `jobs` processes.
+
+    With one job everything runs in this process. What `cache` holds is not compiled again, nor
+    are equal modules. `progress` is called in the calling thread. Raises CodegenError for the
+    first module, in their order, that cannot be compiled.
+    """
+    keys = [object_key(text, machine, options) for text in modules]
+    unique = dict(zip(keys, modules, strict=True))
+    found = {key: cache.get(key) for key in unique} if cache else {}
+    objects = {key: contents for key, contents in found.items() if contents is not None}
+    missing = {key: text for key, text in unique.items() if key not in objects}
+    requests = [Request(text, machine, options) for text in missing.values()]
+    done = len(objects)
+
+    def report(finished: int) -> None:
+        if progress:
+            progress(done + finished, len(unique))
+
+    report(0)
+    for key, contents in zip(missing, _compile_all(requests, jobs, report), strict=True):
+        objects[key] = contents
+        if cache:
+            cache.put(key, contents)
+    if cache and missing:
+        cache.trim()
+    return [objects[key] for key in keys]
+
+
+def _compile_all(
+    requests: Sequence[Request], jobs: int, report: Callable[[int], None]
+) -> list[bytes]:
+    if jobs > 1 and len(requests) > 1:
+        with WorkerPool(min(jobs, len(requests))) as pool:
+            return pool.compile(requests, report)
+    contents: list[bytes] = []
+    for request in requests:
+        contents.append(compile_llvm(request.text, request.machine, request.options))
+        report(len(contents))
+    return contents
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """A compiling subprocess and the file that receives its standard error."""
+
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+
+
+class WorkerPool:
+    """Compiling subprocesses that stay alive over many calls, as tuning needs; close when done."""
+
+    def __init__(self, jobs: int) -> None:
+        """Start `jobs` workers, without waiting for them to be ready."""
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(jobs)
+        for _ in range(jobs):
+            self._idle.put(_start())
+
+    def __enter__(self) -> "WorkerPool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers; what they still compile is finished first."""
+        self._threads.shutdown(cancel_futures=True)
+        while not self._idle.empty():
+            _stop(self._idle.get())
+
+    def compile(
+        self, requests: Sequence[Request], report: Callable[[int], None] | None = None
+    ) -> list[bytes]:
+        """Object files in the order of `requests`; raises like `build`."""
+        futures = [self._threads.submit(self._compile_one, request) for request in requests]
+        try:
+            return _gather(futures, report)
+        except CodegenError:
+            for future in futures:
+                future.cancel()
+            raise
+
+    def _compile_one(self, request: Request) -> bytes:
+        worker = self._idle.get()
+        try:
+            reply = _exchange(worker, request)
+        except CodegenError:  # the worker has died: the next request needs another
+            _stop(worker)
+            worker = _start()
+            raise
+        finally:
+            self._idle.put(worker)
+        if reply.error:
+            raise CodegenError(reply.error)
+        return reply.contents
+
+
+def _gather(futures: Sequence[Future[bytes]], report: Callable[[int], None] | None) -> list[bytes]:
+    for finished, future in enumerate(as_completed(futures), start=1):
+        if future.exception() is not None:
+            break
+        if report:
+            report(finished)
+    return [future.result() for future in futures]
+
+
+def _start() -> _Worker:
+    root = Path(package.__file__ or "").parents[2]
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _stop
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WORKER, str(root), *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+    )
+    return _Worker(process, errors)
+
+
+def _exchange(worker: _Worker, request: Request) -> Reply:
+    requests, replies = worker.process.stdin, worker.process.stdout
+    assert requests and replies
+    try:
+        pickle.dump(request, requests)
+        requests.flush()
+        return pickle.load(replies)
+    except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
+        raise CodegenError(_obituary(worker)) from error
+
+
+def _obituary(worker: _Worker) -> str:
+    status = worker.process.wait()
+    worker.errors.seek(0)
+    said = worker.errors.read().decode(errors="replace").strip().splitlines()[-20:]
+    return "\n".join([f"LLVM stopped while compiling a module (exit status {status}):", *said])
+
+
+def _stop(worker: _Worker) -> None:
+    if worker.process.stdin:
+        with contextlib.suppress(BrokenPipeError):  # it has died, and the caller knows
+            worker.process.stdin.close()
+    worker.process.wait()
+    if worker.process.stdout:
+        worker.process.stdout.close()
+    worker.errors.close()

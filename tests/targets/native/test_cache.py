@@ -1,0 +1,98 @@
+"""The object cache: keys, damage, eviction, several processes at once."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from modelcc.targets.native.cache import ObjectCache, object_key
+from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.toolchain import CodegenOptions
+
+MACHINE = Machine("x86_64-linux-gnu", "znver4", ("+avx2",), 256)
+OPTIONS = CodegenOptions()
+KEY = object_key("text", MACHINE, OPTIONS)
+
+
+def entry_of(cache, key):
+    return next(cache.directory.glob(f"*/{key}*"))
+
+
+def test_get_returns_what_was_put(tmp_path):
+    cache = ObjectCache(tmp_path / "new")
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"object")
+    assert cache.get(KEY) == b"object"
+    cache.put(KEY, b"again")
+    assert cache.get(KEY) == b"again"
+
+
+def test_the_key_depends_on_everything():
+    keys = {
+        KEY,
+        object_key("text ", MACHINE, OPTIONS),
+        object_key("text", replace(MACHINE, cpu="znver5"), OPTIONS),
+        object_key("text", replace(MACHINE, features=("+avx",)), OPTIONS),
+        object_key("text", MACHINE, replace(OPTIONS, optimize=1)),
+        object_key("text", MACHINE, replace(OPTIONS, abi="lp64d")),
+    }
+    assert len(keys) == 6
+    assert object_key("text", replace(MACHINE), CodegenOptions()) == KEY
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "alien"])
+def test_a_damaged_entry_is_absent_and_removed(tmp_path, damage):
+    cache = ObjectCache(tmp_path)
+    cache.put(KEY, b"object" * 100)
+    path = entry_of(cache, KEY)
+    entry = path.read_bytes()
+    flipped = entry[:-1] + bytes([entry[-1] ^ 1])
+    path.write_bytes({"cut": entry[:-3], "flip": flipped, "empty": b"", "alien": b"#!"}[damage])
+    assert cache.get(KEY) is None
+    assert not path.exists()
+    cache.put(KEY, b"object")
+    assert cache.get(KEY) == b"object"
+
+
+def test_trim_removes_the_least_recently_used(tmp_path):
+    cache = ObjectCache(tmp_path, limit=3 * 1100)
+    keys = [object_key(str(n), MACHINE, OPTIONS) for n in range(5)]
+    for age, key in enumerate(keys):
+        cache.put(key, bytes(1000))
+        os.utime(entry_of(cache, key), ns=(age * 10**9, age * 10**9))
+    assert cache.get(keys[0]) is not None  # now the youngest
+    cache.trim()
+    assert cache.size() <= cache.limit
+    kept = [key for key in keys if cache.get(key) is not None]
+    assert kept == [keys[0], keys[3], keys[4]]
+
+
+def test_no_temporary_files_remain(tmp_path):
+    cache = ObjectCache(tmp_path)
+    cache.put(KEY, b"x")
+    assert [path.name for path in tmp_path.rglob(".*")] == []
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from modelcc.targets.native.cache import ObjectCache
+cache = ObjectCache(Path(sys.argv[1]), limit=20000)
+wrong = 0
+for n in range(200):
+    key = f"{n % 17:064x}"
+    contents = bytes([n % 17]) * 2000
+    found = cache.get(key)
+    wrong += found not in (None, contents)
+    cache.put(key, contents)
+    if n % 10 == 0:
+        cache.trim()
+sys.exit(wrong)
+"""
+
+
+def test_processes_share_a_directory(tmp_path):
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)]) for _ in range(3)]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]

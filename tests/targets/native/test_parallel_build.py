@@ -1,0 +1,121 @@
+"""Building many modules, in this process and in workers."""
+
+import subprocess
+import sys
+
+import pytest
+
+from modelcc.targets.native.cache import ObjectCache
+from modelcc.targets.native.diagnostics import CodegenError
+from modelcc.targets.native.machine import Machine, host_machine
+from modelcc.targets.native.parallel_build import WorkerPool, build
+from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
+from modelcc.targets.native.worker import Request
+
+OPTIONS = CodegenOptions()
+
+
+def constant(number):
+    return f"define i32 @f{number}() {{\n  ret i32 {number}\n}}\n"
+
+
+MODULES = [constant(number) for number in range(8)]
+BROKEN = "define i32 @f() {\n  ret i64 0\n}\n"
+# Valid LLVM that aborts the code generator.
+FATAL = """
+define void @f(ptr %p) {
+  %x = call i32 asm sideeffect "no such instruction $0", "=r"()
+  store i32 %x, ptr %p
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_objects_come_in_the_order_of_the_modules(jobs):
+    here = host_machine()
+    expected = [compile_llvm(text, here, OPTIONS) for text in MODULES]
+    assert build(MODULES, here, OPTIONS, jobs=jobs) == expected
+
+
+def test_nothing_to_build():
+    assert build([], host_machine(), OPTIONS, jobs=4) == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_counts_up_to_the_total(jobs):
+    seen = []
+    build(
+        MODULES,
+        host_machine(),
+        OPTIONS,
+        jobs=jobs,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen == [(done, len(MODULES)) for done in range(len(MODULES) + 1)]
+
+
+def test_equal_modules_are_compiled_once(tmp_path):
+    seen = []
+    objects = build(
+        [constant(1), constant(2), constant(1)],
+        host_machine(),
+        OPTIONS,
+        progress=lambda done, total: seen.append(total),
+    )
+    assert objects[0] == objects[2] != objects[1]
+    assert set(seen) == {2}
+
+
+def test_the_cache_is_used(tmp_path):
+    cache = ObjectCache(tmp_path)
+    first = build(MODULES, host_machine(), OPTIONS, cache=cache)
+    seen = []
+    second = build(
+        MODULES,
+        host_machine(),
+        OPTIONS,
+        cache=cache,
+        progress=lambda done, total: seen.append(done),
+    )
+    assert second == first
+    assert seen == [len(MODULES)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_broken_module_is_reported(jobs):
+    modules = [*MODULES, BROKEN]
+    with pytest.raises(CodegenError, match="value doesn't match function result type"):
+        build(modules, host_machine(), OPTIONS, jobs=jobs)
+
+
+def test_a_worker_that_dies_is_reported_and_replaced():
+    here = host_machine()
+    with WorkerPool(1) as pool:
+        with pytest.raises(CodegenError, match="LLVM stopped while compiling a module"):
+            pool.compile([Request(FATAL, here, OPTIONS)])
+        good = pool.compile([Request(MODULES[0], here, OPTIONS)])
+    assert good == [compile_llvm(MODULES[0], here, OPTIONS)]
+
+
+def test_workers_build_for_other_machines():
+    arm = Machine("aarch64-unknown-linux-gnu", "cortex-a76")
+    assert build(MODULES[:2], arm, OPTIONS, jobs=2) == build(MODULES[:2], arm, OPTIONS)
+
+
+SCRIPT = """
+from modelcc.targets.native.machine import host_machine
+from modelcc.targets.native.parallel_build import build
+from modelcc.targets.native.toolchain import CodegenOptions
+texts = [f"define void @f{n}() {{\\n  ret void\\n}}" for n in range(4)]
+print(len(build(texts, host_machine(), CodegenOptions(), jobs=2)))
+"""
+
+
+def test_a_script_without_a_main_guard_can_build(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    run = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout == "4\n"
