@@ -1,0 +1,1 @@
+"""Models to measure with, and a side-by-side harness against other engines."""

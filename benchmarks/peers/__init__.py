@@ -1,0 +1,43 @@
+"""The engines that can be compared: each has a loader in a module of its own.
+
+Loaders are named, not imported, because a worker must hold one engine only: its memory is measured.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[Arrays], Arrays]
+Load = Callable[[Path, int], Run]
+"""Model file and number of threads to a function from inputs by name to outputs by name."""
+
+LOADERS: Mapping[str, tuple[str, str]] = {
+    "modelcc": ("benchmarks.peers.modelcc", "load"),
+    "onnxruntime": ("benchmarks.peers.onnxruntime", "load"),
+    "openvino": ("benchmarks.peers.openvino", "load_f32"),
+    "openvino-default": ("benchmarks.peers.openvino", "load_default"),
+    "torch": ("benchmarks.peers.torch", "load"),
+    "torch-compile": ("benchmarks.peers.torch", "load_compiled"),
+}
+
+PACKAGES: Mapping[str, str] = {
+    "openvino-default": "openvino",
+    "torch-compile": "torch",
+}
+"""Distribution a peer comes from, where that is not its own name."""
+
+DEFAULT = ("modelcc", "onnxruntime", "openvino", "openvino-default", "torch")
+
+LOWERED = frozenset({"openvino-default"})
+"""Peers that may compute in less than f32 without being asked to."""
+
+
+def loader(name: str) -> Load:
+    """Imports the engine and returns its loader; ImportError where it is not installed."""
+    module, function = LOADERS[name]
+    return getattr(importlib.import_module(module), function)

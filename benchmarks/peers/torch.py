@@ -1,0 +1,37 @@
+"""PyTorch, for models of the zoo: the module is built again from its recipe and seed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+
+from benchmarks.peers import Arrays, Run
+from benchmarks.zoo.build import build
+from benchmarks.zoo.catalogue import find
+
+
+def load(path: Path, threads: int) -> Run:
+    """Eager mode; KeyError for a model the zoo does not make."""
+    return _load(path, threads, compiled=False)
+
+
+def load_compiled(path: Path, threads: int) -> Run:
+    """torch.compile with its default backend; compiles in the first call."""
+    return _load(path, threads, compiled=True)
+
+
+def _load(path: Path, threads: int, compiled: bool) -> Run:
+    torch.set_num_threads(threads)
+    model = find(re.sub(r"_(b\d+|dynamic)$", "", path.stem))
+    eager = build(model)
+    module = torch.compile(eager) if compiled else eager
+
+    def run(feeds: Arrays) -> Arrays:
+        with torch.inference_mode():
+            result = module(*(torch.from_numpy(feeds[item.name]) for item in model.inputs))
+        outputs = result if isinstance(result, tuple) else (result,)
+        return {name: out.numpy() for name, out in zip(model.outputs, outputs, strict=True)}
+
+    return run

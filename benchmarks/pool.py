@@ -1,0 +1,118 @@
+"""The parent's side of the workers: start them, and let them take turns."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from benchmarks.messages import Failed, Loaded, Task
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PAUSE_SECONDS = 0.02
+"""Between turns: idle threads of the engine before stop spinning."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A running engine with its model loaded."""
+
+    peer: str
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    loaded: Loaded
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds per call, one list per round; and the peak memory in bytes."""
+
+    rounds: tuple[tuple[float, ...], ...]
+    peak_bytes: int
+
+    def median(self) -> float:
+        """Over all calls."""
+        return statistics.median(value for one in self.rounds for value in one)
+
+    def spread(self) -> tuple[float, float]:
+        """Tenth and ninetieth percentile over all calls."""
+        values = sorted(value for one in self.rounds for value in one)
+        return values[len(values) // 10], values[(len(values) * 9) // 10]
+
+    def ratio(self, other: Timing) -> float:
+        """How many times faster than `other`: the median of the rounds' ratios of medians."""
+        pairs = zip(self.rounds, other.rounds, strict=True)
+        return statistics.median(statistics.median(b) / statistics.median(a) for a, b in pairs)
+
+
+def start(task: Task, timeout: float) -> Worker | Failed:
+    """Starts a process that loads the engine and the model, within `timeout` seconds."""
+    ours, theirs = Pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "benchmarks.worker", str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    theirs.close()
+    try:
+        ours.send(task)
+        answer = _receive(ours, timeout)
+    except TimeoutError:
+        process.kill()
+        answer = Failed(f"not loaded within {timeout:.0f} s")
+    except (EOFError, OSError):
+        answer = Failed(f"the process ended with status {process.wait()}")
+    if isinstance(answer, Failed):
+        process.wait()
+        return answer
+    return Worker(task.peer, process, ours, answer)
+
+
+def _receive(connection: Connection, timeout: float) -> Any:
+    if not connection.poll(timeout):
+        raise TimeoutError
+    return connection.recv()
+
+
+def measure(
+    workers: Sequence[Worker], rounds: int, seconds: float, timeout: float
+) -> dict[str, Timing | Failed]:
+    """Times all workers in turn, `rounds` times, about `seconds` each turn, and ends them."""
+    times: dict[str, list[tuple[float, ...]]] = {worker.peer: [] for worker in workers}
+    failed: dict[str, Failed] = {}
+    for turn in range(rounds):
+        # Every other round runs backwards, so that nobody always follows the same neighbour.
+        for worker in workers if turn % 2 == 0 else reversed(workers):
+            if worker.peer in failed:
+                continue
+            time.sleep(PAUSE_SECONDS)
+            calls = max(1, min(1000, round(seconds / worker.loaded.call_seconds)))
+            try:
+                worker.connection.send(calls)
+                answer = _receive(worker.connection, timeout)
+                times[worker.peer].append(tuple(1e3 * value for value in answer))
+            except (EOFError, OSError, TimeoutError):
+                worker.process.kill()
+                status = worker.process.wait()
+                failed[worker.peer] = Failed(f"stopped answering in round {turn}: status {status}")
+    peaks = {worker.peer: _finish(worker) for worker in workers if worker.peer not in failed}
+    done = {peer: Timing(tuple(times[peer]), peak) for peer, peak in peaks.items()}
+    return {**done, **failed}
+
+
+def _finish(worker: Worker) -> int:
+    worker.connection.send(0)
+    peak = int(worker.connection.recv())
+    worker.connection.close()
+    worker.process.wait()
+    return peak

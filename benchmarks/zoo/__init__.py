@@ -1,0 +1,1 @@
+"""A zoo of ONNX models with random weights: `python -m benchmarks.zoo --help`."""
