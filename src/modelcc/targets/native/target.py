@@ -11,6 +11,7 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.loop.expand_math import expand_math
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
@@ -57,6 +58,10 @@ class NativeTarget:
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """Kernels become loop functions; constants are packed as these want them."""
         return schedule_program(program, self.cpu)
+
+    def legalize(self, function: Function) -> Function:
+        """Elementary functions (exp, tanh …) become arithmetic."""
+        return expand_math(function)
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The module that runs the steps, then those of the kernels."""
