@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -134,7 +135,7 @@ def merge_clips(node: Node, at: Rewriter) -> Replacement:
     return at.emit(Clip(low, high), inner.inputs[0])
 
 
-def _tighter(a: float | None, b: float | None, pick: type[max] | type[min]) -> float | None:
+def _tighter(a: float | None, b: float | None, pick: Callable[[list[float]], float]) -> float | None:
     values = [v for v in (a, b) if v is not None]
     return pick(values) if values else None
 

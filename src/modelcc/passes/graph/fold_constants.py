@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any, cast
 
 from modelcc.ir.graph import Constant, Graph, Node
 from modelcc.ir.graph_interpreter import run_node
@@ -65,7 +67,7 @@ class FoldConstants:
         types = [graph.types[n] for n in node.outputs]
         if not node.op.pure or not all(n in constants for n in node.inputs if n):
             return False
-        if not all(t.is_static for t in types) or _mentions_symbols(tuple(node.op.attributes().values())):
+        if not all(t.is_static for t in types) or not _is_known(node.op.attributes().values()):
             return False
         size = sum(_bytes(t) for t in types)
         given = sum(constants[n].data.nbytes for n in node.inputs if n)
@@ -76,7 +78,11 @@ def _bytes(type: TensorType) -> int:
     return type.bytes if isinstance(type.bytes, int) else 0
 
 
-def _mentions_symbols(value: object) -> bool:
-    if isinstance(value, tuple):
-        return any(_mentions_symbols(item) for item in value)  # pyright: ignore
-    return isinstance(value, Expr)
+def _is_known(attributes: Iterable[Any]) -> bool:
+    """Whether no attribute mentions a named dimension or holds a sub-graph."""
+    return all(
+        _is_known(cast("tuple[Any, ...]", value))
+        if isinstance(value, tuple)
+        else not isinstance(value, Expr | Graph)
+        for value in attributes
+    )

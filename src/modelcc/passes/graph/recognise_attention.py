@@ -151,7 +151,8 @@ def _emit(at: Rewriter, scores: Scores, v: str, result: TensorType) -> str:
         mask = scores.masks[0]
         for other in scores.masks[1:]:
             mask = at.emit(Add(), mask, other)
-        operands.append(_with_heads(at, mask) if at.type_of(mask).rank == 3 == result.rank else mask)
+        batched = at.type_of(mask).rank == result.rank == 3
+        operands.append(_with_heads(at, mask) if batched else mask)
     mixed = at.emit(Attention(scores.scale), *operands)
     return mixed if result.rank == 4 else at.emit(Reshape(result.shape), mixed)
 

@@ -8,7 +8,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.elementwise import Mul
 from modelcc.ops.norm import RMSNorm
-from modelcc.passes.graph.products import made_by
+from modelcc.passes.graph.products import made_by, swapped
 from modelcc.passes.graph.trailing_norms import fits_trailing, normalised_by_root, squeezed
 
 
@@ -59,7 +59,7 @@ def scaled_rms_norm(node: Node, at: Rewriter) -> Replacement:
     """A constant factor becomes the scale of a norm that has none."""
     if not isinstance(node.op, Mul):
         return None
-    for name, scale in (node.inputs, node.inputs[::-1]):
+    for name, scale in swapped(node):
         norm = made_by(at, name, RMSNorm)
         if norm is None or len(norm.inputs) > 1 or at.uses(name) > 1:
             continue
