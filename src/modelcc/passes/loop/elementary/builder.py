@@ -155,7 +155,6 @@ class Builder:
         return taken
 
 
-
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     """``c[0] + c[1] x + c[2] x^2 + …`` by Horner's rule."""
     result = x.number(coefficients[-1])
