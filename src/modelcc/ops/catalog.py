@@ -13,6 +13,7 @@ from modelcc.ops import (
     norm,
     pool,
     reduce,
+    resize,
     shape,
 )
 
@@ -29,5 +30,6 @@ MCC = Dialect(
         *pool.OPS,
         *norm.OPS,
         *attention.OPS,
+        *resize.OPS,
     ),
 )

@@ -9,10 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, guard, number
+from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.op import Builder, ModelError, Op, Sample, require, same_dtype
-from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -20,13 +19,12 @@ from modelcc.ops.accumulate import (
     combined,
     require_equal,
     require_numeric,
-    restore,
     rounded,
     widen,
 )
 from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.convolve import convolve, scatter
-from modelcc.ops.phase import Phase, phases
+from modelcc.ops.phase import Phase, conditions, fill_phase, phases, reached, sources
 from modelcc.ops.samples import tensor
 from modelcc.ops.shape import Transpose
 from modelcc.ops.window import Window, numbers, require_rank
@@ -315,33 +313,16 @@ class ConvTranspose(Op):
     ) -> None:
         """The stage of those elements of ``y`` that are of phase ``axes[a]`` along axis ``a``."""
         inputs, per_group = floordiv(w.shape[0], self.groups), w.shape[1]
-        summed = (inputs, *(phase.taps for phase in axes))
 
-        def body(point: Point) -> Element:
-            o, r = point[: y.rank], restore(summed, point[y.rank :])
+        def body(o: Point, r: Point) -> Element:
             channel = r[0] + (floordiv(o[1], per_group) * inputs if self.groups > 1 else 0)
-            place = tuple(p.source(i, k) for p, i, k in zip(axes, o[2:], r[1:], strict=True))
-            taps = tuple(p.first + p.step * k for p, k in zip(axes, r[1:], strict=True))
-            inside = guard(_conditions(axes, place, x.shape[2:]), x[(o[0], channel, *place)], 0)
-            weight = w[(channel, mod(o[1], per_group) if self.groups > 1 else o[1], *taps)]
-            return inside.cast(y.dtype) * weight.cast(y.dtype)
+            place = sources(axes, o[2:], r[1:])
+            inside = x[(o[0], channel, *place)]
+            padded = guard(conditions(axes, place, x.shape[2:]), inside, 0)
+            own = mod(o[1], per_group) if self.groups > 1 else o[1]
+            return padded.cast(y.dtype) * w[(channel, own, *reached(axes, r[1:]))].cast(y.dtype)
 
-        def write(o: Point) -> Point:
-            return (*o[:2], *(p.target(i) for p, i in zip(axes, o[2:], strict=True)))
-
-        positions = (*y.shape[:2], *(phase.positions for phase in axes))
-        if any(phase.taps == 0 for phase in axes):
-            at.fill(y, positions, write, lambda _: number(0, y.dtype))
-            return
-        real = [extent for extent in summed if extent != 1]
-        at.fill(y, positions, write, body, real, "sum" if real else None)
-
-
-def _conditions(
-    axes: Sequence[Phase], place: Sequence[Index], sizes: Sequence[Index]
-) -> list[Condition]:
-    triples = zip(axes, place, sizes, strict=True)
-    return [c for phase, at, size in triples for c in phase.conditions(at, size)]
+        fill_phase(at, y, axes, (inputs,), body)
 
 
 OPS: tuple[type[Op], ...] = (Conv, ConvTranspose)

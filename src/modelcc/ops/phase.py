@@ -6,12 +6,14 @@ with every ``s / gcd(s, dilation)``-th tap, so no output tests divisibility.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from modelcc.ir.compute import Element, Operand, StageBuilder, number
 from modelcc.ir.index import Index, ceildiv, floordiv, mod
 from modelcc.ir.tensor import Condition
+from modelcc.ops.accumulate import Point, restore
 
 
 @dataclass(frozen=True)
@@ -70,3 +72,51 @@ def phases(
 
 def _meets(target: Index, offset: int, stride: int) -> bool:
     return mod(target - offset, stride) == 0
+
+
+def sources(axes: Sequence[Phase], positions: Sequence[Index], taps: Sequence[Index]) -> Point:
+    """Input index per axis that ``taps`` of outputs number ``positions`` read."""
+    triples = zip(axes, positions, taps, strict=True)
+    return tuple(phase.source(position, tap) for phase, position, tap in triples)
+
+
+def reached(axes: Sequence[Phase], taps: Sequence[Index]) -> Point:
+    """Kernel index per axis of ``taps``, which count only those of the phase."""
+    return tuple(phase.first + phase.step * tap for phase, tap in zip(axes, taps, strict=True))
+
+
+def conditions(
+    axes: Sequence[Phase], place: Sequence[Index], sizes: Sequence[Index]
+) -> list[Condition]:
+    """What must hold for the input index ``place`` to exist."""
+    triples = zip(axes, place, sizes, strict=True)
+    return [c for phase, at, size in triples for c in phase.conditions(at, size)]
+
+
+def fill_phase(
+    at: StageBuilder,
+    y: Operand,
+    axes: Sequence[Phase],
+    summed: Sequence[Index],
+    body: Callable[[Point, Point], Element],
+) -> None:
+    """Fills the elements of ``y [n, c, *spatial]`` that are of phase ``axes[a]`` along axis ``a``.
+
+    They are sums of ``body(o, r)`` over ``r`` in ``summed`` and the taps of every axis; ``o`` has
+    position numbers in place of spatial indices.  Elements that no tap reaches are 0.
+    """
+
+    def write(o: Point) -> Point:
+        return (*o[:2], *(phase.target(i) for phase, i in zip(axes, o[2:], strict=True)))
+
+    positions = (*y.shape[:2], *(phase.positions for phase in axes))
+    extents = (*summed, *(phase.taps for phase in axes))
+    if 0 in extents:
+        at.fill(y, positions, write, lambda _: number(0, y.dtype))
+        return
+    real = [extent for extent in extents if extent != 1]
+
+    def whole(point: Point) -> Element:
+        return body(point[: y.rank], restore(extents, point[y.rank :]))
+
+    at.fill(y, positions, write, whole, real, "sum" if real else None)

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product as cartesian
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, number
-from modelcc.ir.index import Index, product
-from modelcc.ir.op import Op, Sample, require
-from modelcc.ir.types import F16, I8, U8, Array, DType, TensorType, dtype_of
+from modelcc.ir.compute import (
+    Element,
+    Operand,
+    StageBuilder,
+    apply,
+    guard,
+    index_value,
+    number,
+    select,
+)
+from modelcc.ir.index import Index, Sym, product
+from modelcc.ir.op import Builder, Op, Sample, require, same_dtype
+from modelcc.ir.types import F16, I8, I32, U8, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
     combined,
+    require_equal,
     require_float,
     require_numeric,
+    rounded,
     widen,
 )
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import Reshape
+from modelcc.ops.comparison import Abs, Sign
+from modelcc.ops.conv import Conv, ConvTranspose
+from modelcc.ops.generate import Full
+from modelcc.ops.phase import Phase, conditions, fill_phase, phases, reached, sources
 from modelcc.ops.samples import tensor
-from modelcc.ops.window import Window, require_rank, taps
+from modelcc.ops.transcendental import Pow
+from modelcc.ops.window import Window, numbers, require_rank, taps
 
 
 def lowest(dtype: DType) -> float | int:
@@ -34,6 +54,13 @@ def _sample(x: TensorType, kernel: tuple[int, ...], **attributes: object) -> Sam
     ones, zeros = (1,) * len(kernel), (0,) * len(kernel)
     plain = {"strides": ones, "pads_before": zeros, "pads_after": zeros, "dilations": ones}
     return Sample((x,), {"kernel": kernel, **plain, **attributes})
+
+
+def _with_result(sample: Sample, *extents: Index) -> Sample:
+    """The sample with a gradient of the pooled shape as second operand."""
+    x = sample.operands[0]
+    assert isinstance(x, TensorType)
+    return Sample((x, TensorType((*x.shape[:2], *extents), x.dtype)), sample.attributes)
 
 
 def _geometries() -> tuple[Sample, ...]:
@@ -85,6 +112,16 @@ class Pool(Op):
         require_rank(self.window, x.rank - 2)
         return (TensorType((*x.shape[:2], *self.window.extents(x.shape[2:])), x.dtype),)
 
+    def spread(self, build: Builder, dy: Value, x: str) -> str:
+        """Sum over each element's windows of ``dy``: the transpose of summing windows of ``x``."""
+        shape, outputs = build.type_of(x).shape, dy.type.shape[2:]
+        after = self.window.fitted_after(shape[2:], outputs)
+        zeros = (0,) * self.window.rank
+        scatter = ConvTranspose(self.strides, self.pads_before, after, self.dilations, 1, zeros)
+        ones = build.constant(np.ones((1, 1, *self.kernel), dy.type.dtype.numpy))
+        single = build.emit(Reshape((shape[0] * shape[1], 1, *outputs)), dy.name)
+        return build.emit(Reshape(shape), build.emit(scatter, single, ones))
+
     def read(self, x: Operand, o: Point, r: Point, outside: float | int) -> Element:
         """The element that tap ``r`` of output ``o`` sees, ``outside`` in the padding."""
         window = self.window
@@ -116,6 +153,90 @@ class MaxPool(Pool):
         low = lowest(x.dtype)
         return combined(at, result.shape, self.kernel, "max", lambda o, r: self.read(x, o, r, low))
 
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        attributes = self.attributes()
+        return (build.emit(MaxPoolGrad(**attributes), x, dys[0]),)
+
+
+@dataclass(frozen=True)
+class MaxPoolGrad(Pool):
+    """Gradient of :class:`MaxPool`: ``dy`` goes to the first greatest element of its window."""
+
+    samples: ClassVar[tuple[Sample, ...]] = (
+        _with_result(_geometries()[0], 4, 4),
+        _with_result(_geometries()[1], 4, 3),
+        _with_result(_geometries()[2], Sym("h"), Sym("w")),
+        _with_result(_geometries()[3], 3, 7),
+        _with_result(_geometries()[5], 3, 4),
+        _with_result(_geometries()[6], 8, 7),
+        _with_result(_geometries()[8], 2, 3, 3),
+        _with_result(_geometries()[9], 5),
+    )
+
+    def infer(self, x: TensorType, dy: TensorType) -> tuple[TensorType]:
+        (pooled,) = super().infer(x)
+        same_dtype(x, dy)
+        require(
+            len(pooled.shape) == len(dy.shape),
+            f"gradient {dy} of a MaxPool whose result is {pooled}",
+        )
+        for ours, theirs in zip(pooled.shape, dy.shape, strict=True):
+            require_equal(ours, theirs, f"gradient {dy} of a MaxPool whose result is {pooled}")
+        return (TensorType(x.shape, x.dtype),)
+
+    def reference(self, x: Array, dy: Array) -> Array:
+        views = [view for _, view in taps(x, self.window, lowest(dtype_of(x)))]
+        winner = np.argmax(views, axis=0)
+        places = np.arange(x.size).reshape(x.shape) + 1
+        sources = [view for _, view in taps(places, self.window, 0)]
+        chosen = np.take_along_axis(np.stack(sources), winner[None], 0)[0]
+        dx = np.zeros(x.size + 1, widen(dy).dtype)
+        np.add.at(dx, chosen, widen(dy))
+        return dx[1:].reshape(x.shape).astype(x.dtype, copy=False)
+
+    def compute(self, at: StageBuilder, x: Operand, dy: Operand) -> Operand:
+        winner = self._winner(at, x, dy.shape)
+        total = at.tensor(x.shape, accumulator(x.dtype))
+        geometry = zip(
+            self.kernel, self.strides, self.dilations, self.pads_before, x.shape[2:], strict=True
+        )
+        for chosen in cartesian(*(list(phases(*axis)) for axis in geometry)):
+            self._fill(at, total, winner, dy, chosen)
+        return rounded(at, total, x.dtype)
+
+    def _winner(self, at: StageBuilder, x: Operand, outputs: tuple[Index, ...]) -> Operand:
+        """Row-major number of the first greatest tap of each window."""
+        low = lowest(x.dtype)
+        best = combined(at, outputs, self.kernel, "max", lambda o, r: self.read(x, o, r, low))
+
+        def place(o: Point, r: Point) -> Element:
+            is_best = apply("eq", self.read(x, o, r, low), best[o])
+            return select(is_best, index_value(_linear(r, self.kernel), I32), prod(self.kernel))
+
+        return combined(at, outputs, self.kernel, "min", place)
+
+    def _fill(
+        self, at: StageBuilder, dx: Operand, winner: Operand, dy: Operand, axes: tuple[Phase, ...]
+    ) -> None:
+        """The stage of those elements of ``dx`` that are of phase ``axes[a]`` along axis ``a``."""
+
+        def body(o: Point, r: Point) -> Element:
+            source = (*o[:2], *sources(axes, o[2:], r))
+            tap = _linear(reached(axes, r), self.kernel)
+            mine = apply("eq", winner[source], index_value(tap, I32))
+            value = select(mine, dy[source].cast(dx.dtype), 0)
+            return guard(conditions(axes, source[2:], dy.shape[2:]), value, 0)
+
+        fill_phase(at, dx, axes, (), body)
+
+
+def _linear(place: Sequence[Index], extents: Sequence[int]) -> Index:
+    """Row-major number of ``place``."""
+    result: Index = 0
+    for i, extent in zip(place, extents, strict=True):
+        result = result * extent + i
+    return result
+
 
 @dataclass(frozen=True)
 class AveragePool(Pool):
@@ -141,16 +262,39 @@ class AveragePool(Pool):
             for axis, (position, size) in enumerate(zip(positions, sizes, strict=True))
         )
 
-    def reference(self, x: Array) -> Array:
-        total = sum_of_taps(widen(x), self.window)
-        counts = np.ones((), total.dtype)
-        for axis, extent in enumerate(total.shape[2:]):
+    def counts(self, sizes: Sequence[int]) -> Array:
+        """Number of elements averaged at every output, in f64."""
+        counts = np.ones(())
+        for axis, extent in enumerate(numbers(self.window.extents(sizes), "output extents")):
             each = [
-                self.window.count(axis, o, x.shape[2 + axis], self.count_include_pad)
+                self.window.count(axis, o, sizes[axis], self.count_include_pad)
                 for o in range(extent)
             ]
-            counts = counts[..., None] * np.array(each, total.dtype)
-        return (total / counts).astype(x.dtype, copy=False)
+            counts = counts[..., None] * np.array(each, np.float64)
+        return counts
+
+    def reference(self, x: Array) -> Array:
+        total = sum_of_taps(widen(x), self.window)
+        return (total / self.counts(x.shape[2:]).astype(total.dtype)).astype(x.dtype, copy=False)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        sizes = build.type_of(x).shape[2:]
+        even = self.count(tuple(Sym(f"o{a}") for a in range(len(sizes))), sizes)
+        dy = Value(build, dys[0])
+        if isinstance(even, int):
+            return (self.spread(build, dy / even, x),)
+        return (self.spread(build, dy / self._count_values(build, sizes, dy.type), x),)
+
+    def _count_values(self, build: Builder, sizes: Sequence[Index], dy: TensorType) -> Value:
+        """The varying counts: a constant, or a convolution of ones if the extents are named."""
+        if self.count_include_pad or all(isinstance(s, int) for s in sizes):
+            extents = numbers(sizes, "spatial extents of an AveragePool with partial windows")
+            return Value(build, build.constant(self.counts(extents).astype(dy.dtype.numpy)))
+        image = build.emit(Full((1, 1, *sizes), 1.0, dy.dtype))
+        kernel = build.constant(np.ones((1, 1, *self.kernel), dy.dtype.numpy))
+        after = self.window.fitted_after(sizes, dy.shape[2:])
+        window = Conv(self.strides, self.pads_before, after, self.dilations, 1)
+        return Value(build, build.emit(window, image, kernel))
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
@@ -202,6 +346,16 @@ class LpPool(Pool):
         total = combined(at, result.shape, self.kernel, "sum", body)
         return at.stage(result.shape, lambda o: root(total[o], self.p).cast(x.dtype))
 
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        dy, value = Value(build, dys[0]), Value(build, x)
+        if self.p == 1:
+            return ((of(Sign(), value) * Value(build, self.spread(build, dy, x))).name,)
+        norm = of(self, value)
+        scaled = Value(build, self.spread(build, dy / of(Pow(), norm, norm.lift(self.p - 1.0)), x))
+        magnitude = of(Abs(), value)
+        slope = of(Pow(), magnitude, magnitude.lift(self.p - 1.0)) * of(Sign(), value)
+        return ((scaled * slope).name,)
+
 
 def magnitude_power(x: Element, p: int) -> Element:
     """``|x| ** p``."""
@@ -225,4 +379,4 @@ def root(x: Element, p: int) -> Element:
             return apply("pow", x, 1 / p)
 
 
-OPS: tuple[type[Op], ...] = (MaxPool, AveragePool, LpPool)
+OPS: tuple[type[Op], ...] = (MaxPool, MaxPoolGrad, AveragePool, LpPool)
