@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
@@ -32,6 +33,15 @@ def test_missing_file(tmp_path: Path) -> None:
         import_onnx(tmp_path / "none.onnx")
     with pytest.raises(ModelError, match="is a folder"):
         import_onnx(tmp_path)
+
+
+def test_values_that_do_not_fit() -> None:
+    with pytest.raises(ModelError, match="no input 'z'"):
+        import_onnx(valid_bytes(), values={"z": np.zeros(3, np.float32)})
+    with pytest.raises(ModelError, match="'x' is float64"):
+        import_onnx(valid_bytes(), values={"x": np.zeros((2, 3))})
+    with pytest.raises(ModelError, match=r"'x' is float32\[2, 4\]"):
+        import_onnx(valid_bytes(), values={"x": np.zeros((2, 4), np.float32)})
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -295,3 +295,16 @@ def test_constant_contents_are_not_copied() -> None:
     graph = import_onnx(model)
     assert not graph.constants["w"].data.flags.owndata
     np.testing.assert_array_equal(graph.constants["w"].data, weights)
+
+
+def test_values_fix_inputs() -> None:
+    """A branch on an input is decided by its value."""
+    model = parsed(
+        """g (float[2] x, bool c) => (float y) {
+          y = If (c) <then_branch = t () => (float[2] p) { p = Relu(x) },
+                      else_branch = e () => (float[2] q) { q = Neg(x) }>
+        }"""
+    )
+    graph = import_onnx(model, values={"c": np.array(False)})
+    assert graph.inputs == ("x",)
+    assert names(graph) == ["Neg"]

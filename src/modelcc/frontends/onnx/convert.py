@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
@@ -12,7 +12,7 @@ from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import Unsupported, UnsupportedForm, UnsupportedModel
 from modelcc.frontends.onnx.functions import bound, specialised
 from modelcc.frontends.onnx.handlers import HANDLERS
-from modelcc.frontends.onnx.inputs import Dims, InputTypes
+from modelcc.frontends.onnx.inputs import Dims, InputTypes, fixed_inputs
 from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
 from modelcc.frontends.onnx.naming import renamed
 from modelcc.frontends.onnx.schema import Expansion, Schemas, expansion
@@ -22,23 +22,28 @@ from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import dtype_of
+from modelcc.ir.types import Array, dtype_of
 from modelcc.ops.elementwise import Identity
 
 
-def import_onnx(model: Model, dims: Dims | None = None) -> Graph:
+def import_onnx(
+    model: Model, dims: Dims | None = None, values: Mapping[str, Array] | None = None
+) -> Graph:
     """The graph of an ONNX model: a path, the bytes of a file, or a ``ModelProto``.
 
     ``dims`` fixes named dimensions (a number) or bounds them (a ``Range``); a dynamic dimension
-    without a name is called ``<input>_d<position>``.  Raises :class:`ModelError` if the model is
-    broken and :class:`UnsupportedModel`, listing every node, for what modelcc cannot import.
+    without a name is called ``<input>_d<position>``.  ``values`` turns inputs into constants: a
+    model whose shapes or branches hang on them can then be imported.
+
+    Raises :class:`ModelError` if the model is broken and :class:`UnsupportedModel`, listing every
+    node, for what modelcc cannot import.
     """
     loaded = load(model)
-    return _Importer(loaded, dims or {}).run()
+    return _Importer(loaded, dims or {}, values or {}).run()
 
 
 class _Importer:
-    def __init__(self, model: LoadedModel, dims: Dims) -> None:
+    def __init__(self, model: LoadedModel, dims: Dims, values: Mapping[str, Array]) -> None:
         self._model = model
         self._proto: ModelProto = model.proto
         self._opsets = opsets(model.proto, model.name)
@@ -49,7 +54,9 @@ class _Importer:
         stored |= {t.values.name for t in graph.sparse_initializer}
         check_unique([i.name for i in graph.input], "input", model.name)
         check_unique([o.name for o in graph.output], "output", model.name)
-        self._inputs = [i for i in graph.input if i.name not in stored]
+        inputs = [i for i in graph.input if i.name not in stored]
+        self._values = fixed_inputs(inputs, values, model.name)
+        self._inputs = [i for i in inputs if i.name not in values]
         self._types = InputTypes(self._inputs, dims, model.name)
         name = graph.name or "main"
         self._emitter = Emitter(GraphBuilder(name, self._types.bounds), self._types.bounds)
@@ -61,6 +68,8 @@ class _Importer:
         for value in self._inputs:
             type = self._types.types[value.name]
             scope.values[value.name] = self._emitter.builder.input(value.name, type)
+        for name, array in self._values.items():
+            scope.values[name] = self._emitter.note(array, dtype_of(array), name)
         outputs = self._graph(self._proto.graph, scope, {o.name for o in self._proto.graph.output})
         if self._problems:
             raise UnsupportedModel(self._model.name, self._problems)
@@ -184,8 +193,32 @@ class _Importer:
         handler = HANDLERS.get((domain, node.op_type))
         if handler is None or (schema is None and domain == ""):
             return self._expanded(source, node, domain, version, operands, scope)
-        results = handler(self._call(source, node, version, operands, scope, used))
+        try:
+            results = handler(self._call(source, node, version, operands, scope, used))
+        except UnsupportedForm as form:
+            return self._second_try(form, source, node, domain, version, operands, scope)
         return (results,) if isinstance(results, str) else results
+
+    def _second_try(
+        self,
+        form: UnsupportedForm,
+        source: tuple[str, ...],
+        node: NodeProto,
+        domain: str,
+        version: int,
+        operands: tuple[str, ...],
+        scope: Scope,
+    ) -> Sequence[str | None]:
+        """A form without a direct counterpart may still expand into the standard's definition."""
+        before = len(self._problems)
+        try:
+            results = self._expanded(source, node, domain, version, operands, scope)
+        except UnsupportedForm:
+            raise form from None
+        if len(self._problems) > before:
+            del self._problems[before:]
+            raise form
+        return results
 
     def _call(
         self,
@@ -249,7 +282,8 @@ class _Importer:
         arguments = {a.name: a for a in function.attribute_proto}
         arguments |= standard.defaults if standard is not None else {}
         arguments |= {a.name: a for a in node.attribute}
-        sets |= {"": standard.version} if standard is not None else {}
+        if standard is not None:
+            sets[function.domain if function.domain != "ai.onnx" else ""] = standard.version
         opsets = {**scope.opsets, **sets}
         key = (function.domain, function.name)
         inner = Scope(opsets, source, None, arguments, (*scope.calls, key))
@@ -265,4 +299,5 @@ class _Importer:
         used = set(function.output) | {n for _, inside in nodes for n in reads(inside)}
         for name, inside in nodes:
             self._node(name, inside, inner, used)
-        return [self._output(o, inner) for o in function.output]
+        named = zip(function.output, node.output, strict=False)
+        return [self._output(inside, inner) if outside else None for inside, outside in named]
