@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
@@ -20,7 +20,7 @@ from modelcc.ir.compute import (
     select,
 )
 from modelcc.ir.index import Index
-from modelcc.ir.op import Op, Sample, broadcast_shapes, require, same_dtype
+from modelcc.ir.op import Builder, Op, Sample, broadcast_shapes, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import (
@@ -32,7 +32,15 @@ from modelcc.ops.accumulate import (
     rounded,
     widen,
 )
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import ReduceSum, unbroadcast
+from modelcc.ops.comparison import LessOrEqual, where
+from modelcc.ops.generate import Iota
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.reduce import ReduceMax
 from modelcc.ops.samples import tensor
+from modelcc.ops.shape import Transpose
+from modelcc.ops.transcendental import Exp, Log
 
 _HALF: Mapping[str, object] = MappingProxyType({"scale": 0.5})
 
@@ -104,6 +112,20 @@ class Softmax(AxisOp):
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         return softmax_stages(at, x, self.axis, x.dtype)
 
+    def decompose(self, build: Builder, x: str) -> tuple[str]:
+        value = Value(build, x)
+        powers = of(Exp(), value - of(ReduceMax((self.axis,)), value))
+        return ((powers / of(ReduceSum((self.axis,)), powers)).name,)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        y = of(self, Value(build, x))
+        return (softmax_adjoint(Value(build, dys[0]), y, self.axis).name,)
+
+
+def softmax_adjoint(dy: Value, y: Value, axis: int) -> Value:
+    """Gradient of the operand of a softmax with result ``y``."""
+    return y * (dy - of(ReduceSum((axis,)), dy * y))
+
 
 @dataclass(frozen=True)
 class LogSoftmax(AxisOp):
@@ -124,6 +146,16 @@ class LogSoftmax(AxisOp):
             return (x[o].cast(total.dtype) - highest[kept] - logarithm[kept]).cast(x.dtype)
 
         return at.stage(x.shape, body)
+
+    def decompose(self, build: Builder, x: str) -> tuple[str]:
+        value = Value(build, x)
+        shifted = value - of(ReduceMax((self.axis,)), value)
+        total = of(ReduceSum((self.axis,)), of(Exp(), shifted))
+        return ((shifted - of(Log(), total)).name,)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        dy, y = Value(build, dys[0]), of(self, Value(build, x))
+        return ((dy - of(Exp(), y) * of(ReduceSum((self.axis,)), dy)).name,)
 
 
 @dataclass(frozen=True)
@@ -245,6 +277,42 @@ class Attention(Op):
             lambda o, r: weights[(*o[:3], r[0])] * v[(*o[:2], r[0], o[3])].cast(wide),
         )
         return rounded(at, mixed, q.dtype)
+
+    def decompose(self, build: Builder, *inputs: str) -> tuple[str]:
+        weights = self._weights(build, *inputs)
+        return (of(MatMul(), weights, Value(build, inputs[2])).name,)
+
+    def _weights(self, build: Builder, *inputs: str) -> Value:
+        q, k, _, *mask = (Value(build, name) for name in inputs if name)
+        scores = of(MatMul(), q, of(Transpose((0, 1, 3, 2)), k)) * self.scale
+        for addend in mask:
+            scores = scores + addend
+        if self.causal:
+            scores = scores + self._causal_mask(build, scores.type)
+        return of(Softmax(3), scores)
+
+    def _causal_mask(self, build: Builder, scores: TensorType) -> Value:
+        """0 where a query may see a key, minus infinity elsewhere."""
+        pair = scores.shape[2:]
+        query = Value(build, build.emit(Iota((pair[0], 1), 0, self.offset, 1, I64)))
+        key = Value(build, build.emit(Iota((1, pair[1]), 1, 0, 1, I64)))
+        zero = Value(build, build.constant(0.0, scores.dtype))
+        return where(of(LessOrEqual(), key, query), zero, -np.inf)
+
+    def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
+        q, k, v = (Value(build, name) for name in inputs[:3])
+        dy, weights = Value(build, dys[0]), self._weights(build, *inputs)
+        swap = Transpose((0, 1, 3, 2))
+        dv = of(MatMul(), of(swap, weights), dy)
+        dweights = of(MatMul(), dy, of(swap, v))
+        dscores = softmax_adjoint(dweights, weights, 3)
+        scaled = dscores * self.scale
+        dq, dk = of(MatMul(), scaled, k), of(MatMul(), of(swap, scaled), q)
+        masks = tuple(
+            unbroadcast(build, dscores.name, build.type_of(name).shape) if name else None
+            for name in inputs[3:]
+        )
+        return (dq.name, dk.name, dv.name, *masks)
 
 
 OPS: tuple[type[Op], ...] = (Softmax, LogSoftmax, Hardmax, Attention)

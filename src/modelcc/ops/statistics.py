@@ -1,4 +1,4 @@
-"""Mean and variance of a tensor as stages, shared by the normalisations."""
+"""Mean and variance shared by the normalisations: as stages, as graph values, differentiated."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_valu
 from modelcc.ir.index import Index, product
 from modelcc.ir.types import DType
 from modelcc.ops.accumulate import Point, accumulator, combined
+from modelcc.ops.arithmetic import Cast, Value, of
+from modelcc.ops.reduce import ReduceMean
+from modelcc.ops.transcendental import Rsqrt
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,3 +61,26 @@ def statistics(
     squares = combined(at, outer, inner, "sum", square)
     inverse = at.stage(outer, lambda o: apply("rsqrt", squares[o] / count + epsilon))
     return Statistics(mean, inverse)
+
+
+def cast(x: Value, dtype: DType) -> Value:
+    """``x`` as ``dtype``; itself when it already is."""
+    return x if x.type.dtype == dtype else of(Cast(dtype), x)
+
+
+def standardised(
+    x: Value, axes: tuple[int, ...], epsilon: float, centred: bool = True
+) -> tuple[Value, Value]:
+    """``(x - mean) * inverse`` over ``axes`` and ``inverse = 1 / sqrt(variance + epsilon)``."""
+    centre = x - of(ReduceMean(axes), x) if centred else x
+    inverse = of(Rsqrt(), of(ReduceMean(axes), centre * centre) + epsilon)
+    return centre * inverse, inverse
+
+
+def standardised_adjoint(
+    dy: Value, y: Value, inverse: Value, axes: tuple[int, ...], centred: bool = True
+) -> Value:
+    """Gradient of the operand of :func:`standardised` with result ``y``."""
+    slope = dy - y * of(ReduceMean(axes), dy * y)
+    slope = slope - of(ReduceMean(axes), dy) if centred else slope
+    return slope * inverse
