@@ -70,7 +70,7 @@ class _Importer:
             scope.values[value.name] = self._emitter.builder.input(value.name, type)
         for name, array in self._values.items():
             scope.values[name] = self._emitter.note(array, dtype_of(array), name)
-        outputs = self._graph(self._proto.graph, scope, {o.name for o in self._proto.graph.output})
+        outputs = self._graph(self._proto.graph, scope, self._model.raw)
         if self._problems:
             raise UnsupportedModel(self._model.name, self._problems)
         return self._finish(scope, [o for o in outputs if o is not None])
@@ -95,13 +95,18 @@ class _Importer:
                 wanted.setdefault(value, name)
         return renamed(self._emitter.builder.build(results), wanted)
 
-    def _graph(self, graph: GraphProto, scope: Scope, read: set[str]) -> list[str | None]:
-        """Convert ``graph`` into ``scope``; its outputs' values."""
-        self._initializers(graph, scope)
+    def _graph(
+        self, graph: GraphProto, scope: Scope, raw: Mapping[int, memoryview]
+    ) -> list[str | None]:
+        """Convert ``graph`` into ``scope``; its outputs' values.
+
+        ``raw`` is raw data of its initializers that is not in the protobuf, by position.
+        """
+        self._initializers(graph, scope, raw)
         where = self._model.name
         available = scope.names() | {i.name for i in graph.input}
         nodes = ordered(graph.node, available, where)
-        used = read | {n for _, node in nodes for n in reads(node)}
+        used = {o.name for o in graph.output} | {n for _, node in nodes for n in reads(node)}
         for name, node in nodes:
             self._node(name, node, scope, used)
         return [self._output(o.name, scope) for o in graph.output]
@@ -116,13 +121,13 @@ class _Importer:
                 "the model is incomplete; export it again",
             ) from None
 
-    def _initializers(self, graph: GraphProto, scope: Scope) -> None:
+    def _initializers(self, graph: GraphProto, scope: Scope, raw: Mapping[int, memoryview]) -> None:
         names = [t.name for t in graph.initializer]
         names += [t.values.name for t in graph.sparse_initializer]
         check_unique(names, "initializer", self._model.name)
         folder = self._model.folder
-        for tensor in graph.initializer:
-            array = to_array(tensor, folder, f"initializer {tensor.name!r}")
+        for i, tensor in enumerate(graph.initializer):
+            array = to_array(tensor, folder, f"initializer {tensor.name!r}", raw.get(i))
             scope.values[tensor.name] = self._emitter.note(array, dtype_of(array), tensor.name)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
@@ -231,7 +236,7 @@ class _Importer:
     ) -> Call:
         def inline(graph: GraphProto) -> tuple[str, ...]:
             inner = Scope(scope.opsets, source, scope, scope.arguments, scope.calls)
-            outputs = self._graph(graph, inner, {o.name for o in graph.output})
+            outputs = self._graph(graph, inner, {})
             if None in outputs:
                 raise UnsupportedForm("a branch of it could not be imported")
             return tuple(o for o in outputs if o is not None)
