@@ -44,6 +44,7 @@ from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 
 Arrays = Mapping[str, np.ndarray]
+Runner = Callable[[Function, dict[str, np.ndarray], Mapping[str, int]], None]
 
 
 @dataclass(frozen=True)
@@ -476,7 +477,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
     return result
 
 
-def check(case: Case, run: Callable[[Function, dict[str, np.ndarray], Mapping[str, int]], None]):
+def check(case: Case, run: Runner) -> None:
     """Run a case on fresh arguments and compare what it wrote with what is expected."""
     arguments = case.arguments(np.random.default_rng(0))
     before = {name: array.copy() for name, array in arguments.items()}

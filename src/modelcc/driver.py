@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.compile_cache import (
@@ -19,28 +18,57 @@ from modelcc.compile_cache import (
     external_files,
     file_digest,
 )
+from modelcc.feeds import nominal_sizes
 from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.loader import Model as OnnxModel
 from modelcc.ir.graph import Graph
+from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
+from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.options import Options
-from modelcc.packaging import package
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
 from modelcc.passes.graph.dead_code import DeadCode
+from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
+from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
+from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
+from modelcc.passes.graph.recognise_attention import RecogniseAttention
+from modelcc.passes.graph.recognise_gelu import RecogniseGelu
+from modelcc.passes.graph.recognise_hard_swish import RecogniseHardSwish
+from modelcc.passes.graph.recognise_layer_norm import RecogniseLayerNorm
+from modelcc.passes.graph.recognise_rms_norm import RecogniseRmsNorm
+from modelcc.passes.graph.recognise_silu import RecogniseSilu
+from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
+from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from modelcc.passes.program.from_scheduled import lower_to_program
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
+from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
-from modelcc.passes.tensor.fuse import Fuse
-from modelcc.pipeline import Observer, Stage, block, numbered, run_stages
+from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.passes.tensor.inline import InlineStages
+from modelcc.pipeline import (
+    Observer,
+    Stage,
+    StageRun,
+    all_of,
+    block,
+    numbered,
+    run_stages,
+)
+from modelcc.report import Report, StageTime, report_from_json, report_of
 from modelcc.targets.base import Module, Target, TargetOptions, Workplace
 from modelcc.targets.registry import make_target
 
 ModelSource = OnnxModel | Graph
 """A path of an .onnx file, its bytes, an ``onnx.ModelProto``, or a graph built by hand."""
+
+DEFAULT = Options()
+NOWHERE = Workplace()
+REPORT = "report.json"
+"""Where in an artifact's sources the report is."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +91,188 @@ class Built:
 def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[Stage, ...]:
     """All stages from a model to an artifact, in order."""
     stages = (
-        *block("import", ("import", Import(options))),
+        *block("import", ("import", _importer(options))),
         *block(
             "graph",
-            Canonicalise(),
             FoldConstants(),
+            Canonicalise(),
+            CommonSubexpressions(),
+            RecogniseLayerNorm(),
+            RecogniseRmsNorm(),
+            RecogniseSoftmax(),
+            RecogniseGelu(),
+            RecogniseSilu(),
+            RecogniseHardSwish(),
+            RecogniseAttention(),
+            FoldBatchNorm(),
+            SimplifyAlgebra(),
+            EliminateTransposes(),
+            EliminateReshapes(),
+            FoldConstants(),
+            Canonicalise(),
             CommonSubexpressions(),
             DeadCode(),
         ),
         *block("lower", lower_graph),
-        *block("tensor", Fuse()),
+        *block("tensor", AssignLayouts(), InlineStages(), FuseKernels()),
         *block("schedule", ("schedule", target.schedule)),
-        *block("program", order_steps, ("plan_memory", _planned), LegalizeFunctions(target)),
-        *block("emit", ("emit", Emit(target))),
-        *block("build", ("build", Build(target, workplace))),
-        *block("package", ("package", Package(target))),
+        *block("loop", ("legalize", _on_functions(target.legalize))),
+        *block("plan", order_steps, ("plan_memory", _planned)),
+        *block("emit", ("emit", _emitter(target))),
+        *block("build", ("build", _builder(target, workplace))),
+        *block("package", ("package", _packager(target))),
     )
     return _restricted(numbered(stages), options)
+
+
+def target_of(options: Options) -> Target:
+    """The target that ``options`` name; :class:`ModelError` if there is none."""
+    asked = TargetOptions(options.cpu, options.optimize, options.threads)
+    return make_target(options.target, asked)
+
+
+def import_model(model: ModelSource, options: Options) -> Graph:
+    """The graph of a model, with ``options.keep`` among its outputs."""
+    graph = model if isinstance(model, Graph) else import_onnx(model, dict(options.dims))
+    unknown = [name for name in options.keep if name not in graph.types]
+    if unknown:
+        raise ModelError(f"there is no value {unknown[0]!r} to keep", (graph.name,))
+    return replace(graph, outputs=tuple(dict.fromkeys((*graph.outputs, *options.keep))))
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A finished artifact; ``seconds`` by stage are empty if it came from the cache."""
+
+    artifact: Artifact
+    target: Target
+    times: tuple[StageTime, ...] = ()
+
+
+def compile_model(
+    model: ModelSource,
+    options: Options = DEFAULT,
+    workplace: Workplace = NOWHERE,
+    observer: Observer | None = None,
+) -> Compiled:
+    """The artifact of ``model``: from the workplace's cache, else by running the pipeline.
+
+    An ``observer`` wants to see the stages, so the cache of artifacts is passed by then.
+    :class:`ModelError` if something is wrong with the model or the options.
+    """
+    target = target_of(options)
+    cache = _artifact_cache(workplace) if observer is None else None
+    key = artifact_key(model, options, target) if cache else None
+    if cache and key:
+        found = cache.find(key)
+        if found:
+            return Compiled(read_artifact(found), target)
+    times: list[StageTime] = []
+    graphs: list[Graph] = []
+
+    def note(run: StageRun) -> None:
+        times.append(StageTime(run.stage.label, run.seconds))
+        if run.stage.block == "import":
+            graphs.append(run.after)
+
+    stages = pipeline(target, options, workplace)
+    artifact: Artifact = run_stages(stages, model, all_of(note, observer))
+    if cache and key:
+        cache.add(key, lambda path: write_artifact(path, artifact), external_files(graphs[0]))
+    return Compiled(artifact, target, tuple(times))
+
+
+def artifact_key(model: ModelSource, options: Options, target: Target) -> str | None:
+    """What determines the artifact, hashed; None for models that have no bytes to hash."""
+    content = _content_digest(model)
+    if content is None:
+        return None
+    parts = (content, options.key(), target.key, compiler_fingerprint())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def report_in(artifact: Artifact) -> Report | None:
+    """The report that an artifact carries."""
+    text = artifact.sources.get(REPORT)
+    return None if text is None else report_from_json(text)
+
+
+def _content_digest(model: ModelSource) -> str | None:
+    match model:
+        case str() | Path() if Path(model).is_file():
+            # External data lies next to the model, so the folder counts as well.
+            folder = Path(model).resolve().parent
+            return hashlib.sha256(f"{folder} {file_digest(Path(model))}".encode()).hexdigest()
+        case bytes():
+            return hashlib.sha256(model).hexdigest()
+        case _:
+            return None
+
+
+def _artifact_cache(workplace: Workplace) -> ArtifactCache | None:
+    return None if workplace.cache is None else ArtifactCache(workplace.cache / "artifacts")
+
+
+def _importer(options: Options) -> Callable[[ModelSource], Graph]:
+    def run(model: ModelSource) -> Graph:
+        return import_model(model, options)
+
+    return run
+
+
+def _on_functions(
+    legalize: Callable[[Function], Function],
+) -> Callable[[ScheduledProgram], ScheduledProgram]:
+    def run(program: ScheduledProgram) -> ScheduledProgram:
+        done: dict[Function, Function] = {}
+        items = tuple(
+            item
+            if not hasattr(item, "function")
+            else replace(item, function=done.setdefault(item.function, legalize(item.function)))
+            for item in program.items
+        )
+        return replace(program, items=items)
+
+    return run
+
+
+def _planned(program: ScheduledProgram) -> Program:
+    return lower_to_program(program, plan_memory(program))
+
+
+def _emitter(target: Target) -> Callable[[Program], Emitted]:
+    def run(program: Program) -> Emitted:
+        return Emitted(program, target.emit(program))
+
+    return run
+
+
+def _builder(target: Target, workplace: Workplace) -> Callable[[Emitted], Built]:
+    def run(emitted: Emitted) -> Built:
+        objects = target.build(emitted.modules, workplace)
+        return Built(emitted.program, emitted.modules, objects)
+
+    return run
+
+
+def _packager(target: Target) -> Callable[[Built], Artifact]:
+    def run(built: Built) -> Artifact:
+        sizes = nominal_sizes(built.program.dims, {})
+        report = report_of(built.program, target.name, sizes)
+        return target.package(built.program, built.objects, {REPORT: report.to_json()})
+
+    return run
+
+
+def _restricted(stages: tuple[Stage, ...], options: Options) -> tuple[Stage, ...]:
+    """Without the stages to skip, and with the one that is to stop early doing so."""
+    names = {stage.name for stage in stages}
+    limit = options.limit
+    asked = (*options.skip, *((limit.stage,) if limit else ()))
+    for name in asked:
+        if name not in names:
+            raise ModelError(f"there is no stage {name!r}", (), f"stages: {', '.join(sorted(names))}")
+    kept = [stage for stage in stages if stage.name not in options.skip]
+    if limit is None:
+        return tuple(kept)
+    return tuple(s.limited(limit.rewrites) if s.name == limit.stage else s for s in kept)

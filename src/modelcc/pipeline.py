@@ -30,8 +30,9 @@ class Stage:
 
     @property
     def counts_rewrites(self) -> bool:
-        """Whether the stage can stop after a number of rewrites."""
-        return is_dataclass(self.run) and any(f.name == "limit" for f in fields(self.run))
+        """Whether the stage can stop after a number of rewrites: a ``limit`` that may be None."""
+        known = fields(self.run) if is_dataclass(self.run) else ()
+        return any(f.name == "limit" and f.default is None for f in known)
 
     def limited(self, rewrites: int) -> Stage:
         """The stage stopping after ``rewrites`` rewrites; needs :attr:`counts_rewrites`."""

@@ -6,15 +6,17 @@ Third parties add targets by the entry point group ``modelcc.targets``: a functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from modelcc.artifact.file import Artifact
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
+from modelcc.runtime.session import Session
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many parts of it are done and how many there are."""
@@ -104,4 +106,14 @@ class Target(Protocol):
 
     def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
         """``modules`` in one of :attr:`forms`."""
+        ...
+
+    def package(
+        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+    ) -> Artifact:
+        """The finished artifact; ``notes`` are texts to carry along, by name."""
+        ...
+
+    def load(self, artifact: Artifact, threads: int) -> Session:
+        """The artifact, ready to run in this process on ``threads`` threads."""
         ...

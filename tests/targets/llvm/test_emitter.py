@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
-from loop_programs import CASES, Case, aligned, check, relu
+from loop_programs import CASES, Case, Runner, check, relu
+from native_loops import call, compiled
 
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import Buffer, Call, For, Function, Load, Parameter, Store
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import F32, I4
-from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
-from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
-from modelcc.targets.native.machine import function_attributes, host_machine
-from modelcc.targets.native.toolchain import compile_llvm
+from modelcc.targets.llvm.emitter import emit_llvm
 
 
-def execute(
-    function: Function,
-    arguments: dict[str, np.ndarray],
-    sizes: Mapping[str, int],
-    pool: ThreadPool,
-    threaded: bool,
-) -> None:
-    machine = host_machine()
-    text = emit_llvm([function], EmitOptions(function_attributes(machine)))
-    symbols = {"mcc_parallel_for": pool.parallel_for_address}
-    code = load_objects([compile_llvm(text, machine)], symbols)
-    address = code.address(function.name)
-    buffers = {p.buffer.name: aligned(arguments[p.buffer.name]) for p in function.parameters}
-    values = [ctypes.c_void_p(b.ctypes.data) for b in buffers.values()]
-    values += [ctypes.c_int64(sizes[name]) for name in function.sizes]
-    if parallel_loop(function):
-        values.append(ctypes.c_void_p(pool.address if threaded else None))
-    ctypes.CFUNCTYPE(None, *(type(v) for v in values))(address)(*values)
-    for name, buffer in buffers.items():
-        arguments[name][...] = buffer
+def execute(pool: ThreadPool, threaded: bool) -> Runner:
+    def run(
+        function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]
+    ) -> None:
+        code = compiled([function], pool)
+        call(code, function, arguments, sizes, pool if threaded else None)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +35,12 @@ def pool() -> Iterator[ThreadPool]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_agrees_with_numpy(case: Case, pool: ThreadPool) -> None:
-    check(case, lambda f, arguments, sizes: execute(f, arguments, sizes, pool, False))
+    check(case, execute(pool, False))
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if parallel_loop(c.function)])
 def test_agrees_with_numpy_on_a_pool(case: Case, pool: ThreadPool) -> None:
-    check(case, lambda f, arguments, sizes: execute(f, arguments, sizes, pool, True))
+    check(case, execute(pool, True))
 
 
 def test_text_is_deterministic() -> None:

@@ -135,7 +135,9 @@ def merge_clips(node: Node, at: Rewriter) -> Replacement:
     return at.emit(Clip(low, high), inner.inputs[0])
 
 
-def _tighter(a: float | None, b: float | None, pick: Callable[[list[float]], float]) -> float | None:
+def _tighter(
+    a: float | None, b: float | None, pick: Callable[[list[float]], float]
+) -> float | None:
     values = [v for v in (a, b) if v is not None]
     return pick(values) if values else None
 

@@ -23,7 +23,7 @@ from modelcc.ir.types import TensorType
 
 
 def lower_graph(graph: Graph) -> TensorProgram:
-    """The tensor program of ``graph``; :class:`ModelError` names every op without a meaning here."""
+    """The tensor program of ``graph``; :class:`ModelError` names every op lacking ``compute``."""
     missing = [n for n in graph.nodes if not n.op.has("compute")]
     if missing:
         raise ModelError(

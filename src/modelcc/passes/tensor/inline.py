@@ -14,9 +14,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Bounds, Index, Sym, loop_range, simplify
+from modelcc.ir.index import Bounds, Index, Sym, loop_range, simplify, split_affine
 from modelcc.ir.scalar_tree import cost, map_indices, reads, substitute_indices, transform, walk
-from modelcc.ir.tensor import Bind, Item, Kernel, Read, Scalar, Stage, TensorProgram, View
+from modelcc.ir.tensor import (
+    Apply,
+    Axis,
+    Bind,
+    Item,
+    Kernel,
+    Read,
+    Scalar,
+    Stage,
+    TensorProgram,
+    View,
+)
+from modelcc.ir.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -35,23 +47,66 @@ class InlineStages:
                 continue
             kernel = _inline_into(item, bodies, program.dims)
             stage = kernel.stages[0]
-            if self._inlines(stage, usage):
+            if self._inlines(stage, usage, program):
                 bodies[stage.output] = kernel
                 if stage.output not in usage.pinned:
                     continue
             items.append(kernel)
         return replace(program, items=tuple(items))
 
-    def _inlines(self, stage: Stage, usage: _Usage) -> bool:
+    def _inlines(self, stage: Stage, usage: _Usage, program: TensorProgram) -> bool:
         simple = stage.write == tuple(Sym(a.name) for a in stage.axes) and not stage.reduce
         readers = usage.readers.get(stage.output, [])
         if not simple or not readers or usage.writers[stage.output] != 1:
             return False
+        if _has_border(program.types[stage.output]):
+            return False
         if any(isinstance(s, Bind) for s in walk(stage.body)):
             return False
         if cost(stage.body) == 0:
-            return len(readers) <= self.movement_readers
+            accepted = all(_accepts_movement(r, stage, program) for r in readers)
+            return accepted and len(readers) <= self.movement_readers
         return len(readers) == 1 and not readers[0].reduce and stage.output not in usage.pinned
+
+
+def _has_border(type_: TensorType) -> bool:
+    """Whether readers count on a zero border, which only a stored tensor has."""
+    return type_.layout is not None and any(b or a for b, a in type_.layout.halo)
+
+
+def _accepts_movement(reader: Stage, moved: Stage, program: TensorProgram) -> bool:
+    """Whether ``reader`` may read through the movement ``moved``.
+
+    Reductions accept it only as operands of a product and where positions stay affine; walking a
+    row through a permutation several times would cost more than moving it once.
+    """
+    if not reader.reduce:
+        return True
+    if not _is_product(reader):
+        return False
+    ranges = {**program.dims, **{a.name: loop_range(a.extent) for a in _axes(reader)}}
+    names = [a.name for a in _axes(reader)]
+    for read in reads(reader.body):
+        if read.tensor != moved.output:
+            continue
+        for inner in reads(_moved_body(moved, read.indices)):
+            indices = [simplify(i, ranges) for i in inner.indices]
+            if any(split_affine(i, names) is None for i in indices):
+                return False
+    return True
+
+
+def _axes(stage: Stage) -> tuple[Axis, ...]:
+    return (*stage.axes, *stage.reduce)
+
+
+def _is_product(stage: Stage) -> bool:
+    return stage.combine == "sum" and isinstance(stage.body, Apply) and stage.body.function == "mul"
+
+
+def _moved_body(moved: Stage, indices: tuple[Index, ...]) -> Scalar:
+    values = {a.name: i for a, i in zip(moved.axes, indices, strict=True)}
+    return substitute_indices(moved.body, values)
 
 
 class _Usage:
@@ -85,11 +140,7 @@ def _inline_into(kernel: Kernel, bodies: Mapping[str, Kernel], dims: Bounds) -> 
     def visit(node: Scalar) -> Scalar:
         if not (isinstance(node, Read) and node.tensor in bodies):
             return node
-        producer = bodies[node.tensor].stages[0]
-        values: dict[str, Index] = {
-            axis.name: index for axis, index in zip(producer.axes, node.indices, strict=True)
-        }
-        return substitute_indices(producer.body, values)
+        return _moved_body(bodies[node.tensor].stages[0], node.indices)
 
     body = map_indices(transform(stage.body, visit), lambda i: simplify(i, ranges))
     inputs = tuple(dict.fromkeys(r.tensor for r in reads(body)))

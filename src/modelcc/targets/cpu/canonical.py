@@ -13,7 +13,7 @@ from modelcc.ir.types import TensorType
 
 @dataclass(frozen=True)
 class CanonicalKernel:
-    """A kernel in canonical names: inputs ``x0…``, outputs ``y0…``, internals ``t0…``, axes ``a0…``.
+    """A kernel in canonical names: inputs ``x0…``, outputs ``y0…``, inner ``t0…``, axes ``a0…``.
 
     ``types`` are those of inputs and outputs; ``constants`` names the inputs known at compile
     time; ``dims`` the symbolic dimensions it depends on, with bounds.

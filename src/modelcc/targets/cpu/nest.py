@@ -25,7 +25,7 @@ from modelcc.ir.index import (
 )
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import index_symbols, map_indices, reads, transform, walk
-from modelcc.ir.tensor import Axis, Bind, Condition, Guard, IndexValue, Read, Scalar, Stage
+from modelcc.ir.tensor import Axis, Bind, Condition, Guard, IndexValue, Number, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
 
 
@@ -48,7 +48,8 @@ class Nest:
     """A stage over loop variables, outermost first; reads have one index, the flat offset.
 
     Tensors in ``logical`` (kernel-internal values, constants still to be packed) have no offsets:
-    their reads keep logical indices, their ``store`` is 0.  ``extents`` holds the logical extent of every stage axis.
+    their reads keep logical indices, their ``store`` is 0.  ``extents`` holds the logical extent
+    of every stage axis.
     """
 
     output: str
@@ -120,6 +121,8 @@ def linearise(
     values = {name: _recombine(vs) for name, vs in split.items() if len(vs) > 1}
     ranges = {**dims, **{v.name: loop_range(v.extent) for vs in split.values() for v in vs}}
     ranges |= _bound_symbol_ranges(stage.body)
+    axis_ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes + stage.reduce}}
+    stage = replace(stage, body=_drop_bordered(stage.body, types, axis_ranges))
     stored = stage.output in types
     store = _offset(stage.output, stage.write, types, values, ranges) if stored else 0
     body = _flatten(stage.body, types, values, ranges, logical)
@@ -130,6 +133,32 @@ def linearise(
         stage.output, store, _by_stride(parallel, store), _blocks_first(reduce), body,
         stage.combine, ranges, extents,
     )  # fmt: skip
+
+
+def _drop_bordered(body: Scalar, types: Mapping[str, TensorType], ranges: Bounds) -> Scalar:
+    """``body`` without the zero guards of reads that stay inside a zero border."""
+
+    def visit(node: Scalar) -> Scalar:
+        match node:
+            case Guard(inside=Read() as read, outside=Number(value=0)) if read.tensor in types:
+                return read if _inside_border(read, types[read.tensor], ranges) else node
+            case _:
+                return node
+
+    return transform(body, visit)
+
+
+def _inside_border(read: Read, type_: TensorType, ranges: Bounds) -> bool:
+    if type_.layout is None:
+        return False
+    for index, extent, (before, after) in zip(
+        read.indices, type_.shape, type_.layout.halo, strict=True
+    ):
+        low = bounds_of(index, ranges).lo
+        high = bounds_of(simplify(index - (extent - 1), ranges), ranges).hi
+        if low is None or high is None or low < -before or high > after:
+            return False
+    return True
 
 
 def _recombine(variables: Sequence[LoopVar]) -> Index:

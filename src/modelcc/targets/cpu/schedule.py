@@ -16,6 +16,7 @@ from modelcc.ir.tensor import Kernel, Stage, TensorProgram, View
 from modelcc.ir.types import Layout, TensorType
 from modelcc.passes.tensor.row_space import row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.targets.cpu.border import clear_border
 from modelcc.targets.cpu.canonical import CanonicalKernel, canonical
 from modelcc.targets.cpu.expression import Names
 from modelcc.targets.cpu.machine import CpuModel
@@ -128,6 +129,8 @@ def schedule_kernel(
     statements: list[Stmt] = []
     layouts: dict[str, Layout] = {}
     in_place: list[tuple[str, str]] = []
+    for output in kernel.outputs:
+        statements += clear_border(output, types[output], names, machine)
     for stages in partition(kernel.stages):
         plan, wanted = _plan(stages, kernel, types, dims, machine, frozenset(layouts))
         layouts |= wanted

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from modelcc.artifact.file import Artifact
 from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.loop.expand_math import expand_math
+from modelcc.runtime.session import Session
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
@@ -19,6 +22,7 @@ from modelcc.targets.llvm.program import emit_program
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, function_attributes
+from modelcc.targets.native.packaging import package_program
 from modelcc.targets.native.parallel_build import build
 from modelcc.targets.native.shared_object import link_shared
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
@@ -58,6 +62,10 @@ class NativeTarget:
         """Kernels become loop functions; constants are packed as these want them."""
         return schedule_program(program, self.cpu)
 
+    def legalize(self, function: Function) -> Function:
+        """Elementary functions (exp, tanh …) become arithmetic."""
+        return expand_math(function)
+
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The module that runs the steps, then those of the kernels."""
         steps = Module("program", emit_program(program, self._emission))
@@ -96,6 +104,16 @@ class NativeTarget:
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")
+
+    def package(
+        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+    ) -> Artifact:
+        """The finished artifact; ``notes`` are texts to carry along, by name."""
+        return package_program(program, objects, self.machine, notes)
+
+    def load(self, artifact: Artifact, threads: int) -> Session:
+        """The artifact, linked into this process."""
+        return Session(artifact, threads)
 
     @property
     def _emission(self) -> EmitOptions:
