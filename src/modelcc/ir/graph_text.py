@@ -1,0 +1,157 @@
+"""Text form of graphs: MLIR's generic form, read back to an equal graph.
+
+    "mcc.graph"() ({
+    ^bb0(%x: tensor<?x64xf32, ["batch"]>):
+      %w = "mcc.constant"() {digest = "9f2c…"} : () -> tensor<64x8xf32>
+      %y = "mcc.MatMul"(%x, %w) : (tensor<?x64xf32, ["batch"]>, tensor<64x8xf32>)
+          -> tensor<?x8xf32, ["batch"]> loc("fc1")
+      "mcc.return"(%y) : (tensor<?x8xf32, ["batch"]>) -> ()
+    }) {name = "main", dims = {batch = [1, unit]}} : () -> ()
+
+``mlir-opt --allow-unregistered-dialect`` accepts it.  Attributes are the fields of the op's
+dataclass: integers, floats, booleans, strings, tuples, None (``unit``), element types, index
+expressions (``#mcc.index<"2*seq">``) and sub-graphs (regions, ``#mcc.region<0>``).  Constants are
+handles to their content's digest; small ones are spelled out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.index import Bounds, Expr
+from modelcc.ir.mlir_syntax import (
+    ELEMENT_TEXT,
+    dense_text,
+    float_text,
+    key_text,
+    string_text,
+    type_text,
+    value_text,
+)
+from modelcc.ir.types import DType, TensorType
+
+INLINE_ELEMENTS = 16
+
+
+def print_graph(graph: Graph, inline: int = INLINE_ELEMENTS) -> str:
+    """The text of ``graph``; constants of at most ``inline`` elements are spelled out.
+
+    ``TypeError`` if an op has an attribute of a type that has no text form.
+    """
+    return "\n".join(_graph_lines(graph, '"mcc.graph"() (', "", inline)) + "\n"
+
+
+def constants_by_digest(graph: Graph) -> dict[str, Constant]:
+    """The constants of a graph and its sub-graphs as ``parse_graph`` wants them."""
+    found = {c.digest: c for c in graph.constants.values()}
+    for node in graph.nodes:
+        for region in _regions(node):
+            found |= constants_by_digest(region)
+    return found
+
+
+def _graph_lines(graph: Graph, head: str, indent: str, inline: int) -> Iterator[str]:
+    yield f"{indent}{head}{{"
+    yield from _body_lines(graph, indent, inline)
+    attributes = f"name = {string_text(graph.name)}, dims = {_dims_text(graph.dims)}"
+    yield f"{indent}}}) {{{attributes}}} : () -> ()"
+
+
+def _body_lines(graph: Graph, indent: str, inline: int) -> Iterator[str]:
+    types = graph.types
+    arguments = ", ".join(f"{value_text(n)}: {type_text(types[n])}" for n in graph.inputs)
+    yield f"{indent}^bb0({arguments}):" if arguments else f"{indent}^bb0:"
+    inner = indent + "  "
+    for name, constant in graph.constants.items():
+        yield inner + _constant_line(name, constant, types[name], inline)
+    if any("" in node.inputs for node in graph.nodes):
+        yield f'{inner}{value_text("")} = "mcc.none"() : () -> none'
+    for node in graph.nodes:
+        yield from _node_lines(graph, node, inner, inline)
+    outputs = ", ".join(map(value_text, graph.outputs))
+    signature = ", ".join(type_text(types[n]) for n in graph.outputs)
+    yield f'{inner}"mcc.return"({outputs}) : ({signature}) -> ()'
+
+
+def _dims_text(dims: Bounds) -> str:
+    def bound(value: object) -> str:
+        return attribute_text(value, [])
+
+    ranges = (f"{key_text(n)} = [{bound(r.lo)}, {bound(r.hi)}]" for n, r in dims.items())
+    return "{" + ", ".join(ranges) + "}"
+
+
+def _constant_line(name: str, constant: Constant, type: TensorType, inline: int) -> str:
+    data = constant.data
+    spelled = type.dtype.kind not in ("string", "complex") and 0 < data.size <= inline
+    if spelled:
+        plain = type_text(type.with_layout(None))
+        attribute = f"value = dense<{dense_text(data)}> : {plain}"
+    else:
+        attribute = f"digest = {string_text(constant.digest)}"
+    return f'{value_text(name)} = "mcc.constant"() {{{attribute}}} : () -> {type_text(type)}'
+
+
+def _regions(node: Node) -> list[Graph]:
+    return [v for v in node.op.attributes().values() if isinstance(v, Graph)]
+
+
+def _node_lines(graph: Graph, node: Node, indent: str, inline: int) -> Iterator[str]:
+    results = ", ".join(map(value_text, node.outputs))
+    operands = ", ".join(map(value_text, node.inputs))
+    regions: list[Graph] = []
+    pairs = [(k, attribute_text(v, regions)) for k, v in node.op.attributes().items()]
+    attributes = ", ".join(f"{key_text(k)} = {v}" for k, v in pairs)
+    head = f"{indent}{results} = {string_text(node.op.mnemonic())}({operands})"
+    tail = (f" {{{attributes}}}" if attributes else "") + f" : {_signature(graph, node)}"
+    tail += _location(node)
+    if not regions:
+        yield head + tail
+        return
+    yield head + " ({"
+    for n, region in enumerate(regions):
+        yield from _graph_lines(region, '  "mcc.graph"() (', indent, inline)
+        yield f"{indent}}}, {{" if n + 1 < len(regions) else f"{indent}}})" + tail
+
+
+def _signature(graph: Graph, node: Node) -> str:
+    types = (type_text(t) if t is not None else "none" for t in graph.input_types(node))
+    results = [type_text(graph.types[n]) for n in node.outputs]
+    joined = results[0] if len(results) == 1 else f"({', '.join(results)})"
+    return f"({', '.join(types)}) -> {joined}"
+
+
+def _location(node: Node) -> str:
+    if not node.source:
+        return ""
+    names = ", ".join(map(string_text, node.source))
+    return f" loc({names})" if len(node.source) == 1 else f" loc(fused[{names}])"
+
+
+def attribute_text(value: Any, regions: list[Graph]) -> str:
+    """An attribute's text; sub-graphs are appended to ``regions`` and referred to by number."""
+    match value:
+        case None:
+            return "unit"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return float_text(value)
+        case str():
+            return string_text(value)
+        case DType():
+            return ELEMENT_TEXT[value]
+        case Expr():
+            return f"#mcc.index<{string_text(str(value))}>"
+        case tuple():
+            items = cast("tuple[Any, ...]", value)
+            return "[" + ", ".join(attribute_text(v, regions) for v in items) + "]"
+        case Graph():
+            regions.append(value)
+            return f"#mcc.region<{len(regions) - 1}>"
+        case _:
+            raise TypeError(f"an attribute of type {type(value).__name__} has no text form")

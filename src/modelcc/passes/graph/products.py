@@ -1,0 +1,177 @@
+"""Arithmetic read out of a graph in whatever way it was associated, commuted and divided.
+
+Exporters write the same formula in many ways: ``x*0.5``, ``0.5*x``, ``x/2``; a product of three
+in any order; ``x*x`` or ``Pow(x, 2)``.  Rules compare such normal forms instead of shapes of trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isclose
+
+import numpy as np
+
+from modelcc.ir.graph import Node
+from modelcc.ir.op import Op
+from modelcc.ir.rewriting import Rewriter
+from modelcc.ops.arithmetic import Add, Div, Mul, Neg, Sub
+from modelcc.ops.transcendental import Pow, Reciprocal, Rsqrt, Sqrt
+
+DEPTH = 8
+"""Nested products that are looked into."""
+
+TOLERANCE = 5e-4
+"""Relative difference within which an exported constant is the one of the formula (f16 exports
+round 0.044715 by 2e-4)."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """``coefficient`` times each value to its power; powers are not 0."""
+
+    coefficient: float
+    powers: Mapping[str, int]
+
+    def is_like(self, coefficient: float, powers: Mapping[str, int]) -> bool:
+        """Whether this is ``coefficient`` times ``powers``, within :data:`TOLERANCE`."""
+        return self.powers == powers and close(self.coefficient, coefficient)
+
+
+def close(value: float, wanted: float) -> bool:
+    """Whether ``value`` is ``wanted`` as exporters round it."""
+    return isclose(value, wanted, rel_tol=TOLERANCE)
+
+
+def scalar(at: Rewriter, name: str) -> float | None:
+    """The number that a constant holds, if it is numeric and has one element."""
+    data = at.constant_value(name) if name else None
+    if data is None or data.size != 1 or data.dtype == object or data.dtype.kind == "c":
+        return None
+    return float(data.reshape(()).astype(np.float64))
+
+
+def made_by(at: Rewriter, name: str, *kinds: type[Op]) -> Node | None:
+    """The node that computes ``name`` if its op is one of ``kinds``."""
+    node = at.producer(name)
+    return node if node is not None and isinstance(node.op, kinds) else None
+
+
+def swapped(node: Node) -> Iterator[tuple[str, str]]:
+    """Both orders of a binary node's operands."""
+    a, b = node.inputs
+    yield a, b
+    yield b, a
+
+
+def keeps_shape(at: Rewriter, node: Node, operand: str) -> bool:
+    """Whether the result has the operand's type (nothing broadcast it)."""
+    return at.type_of(node.outputs[0]) == at.type_of(operand)
+
+
+def times_scalar(at: Rewriter, node: Node) -> tuple[float, str] | None:
+    """``(c, x)`` if a node computes ``c * x`` with a number c and does not change x's type."""
+    match node.op:
+        case Neg():
+            return -1.0, node.inputs[0]
+        case Mul():
+            for x, c in swapped(node):
+                value = scalar(at, c)
+                if value is not None and keeps_shape(at, node, x):
+                    return value, x
+        case Div():
+            x, c = node.inputs
+            value = scalar(at, c)
+            if value and keeps_shape(at, node, x) and at.type_of(x).dtype.is_float:
+                return 1.0 / value, x
+        case _:
+            pass
+    return None
+
+
+def plus_scalar(at: Rewriter, name: str) -> tuple[str, float] | None:
+    """``(x, c)`` if ``name`` is ``x + c`` with a number c and x of the same type."""
+    node = made_by(at, name, Add, Sub)
+    if node is None:
+        return None
+    if isinstance(node.op, Sub):
+        x, c = node.inputs
+        value = scalar(at, c)
+        return (x, -value) if value is not None and keeps_shape(at, node, x) else None
+    for x, c in swapped(node):
+        value = scalar(at, c)
+        if value is not None and keeps_shape(at, node, x):
+            return x, value
+    return None
+
+
+def scalings(at: Rewriter, name: str) -> Iterator[tuple[float, str]]:
+    """``(c, x)`` with ``name == c * x``: first ``(1, name)``, then factor by factor peeled off."""
+    coefficient = 1.0
+    for _ in range(DEPTH):
+        yield coefficient, name
+        node = at.producer(name)
+        step = None if node is None else times_scalar(at, node)
+        if step is None:
+            return
+        coefficient, name = coefficient * step[0], step[1]
+
+
+def product(at: Rewriter, name: str, stop: frozenset[str] = frozenset()) -> Product:
+    """``name`` as a product, not looking into values of ``stop``."""
+    powers: dict[str, int] = {}
+    coefficient = _multiply(at, name, 1, stop, powers, DEPTH)
+    return Product(coefficient, {n: p for n, p in powers.items() if p})
+
+
+def _multiply(
+    at: Rewriter, name: str, sign: int, stop: frozenset[str], powers: dict[str, int], depth: int
+) -> float:
+    """Collect ``name ** sign`` into ``powers``; the number it contributes."""
+    value = scalar(at, name)
+    if value is not None and (value or sign > 0):
+        return value**sign
+    node = at.producer(name) if depth and name not in stop else None
+    factors = _factors(at, node) if node is not None else None
+    if factors is None:
+        powers[name] = powers.get(name, 0) + sign
+        return 1.0
+    coefficient = -1.0 if node is not None and isinstance(node.op, Neg) else 1.0
+    for operand, power in factors:
+        for _ in range(abs(power)):
+            step = sign if power > 0 else -sign
+            coefficient *= _multiply(at, operand, step, stop, powers, depth - 1)
+    return coefficient
+
+
+def _factors(at: Rewriter, node: Node) -> tuple[tuple[str, int], ...] | None:
+    """Operands of a product and their powers; None if the node is no product."""
+    match node.op:
+        case Mul():
+            return tuple((n, 1) for n in node.inputs)
+        case Div() if at.type_of(node.outputs[0]).dtype.is_float:
+            return (node.inputs[0], 1), (node.inputs[1], -1)
+        case Neg():
+            return ((node.inputs[0], 1),)
+        case Reciprocal():
+            return ((node.inputs[0], -1),)
+        case Pow():
+            exponent = scalar(at, node.inputs[1])
+            if exponent in (2.0, 3.0, 4.0) and keeps_shape(at, node, node.inputs[0]):
+                return ((node.inputs[0], int(exponent)),)
+        case _:
+            pass
+    return None
+
+
+def inverse_root(at: Rewriter, name: str, power: int) -> str | None:
+    """x if ``name ** power`` is ``1 / sqrt(x)``."""
+    node = made_by(at, name, Sqrt, Rsqrt, Pow)
+    if node is None:
+        return None
+    if isinstance(node.op, Pow):
+        exponent = scalar(at, node.inputs[1])
+        found = exponent is not None and close(exponent * power, -0.5)
+    else:
+        found = power == (-1 if isinstance(node.op, Sqrt) else 1)
+    return node.inputs[0] if found else None
