@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.dimensions import bind_attributes
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.index import Range, Sym
@@ -79,10 +78,9 @@ def test_observer_sees_every_node_and_dead_values_are_dropped() -> None:
     assert len(alive) == 4 and max(alive) <= 3
 
 
-def test_bind_attributes() -> None:
+def test_attributes_are_bound() -> None:
     op = Everything(index=N + 1, nested=((N, 2), (M,)))
-    assert bind_attributes(op, {"n": 4}) == Everything(index=5, nested=((4, 2), (M,)))
-    assert bind_attributes(Scale(2.0), {"n": 4}) is not None
+    assert op.substitute({"n": 4}) == Everything(index=5, nested=((4, 2), (M,)))
 
 
 def test_a_reference_that_breaks_its_type_is_found() -> None:

@@ -1,13 +1,12 @@
-"""Numbers for named dimensions: from the shapes of arrays, into types and op attributes."""
+"""Numbers for named dimensions: from the shapes of arrays, into types."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, cast
 
-from modelcc.ir.index import Bounds, Expr, Index, Sym, split_affine, substitute
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.index import Bounds, Index, Sym, split_affine, substitute
+from modelcc.ir.op import ModelError
 from modelcc.ir.types import TensorType
 
 
@@ -72,30 +71,3 @@ def bind_type(type: TensorType, values: Mapping[str, Index]) -> TensorType:
     if all(isinstance(d, int) for d in type.shape):
         return type
     return replace(type, shape=tuple(substitute(d, values) for d in type.shape))
-
-
-def bind_attributes(op: Op, values: Mapping[str, Index]) -> Op:
-    """``op`` with the dimensions in ``values`` replaced in its attributes; itself if it has none.
-
-    Sub-graphs are left alone: whoever runs them binds them.
-    """
-    changed = {
-        name: _bind(value, values)
-        for name, value in op.attributes().items()
-        if _is_symbolic(value)
-    }
-    return replace(op, **changed) if changed else op  # type: ignore[type-var]
-
-
-def _is_symbolic(value: Any) -> bool:
-    if isinstance(value, tuple):
-        items = cast("tuple[Any, ...]", value)
-        return any(_is_symbolic(v) for v in items)
-    return isinstance(value, Expr)
-
-
-def _bind(value: Any, values: Mapping[str, Index]) -> Any:
-    if isinstance(value, tuple):
-        items = cast("tuple[Any, ...]", value)
-        return tuple(_bind(v, values) for v in items)
-    return substitute(value, values) if isinstance(value, Expr) else value

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from modelcc.ir.dimensions import bind_attributes, bind_dimensions, bind_type
+from modelcc.ir.dimensions import bind_dimensions, bind_type
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_verifier import node_place
 from modelcc.ir.index import Index, Sym
@@ -64,7 +64,7 @@ def run_node(
     node: Node, operands: tuple[Array | None, ...], env: Mapping[str, Index]
 ) -> tuple[Array, ...]:
     """Results of one node under the dimension values ``env``."""
-    op = bind_attributes(node.op, env)
+    op = node.op.substitute(env) if env else node.op
     with np.errstate(all="ignore"):
         results: Any = op.reference(*operands)
     arrays = cast("tuple[Any, ...]", results) if isinstance(results, tuple) else (results,)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
-from modelcc.ir.index import Index
+from modelcc.ir.index import Expr, Index, substitute
 from modelcc.ir.types import Array, DType, TensorType
 
 if TYPE_CHECKING:
@@ -32,11 +32,12 @@ class ModelError(Exception):
 class Sample:
     """One test, documentation and tuning input: operand types and the op's attributes.
 
-    ``operands`` are types or concrete arrays; symbolic extents are replaced by small numbers by
-    whoever runs the sample.  ``low``/``high`` bound random values (``log`` wants positive ones).
+    ``operands`` are types, concrete arrays or None (absent); symbolic extents are replaced by
+    small numbers by whoever runs the sample.  ``low``/``high`` bound random values (``log``
+    wants positive ones).
     """
 
-    operands: tuple[TensorType | Array, ...]
+    operands: tuple[TensorType | Array | None, ...]
     attributes: Mapping[str, Any]
     low: float = -2.0
     high: float = 2.0
@@ -89,6 +90,15 @@ class Op:
         """Attribute names and values in declaration order."""
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
+    def substitute(self, values: Mapping[str, Index]) -> Self:
+        """The op with symbols of its attributes replaced."""
+        changes = {k: _substituted(v, values) for k, v in self.attributes().items()}
+        return type(self)(**changes)
+
+    def symbols(self) -> tuple[str, ...]:
+        """Names of the symbols in its attributes, sorted."""
+        return tuple(sorted(_symbols(tuple(self.attributes().values()))))
+
     def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
         """Result types (row-major); :class:`ModelError` if the operands break the op's rules."""
         raise NotImplementedError(self.mnemonic())
@@ -108,6 +118,19 @@ class Op:
     def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
         """Gradient of each operand (None: not differentiable) given those of the results."""
         raise NotImplementedError(self.mnemonic())
+
+
+def _substituted(attribute: Any, values: Mapping[str, Index]) -> Any:
+    if isinstance(attribute, tuple):
+        return tuple(_substituted(item, values) for item in cast(tuple[Any, ...], attribute))
+    return substitute(attribute, values) if isinstance(attribute, Expr) else attribute
+
+
+def _symbols(attribute: Any) -> frozenset[str]:
+    if isinstance(attribute, tuple):
+        items = cast(tuple[Any, ...], attribute)
+        return frozenset[str]().union(*(_symbols(item) for item in items))
+    return attribute.symbols if isinstance(attribute, Expr) else frozenset()
 
 
 @dataclass(frozen=True)

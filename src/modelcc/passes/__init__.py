@@ -1,0 +1,1 @@
+"""Passes, one file each, by the level they work on."""

@@ -10,13 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose
 
-import numpy as np
-
 from modelcc.ir.graph import Node
 from modelcc.ir.op import Op
 from modelcc.ir.rewriting import Rewriter
-from modelcc.ops.arithmetic import Add, Div, Mul, Neg, Sub
-from modelcc.ops.transcendental import Pow, Reciprocal, Rsqrt, Sqrt
+from modelcc.ops.elementwise import Add, Div, Mul, Neg, Pow, Reciprocal, Rsqrt, Sqrt, Sub
 
 DEPTH = 8
 """Nested products that are looked into."""
@@ -44,11 +41,14 @@ def close(value: float, wanted: float) -> bool:
 
 
 def scalar(at: Rewriter, name: str) -> float | None:
-    """The number that a constant holds, if it is numeric and has one element."""
+    """The number that a constant holds, if it is numeric and has one element.
+
+    Floats are read as their shortest decimal (1e-05, not 9.999999747378752e-06).
+    """
     data = at.constant_value(name) if name else None
     if data is None or data.size != 1 or data.dtype == object or data.dtype.kind == "c":
         return None
-    return float(data.reshape(()).astype(np.float64))
+    return float(str(data.reshape(())[()]))
 
 
 def made_by(at: Rewriter, name: str, *kinds: type[Op]) -> Node | None:

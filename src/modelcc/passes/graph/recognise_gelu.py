@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import pi, sqrt
+from typing import Literal
 
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.activation import Gelu
-from modelcc.ops.arithmetic import Add, Div, Mul
-from modelcc.ops.transcendental import Erf, Tanh
+from modelcc.ops.elementwise import Add, Div, Erf, Mul, Tanh
 from modelcc.passes.graph.products import (
     close,
     made_by,
@@ -21,6 +21,8 @@ from modelcc.passes.graph.products import (
 )
 
 CUBIC = 0.044715
+
+Approximate = Literal["none", "tanh"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def gelu(node: Node, at: Rewriter) -> Replacement:
     return None
 
 
-def _arguments(at: Rewriter, name: str) -> Iterator[tuple[str, str]]:
+def _arguments(at: Rewriter, name: str) -> Iterator[tuple[str, Approximate]]:
     """Every x of which ``name`` is the error function or the tanh of a gelu."""
     node = made_by(at, name, Erf, Tanh)
     if node is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.activation import Clip, HardSigmoid, HardSwish
-from modelcc.ops.arithmetic import Div, Mul
+from modelcc.ops.elementwise import Div, Mul
 from modelcc.passes.graph.products import close, made_by, plus_scalar, product
 
 

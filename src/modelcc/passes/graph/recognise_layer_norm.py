@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ops.arithmetic import Add, Mul, Sub
+from modelcc.ops.elementwise import Add, Mul, Sub
 from modelcc.ops.norm import LayerNorm
 from modelcc.ops.reduce import ReduceMean
-from modelcc.passes.graph.products import made_by
+from modelcc.passes.graph.products import made_by, swapped
 from modelcc.passes.graph.trailing_norms import (
     fits_trailing,
     normalised_by_root,
@@ -90,7 +90,7 @@ def shifted_layer_norm(node: Node, at: Rewriter) -> Replacement:
 
 
 def _with_parameter(node: Node, at: Rewriter, position: int) -> Replacement:
-    for name, parameter in (node.inputs, node.inputs[::-1]):
+    for name, parameter in swapped(node):
         norm = made_by(at, name, LayerNorm)
         if norm is None or len(norm.inputs) > position or at.uses(name) > 1:
             continue

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ops.arithmetic import Mul
+from modelcc.ops.elementwise import Mul
 from modelcc.ops.norm import RMSNorm
-from modelcc.passes.graph.products import made_by
+from modelcc.passes.graph.products import swapped
 from modelcc.passes.graph.trailing_norms import fits_trailing, normalised_by_root, squeezed
 
 
@@ -59,11 +59,11 @@ def scaled_rms_norm(node: Node, at: Rewriter) -> Replacement:
     """A constant factor becomes the scale of a norm that has none."""
     if not isinstance(node.op, Mul):
         return None
-    for name, scale in (node.inputs, node.inputs[::-1]):
-        norm = made_by(at, name, RMSNorm)
-        if norm is None or len(norm.inputs) > 1 or at.uses(name) > 1:
-            continue
-        op = norm.op
-        if isinstance(op, RMSNorm) and fits_trailing(at, scale, name, op.axis):
-            return at.emit(op, norm.inputs[0], squeezed(at, scale, at.type_of(name).rank - op.axis))
+    for name, scale in swapped(node):
+        match at.producer(name):
+            case Node(RMSNorm(axis) as op, (x,)) if at.uses(name) == 1:
+                if fits_trailing(at, scale, name, axis):
+                    return at.emit(op, x, squeezed(at, scale, at.type_of(name).rank - axis))
+            case _:
+                pass
     return None

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.activation import Mish, Silu, Softplus, Swish
-from modelcc.ops.arithmetic import Div, Mul
-from modelcc.ops.transcendental import Exp, Sigmoid, Tanh
+from modelcc.ops.elementwise import Div, Exp, Mul, Sigmoid, Tanh
 from modelcc.passes.graph.products import close, made_by, plus_scalar, product, scalings
 
 

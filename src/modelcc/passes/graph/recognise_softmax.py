@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ops.arithmetic import Div, Mul, Sub
 from modelcc.ops.attention import LogSoftmax, Softmax
+from modelcc.ops.elementwise import Div, Exp, Log, Mul, Sub
 from modelcc.ops.reduce import ReduceLogSumExp, ReduceMax, ReduceSum
-from modelcc.ops.transcendental import Exp, Log
 from modelcc.passes.graph.products import made_by, product
 
 

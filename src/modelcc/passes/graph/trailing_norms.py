@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modelcc.ir.graph import Node
 from modelcc.ir.rewriting import Rewriter
-from modelcc.ops.arithmetic import Div, Mul
+from modelcc.ops.elementwise import Div, Mul
 from modelcc.ops.reduce import ReduceMean
 from modelcc.passes.graph.products import inverse_root, made_by, plus_scalar, product
 

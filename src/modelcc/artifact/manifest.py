@@ -1,0 +1,94 @@
+"""What the runtime needs to know about a compiled model, apart from code and weights.
+
+The compiled entry point is
+
+    int32 ENTRY(ptr inputs, ptr outputs, ptr constants, ptr arena, ptr sizes, ptr pool)
+
+``inputs``, ``outputs`` and ``constants`` are arrays of addresses in the manifest's order, at
+least as aligned as one element (constants: 64 bytes); ``arena`` is scratch memory aligned to 64
+bytes; ``sizes`` is the array of int64 values of ``dims``; ``pool`` is a thread pool or null.  It
+returns 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from modelcc.ir.index import Index
+from modelcc.ir.types import DType
+
+FORMAT = 1
+"""Version of manifest, file and calling convention; raised whenever an old reader would fail."""
+
+ALIGNMENT = 64
+"""Bytes; the arena and every constant start at a multiple of it."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output: the user's name for it, element type, extents; in row-major order."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class DimSpec:
+    """A named dimension with its inclusive bounds (``high`` None: unbounded)."""
+
+    name: str
+    low: int = 1
+    high: int | None = None
+
+
+@dataclass(frozen=True)
+class ConstantSpec:
+    """Where a constant lies: ``offset`` and ``size`` in bytes in the block of constants.
+
+    ``sha256`` is that of its bytes, in hexadecimal.  Equal constants may share their place.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class MachineSpec:
+    """The processor that the code is for: LLVM triple, processor and features with their sign."""
+
+    triple: str
+    cpu: str = ""
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A compiled model's interface.
+
+    ``arena`` is in bytes, ``definitions`` are evaluated in order; all are in terms of ``dims``
+    and earlier definitions.  ``options`` identifies the compiler options, ``versions`` the tools
+    that were used, both for the reader only.
+    """
+
+    name: str
+    entry: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    machine: MachineSpec
+    dims: tuple[DimSpec, ...] = ()
+    definitions: tuple[tuple[str, Index], ...] = ()
+    arena: Index = 0
+    constants: tuple[ConstantSpec, ...] = ()
+    objects: tuple[str, ...] = ()
+    options: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    format: int = FORMAT

@@ -1,0 +1,141 @@
+"""Manifests as JSON text; extents and offsets that are no numbers are index expressions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+from modelcc.artifact.manifest import (
+    FORMAT,
+    ConstantSpec,
+    DimSpec,
+    MachineSpec,
+    Manifest,
+    TensorSpec,
+)
+from modelcc.ir.index import Index, parse_index
+from modelcc.ir.types import DTYPES, DType
+
+Object = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class ManifestError(ValueError):
+    """Text that is no manifest, or that of another format version."""
+
+
+def manifest_to_json(manifest: Manifest) -> str:
+    """Deterministic JSON text."""
+    data = {
+        "format": manifest.format,
+        "name": manifest.name,
+        "entry": manifest.entry,
+        "inputs": [_tensor(spec) for spec in manifest.inputs],
+        "outputs": [_tensor(spec) for spec in manifest.outputs],
+        "dims": [{"name": d.name, "low": d.low, "high": d.high} for d in manifest.dims],
+        "definitions": [
+            {"symbol": symbol, "value": _index(value)} for symbol, value in manifest.definitions
+        ],
+        "arena": _index(manifest.arena),
+        "machine": {
+            "triple": manifest.machine.triple,
+            "cpu": manifest.machine.cpu,
+            "features": list(manifest.machine.features),
+        },
+        "objects": list(manifest.objects),
+        "constants": [_constant(spec) for spec in manifest.constants],
+        "options": manifest.options,
+        "versions": dict(sorted(manifest.versions.items())),
+    }
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def manifest_from_json(text: str) -> Manifest:
+    """The inverse of :func:`manifest_to_json`; ManifestError if that is not possible."""
+    try:
+        data = cast(Object, json.loads(text))
+        version = int(data["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ManifestError("it has no readable manifest") from error
+    if version != FORMAT:
+        raise ManifestError(
+            f"its format is version {version}, and this modelcc reads version {FORMAT}"
+        )
+    try:
+        return _manifest(data)
+    except (ValueError, KeyError, TypeError, SyntaxError) as error:
+        raise ManifestError(f"its manifest is damaged ({error})") from error
+
+
+def _manifest(data: Object) -> Manifest:
+    return Manifest(
+        name=str(data["name"]),
+        entry=str(data["entry"]),
+        inputs=_all(data["inputs"], _read_tensor),
+        outputs=_all(data["outputs"], _read_tensor),
+        machine=_read_machine(data["machine"]),
+        dims=_all(data["dims"], _read_dim),
+        definitions=_all(
+            data["definitions"], lambda d: (str(d["symbol"]), _read_index(d["value"]))
+        ),
+        arena=_read_index(data["arena"]),
+        constants=_all(data["constants"], _read_constant),
+        objects=tuple(str(name) for name in data["objects"]),
+        options=str(data["options"]),
+        versions={str(k): str(v) for k, v in data["versions"].items()},
+    )
+
+
+def _index(value: Index) -> int | str:
+    return value if isinstance(value, int) else str(value)
+
+
+def _tensor(spec: TensorSpec) -> Object:
+    shape = [_index(extent) for extent in spec.shape]
+    return {"name": spec.name, "dtype": spec.dtype.name, "shape": shape}
+
+
+def _constant(spec: ConstantSpec) -> Object:
+    return {
+        "name": spec.name,
+        "dtype": spec.dtype.name,
+        "shape": list(spec.shape),
+        "offset": spec.offset,
+        "size": spec.size,
+        "sha256": spec.sha256,
+    }
+
+
+def _all(items: Any, read: Callable[[Object], T]) -> tuple[T, ...]:
+    return tuple(read(item) for item in cast(list[Object], items))
+
+
+def _read_index(value: Any) -> Index:
+    return parse_index(value) if isinstance(value, str) else int(value)
+
+
+def _read_dtype(name: Any) -> DType:
+    return DTYPES[str(name)]
+
+
+def _read_tensor(data: Object) -> TensorSpec:
+    shape = tuple(_read_index(extent) for extent in data["shape"])
+    return TensorSpec(str(data["name"]), _read_dtype(data["dtype"]), shape)
+
+
+def _read_dim(data: Object) -> DimSpec:
+    high = data["high"]
+    return DimSpec(str(data["name"]), int(data["low"]), None if high is None else int(high))
+
+
+def _read_constant(data: Object) -> ConstantSpec:
+    shape = tuple(int(extent) for extent in data["shape"])
+    offset, size = int(data["offset"]), int(data["size"])
+    dtype = _read_dtype(data["dtype"])
+    return ConstantSpec(str(data["name"]), dtype, shape, offset, size, str(data["sha256"]))
+
+
+def _read_machine(data: Object) -> MachineSpec:
+    features = tuple(str(name) for name in data["features"])
+    return MachineSpec(str(data["triple"]), str(data["cpu"]), features)

@@ -1,0 +1,96 @@
+"""Finding the pass, and the rewrite in it, that changed what a program means.
+
+Programs of all stages are kept and interpreted in a binary search: once the result is wrong, it
+stays wrong.  Rewriting passes can stop after N rewrites, so the search goes on inside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from modelcc.comparison import Difference, compare
+from modelcc.interpretation import INTERPRETED, interpret_level
+from modelcc.ir.types import Array
+from modelcc.pipeline import Stage, StageRun
+
+Differences = Callable[[Any], "tuple[Difference, ...]"]
+"""Outputs of a program, on whatever level it is, compared with what they should be."""
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """The first stage after which a result is wrong.
+
+    ``rewrite`` is the number of the first rewrite in it (from 1) that makes it so, None where
+    the stage does not count rewrites.
+    """
+
+    stage: str
+    rewrite: int | None
+    differences: tuple[Difference, ...]
+
+
+def differences_by_interpreter(
+    feeds: Mapping[str, Array], sizes: Mapping[str, int], expected: Mapping[str, Array]
+) -> Differences:
+    """Compares the interpretation of a program for ``feeds`` with ``expected``."""
+
+    def differences(program: Any) -> tuple[Difference, ...]:
+        results = interpret_level(program, feeds, sizes)
+        named = zip(expected.items(), results, strict=True)
+        return tuple(compare(name, got, want) for (name, want), got in named)
+
+    return differences
+
+
+def find_culprit(runs: Sequence[StageRun], differences: Differences) -> Culprit | None:
+    """The stage of ``runs`` that broke the program; None if it is right after all of them."""
+    states = [run for run in runs if isinstance(run.after, INTERPRETED)]
+    if not states or not _wrong(differences(states[-1].after)):
+        return None
+    low, high = 0, len(states) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _wrong(differences(states[middle].after)):
+            high = middle
+        else:
+            low = middle + 1
+    run = states[high]
+    rewrite = _first_bad_rewrite(run, differences) if run.stage.counts_rewrites else None
+    return Culprit(_span(runs, states, high), rewrite, differences(run.after))
+
+
+def _span(runs: Sequence[StageRun], states: Sequence[StageRun], bad: int) -> str:
+    """Stages since the last program known to be right: those without interpreter come along."""
+    first = runs.index(states[bad - 1]) + 1 if bad else 0
+    last = runs.index(states[bad])
+    return ", ".join(run.stage.label for run in runs[first : last + 1])
+
+
+def _first_bad_rewrite(run: StageRun, differences: Differences) -> int:
+    def wrong(rewrites: int) -> bool:
+        return _wrong(differences(_after(run.stage, run.before, rewrites)))
+
+    high = 1
+    while not wrong(high):
+        if _after(run.stage, run.before, high) == _after(run.stage, run.before, 2 * high):
+            return high  # the rewrites are over: the pass does the damage afterwards
+        high *= 2
+    low = high // 2 + 1
+    while low < high:
+        middle = (low + high) // 2
+        if wrong(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def _after(stage: Stage, before: Any, rewrites: int) -> Any:
+    return stage.limited(rewrites).run(before)
+
+
+def _wrong(differences: Sequence[Difference]) -> bool:
+    return any(not difference.agrees for difference in differences)

@@ -1,0 +1,126 @@
+"""Finished artifacts on disk, found again by the content of the model and the options.
+
+An entry is an artifact and a note of the files that the model refers to (external data), with
+their digests: as in ccache's direct mode, the entry is valid while these have not changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from modelcc.ir.graph import Graph
+
+_ARTIFACT = ".mcc"
+_NOTE = ".json"
+_CHUNK = 1 << 20
+
+
+def compiler_fingerprint() -> str:
+    """Changes whenever a file of the installed compiler does."""
+    root = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".py", ".ll", ".c", ".h"):
+            status = path.stat()
+            digest.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's contents, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def external_files(graph: Graph) -> tuple[Path, ...]:
+    """Files that constants of ``graph`` are mapped from."""
+    bases = (_mapped_file(constant.data) for constant in graph.constants.values())
+    return tuple(sorted({path for path in bases if path is not None}))
+
+
+def _mapped_file(data: object) -> Path | None:
+    while isinstance(data, np.ndarray):
+        if isinstance(data, np.memmap) and data.filename is not None:
+            return Path(str(data.filename))
+        data = data.base
+    return None
+
+
+@dataclass(frozen=True)
+class ArtifactCache:
+    """Artifacts in ``directory``, together at most ``limit`` bytes; the least used go first.
+
+    Any number of processes may use one directory at the same time.
+    """
+
+    directory: Path
+    limit: int = 8 << 30
+
+    def find(self, key: str) -> Path | None:
+        """The artifact of ``key``; None if there is none or a file it was made from changed."""
+        artifact, note = self._path(key, _ARTIFACT), self._path(key, _NOTE)
+        try:
+            files: dict[str, str] = json.loads(note.read_text())
+            if any(file_digest(Path(name)) != digest for name, digest in files.items()):
+                return None
+            os.utime(artifact)
+        except (OSError, ValueError):
+            return None
+        return artifact
+
+    def add(self, key: str, save: Callable[[Path], None], files: Sequence[Path]) -> Path:
+        """Keep what ``save`` writes to the path it is given; ``files`` are those it depends on."""
+        artifact, note = self._path(key, _ARTIFACT), self._path(key, _NOTE)
+        artifact.parent.mkdir(parents=True, exist_ok=True)
+        digests = {str(path.resolve()): file_digest(path) for path in files}
+        replace_file(artifact, save)
+        replace_file(note, lambda path: _write(path, json.dumps(digests)))
+        self._trim()
+        return artifact
+
+    def _path(self, key: str, suffix: str) -> Path:
+        return self.directory / key[:2] / (key + suffix)
+
+    def _trim(self) -> None:
+        total = 0
+        for size, path in _by_last_use(self.directory.glob(f"*/*{_ARTIFACT}")):
+            total += size
+            if total > self.limit:
+                path.with_suffix(_NOTE).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+
+
+def replace_file(path: Path, save: Callable[[Path], None]) -> None:
+    """Write ``path`` by ``save``, which gets a temporary name: it is seen whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        save(temporary)
+        temporary.chmod(0o644)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def _by_last_use(paths: Iterable[Path]) -> list[tuple[int, Path]]:
+    found: list[tuple[int, int, Path]] = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # another process trims too
+            continue
+        found.append((-status.st_mtime_ns, status.st_size, path))
+    return [(size, path) for _, size, path in sorted(found)]

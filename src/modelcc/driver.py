@@ -1,0 +1,177 @@
+"""THE pipeline: from a model to code, as one list of stages.
+
+Blocks are the levels of the design; each stage is a pass or a lowering from one level to the next.
+One observer sees every stage with the program before and after it, and the seconds it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from modelcc.frontends.onnx import import_onnx
+from modelcc.frontends.onnx.loader import Model as OnnxModel
+from modelcc.ir.graph import Graph
+from modelcc.ir.loop import Function
+from modelcc.ir.op import ModelError
+from modelcc.ir.program import Program
+from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.options import Options
+from modelcc.passes.graph.canonicalise import Canonicalise
+from modelcc.passes.graph.common_subexpressions import EliminateCommonSubexpressions
+from modelcc.passes.graph.dead_code import EliminateDeadCode
+from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
+from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
+from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
+from modelcc.passes.graph.fold_constants import FoldConstants
+from modelcc.passes.graph.recognise_attention import RecogniseAttention
+from modelcc.passes.graph.recognise_gelu import RecogniseGelu
+from modelcc.passes.graph.recognise_hard_swish import RecogniseHardSwish
+from modelcc.passes.graph.recognise_layer_norm import RecogniseLayerNorm
+from modelcc.passes.graph.recognise_rms_norm import RecogniseRmsNorm
+from modelcc.passes.graph.recognise_silu import RecogniseSilu
+from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
+from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
+from modelcc.passes.program.from_scheduled import lower_to_program
+from modelcc.passes.program.order import order_steps
+from modelcc.passes.program.plan_memory import plan_memory
+from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.passes.tensor.inline import InlineStages
+from modelcc.pipeline import Observer, Stage, block, numbered, run_stages
+from modelcc.targets.base import Module, Target, TargetOptions, Workplace
+from modelcc.targets.registry import make_target
+
+ModelSource = OnnxModel | Graph
+"""A path of an .onnx file, its bytes, an ``onnx.ModelProto``, or a graph built by hand."""
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A program and its source modules."""
+
+    program: Program
+    modules: tuple[Module, ...]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program, its source modules and their object files."""
+
+    program: Program
+    modules: tuple[Module, ...]
+    objects: tuple[bytes, ...]
+
+
+def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[Stage, ...]:
+    """All stages from a model to object files, in order."""
+    stages = (
+        *block("import", ("import", _importer(options))),
+        *block(
+            "graph",
+            FoldConstants(),
+            Canonicalise(),
+            EliminateCommonSubexpressions(),
+            RecogniseLayerNorm(),
+            RecogniseRmsNorm(),
+            RecogniseSoftmax(),
+            RecogniseGelu(),
+            RecogniseSilu(),
+            RecogniseHardSwish(),
+            RecogniseAttention(),
+            FoldBatchNorm(),
+            SimplifyAlgebra(),
+            EliminateTransposes(),
+            EliminateReshapes(),
+            FoldConstants(),
+            Canonicalise(),
+            EliminateCommonSubexpressions(),
+            EliminateDeadCode(),
+        ),
+        *block("lower", lower_graph),
+        *block("tensor", InlineStages(), FuseKernels()),
+        *block("schedule", ("schedule", target.schedule)),
+        *block("loop", ("legalize", _on_functions(target.legalize))),
+        *block("plan", order_steps, ("plan_memory", _planned)),
+        *block("emit", ("emit", _emitter(target))),
+        *block("build", ("build", _builder(target, workplace))),
+    )
+    return _restricted(numbered(stages), options)
+
+
+def target_of(options: Options) -> Target:
+    """The target that ``options`` name; :class:`ModelError` if there is none."""
+    asked = TargetOptions(options.cpu, options.optimize, options.threads)
+    return make_target(options.target, asked)
+
+
+def import_model(model: ModelSource, options: Options) -> Graph:
+    """The graph of a model, with ``options.keep`` among its outputs."""
+    graph = model if isinstance(model, Graph) else import_onnx(model, dict(options.dims))
+    unknown = [name for name in options.keep if name not in graph.types]
+    if unknown:
+        raise ModelError(f"there is no value {unknown[0]!r} to keep", (graph.name,))
+    return replace(graph, outputs=tuple(dict.fromkeys((*graph.outputs, *options.keep))))
+
+
+def compile_stages(
+    source: object, stages: tuple[Stage, ...], observer: Observer | None = None
+) -> object:
+    """``source`` after ``stages``; for looking at a level, or resuming from one."""
+    return run_stages(stages, source, observer)
+
+
+def _importer(options: Options) -> Callable[[ModelSource], Graph]:
+    def run(model: ModelSource) -> Graph:
+        return import_model(model, options)
+
+    return run
+
+
+def _on_functions(
+    legalize: Callable[[Function], Function],
+) -> Callable[[ScheduledProgram], ScheduledProgram]:
+    def run(program: ScheduledProgram) -> ScheduledProgram:
+        done: dict[Function, Function] = {}
+        items = tuple(
+            item
+            if not hasattr(item, "function")
+            else replace(item, function=done.setdefault(item.function, legalize(item.function)))
+            for item in program.items
+        )
+        return replace(program, items=items)
+
+    return run
+
+
+def _planned(program: ScheduledProgram) -> Program:
+    return lower_to_program(program, plan_memory(program))
+
+
+def _emitter(target: Target) -> Callable[[Program], Emitted]:
+    def run(program: Program) -> Emitted:
+        return Emitted(program, target.emit(program))
+
+    return run
+
+
+def _builder(target: Target, workplace: Workplace) -> Callable[[Emitted], Built]:
+    def run(emitted: Emitted) -> Built:
+        objects = target.build(emitted.modules, workplace)
+        return Built(emitted.program, emitted.modules, objects)
+
+    return run
+
+
+def _restricted(stages: tuple[Stage, ...], options: Options) -> tuple[Stage, ...]:
+    """Without the stages to skip, and with the one that is to stop early doing so."""
+    names = {stage.name for stage in stages}
+    limit = options.limit
+    asked = (*options.skip, *((limit.stage,) if limit else ()))
+    for name in asked:
+        if name not in names:
+            raise ModelError(f"there is no stage {name!r}", (), f"stages: {', '.join(sorted(names))}")
+    kept = [stage for stage in stages if stage.name not in options.skip]
+    if limit is None:
+        return tuple(kept)
+    return tuple(s.limited(limit.rewrites) if s.name == limit.stage else s for s in kept)

@@ -1,0 +1,128 @@
+"""Typed access to the attributes of an ONNX node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto
+
+from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import Array
+
+
+def type_name(code: int) -> str:
+    """ONNX's name of an attribute type (``INTS``)."""
+    known: dict[int, str] = {v: k for k, v in AttributeProto.AttributeType.items()}
+    return known.get(code, f"type {code}")
+
+
+class Attributes:
+    """Attributes of one node, by name.
+
+    Getters raise :class:`ModelError` for a wrong type, and for an absent attribute unless they
+    were given a default.  Inside a function, references to its attributes are resolved first.
+    """
+
+    def __init__(self, node: NodeProto, where: str, folder: Path | None) -> None:
+        self._known = {a.name: a for a in node.attribute}
+        self._where = where
+        self._folder = folder
+
+    def has(self, name: str) -> bool:
+        return name in self._known
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._known)
+
+    def raw(self) -> Mapping[str, AttributeProto]:
+        """The attributes as they are, to hand them down into a function body."""
+        return self._known
+
+    def _get(self, name: str, kind: int) -> AttributeProto | None:
+        found = self._known.get(name)
+        if found is None or found.type == kind:
+            return found
+        raise ModelError(
+            f"attribute {name} must be of type {type_name(kind)} but is {type_name(found.type)}",
+            (self._where,),
+            "the exporter wrote an invalid node; correct the attribute",
+        )
+
+    def _missing(self, name: str) -> ModelError:
+        return ModelError(
+            f"the required attribute {name} is missing",
+            (self._where,),
+            "the exporter wrote an invalid node; add the attribute",
+        )
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        found = self._get(name, AttributeProto.INT)
+        value = default if found is None else found.i
+        if value is None:
+            raise self._missing(name)
+        return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return self.integer(name, int(default)) != 0
+
+    def number(self, name: str, default: float | None = None) -> float:
+        found = self._get(name, AttributeProto.FLOAT)
+        value = default if found is None else shortest(found.f)
+        if value is None:
+            raise self._missing(name)
+        return value
+
+    def text(self, name: str, default: str | None = None) -> str:
+        found = self._get(name, AttributeProto.STRING)
+        value = default if found is None else found.s.decode("utf-8", "replace")
+        if value is None:
+            raise self._missing(name)
+        return value
+
+    def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        found = self._get(name, AttributeProto.INTS)
+        value = default if found is None else tuple(found.ints)
+        if value is None:
+            raise self._missing(name)
+        return value
+
+    def numbers(self, name: str, default: tuple[float, ...] | None = None) -> tuple[float, ...]:
+        found = self._get(name, AttributeProto.FLOATS)
+        value = default if found is None else tuple(shortest(f) for f in found.floats)
+        if value is None:
+            raise self._missing(name)
+        return value
+
+    def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        found = self._get(name, AttributeProto.STRINGS)
+        value = default if found is None else tuple(s.decode() for s in found.strings)
+        if value is None:
+            raise self._missing(name)
+        return value
+
+    def tensor(self, name: str) -> Array:
+        found = self._get(name, AttributeProto.TENSOR)
+        if found is None:
+            raise self._missing(name)
+        return to_array(found.t, self._folder, f"{self._where}, attribute {name}")
+
+    def sparse(self, name: str) -> Array:
+        found = self._get(name, AttributeProto.SPARSE_TENSOR)
+        if found is None:
+            raise self._missing(name)
+        where = f"{self._where}, attribute {name}"
+        return sparse_to_array(found.sparse_tensor, self._folder, where)
+
+    def graph(self, name: str) -> GraphProto:
+        found = self._get(name, AttributeProto.GRAPH)
+        if found is None:
+            raise self._missing(name)
+        return found.g
+
+
+def shortest(value: float) -> float:
+    """The shortest decimal that rounds to the same f32: 0.01 rather than 0.00999999977648."""
+    return float(str(np.float32(value)))

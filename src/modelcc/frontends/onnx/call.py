@@ -1,0 +1,198 @@
+"""One ONNX node under conversion, as its handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from onnx import GraphProto
+
+from modelcc.frontends.onnx.attributes import Attributes
+from modelcc.frontends.onnx.emit import Emitter, require_index
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.shapes import Contents, is_symbolic
+from modelcc.ir.index import Bounds, Index
+from modelcc.ir.op import ModelError, Op
+from modelcc.ir.types import Array, DType, TensorType
+
+Results = str | Sequence[str]
+Option = TypeVar("Option", bound=str)
+
+
+@dataclass(frozen=True)
+class Call:
+    """An ONNX node: operator, attributes, operand values; and the way to emit graph nodes.
+
+    ``inputs`` are value names, ``""`` where absent; ``labels`` are the user's names of them.
+    ``wanted`` tells for each output whether anything reads it.  ``inline`` converts a sub-graph
+    in place and returns its outputs.
+    """
+
+    op_type: str
+    opset: int
+    attrs: Attributes
+    inputs: tuple[str, ...]
+    labels: tuple[str, ...]
+    wanted: tuple[bool, ...]
+    source: tuple[str, ...]
+    emitter: Emitter
+    inline: Callable[[GraphProto], tuple[str, ...]]
+
+    @property
+    def bounds(self) -> Bounds:
+        """Bounds of the named dimensions."""
+        return self.emitter.bounds
+
+    def emit(self, op: Op, *inputs: str) -> str:
+        """The single result of ``op``."""
+        return self.emitter.emit(op, *inputs, source=self.source)
+
+    def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
+        """The results of ``op``."""
+        return self.emitter.add(op, *inputs, source=self.source)
+
+    def constant(self, value: Array | float, dtype: DType | None = None) -> str:
+        """A value with these contents."""
+        return self.emitter.constant(value, dtype)
+
+    def note(self, elements: Sequence[Index], dtype: DType) -> str:
+        """A vector of known, possibly symbolic elements."""
+        array = np.empty(len(elements), object)
+        array[:] = elements
+        contents = array if is_symbolic(array) else array.astype(dtype.numpy)
+        return self.emitter.note(contents, dtype)
+
+    def has(self, i: int) -> bool:
+        """Whether operand ``i`` is present."""
+        return i < len(self.inputs) and self.inputs[i] != ""
+
+    def input(self, i: int) -> str:
+        """Operand ``i``, ``""`` if absent."""
+        return self.inputs[i] if i < len(self.inputs) else ""
+
+    def want(self, i: int) -> bool:
+        """Whether anything reads output ``i``."""
+        return i < len(self.wanted) and self.wanted[i]
+
+    def type_of(self, name: str) -> TensorType:
+        return self.emitter.type_of(name)
+
+    def type(self, i: int = 0) -> TensorType:
+        """Type of operand ``i``."""
+        return self.emitter.type_of(self.inputs[i])
+
+    def shape(self, i: int = 0) -> tuple[Index, ...]:
+        return self.type(i).shape
+
+    def dtype(self, i: int = 0) -> DType:
+        return self.type(i).dtype
+
+    def rank(self, i: int = 0) -> int:
+        return self.type(i).rank
+
+    def known(self, i: int) -> Contents | None:
+        """Contents of operand ``i`` if they are known."""
+        return self.emitter.contents(self.inputs[i]) if self.has(i) else None
+
+    def contents(self, i: int, what: str) -> Contents:
+        """Contents of operand ``i``; not supported if they are computed at run time."""
+        found = self.known(i)
+        if found is None:
+            unsupported(f"its {what} ({self.labels[i]!r}) is computed at run time from data")
+        return found
+
+    def indices(self, i: int, what: str) -> tuple[Index, ...]:
+        """Operand ``i`` as a flat tuple of indices."""
+        elements = self.contents(i, what).reshape(-1).tolist()
+        return tuple(require_index(e, f"its {what} ({self.labels[i]!r})") for e in elements)
+
+    def index(self, i: int, what: str) -> Index:
+        """Operand ``i`` as a single index."""
+        values = self.indices(i, what)
+        if len(values) != 1:
+            self.fail(f"{what} must be a single number but has {len(values)} elements")
+        return values[0]
+
+    def integers(self, i: int, what: str) -> tuple[int, ...]:
+        """Operand ``i`` as a flat tuple of numbers."""
+        values = self.indices(i, what)
+        if any(not isinstance(v, int) for v in values):
+            unsupported(f"its {what} ({self.labels[i]!r}) depends on a named dimension")
+        return tuple(v for v in values if isinstance(v, int))
+
+    def array(self, i: int, what: str) -> Array:
+        """Operand ``i`` as a concrete array."""
+        found = self.contents(i, what)
+        if is_symbolic(found):
+            unsupported(f"its {what} ({self.labels[i]!r}) depends on a named dimension")
+        return found
+
+    def axis(self, default: int | None = None, rank: int | None = None, name: str = "axis") -> int:
+        """Attribute ``axis``, normalised to be non-negative."""
+        return self.normal(self.attrs.integer(name, default), self.rank() if rank is None else rank)
+
+    def normal(self, axis: int, rank: int) -> int:
+        """``axis`` counted from the front; :class:`ModelError` if there is no such axis."""
+        if not -rank <= axis < rank:
+            self.fail(f"axis {axis} does not exist in a tensor of rank {rank}")
+        return axis % rank
+
+    def axes(self, operand: int, since: int, rank: int | None = None) -> tuple[int, ...] | None:
+        """Axes, an attribute before opset ``since`` and an operand from then on; None: absent."""
+        count = self.rank() if rank is None else rank
+        if self.opset < since:
+            if not self.attrs.has("axes"):
+                return None
+            values = self.attrs.integers("axes")
+        elif self.has(operand):
+            values = self.integers(operand, "axes")
+        else:
+            return None
+        axes = tuple(self.normal(a, count) for a in values)
+        if len(set(axes)) < len(axes):
+            self.fail(f"axes {list(values)} name an axis twice")
+        return axes
+
+    def fail(self, message: str) -> NoReturn:
+        """Refuse the model because of this node."""
+        raise ModelError(message, self.source, "the model is invalid here; export it again")
+
+    def choice(self, value: str, options: tuple[Option, ...], what: str) -> Option:
+        """``value`` as one of ``options``; not supported if it is none."""
+        for option in options:
+            if option == value:
+                return option
+        unsupported(f"{what} {value!r} (known: {', '.join(options)})")
+
+
+Handler = Callable[[Call], Results]
+Handlers = Mapping[str, Handler]
+
+
+def simple(op: type[Op], **defaults: Any) -> Handler:
+    """A handler of an operator whose attributes are those of ``op``, of these defaults.
+
+    The type of a default tells that of the attribute; operands are passed on as they are.
+    """
+
+    def handler(call: Call) -> Results:
+        attributes = {name: _read(call.attrs, name, value) for name, value in defaults.items()}
+        return call.add(op(**attributes), *call.inputs)
+
+    return handler
+
+
+def _read(attrs: Attributes, name: str, default: Any) -> Any:
+    match default:
+        case bool():
+            return attrs.flag(name, default)
+        case int():
+            return attrs.integer(name, default)
+        case float():
+            return attrs.number(name, default)
+        case str():
+            return attrs.text(name, default)
+        case _:
+            return attrs.integers(name, default)

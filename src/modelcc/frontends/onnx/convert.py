@@ -1,0 +1,268 @@
+"""The importer: an ONNX model becomes a graph, node by node, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+
+from modelcc.frontends.onnx.attributes import Attributes
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.emit import Emitter
+from modelcc.frontends.onnx.errors import Unsupported, UnsupportedForm, UnsupportedModel
+from modelcc.frontends.onnx.functions import bound, specialised
+from modelcc.frontends.onnx.handlers import HANDLERS
+from modelcc.frontends.onnx.inputs import Dims, InputTypes
+from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
+from modelcc.frontends.onnx.naming import renamed
+from modelcc.frontends.onnx.schema import Expansion, Schemas, expansion
+from modelcc.frontends.onnx.scope import Scope
+from modelcc.frontends.onnx.structure import check_recursion, check_unique, ordered, reads
+from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import dtype_of
+from modelcc.ops.elementwise import Identity
+
+
+def import_onnx(model: Model, dims: Dims | None = None) -> Graph:
+    """The graph of an ONNX model: a path, the bytes of a file, or a ``ModelProto``.
+
+    ``dims`` fixes named dimensions (a number) or bounds them (a ``Range``); a dynamic dimension
+    without a name is called ``<input>_d<position>``.  Raises :class:`ModelError` if the model is
+    broken and :class:`UnsupportedModel`, listing every node, for what modelcc cannot import.
+    """
+    loaded = load(model)
+    return _Importer(loaded, dims or {}).run()
+
+
+class _Importer:
+    def __init__(self, model: LoadedModel, dims: Dims) -> None:
+        self._model = model
+        self._proto: ModelProto = model.proto
+        self._opsets = opsets(model.proto, model.name)
+        check_recursion(self._proto.functions, model.name)
+        self._functions = {(f.domain, f.name): f for f in self._proto.functions}
+        graph = self._proto.graph
+        stored = {t.name for t in graph.initializer}
+        stored |= {t.values.name for t in graph.sparse_initializer}
+        check_unique([i.name for i in graph.input], "input", model.name)
+        check_unique([o.name for o in graph.output], "output", model.name)
+        self._inputs = [i for i in graph.input if i.name not in stored]
+        self._types = InputTypes(self._inputs, dims, model.name)
+        name = graph.name or "main"
+        self._emitter = Emitter(GraphBuilder(name, self._types.bounds), self._types.bounds)
+        self._schemas = Schemas()
+        self._problems: list[Unsupported] = []
+
+    def run(self) -> Graph:
+        scope = Scope(self._opsets)
+        for value in self._inputs:
+            type = self._types.types[value.name]
+            scope.values[value.name] = self._emitter.builder.input(value.name, type)
+        outputs = self._graph(self._proto.graph, scope, {o.name for o in self._proto.graph.output})
+        if self._problems:
+            raise UnsupportedModel(self._model.name, self._problems)
+        return self._finish(scope, [o for o in outputs if o is not None])
+
+    def _finish(self, scope: Scope, outputs: Sequence[str]) -> Graph:
+        """The graph, its values called as in the model wherever names allow."""
+        taken: set[str] = {i.name for i in self._inputs}
+        results: list[str] = []
+        wanted: dict[str, str] = {}
+        for value, proto in zip(outputs, self._proto.graph.output, strict=True):
+            stored = self._emitter.stored(value)
+            if stored == proto.name and stored in scope.values:
+                results.append(stored)
+                continue
+            if stored in taken or self._emitter.builder.constant_value(stored) is not None:
+                stored = self._emitter.builder.emit(Identity(), stored, source=(proto.name,))
+            taken.add(stored)
+            results.append(stored)
+            wanted[stored] = proto.name
+        for name, value in scope.values.items():
+            if value is not None:
+                wanted.setdefault(value, name)
+        return renamed(self._emitter.builder.build(results), wanted)
+
+    def _graph(self, graph: GraphProto, scope: Scope, read: set[str]) -> list[str | None]:
+        """Convert ``graph`` into ``scope``; its outputs' values."""
+        self._initializers(graph, scope)
+        where = self._model.name
+        available = scope.names() | {i.name for i in graph.input}
+        nodes = ordered(graph.node, available, where)
+        used = read | {n for _, node in nodes for n in reads(node)}
+        for name, node in nodes:
+            self._node(name, node, scope, used)
+        return [self._output(o.name, scope) for o in graph.output]
+
+    def _output(self, name: str, scope: Scope) -> str | None:
+        try:
+            return scope.find(name)
+        except KeyError:
+            raise ModelError(
+                f"output {name!r} is not computed by any node",
+                (self._model.name,),
+                "the model is incomplete; export it again",
+            ) from None
+
+    def _initializers(self, graph: GraphProto, scope: Scope) -> None:
+        names = [t.name for t in graph.initializer]
+        names += [t.values.name for t in graph.sparse_initializer]
+        check_unique(names, "initializer", self._model.name)
+        folder = self._model.folder
+        for tensor in graph.initializer:
+            array = to_array(tensor, folder, f"initializer {tensor.name!r}")
+            scope.values[tensor.name] = self._emitter.note(array, dtype_of(array), tensor.name)
+        for sparse in graph.sparse_initializer:
+            name = sparse.values.name
+            array = sparse_to_array(sparse, folder, f"initializer {name!r}")
+            scope.values[name] = self._emitter.note(array, dtype_of(array), name)
+
+    def _node(self, name: str, node: NodeProto, scope: Scope, used: set[str]) -> None:
+        """Convert one node; its results are None (unknown) where that is not possible."""
+        values = [scope.find(n) if n else "" for n in node.input]
+        captured = [scope.find(n) for n in reads(node)]
+        results: Sequence[str | None] = ()
+        if None not in captured:
+            operands = tuple(v for v in values if v is not None)
+            results = self._results(name, node, operands, scope, used)
+        for i, output in enumerate(node.output):
+            if output:
+                scope.values[output] = results[i] if i < len(results) else None
+
+    def _results(
+        self, name: str, node: NodeProto, operands: tuple[str, ...], scope: Scope, used: set[str]
+    ) -> Sequence[str | None]:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        source = (*scope.prefix, name)
+        try:
+            return self._dispatch(source, node, domain, operands, scope, used)
+        except UnsupportedForm as form:
+            place = "/".join(source)
+            problem = Unsupported(
+                place, node.op_type, domain or "ai.onnx", scope.opsets.get(domain, 0), str(form)
+            )
+            self._problems.append(problem)
+            return ()
+        except ModelError as error:
+            raise error.at(*source) from error
+        except NotImplementedError as error:
+            raise ModelError(f"{node.op_type} is incomplete in modelcc: {error}", source) from error
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+            raise ModelError(
+                f"{node.op_type} cannot be imported: {error}",
+                source,
+                "check the model with onnx.checker.check_model(model, full_check=True)",
+            ) from error
+
+    def _dispatch(
+        self,
+        source: tuple[str, ...],
+        node: NodeProto,
+        domain: str,
+        operands: tuple[str, ...],
+        scope: Scope,
+        used: set[str],
+    ) -> Sequence[str | None]:
+        if scope.arguments is not None:
+            node = bound(node, scope.arguments)
+        function = self._functions.get((domain, node.op_type))
+        if function is not None:
+            return self._function(source, function, node, operands, scope)
+        version = scope.opsets.get(domain)
+        if version is None:
+            raise ModelError(
+                f"it is of operator set {domain or 'ai.onnx'!r}, which the model does not import",
+                source,
+                "add the domain to the model's opset_import",
+            )
+        schema = self._schemas.find(domain, node.op_type, version)
+        if schema is not None:
+            schema.check(node, source[-1])
+        handler = HANDLERS.get((domain, node.op_type))
+        if handler is None or (schema is None and domain == ""):
+            return self._expanded(source, node, domain, version, operands, scope)
+        results = handler(self._call(source, node, version, operands, scope, used))
+        return (results,) if isinstance(results, str) else results
+
+    def _call(
+        self,
+        source: tuple[str, ...],
+        node: NodeProto,
+        version: int,
+        operands: tuple[str, ...],
+        scope: Scope,
+        used: set[str],
+    ) -> Call:
+        def inline(graph: GraphProto) -> tuple[str, ...]:
+            inner = Scope(scope.opsets, source, scope, scope.arguments, scope.calls)
+            outputs = self._graph(graph, inner, {o.name for o in graph.output})
+            if None in outputs:
+                raise UnsupportedForm("a branch of it could not be imported")
+            return tuple(o for o in outputs if o is not None)
+
+        return Call(
+            node.op_type,
+            version,
+            Attributes(node, source[-1], self._model.folder),
+            operands,
+            tuple(node.input),
+            tuple(bool(o) and o in used for o in node.output),
+            source,
+            self._emitter,
+            inline,
+        )
+
+    def _expanded(
+        self,
+        source: tuple[str, ...],
+        node: NodeProto,
+        domain: str,
+        version: int,
+        operands: tuple[str, ...],
+        scope: Scope,
+    ) -> Sequence[str | None]:
+        """By the function with which the standard defines the operator, if there is one."""
+        schema = self._schemas.find(domain, node.op_type, version)
+        if schema is None:
+            known = "" if domain in ("", "ai.onnx.ml") else " (a custom operator)"
+            raise UnsupportedForm(f"there is no such operator in this operator set{known}")
+        types = [self._emitter.type_of(n) if n else None for n in operands]
+        found = expansion(schema, node, specialised(types), version)
+        if found is None:
+            raise UnsupportedForm("modelcc does not have this operator")
+        return self._function(source, found.function, node, operands, scope, found)
+
+    def _function(
+        self,
+        source: tuple[str, ...],
+        function: FunctionProto,
+        node: NodeProto,
+        operands: tuple[str, ...],
+        scope: Scope,
+        standard: Expansion | None = None,
+    ) -> Sequence[str | None]:
+        """Convert a function's body in place of its call."""
+        sets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in function.opset_import}
+        arguments = {a.name: a for a in function.attribute_proto}
+        arguments |= standard.defaults if standard is not None else {}
+        arguments |= {a.name: a for a in node.attribute}
+        sets |= {"": standard.version} if standard is not None else {}
+        opsets = {**scope.opsets, **sets}
+        key = (function.domain, function.name)
+        inner = Scope(opsets, source, None, arguments, (*scope.calls, key))
+        if len(operands) > len(function.input):
+            raise ModelError(
+                f"it has {len(operands)} operands, but function {function.name} takes "
+                f"{len(function.input)}",
+                source,
+            )
+        for i, name in enumerate(function.input):
+            inner.values[name] = operands[i] if i < len(operands) else ""
+        nodes = ordered(function.node, inner.names(), f"function {function.name}")
+        used = set(function.output) | {n for _, inside in nodes for n in reads(inside)}
+        for name, inside in nodes:
+            self._node(name, inside, inner, used)
+        return [self._output(o, inner) for o in function.output]

@@ -1,0 +1,173 @@
+"""Handlers of elementwise operators and activations."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.tensors import dtype_from_onnx
+from modelcc.ir.op import Op
+from modelcc.ir.types import BOOL, STRING
+from modelcc.ops import activation as act
+from modelcc.ops import elementwise as ew
+from modelcc.ops.shape import Full
+
+
+def folded(op: type[Op]) -> Handler:
+    """An n-ary operator as a chain of a binary one."""
+
+    def handler(call: Call) -> str:
+        result = call.input(0)
+        for other in call.inputs[1:]:
+            result = call.emit(op(), result, other)
+        return result
+
+    return handler
+
+
+def mean(call: Call) -> str:
+    total = folded(ew.Add)(call)
+    assert isinstance(total, str)
+    return call.emit(ew.Div(), total, call.constant(float(len(call.inputs)), call.dtype()))
+
+
+def cast(call: Call) -> str:
+    to = dtype_from_onnx(call.attrs.integer("to"), call.source[-1])
+    if STRING in (to, call.dtype()):
+        unsupported("casts to and from strings need text processing")
+    if not call.attrs.flag("saturate", True):
+        unsupported("casts without saturation (saturate=0)")
+    return call.input(0) if to == call.dtype() else call.emit(ew.Cast(to), call.input(0))
+
+
+def cast_like(call: Call) -> str:
+    to = call.dtype(1)
+    return call.input(0) if to == call.dtype() else call.emit(ew.Cast(to), call.input(0))
+
+
+def passed(call: Call) -> str:
+    return call.input(0)
+
+
+def dropout(call: Call) -> tuple[str, ...]:
+    training = call.opset >= 12 and call.has(2) and bool(call.array(2, "training_mode").any())
+    if training:
+        unsupported("dropout in training mode; export the model for inference")
+    if not call.want(1):
+        return (call.input(0),)
+    dtype = call.dtype() if call.opset < 10 else BOOL
+    return (call.input(0), call.emit(Full(call.shape(), 1 if dtype != BOOL else True, dtype)))
+
+
+def power(call: Call) -> str:
+    """The result has the base's dtype, whatever that of the exponent."""
+    exponent = call.input(1)
+    if call.dtype(1) != call.dtype(0):
+        exponent = call.emit(ew.Cast(call.dtype(0)), exponent)
+    return call.emit(ew.Pow(), call.input(0), exponent)
+
+
+def clip(call: Call) -> str:
+    """Bounds are attributes before opset 11, then optional scalar operands."""
+    if call.opset < 11:
+        attrs = call.attrs
+        low = attrs.number("min") if attrs.has("min") else None
+        high = attrs.number("max") if attrs.has("max") else None
+        return _clipped(call, low, high)
+    bounds = [call.known(i) for i in (1, 2)]
+    if any(b is None and call.has(i) for i, b in enumerate(bounds, 1)):
+        return call.emit(ew.ClipTensor(), call.input(0), call.input(1), call.input(2))
+    low, high = (None if b is None else b.reshape(-1)[0].item() for b in bounds)
+    return _clipped(call, low, high)
+
+
+def _clipped(call: Call, low: float | None, high: float | None) -> str:
+    """Bounds at the limits of the dtype are no bounds."""
+    if call.dtype().is_float:
+        info = np.finfo(np.float32)
+        low = None if low is not None and low <= float(info.min) else low
+        high = None if high is not None and high >= float(info.max) else high
+    if low is None and high is None:
+        return call.input(0)
+    return call.emit(act.Clip(low, high), call.input(0))
+
+
+def bit_shift(call: Call) -> str:
+    return call.emit(ew.BitShift(call.attrs.text("direction") == "LEFT"), *call.inputs)
+
+
+def is_inf(call: Call) -> str:
+    negative = call.attrs.flag("detect_negative", True)
+    return call.emit(ew.IsInf(negative, call.attrs.flag("detect_positive", True)), call.input(0))
+
+
+def modulo(call: Call) -> str:
+    fmod = call.attrs.flag("fmod")
+    if call.dtype().is_float and not fmod:
+        call.fail("Mod of floats needs fmod=1")
+    return call.emit(ew.Mod(fmod), *call.inputs)
+
+
+def gelu(call: Call) -> str:
+    return call.emit(act.Gelu(call.attrs.text("approximate", "none")), call.input(0))
+
+
+def prelu(call: Call) -> str:
+    """A slope of one element, or one that broadcasts to the input."""
+    return call.emit(act.PRelu(), call.input(0), call.input(1))
+
+
+def shrink(call: Call) -> str:
+    """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, else 0."""
+    x, dtype = call.input(0), call.dtype()
+    constant = partial(call.constant, dtype=dtype)
+    bias, edge = call.attrs.number("bias", 0.0), call.attrs.number("lambd", 0.5)
+    below = call.emit(ew.Less(), x, constant(-edge))
+    above = call.emit(ew.Greater(), x, constant(edge))
+    high = call.emit(ew.Where(), above, call.emit(ew.Sub(), x, constant(bias)), constant(0.0))
+    return call.emit(ew.Where(), below, call.emit(ew.Add(), x, constant(bias)), high)
+
+
+_UNARY = (
+    *(ew.Abs, ew.Neg, ew.Sign, ew.Exp, ew.Log, ew.Sqrt, ew.Reciprocal, ew.Erf, ew.Tanh),
+    *(ew.Sigmoid, ew.Sin, ew.Cos, ew.Tan, ew.Asin, ew.Acos, ew.Atan, ew.Sinh, ew.Cosh, ew.Asinh),
+    *(ew.Acosh, ew.Atanh, ew.Floor, ew.Ceil, ew.Round, ew.Not, ew.BitwiseNot, ew.IsNaN),
+)
+_BINARY = (
+    *(ew.Add, ew.Sub, ew.Mul, ew.Div, ew.And, ew.Or, ew.Xor, ew.BitwiseAnd, ew.BitwiseOr),
+    *(ew.BitwiseXor, ew.Equal, ew.Less, ew.LessOrEqual, ew.Greater, ew.GreaterOrEqual, ew.Where),
+)
+_ACTIVATIONS = (act.Relu, act.Softplus, act.Softsign, act.HardSwish, act.Mish)
+
+ELEMENTWISE: Handlers = MappingProxyType(
+    {
+        **{op.__name__: simple(op) for op in (*_UNARY, *_BINARY, *_ACTIVATIONS)},
+        "LeakyRelu": simple(act.LeakyRelu, alpha=0.01),
+        "Elu": simple(act.Elu, alpha=1.0),
+        "Selu": simple(act.Selu, alpha=1.6732632, gamma=1.0507010),
+        "Celu": simple(act.Celu, alpha=1.0),
+        "HardSigmoid": simple(act.HardSigmoid, alpha=0.2, beta=0.5),
+        "ThresholdedRelu": simple(act.ThresholdedRelu, alpha=1.0),
+        "Swish": simple(act.Swish, alpha=1.0),
+        "Gelu": gelu,
+        "PRelu": prelu,
+        "Shrink": shrink,
+        "Clip": clip,
+        "Sum": folded(ew.Add),
+        "Min": folded(ew.Min),
+        "Max": folded(ew.Max),
+        "Mean": mean,
+        "Pow": power,
+        "Mod": modulo,
+        "BitShift": bit_shift,
+        "IsInf": is_inf,
+        "Cast": cast,
+        "CastLike": cast_like,
+        "Identity": passed,
+        "Dropout": dropout,
+    }
+)

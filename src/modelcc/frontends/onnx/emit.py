@@ -1,0 +1,134 @@
+"""Emission of graph nodes that keeps known contents (constants, shapes) out of the graph.
+
+A value whose contents are known is only *noted*; it becomes a constant, or an ``Indices`` node
+where it is symbolic, when a node of the graph needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.ratio import Ratio, as_ratio
+from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
+from modelcc.ir.builder import GraphBuilder, as_array, infer_types
+from modelcc.ir.index import Bounds, Index, compare, product
+from modelcc.ir.op import Op
+from modelcc.ir.types import I64, Array, DType, TensorType, dtype_of
+from modelcc.ops.elementwise import Cast, Div
+from modelcc.ops.shape import Indices
+
+PREFIX = "$"
+"""Starts the names of noted values; they never reach the graph."""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A value with known contents; ``name`` is what the constant shall be called."""
+
+    contents: Contents
+    dtype: DType
+    name: str | None = None
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(tuple(self.contents.shape), self.dtype)
+
+
+class Emitter:
+    """A :class:`~modelcc.ir.op.Builder` that evaluates what it can; ``bounds`` are of the dims."""
+
+    def __init__(self, builder: GraphBuilder, bounds: Bounds) -> None:
+        self.builder = builder
+        self.bounds = bounds
+        self._noted: dict[str, Noted] = {}
+        self._stored: dict[str, str] = {}
+
+    def note(self, contents: Contents, dtype: DType, name: str | None = None) -> str:
+        """A value with these contents."""
+        key = f"{PREFIX}{len(self._noted)}"
+        self._noted[key] = Noted(contents, dtype, name)
+        return key
+
+    def constant(self, value: Array | float, dtype: DType | None = None) -> str:
+        """A value with these concrete contents."""
+        array = as_array(value, dtype)
+        return self.note(array, dtype_of(array))
+
+    def contents(self, name: str) -> Contents | None:
+        """What is known of a value's contents: all of it, or None."""
+        noted = self._noted.get(name)
+        return None if noted is None else noted.contents
+
+    def type_of(self, name: str) -> TensorType:
+        """Type of a value."""
+        noted = self._noted.get(name)
+        return self.builder.type_of(name) if noted is None else noted.type
+
+    def emit(self, op: Op, *inputs: str, source: Sequence[str] = ()) -> str:
+        """The single result of ``op``."""
+        (result,) = self.add(op, *inputs, source=source)
+        return result
+
+    def add(self, op: Op, *inputs: str, source: Sequence[str] = ()) -> tuple[str, ...]:
+        """Results of ``op``: noted ones where its operands' contents tell, else of a new node."""
+        noted = self._evaluate(op, inputs, source)
+        if noted is not None:
+            return (noted,)
+        operands = tuple(self.stored(n, source) if n else "" for n in inputs)
+        return self.builder.add(op, *operands, source=source)
+
+    def _evaluate(self, op: Op, inputs: Sequence[str], source: Sequence[str]) -> str | None:
+        known = [self._noted.get(n) for n in inputs]
+        if any(
+            k is None or k.contents.size > LIMIT for n, k in zip(inputs, known, strict=True) if n
+        ):
+            return None
+        types = infer_types(op, [k and k.type for k in known], *source)
+        if len(types) != 1 or not self._is_short(types[0]):
+            return None
+        facts = Facts(types[0].dtype, self.bounds)
+        result = evaluate(op, [None if k is None else k.contents for k in known], facts)
+        return None if result is None else self.note(result, types[0].dtype)
+
+    def _is_short(self, type: TensorType) -> bool:
+        return type.is_static and compare(product(type.shape), "<=", LIMIT, {}) is True
+
+    def stored(self, name: str, source: Sequence[str] = ()) -> str:
+        """The value as one of the graph: noted contents become a constant or ``Indices``."""
+        noted = self._noted.get(name)
+        if noted is None:
+            return name
+        if name not in self._stored:
+            self._stored[name] = self._store(noted, source)
+        return self._stored[name]
+
+    def _store(self, noted: Noted, source: Sequence[str]) -> str:
+        if not is_symbolic(noted.contents):
+            return self.builder.constant(noted.contents, noted.dtype, noted.name)
+        elements = noted.contents.reshape(-1).tolist()
+        if any(isinstance(e, Ratio | float) for e in elements):
+            return self._store_ratios(noted, source)
+        indices = Indices(tuple(elements), tuple(noted.contents.shape), noted.dtype)
+        return self.builder.emit(indices, source=source)
+
+    def _store_ratios(self, noted: Noted, source: Sequence[str]) -> str:
+        ratios = [as_ratio(e) for e in noted.contents.reshape(-1).tolist()]
+        if any(r is None for r in ratios):
+            unsupported("symbolic shape arithmetic gives infinities")
+        shape = tuple(noted.contents.shape)
+        tops = Indices(tuple(r.numerator for r in ratios if r), shape, I64)
+        bottoms = np.array([r.denominator for r in ratios if r]).reshape(shape)
+        top = self.builder.emit(Cast(noted.dtype), self.builder.emit(tops, source=source))
+        bottom = self.builder.constant(bottoms.astype(noted.dtype.numpy), noted.dtype)
+        return self.builder.emit(Div(), top, bottom, source=source)
+
+
+def require_index(element: object, what: str) -> Index:
+    """A known element as an index; the node is not supported if it is no integer."""
+    if isinstance(element, Ratio | float):
+        unsupported(f"{what} is not a whole number: {element}")
+    return element if not isinstance(element, bool) else int(element)  # pyright: ignore

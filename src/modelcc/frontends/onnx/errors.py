@@ -1,0 +1,47 @@
+"""What can be wrong with an ONNX model, beyond the common :class:`ModelError`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from modelcc.ir.op import ModelError
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """One node that modelcc cannot import: which, of which operator set, and why."""
+
+    node: str
+    op_type: str
+    domain: str
+    opset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.domain}.{self.op_type} (opset {self.opset}): {self.reason}"
+
+
+class UnsupportedModel(ModelError):  # noqa: N818 - the name users know
+    """Everything in a model that modelcc cannot import, reported at once."""
+
+    def __init__(self, model: str, nodes: Sequence[Unsupported]) -> None:
+        kinds = dict.fromkeys(f"{n.domain}.{n.op_type}" for n in nodes)
+        count = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
+        lines = "".join(f"\n  {n}" for n in nodes)
+        super().__init__(
+            f"{count} of the model cannot be imported ({', '.join(kinds)}):{lines}",
+            (model,),
+            "values computed from these nodes were not looked at",
+        )
+        self.nodes = tuple(nodes)
+
+
+class UnsupportedForm(Exception):  # noqa: N818 - control flow inside the importer, never shown
+    """Raised by a handler: this node is valid, but not in a form modelcc can import."""
+
+
+def unsupported(reason: str) -> NoReturn:
+    """Give up the current node with ``reason``; the importer goes on with the next one."""
+    raise UnsupportedForm(reason)

@@ -1,0 +1,108 @@
+"""Types of a model's inputs: named, unnamed and given dimensions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from onnx import TensorProto, TensorShapeProto, ValueInfoProto
+
+from modelcc.frontends.onnx.tensors import dtype_from_onnx
+from modelcc.ir.index import DIM, Index, Range, Sym
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import STRING, DType, TensorType
+
+Dims = Mapping[str, int | Range]
+
+
+class InputTypes:
+    """Types of the inputs, and the bounds of the dimensions that stay symbolic.
+
+    ``given`` fixes (a number) or bounds (a range) dimensions by name.  A dimension without a name
+    is called ``<input>_d<position>``; so is a ``?``, which exporters write for "unknown".
+    """
+
+    def __init__(self, inputs: Sequence[ValueInfoProto], given: Dims, where: str) -> None:
+        self.types: dict[str, TensorType] = {}
+        self.bounds: dict[str, Range] = {}
+        self._given = given
+        self._where = where
+        self._names: list[str] = []
+        self._outputs_unnamed = _unnamed(inputs)
+        for value in inputs:
+            self.types[value.name] = self._type(value)
+        self._check_given()
+
+    def _type(self, value: ValueInfoProto) -> TensorType:
+        dtype = input_dtype(value, self._where)
+        tensor = value.type.tensor_type
+        if not tensor.HasField("shape"):
+            raise ModelError(
+                f"input {value.name!r} has no shape, not even a rank",
+                (self._where,),
+                "add a shape to the input, with named dimensions where it varies",
+            )
+        shape = tuple(self._dim(value.name, i, d) for i, d in enumerate(tensor.shape.dim))
+        return TensorType(shape, dtype)
+
+    def _dim(self, name: str, position: int, dim: TensorShapeProto.Dimension) -> Index:
+        fixed = f"{name}_d{position}"
+        if dim.HasField("dim_value") and dim.dim_value > 0:
+            return int(dim.dim_value)
+        if dim.HasField("dim_value") and dim.dim_value == 0 and not self._accepts_zero(fixed):
+            return 0
+        plain = dim.dim_param and dim.dim_param not in self._outputs_unnamed
+        symbol = dim.dim_param if plain else fixed
+        if symbol not in self._names:
+            self._names.append(symbol)
+        given = self._given.get(symbol, DIM)
+        if isinstance(given, int):
+            return self._checked(symbol, given)
+        self.bounds[symbol] = given
+        return Sym(symbol)
+
+    def _accepts_zero(self, fixed: str) -> bool:
+        return fixed in self._given
+
+    def _checked(self, symbol: str, value: int) -> int:
+        if value < 0:
+            raise ModelError(f"dimension {symbol!r} cannot be {value}", (self._where,))
+        return value
+
+    def _check_given(self) -> None:
+        unknown = [name for name in self._given if name not in self._names]
+        if unknown:
+            known = ", ".join(map(repr, self._names)) or "none"
+            raise ModelError(
+                f"the model has no dimension {unknown[0]!r}",
+                (self._where,),
+                f"its dimensions are: {known}",
+            )
+
+
+def _unnamed(inputs: Sequence[ValueInfoProto]) -> frozenset[str]:
+    """Dimension names that do not name anything: ``?`` and what stands for it."""
+    counts = Counter(d.dim_param for v in inputs for d in v.type.tensor_type.shape.dim)
+    return frozenset(name for name in counts if name.strip() in ("?", "-1", "None", "unk"))
+
+
+def input_dtype(value: ValueInfoProto, where: str) -> DType:
+    """Element type of a tensor input; :class:`ModelError` for sequences, maps and strings."""
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise ModelError(
+            f"input {value.name!r} is no tensor but a {kind or 'value without a type'}",
+            (where,),
+            "only models with tensor inputs can be compiled",
+        )
+    code = value.type.tensor_type.elem_type
+    if code == TensorProto.UNDEFINED:
+        raise ModelError(f"input {value.name!r} has no element type", (where,))
+    dtype = dtype_from_onnx(code, f"{where}, input {value.name!r}")
+    if dtype == STRING:
+        raise ModelError(
+            f"input {value.name!r} is a tensor of strings",
+            (where,),
+            "do the text processing outside of the model",
+        )
+    return dtype

@@ -1,0 +1,98 @@
+"""Reading an ONNX model from a path, bytes or a ``ModelProto``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import ModelProto
+
+from modelcc.ir.op import ModelError
+
+OLDEST_OPSET = 7
+
+Model = str | Path | bytes | ModelProto
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A parsed model: its protobuf, its name in errors, its folder (for external data)."""
+
+    proto: ModelProto
+    name: str
+    folder: Path | None
+
+
+def load(model: Model) -> LoadedModel:
+    """Parse ``model``; :class:`ModelError` if it is not an ONNX model."""
+    if isinstance(model, ModelProto):
+        return LoadedModel(model, model.graph.name or "model", None)
+    if isinstance(model, bytes):
+        return LoadedModel(_parse(model, "model"), "model", None)
+    path = Path(model)
+    return LoadedModel(_parse(_read(path), path.name), path.name, path.parent)
+
+
+def _read(path: Path) -> bytes:
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder", (), "give the path of the .onnx file")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError(f"cannot read {path}: {reason}", (), "check the path") from error
+
+
+def _parse(data: bytes, name: str) -> ModelProto:
+    if not data:
+        raise ModelError("the file is empty", (name,), "export or download the model again")
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelError(
+            "this is not an ONNX file, or it is truncated or corrupted", (name,), _again(data)
+        ) from error
+    if not proto.HasField("graph"):
+        raise ModelError("the file holds no ONNX graph", (name,), _again(data))
+    return proto
+
+
+def _again(data: bytes) -> str:
+    if data.startswith(b"version https://git-lfs"):
+        return "this is a Git LFS pointer; fetch the file itself with git lfs pull"
+    if data[4:8] == b"TFL3":
+        return "this is a TensorFlow Lite model; name it .tflite"
+    if data.startswith(b"PK\x03\x04"):
+        return "this is a zip archive (a PyTorch checkpoint?); export the model to ONNX"
+    return "export or download the model again"
+
+
+def opsets(proto: ModelProto, name: str) -> dict[str, int]:
+    """Operator set version by domain (``""`` is ai.onnx), checked to be ones we know."""
+    found = {_domain(o.domain): o.version for o in proto.opset_import}
+    if not found:
+        raise ModelError("the model imports no operator set", (name,), "add opset_import to it")
+    newest = onnx.defs.onnx_opset_version()
+    version = found.get("")
+    if version is None:
+        return found
+    if version < OLDEST_OPSET:
+        raise ModelError(
+            f"operator set {version} of ai.onnx is older than {OLDEST_OPSET}",
+            (name,),
+            f"convert it: onnx.version_converter.convert_version(model, {max(13, OLDEST_OPSET)})",
+        )
+    if version > newest:
+        raise ModelError(
+            f"operator set {version} of ai.onnx is newer than {newest}, the newest one known here",
+            (name,),
+            "upgrade the onnx package, or export the model for an older operator set",
+        )
+    return found
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain

@@ -1,0 +1,223 @@
+"""Handlers of convolutions, poolings, normalisations and matrix products."""
+
+from __future__ import annotations
+
+import string
+from types import MappingProxyType
+
+from modelcc.frontends.onnx.call import Call, Handlers, simple
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, spatial
+from modelcc.ir.index import Index
+from modelcc.ops import conv, matmul, norm, pool
+
+
+def convolution(call: Call) -> str:
+    kernel = _weight_kernel(call)
+    window = geometry(call, kernel)
+    op = conv.Conv(
+        window.strides,
+        window.before,
+        window.after,
+        window.dilations,
+        call.attrs.integer("group", 1),
+    )
+    return call.emit(op, *call.inputs)
+
+
+def _weight_kernel(call: Call) -> tuple[int, ...]:
+    extents = call.shape(1)[2:]
+    kernel = tuple(d for d in extents if isinstance(d, int))
+    if len(kernel) != len(extents):
+        unsupported(f"the extents of its kernel are not known: {call.type(1)}")
+    given = call.attrs.integers("kernel_shape", kernel)
+    if given != kernel:
+        call.fail(f"kernel_shape {list(given)} differs from that of the weights, {list(kernel)}")
+    return kernel
+
+
+def conv_transpose(call: Call) -> str:
+    sizes, kernel = spatial(call), _weight_kernel(call)
+    rank = len(sizes)
+    strides, dilations = per_axis(call, "strides", rank), per_axis(call, "dilations", rank)
+    extra = call.attrs.integers("output_padding", (0,) * rank)
+    before, after = explicit_pads(call, rank)
+    mode = call.attrs.text("auto_pad", "NOTSET")
+    full = tuple(
+        (n - 1) * s + (k - 1) * d + 1 + o
+        for n, s, k, d, o in zip(sizes, strides, kernel, dilations, extra, strict=True)
+    )
+    target: tuple[Index, ...] | None = None
+    if call.attrs.has("output_shape"):
+        target = call.attrs.integers("output_shape")[-rank:]
+    elif mode in ("SAME_UPPER", "SAME_LOWER"):
+        target = tuple(n * s for n, s in zip(sizes, strides, strict=True))
+    elif mode == "VALID":
+        before, after = (0,) * rank, (0,) * rank
+    if target is not None:
+        totals = tuple(f - t for f, t in zip(full, target, strict=True))
+        before, after = halves(totals, mode == "SAME_UPPER")
+    op = conv.ConvTranspose(
+        strides, before, after, dilations, call.attrs.integer("group", 1), extra
+    )
+    return call.emit(op, *call.inputs)
+
+
+def max_pool(call: Call) -> str:
+    if call.want(1):
+        unsupported("its second output, the indices of the maxima")
+    window = geometry(call, call.attrs.integers("kernel_shape"))
+    return call.emit(
+        pool.MaxPool(
+            window.kernel,
+            window.strides,
+            window.before,
+            window.after,
+            window.dilations,
+            call.attrs.flag("ceil_mode"),
+        ),
+        call.input(0),
+    )
+
+
+def average_pool(call: Call) -> str:
+    window = geometry(call, call.attrs.integers("kernel_shape"))
+    return call.emit(
+        pool.AveragePool(
+            window.kernel,
+            window.strides,
+            window.before,
+            window.after,
+            window.dilations,
+            call.attrs.flag("ceil_mode"),
+            call.attrs.flag("count_include_pad"),
+        ),
+        call.input(0),
+    )
+
+
+def lp_pool(call: Call) -> str:
+    window = geometry(call, call.attrs.integers("kernel_shape"))
+    return call.emit(
+        pool.LpPool(
+            window.kernel,
+            window.strides,
+            window.before,
+            window.after,
+            window.dilations,
+            call.attrs.flag("ceil_mode"),
+            call.attrs.integer("p", 2),
+        ),
+        call.input(0),
+    )
+
+
+def batch_norm(call: Call) -> str:
+    training = call.attrs.flag("training_mode") if call.opset >= 14 else False
+    if training or any(call.want(i) for i in range(1, 5)):
+        unsupported("batch normalisation in training mode; export the model for inference")
+    if not call.attrs.flag("spatial", True):
+        unsupported("statistics for each position (spatial=0)")
+    return call.emit(norm.BatchNorm(call.attrs.number("epsilon", 1e-5)), *call.inputs)
+
+
+def layer_norm(call: Call) -> str:
+    if call.want(1) or call.want(2):
+        unsupported("its second and third output, the statistics")
+    op = norm.LayerNorm(call.axis(-1), call.attrs.number("epsilon", 1e-5))
+    return call.emit(op, *call.inputs)
+
+
+def rms_norm(call: Call) -> str:
+    op = norm.RMSNorm(call.axis(-1), call.attrs.number("epsilon", 1e-5))
+    return call.emit(op, *call.inputs)
+
+
+def group_norm(call: Call) -> str:
+    """Parameters are for each channel from opset 21 on, before for each group."""
+    groups = call.attrs.integer("num_groups")
+    if call.opset < 21 and call.shape(1) != call.shape()[1:2]:
+        unsupported("parameters for each group (opset 18); convert the model to opset 21")
+    return call.emit(norm.GroupNorm(groups, call.attrs.number("epsilon", 1e-5)), *call.inputs)
+
+
+def lp_normalization(call: Call) -> str:
+    op = norm.LpNormalization(call.axis(-1), call.attrs.integer("p", 2))
+    return call.emit(op, call.input(0))
+
+
+def lrn(call: Call) -> str:
+    attrs = call.attrs
+    op = norm.LRN(
+        attrs.integer("size"),
+        attrs.number("alpha", 1e-4),
+        attrs.number("beta", 0.75),
+        attrs.number("bias", 1.0),
+    )
+    return call.emit(op, call.input(0))
+
+
+def gemm(call: Call) -> str:
+    attrs = call.attrs
+    op = matmul.Gemm(
+        attrs.number("alpha", 1.0),
+        attrs.number("beta", 1.0),
+        attrs.flag("transA"),
+        attrs.flag("transB"),
+    )
+    return call.emit(op, *call.inputs)
+
+
+def einsum(call: Call) -> str:
+    """The equation with an explicit result and letters instead of ``...``."""
+    equation = call.attrs.text("equation").replace(" ", "")
+    if "->" not in equation:
+        letters = sorted(set(equation) - set(",."))
+        once = "".join(c for c in letters if equation.count(c) == 1)
+        equation = f"{equation}->{'...' if '...' in equation else ''}{once}"
+    if "..." in equation:
+        equation = _spelled_out(call, equation)
+    return call.emit(matmul.Einsum(equation), *call.inputs)
+
+
+def _spelled_out(call: Call, equation: str) -> str:
+    """Letters for the ellipses, aligned at the right as in broadcasting."""
+    terms, result = equation.split("->")
+    free = [c for c in string.ascii_letters if c not in equation]
+    parts = terms.split(",")
+    if len(parts) != len(call.inputs):
+        call.fail(f"equation {equation!r} has {len(parts)} terms for {len(call.inputs)} operands")
+    counts = [
+        call.rank(i) - len(part.replace("...", "")) if "..." in part else 0
+        for i, part in enumerate(parts)
+    ]
+    most = max(counts)
+    if min(counts) < 0 or most > len(free):
+        call.fail(f"equation {equation!r} does not fit its operands' ranks")
+    hidden = "".join(free[:most])
+    spelled = [
+        part.replace("...", hidden[most - count :])
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return f"{','.join(spelled)}->{result.replace('...', hidden)}"
+
+
+NN: Handlers = MappingProxyType(
+    {
+        "Conv": convolution,
+        "ConvTranspose": conv_transpose,
+        "MaxPool": max_pool,
+        "AveragePool": average_pool,
+        "LpPool": lp_pool,
+        "BatchNormalization": batch_norm,
+        "LayerNormalization": layer_norm,
+        "RMSNormalization": rms_norm,
+        "InstanceNormalization": simple(norm.InstanceNorm, epsilon=1e-5),
+        "GroupNormalization": group_norm,
+        "LpNormalization": lp_normalization,
+        "LRN": lrn,
+        "MatMul": simple(matmul.MatMul),
+        "Gemm": gemm,
+        "Einsum": einsum,
+    }
+)

@@ -1,0 +1,114 @@
+"""Handlers of reductions, arg-reductions, softmaxes and cumulative sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+from modelcc.frontends.onnx.call import Call, Handler, Handlers
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.shape import reshaped
+from modelcc.ir.index import product
+from modelcc.ir.op import Op
+from modelcc.ops import attention, reduce
+
+_AXES_SINCE_18 = 18
+_AXES_SINCE_13 = 13
+
+
+def reduction(op: Callable[[tuple[int, ...], bool], Op], since: int = _AXES_SINCE_18) -> Handler:
+    """Reduction over ``axes``: an attribute before opset ``since``, then an operand."""
+
+    def handler(call: Call) -> str:
+        axes = call.axes(1, since)
+        if not axes:
+            if call.attrs.flag("noop_with_empty_axes"):
+                return call.input(0)
+            axes = tuple(range(call.rank()))
+        return call.emit(op(tuple(sorted(axes)), call.attrs.flag("keepdims", True)), call.input(0))
+
+    return handler
+
+
+def arg_reduction(op: Callable[[int, bool, bool], Op]) -> Handler:
+    def handler(call: Call) -> str:
+        attrs = call.attrs
+        last = attrs.flag("select_last_index")
+        return call.emit(op(call.axis(0), attrs.flag("keepdims", True), last), call.input(0))
+
+    return handler
+
+
+def softmax(op: Callable[[int], Op]) -> Handler:
+    """Along one axis; before opset 13 over all axes from ``axis`` on, flattened."""
+
+    def handler(call: Call) -> str:
+        rank = call.rank()
+        if rank == 0:
+            call.fail("softmax of a scalar")
+        if call.opset >= 13:
+            return call.emit(op(call.axis(-1)), call.input(0))
+        extents = call.shape()
+        axis = call.axis(1 if rank > 1 else 0)
+        if all(d == 1 for d in extents[axis + 1 :]):
+            return call.emit(op(axis), call.input(0))
+        flat = (product(extents[:axis]), product(extents[axis:]))
+        result = call.emit(op(1), reshaped(call, call.input(0), flat))
+        return reshaped(call, result, extents)
+
+    return handler
+
+
+def cum_sum(call: Call) -> str:
+    (axis,) = call.integers(1, "axis")
+    exclusive, reverse = call.attrs.flag("exclusive"), call.attrs.flag("reverse")
+    op = reduce.CumSum(call.normal(axis, call.rank()), exclusive, reverse)
+    return call.emit(op, call.input(0))
+
+
+def global_pool(op: Callable[[tuple[int, ...], bool], Op]) -> Handler:
+    """A reduction over the spatial axes that keeps them with extent 1."""
+
+    def handler(call: Call) -> str:
+        if call.rank() < 3:
+            call.fail(f"expected batch, channels and spatial axes, not {call.type()}")
+        return call.emit(op(tuple(range(2, call.rank())), True), call.input(0))
+
+    return handler
+
+
+def global_lp_pool(call: Call) -> str:
+    power = call.attrs.integer("p", 2)
+    if power not in (1, 2):
+        unsupported(f"a norm of order p={power}; 1 and 2 are supported")
+    return _called(global_pool(reduce.ReduceL1 if power == 1 else reduce.ReduceL2), call)
+
+
+def _called(handler: Handler, call: Call) -> str:
+    result = handler(call)
+    return result if isinstance(result, str) else result[0]
+
+
+REDUCE: Handlers = MappingProxyType(
+    {
+        "ReduceSum": reduction(reduce.ReduceSum, _AXES_SINCE_13),
+        "ReduceMean": reduction(reduce.ReduceMean),
+        "ReduceMax": reduction(reduce.ReduceMax),
+        "ReduceMin": reduction(reduce.ReduceMin),
+        "ReduceProd": reduction(reduce.ReduceProd),
+        "ReduceL1": reduction(reduce.ReduceL1),
+        "ReduceL2": reduction(reduce.ReduceL2),
+        "ReduceLogSum": reduction(reduce.ReduceLogSum),
+        "ReduceLogSumExp": reduction(reduce.ReduceLogSumExp),
+        "ReduceSumSquare": reduction(reduce.ReduceSumSquare),
+        "ArgMax": arg_reduction(reduce.ArgMax),
+        "ArgMin": arg_reduction(reduce.ArgMin),
+        "CumSum": cum_sum,
+        "Softmax": softmax(attention.Softmax),
+        "LogSoftmax": softmax(attention.LogSoftmax),
+        "Hardmax": softmax(attention.Hardmax),
+        "GlobalAveragePool": global_pool(reduce.ReduceMean),
+        "GlobalMaxPool": global_pool(reduce.ReduceMax),
+        "GlobalLpPool": global_lp_pool,
+    }
+)

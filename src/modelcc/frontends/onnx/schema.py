@@ -1,0 +1,155 @@
+"""What the ONNX standard says about a node: known operator, operand counts, attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import onnx
+from onnx import AttributeProto, FunctionProto, NodeProto
+
+from modelcc.frontends.onnx.attributes import type_name
+from modelcc.ir.op import ModelError
+
+_INVALID = "the exporter wrote an invalid node; check it with onnx.checker.check_model"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The rules for one operator in one operator set version."""
+
+    least_inputs: int
+    most_inputs: int
+    least_outputs: int
+    most_outputs: int
+    attributes: Mapping[str, tuple[int, bool]]
+    definition: onnx.defs.OpSchema
+
+    def check(self, node: NodeProto, where: str) -> None:
+        """:class:`ModelError` if ``node`` breaks the rules."""
+        present = [i for i, name in enumerate(node.input) if name]
+        count = max(present, default=-1) + 1
+        if not self.least_inputs <= count <= self.most_inputs or len(node.input) > self.most_inputs:
+            expected = _counted(self.least_inputs, self.most_inputs)
+            raise ModelError(f"it has {count} inputs, expected {expected}", (where,), _INVALID)
+        if not self.least_outputs <= len(node.output) <= self.most_outputs:
+            expected = _counted(self.least_outputs, self.most_outputs)
+            raise ModelError(
+                f"it has {len(node.output)} outputs, expected {expected}", (where,), _INVALID
+            )
+        self._check_attributes(node, where)
+
+    def _check_attributes(self, node: NodeProto, where: str) -> None:
+        seen: set[str] = set()
+        for attribute in node.attribute:
+            name = attribute.name
+            if name in seen:
+                raise ModelError(f"attribute {name} is given twice", (where,), _INVALID)
+            seen.add(name)
+            if name not in self.attributes:
+                known = ", ".join(self.attributes) or "none"
+                raise ModelError(
+                    f"{node.op_type} has no attribute {name!r} in this operator set "
+                    f"(it has: {known})",
+                    (where,),
+                    _INVALID,
+                )
+            expected = self.attributes[name][0]
+            if attribute.type not in (expected, AttributeProto.UNDEFINED):
+                raise ModelError(
+                    f"attribute {name} must be of type {type_name(expected)} "
+                    f"but is {type_name(attribute.type)}",
+                    (where,),
+                    _INVALID,
+                )
+        for name, (_, required) in self.attributes.items():
+            if required and name not in seen:
+                raise ModelError(f"the required attribute {name} is missing", (where,), _INVALID)
+
+
+def _counted(least: int, most: int) -> str:
+    if least == most:
+        return str(least)
+    return f"at least {least}" if most > 1 << 20 else f"{least} to {most}"
+
+
+class Schemas:
+    """Schemas by operator, looked up once each."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, int], Schema | None] = {}
+
+    def find(self, domain: str, op_type: str, version: int) -> Schema | None:
+        """The schema that operator set ``version`` of ``domain`` uses; None: no such operator."""
+        key = (domain, op_type, version)
+        if key not in self._known:
+            self._known[key] = _lookup(domain, op_type, version)
+        return self._known[key]
+
+
+def _code(kind: object) -> int:
+    """An ``AttrType``, an enumeration that its stub leaves without values, as ONNX's code."""
+    return int(cast(Any, kind).value)
+
+
+def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
+    try:
+        found = onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+    if found.deprecated:
+        return None
+    attributes = {name: (_code(a.type), bool(a.required)) for name, a in found.attributes.items()}
+    return Schema(
+        found.min_input,
+        found.max_input,
+        found.min_output,
+        found.max_output,
+        attributes,
+        found,
+    )
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A function that defines an operator, written for operator set ``version``.
+
+    ``defaults`` are those of the operator's attributes.
+    """
+
+    function: FunctionProto
+    version: int
+    defaults: Mapping[str, AttributeProto]
+
+
+def expansion(
+    schema: Schema, node: NodeProto, types: list[onnx.TypeProto], version: int
+) -> Expansion | None:
+    """The function by which the standard defines an operator on operands of these ``types``."""
+    definition = cast(Any, schema.definition)  # its stub lacks functions
+    plain: list[int] = [v for v in definition.function_opset_versions if v <= version]
+    if plain:
+        data = definition.get_function_with_opset_version(max(plain))
+        return Expansion(_parsed(data), max(plain), _defaults(schema))
+    versions: list[int] = definition.context_dependent_function_opset_versions
+    dependent = [v for v in versions if v <= version]
+    if not dependent:
+        return None
+    data = definition.get_context_dependent_function_with_opset_version(
+        max(dependent), node.SerializeToString(), [t.SerializeToString() for t in types]
+    )
+    return Expansion(_parsed(data), max(dependent), _defaults(schema)) if data else None
+
+
+def _defaults(schema: Schema) -> dict[str, AttributeProto]:
+    given = {name: a.default_value for name, a in schema.definition.attributes.items()}
+    return {name: value for name, value in given.items() if value.name}
+
+
+def _parsed(data: bytes | FunctionProto) -> FunctionProto:
+    if isinstance(data, FunctionProto):
+        return data
+    function = FunctionProto()
+    function.ParseFromString(data)
+    return function

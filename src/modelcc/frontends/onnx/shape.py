@@ -1,0 +1,367 @@
+"""Handlers of shapes, data movement and constants."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import get_args
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.slicing import clamped_range
+from modelcc.frontends.onnx.tensors import dtype_from_onnx
+from modelcc.ir.index import Index, ceildiv, compare, floordiv, product, simplify
+from modelcc.ir.op import broadcast_shapes
+from modelcc.ir.types import BOOL, I64, dtype_of
+from modelcc.ops import shape as sh
+from modelcc.ops.padding import Mode
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+def constant(call: Call) -> str:
+    attrs = call.attrs
+    given = [n for n in attrs.names() if n.startswith(("value", "sparse_value"))]
+    if len(given) != 1:
+        call.fail(f"Constant needs exactly one value attribute but has {len(given)}")
+    match given[0]:
+        case "value":
+            array = attrs.tensor("value")
+        case "sparse_value":
+            array = attrs.sparse("sparse_value")
+        case "value_float":
+            array = np.array(attrs.number("value_float"), np.float32)
+        case "value_floats":
+            array = np.array(attrs.numbers("value_floats"), np.float32)
+        case "value_int":
+            array = np.array(attrs.integer("value_int"), np.int64)
+        case "value_ints":
+            array = np.array(attrs.integers("value_ints"), np.int64)
+        case "value_string":
+            array = np.array(attrs.text("value_string"), object)
+        case _:
+            array = np.array(attrs.texts("value_strings"), object)
+    return call.emitter.note(array, dtype_of(array))
+
+
+def shape(call: Call) -> str:
+    extents = call.shape()
+    rank = len(extents)
+    start = _position(call.attrs.integer("start", 0), rank)
+    end = _position(call.attrs.integer("end", rank), rank)
+    return call.note(extents[start:end], I64)
+
+
+def _position(value: int, rank: int) -> int:
+    return min(max(value + rank if value < 0 else value, 0), rank)
+
+
+def size(call: Call) -> str:
+    (element,) = (product(call.shape()),)
+    vector = call.note((element,), I64)
+    return call.emit(sh.Reshape(()), vector)
+
+
+def reshape(call: Call) -> str:
+    target = call.indices(1, "shape")
+    keep_zeros = call.attrs.flag("allowzero")
+    return reshaped(call, call.input(0), resolved(call, target, keep_zeros))
+
+
+def resolved(call: Call, target: tuple[Index, ...], keep_zeros: bool) -> tuple[Index, ...]:
+    """A Reshape target without 0 (copy) and -1 (infer)."""
+    source = call.shape()
+    if not keep_zeros and any(t == 0 and i >= len(source) for i, t in enumerate(target)):
+        call.fail(f"shape {list(target)} copies dimensions that the operand does not have")
+    dims = [source[i] if t == 0 and not keep_zeros else t for i, t in enumerate(target)]
+    if dims.count(-1) > 1:
+        call.fail(f"shape {list(target)} has more than one -1")
+    if -1 in dims:
+        dims[dims.index(-1)] = _inferred(call, source, [d for d in dims if d != -1])
+    before, after = product(source), product(dims)
+    if compare(before, "!=", after, call.bounds):
+        old, new = _text(source), _text(dims)
+        call.fail(f"cannot reshape {old} into {new}: {before} elements against {after}")
+    return tuple(dims)
+
+
+def _inferred(call: Call, source: tuple[Index, ...], rest: list[Index]) -> Index:
+    total, known = product(source), product(rest)
+    if known == 0:
+        return 0
+    inferred = simplify(floordiv(total, known), call.bounds)
+    if isinstance(inferred, int) and inferred * known != total and isinstance(total, int):
+        call.fail(f"{total} elements do not divide into {_text(rest)}")
+    return inferred
+
+
+def _text(shape: tuple[Index, ...] | list[Index]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def reshaped(call: Call, x: str, shape: tuple[Index, ...]) -> str:
+    """``x`` in another shape; itself where that is its shape already."""
+    return x if call.type_of(x).shape == shape else call.emit(sh.Reshape(shape), x)
+
+
+def flatten(call: Call) -> str:
+    extents = call.shape()
+    axis = call.attrs.integer("axis", 1)
+    if not -len(extents) <= axis <= len(extents):
+        call.fail(f"axis {axis} does not exist in a tensor of rank {len(extents)}")
+    axis += len(extents) if axis < 0 else 0
+    return reshaped(call, call.input(0), (product(extents[:axis]), product(extents[axis:])))
+
+
+def squeeze(call: Call) -> str:
+    extents, axes = call.shape(), call.axes(1, 13)
+    if axes is None:
+        if any(not isinstance(d, int) for d in extents):
+            unsupported("without axes, the rank of its result depends on named dimensions")
+        axes = tuple(i for i, d in enumerate(extents) if d == 1)
+    for a in axes:
+        if compare(extents[a], "!=", 1, call.bounds):
+            call.fail(f"cannot squeeze dimension {a} of extent {extents[a]}")
+    kept = tuple(d for i, d in enumerate(extents) if i not in axes)
+    return reshaped(call, call.input(0), kept)
+
+
+def unsqueeze(call: Call) -> str:
+    count = len(call.attrs.integers("axes")) if call.opset < 13 else len(call.indices(1, "axes"))
+    axes = call.axes(1, 13, call.rank() + count) or ()
+    extents = list(call.shape())
+    for a in sorted(axes):
+        extents.insert(a, 1)
+    return reshaped(call, call.input(0), tuple(extents))
+
+
+def transpose(call: Call) -> str:
+    rank = call.rank()
+    perm = call.attrs.integers("perm", tuple(reversed(range(rank))))
+    if sorted(perm) != list(range(rank)):
+        call.fail(f"perm {list(perm)} is no permutation of {rank} axes")
+    return (
+        call.input(0)
+        if perm == tuple(range(rank))
+        else call.emit(sh.Transpose(perm), call.input(0))
+    )
+
+
+def expand(call: Call) -> str:
+    target = broadcast_shapes(call.shape(), call.indices(1, "shape"))
+    return call.input(0) if target == call.shape() else call.emit(sh.Expand(target), call.input(0))
+
+
+def concat(call: Call) -> str:
+    axis = call.axis(1 if call.opset < 4 else None)
+    if len(call.inputs) == 1:
+        return call.input(0)
+    return call.emit(sh.Concat(axis), *call.inputs)
+
+
+def sliced(
+    call: Call, x: str, ranges: dict[int, tuple[Index, Index, int]], extents: tuple[Index, ...]
+) -> str:
+    """``x`` with ``axis: (start, extent, step)`` applied; itself if that takes all of it."""
+    starts = tuple(ranges[a][0] if a in ranges else 0 for a in range(len(extents)))
+    counts = tuple(ranges[a][1] if a in ranges else extents[a] for a in range(len(extents)))
+    steps = tuple(ranges[a][2] if a in ranges else 1 for a in range(len(extents)))
+    if counts == extents and all(s == 1 for s in steps):
+        return x
+    return call.emit(sh.Slice(starts, counts, steps), x)
+
+
+def slice_(call: Call) -> str:
+    """Bounds are attributes before opset 10, then operands."""
+    rank = call.rank()
+    if call.opset < 10:
+        starts: tuple[Index, ...] = call.attrs.integers("starts")
+        ends: tuple[Index, ...] = call.attrs.integers("ends")
+        axes = call.attrs.integers("axes", tuple(range(len(starts))))
+        steps = (1,) * len(starts)
+    else:
+        starts, ends = call.indices(1, "starts"), call.indices(2, "ends")
+        axes = call.integers(3, "axes") if call.has(3) else tuple(range(len(starts)))
+        steps = call.integers(4, "steps") if call.has(4) else (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        call.fail("starts, ends, axes and steps have different lengths")
+    if 0 in steps:
+        call.fail("a step is 0")
+    extents = call.shape()
+    ranges: dict[int, tuple[Index, Index, int]] = {}
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        a = call.normal(axis, rank)
+        first, count = clamped_range(start, end, step, extents[a], call.bounds)
+        ranges[a] = (first, count, step)
+    return sliced(call, call.input(0), ranges, extents)
+
+
+def split(call: Call) -> tuple[str, ...]:
+    axis = call.axis(0)
+    extents = call.shape()
+    sizes = _split_sizes(call, extents[axis])
+    if len(sizes) != len(call.wanted):
+        call.fail(f"it splits into {len(sizes)} parts but has {len(call.wanted)} outputs")
+    total = sum(sizes[1:], sizes[0])
+    if compare(total, "!=", extents[axis], call.bounds):
+        call.fail(f"the parts have {total} elements in all, but dimension {axis} {extents[axis]}")
+    results: list[str] = []
+    start: Index = 0
+    for part in sizes:
+        results.append(sliced(call, call.input(0), {axis: (start, part, 1)}, extents))
+        start = start + part
+    return tuple(results)
+
+
+def _split_sizes(call: Call, extent: Index) -> tuple[Index, ...]:
+    if call.opset < 13 and call.attrs.has("split"):
+        return call.attrs.integers("split")
+    if call.opset >= 13 and call.has(1):
+        return call.indices(1, "split")
+    count = len(call.wanted)
+    if call.opset >= 18:
+        count = call.attrs.integer("num_outputs", count)
+    part = ceildiv(extent, count)
+    if isinstance(extent, int) and call.opset < 18 and extent % count:
+        call.fail(f"a dimension of {extent} does not split into {count} equal parts")
+    return (*(part,) * (count - 1), simplify(extent - part * (count - 1), call.bounds))
+
+
+def tile(call: Call) -> str:
+    repeats = call.indices(1, "repeats")
+    if len(repeats) != call.rank():
+        call.fail(f"{len(repeats)} repeats for a tensor of rank {call.rank()}")
+    if all(r == 1 for r in repeats):
+        return call.input(0)
+    return call.emit(sh.Tile(repeats), call.input(0))
+
+
+def pad(call: Call) -> str:
+    """Pads are an attribute before opset 11, then an operand, with optional axes from 18 on."""
+    rank, mode = call.rank(), call.choice(call.attrs.text("mode", "constant"), MODES, "mode")
+    value: float | int | bool = 0
+    if call.opset < 11:
+        pads: tuple[Index, ...] = call.attrs.integers("pads")
+        value = call.attrs.number("value", 0.0)
+    else:
+        pads = call.indices(1, "pads")
+        if call.has(2):
+            value = call.array(2, "constant value").reshape(-1)[0].item()
+    axes = call.axes(3, 18) if call.opset >= 18 else None
+    axes = tuple(range(rank)) if axes is None else axes
+    if len(pads) != 2 * len(axes):
+        call.fail(f"{len(pads)} pads for {len(axes)} axes; expected {2 * len(axes)}")
+    before: list[Index] = [0] * rank
+    after: list[Index] = [0] * rank
+    for i, a in enumerate(axes):
+        before[a], after[a] = pads[i], pads[i + len(axes)]
+    if not any(p != 0 for p in pads):
+        return call.input(0)
+    typed = (
+        float(value)
+        if call.dtype().is_float
+        else bool(value)
+        if call.dtype() == BOOL
+        else int(value)
+    )
+    return call.emit(sh.Pad(tuple(before), tuple(after), mode, typed), call.input(0))
+
+
+def constant_of_shape(call: Call) -> str:
+    target = call.indices(0, "shape")
+    fill = call.attrs.tensor("value") if call.attrs.has("value") else np.zeros(1, np.float32)
+    if fill.size != 1:
+        call.fail(f"value must have one element but has {fill.size}")
+    return call.emit(sh.Full(target, fill.reshape(-1)[0].item(), dtype_of(fill)))
+
+
+def eye_like(call: Call) -> str:
+    code = call.attrs.integer("dtype", 0)
+    dtype = dtype_from_onnx(code, call.source[-1]) if code else call.dtype()
+    return call.emit(sh.EyeLike(dtype, call.attrs.integer("k", 0)), call.input(0))
+
+
+def trilu(call: Call) -> str:
+    k = call.index(1, "k") if call.has(1) else 0
+    return call.emit(sh.Trilu(call.attrs.flag("upper", True), k), call.input(0))
+
+
+def range_(call: Call) -> str:
+    """A vector ``start, start + delta, …``; its length must be known, its values need not."""
+    dtype = call.dtype()
+    if dtype.is_float:
+        bounds = [float(call.array(i, w).reshape(())) for i, w in enumerate(_RANGE)]
+        count: Index = max(0, int(np.ceil((bounds[1] - bounds[0]) / bounds[2])))
+        values = (bounds[0] + np.arange(count) * bounds[2]).astype(dtype.numpy)
+        return call.constant(values)
+    start, limit = call.index(0, "start"), call.index(1, "limit")
+    (step,) = call.integers(2, "delta")
+    if step == 0:
+        call.fail("delta is 0")
+    first, last = (start, limit) if step > 0 else (limit, start)
+    count = simplify(ceildiv(last - first, abs(step)), call.bounds)
+    if compare(count, "<=", 0, call.bounds):
+        count = 0
+    return iota(call, count, start, step)
+
+
+_RANGE = ("start", "limit", "delta")
+
+
+def iota(call: Call, count: Index, start: Index, step: int) -> str:
+    dtype = call.dtype()
+    return call.emit(sh.Iota((count,), 0, start, step, dtype))
+
+
+def depth_to_space(call: Call) -> str:
+    n, c, h, w = _image(call)
+    b = call.attrs.integer("blocksize")
+    if call.attrs.text("mode", "DCR") == "DCR":
+        split, perm = (n, b, b, floordiv(c, b * b), h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        split, perm = (n, floordiv(c, b * b), b, b, h, w), (0, 1, 4, 2, 5, 3)
+    blocks = call.emit(sh.Transpose(perm), call.emit(sh.Reshape(split), call.input(0)))
+    return call.emit(sh.Reshape((n, floordiv(c, b * b), h * b, w * b)), blocks)
+
+
+def space_to_depth(call: Call) -> str:
+    n, c, h, w = _image(call)
+    b = call.attrs.integer("blocksize")
+    rows, columns = floordiv(h, b), floordiv(w, b)
+    split = call.emit(sh.Reshape((n, c, rows, b, columns, b)), call.input(0))
+    blocks = call.emit(sh.Transpose((0, 3, 5, 1, 2, 4)), split)
+    return call.emit(sh.Reshape((n, c * b * b, rows, columns)), blocks)
+
+
+def _image(call: Call) -> tuple[Index, Index, Index, Index]:
+    if call.rank() != 4:
+        call.fail(f"expected a tensor of rank 4 (NCHW), not {call.type()}")
+    n, c, h, w = call.shape()
+    return n, c, h, w
+
+
+SHAPE: Handlers = MappingProxyType(
+    {
+        "Constant": constant,
+        "Shape": shape,
+        "Size": size,
+        "Reshape": reshape,
+        "Flatten": flatten,
+        "Squeeze": squeeze,
+        "Unsqueeze": unsqueeze,
+        "Transpose": transpose,
+        "Expand": expand,
+        "Concat": concat,
+        "Slice": slice_,
+        "Split": split,
+        "Tile": tile,
+        "Pad": pad,
+        "ConstantOfShape": constant_of_shape,
+        "EyeLike": eye_like,
+        "Trilu": trilu,
+        "Range": range_,
+        "DepthToSpace": depth_to_space,
+        "SpaceToDepth": space_to_depth,
+    }
+)

@@ -1,0 +1,238 @@
+"""Shape arithmetic: ops evaluated on contents that are known at import, possibly symbolic.
+
+Contents are NumPy arrays: of numbers, or object arrays whose elements are numbers,
+:data:`~modelcc.ir.index.Index` and :class:`~modelcc.frontends.onnx.ratio.Ratio`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from modelcc.frontends.onnx import ratio
+from modelcc.frontends.onnx.ratio import Element, Ratio, compared
+from modelcc.ir.index import (
+    Bounds,
+    Comparison,
+    Expr,
+    Index,
+    floordiv,
+    maximum,
+    minimum,
+    mod,
+    simplify,
+)
+from modelcc.ir.op import Op
+from modelcc.ir.types import BOOL, Array, DType
+from modelcc.ops import elementwise as ew
+from modelcc.ops import reduce as rd
+
+LIMIT = 1024
+"""Shapes are short: longer contents are data and stay in the graph."""
+
+Contents = Array
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a rule may use besides the operands: the result's dtype, bounds of the symbols."""
+
+    dtype: DType
+    bounds: Bounds
+
+
+Rule = Callable[[Op, Sequence[Contents], Facts], Contents | None]
+
+
+def is_symbolic(contents: Contents) -> bool:
+    """Whether some element is symbolic."""
+    return contents.dtype == object and any(
+        isinstance(e, Expr | Ratio) for e in contents.reshape(-1).tolist()
+    )
+
+
+def evaluate(op: Op, operands: Sequence[Contents | None], facts: Facts) -> Contents | None:
+    """What the single-result ``op`` gives on known contents; None where they do not tell."""
+    if not op.pure:
+        return None
+    if not any(o is not None and is_symbolic(o) for o in operands):
+        with np.errstate(all="ignore"):
+            result = np.asarray(op.reference(*operands))
+        return normalised(result, facts) if result.dtype == object else result
+    if any(o is None for o in operands):
+        return None
+    objects = [o.astype(object) for o in operands if o is not None]
+    rule = RULES.get(type(op))
+    if rule is None:
+        values = np.asarray(op.reference(*objects)) if op.symbolic else None
+    else:
+        values = rule(op, objects, facts)
+    return None if values is None else normalised(values, facts)
+
+
+def normalised(contents: Contents, facts: Facts) -> Contents:
+    """Simplified elements; an array of ``dtype`` where all of them are numbers."""
+    flat = [_simplified(e, facts.bounds) for e in contents.reshape(-1).tolist()]
+    result = object_array(flat, contents.shape)
+    return result if is_symbolic(result) else result.astype(facts.dtype.numpy)
+
+
+def _simplified(e: Element, bounds: Bounds) -> Element:
+    return simplify(e, bounds) if isinstance(e, Expr) else e
+
+
+def object_array(elements: Sequence[Any], shape: tuple[int, ...]) -> Contents:
+    """An object array of these elements."""
+    array = np.empty(len(elements), object)
+    array[:] = elements
+    return array.reshape(shape)
+
+
+def _pointwise(function: Callable[..., Any], operands: Sequence[Contents]) -> Contents | None:
+    """``function`` on every element of the broadcast operands; None if it once gives None."""
+    arrays = np.broadcast_arrays(*operands)
+    rows = zip(*(a.reshape(-1).tolist() for a in arrays), strict=True)
+    results: list[Element] = []
+    for row in rows:
+        value = function(*row)
+        if value is None:
+            return None
+        results.append(value)
+    return object_array(results, arrays[0].shape)
+
+
+def _arithmetic(function: Callable[[Element, Element], Element | None]) -> Rule:
+    def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+        return _pointwise(function, operands)
+
+    return rule
+
+
+def _comparison(operator: Comparison) -> Rule:
+    def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+        return _pointwise(lambda a, b: compared(a, operator, b, facts.bounds), operands)
+
+    return rule
+
+
+def _extremum(function: Callable[[Index, Index], Index]) -> Rule:
+    def pick(a: Element, b: Element) -> Element | None:
+        if isinstance(a, int | Expr) and isinstance(b, int | Expr):
+            return function(a, b)
+        return None
+
+    def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+        return _pointwise(pick, operands)
+
+    return rule
+
+
+def _unary(function: Callable[[Element], Element | None]) -> Rule:
+    def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+        return _pointwise(function, operands)
+
+    return rule
+
+
+def _subtract(a: Element, b: Element) -> Element | None:
+    negative = ratio.multiply(b, -1)
+    return None if negative is None else ratio.add(a, negative)
+
+
+def _divide(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+    def quotient(a: Element, b: Element) -> Element | None:
+        if facts.dtype.is_float:
+            return ratio.divide(a, b)
+        signs = (compared(a, ">=", 0, facts.bounds), compared(b, ">", 0, facts.bounds))
+        if signs != (True, True) or not isinstance(a, int | Expr) or not isinstance(b, int | Expr):
+            return None
+        return floordiv(a, b)
+
+    return _pointwise(quotient, operands)
+
+
+def _modulo(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+    def remainder(a: Element, b: Element) -> Element | None:
+        if not isinstance(a, int | Expr) or not isinstance(b, int | Expr) or b == 0:
+            return None
+        return None if facts.dtype.is_float else mod(a, b)
+
+    return _pointwise(remainder, operands)
+
+
+def _floor(a: Element) -> Element | None:
+    if isinstance(a, float):
+        return float(np.floor(a))
+    return a.floor() if isinstance(a, Ratio) else a
+
+
+def _ceil(a: Element) -> Element | None:
+    if isinstance(a, float):
+        return float(np.ceil(a))
+    return a.ceil() if isinstance(a, Ratio) else a
+
+
+def _cast(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+    assert isinstance(op, ew.Cast)
+
+    def converted(a: Element) -> Element | None:
+        if op.to == BOOL:
+            return compared(a, "!=", 0, facts.bounds)
+        if op.to.is_float:
+            return a
+        if isinstance(a, Ratio):
+            return a.floor() if compared(a, ">=", 0, facts.bounds) else None
+        return a if isinstance(a, Expr) else int(a)
+
+    return _pointwise(converted, operands)
+
+
+def _where(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+    return _pointwise(lambda c, a, b: a if c else b, operands)
+
+
+def _reduction(function: Callable[[Any, Any], Any]) -> Rule:
+    ufunc = np.frompyfunc(function, 2, 1)
+
+    def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+        axes: tuple[int, ...] = op.attributes()["axes"]
+        values = operands[0]
+        if any(values.shape[a] == 0 for a in axes):
+            return None
+        for axis in axes:
+            values = np.asarray(ufunc.reduce(values, axis=axis, keepdims=True), object)
+        return values if op.attributes()["keepdims"] else np.squeeze(values, axes)
+
+    return rule
+
+
+RULES: Mapping[type[Op], Rule] = MappingProxyType(
+    {
+        ew.Add: _arithmetic(ratio.add),
+        ew.Sub: _arithmetic(_subtract),
+        ew.Mul: _arithmetic(ratio.multiply),
+        ew.Div: _divide,
+        ew.Mod: _modulo,
+        ew.Neg: _unary(lambda a: ratio.multiply(a, -1)),
+        ew.Min: _extremum(minimum),
+        ew.Max: _extremum(maximum),
+        ew.Floor: _unary(_floor),
+        ew.Ceil: _unary(_ceil),
+        ew.Cast: _cast,
+        ew.Where: _where,
+        ew.Equal: _comparison("=="),
+        ew.NotEqual: _comparison("!="),
+        ew.Less: _comparison("<"),
+        ew.LessOrEqual: _comparison("<="),
+        ew.Greater: _comparison(">"),
+        ew.GreaterOrEqual: _comparison(">="),
+        rd.ReduceSum: _reduction(lambda a, b: a + b),
+        rd.ReduceProd: _reduction(lambda a, b: a * b),
+        rd.ReduceMax: _reduction(maximum),
+        rd.ReduceMin: _reduction(minimum),
+    }
+)

@@ -1,0 +1,64 @@
+"""Index rules of Slice: clamping of possibly symbolic bounds."""
+
+from __future__ import annotations
+
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.ir.index import Bounds, Index, ceildiv, compare, maximum, minimum, simplify
+
+FAR = 2**31 - 1
+"""Exporters write bounds of at least this distance for "up to the end"."""
+
+
+def clamped_range(
+    start: Index, end: Index, step: int, extent: Index, bounds: Bounds
+) -> tuple[Index, Index]:
+    """First index and number of elements of ``[start:end:step]`` on a dimension of ``extent``.
+
+    Follows ONNX: negative bounds count from the end, bounds beyond the ends are clamped.
+    """
+    if isinstance(end, int) and abs(end) >= FAR:
+        end = (extent if end > 0 else 0) if step > 0 else (extent - 1 if end > 0 else -1 - extent)
+    if step > 0:
+        first = _clamp(_from_front(start, extent, bounds), 0, extent, bounds)
+        last = _clamp(_from_front(end, extent, bounds), 0, extent, bounds)
+        count = ceildiv(last - first, step)
+    else:
+        first = _clamp(_from_front(start, extent, bounds), 0, extent - 1, bounds)
+        last = _clamp(_from_front(end, extent, bounds), -1, extent - 1, bounds)
+        count = ceildiv(first - last, -step)
+    first, count = simplify(first, bounds), simplify(count, bounds)
+    return first, _at_least(count, 0, bounds)
+
+
+def _from_front(position: Index, extent: Index, bounds: Bounds) -> Index:
+    negative = compare(position, "<", 0, bounds)
+    if negative is None:
+        unsupported(
+            f"whether the bound {position} counts from the end depends on a named dimension; "
+            "bound that dimension (dims={...: Range(low, high)})"
+        )
+    return position + extent if negative else position
+
+
+def _clamp(value: Index, low: Index, high: Index, bounds: Bounds) -> Index:
+    return _at_most(_at_least(value, low, bounds), high, bounds)
+
+
+def _at_least(value: Index, low: Index, bounds: Bounds) -> Index:
+    match compare(value, ">=", low, bounds):
+        case True:
+            return value
+        case False:
+            return low
+        case None:
+            return low if compare(value, "<=", low, bounds) else maximum(value, low)
+
+
+def _at_most(value: Index, high: Index, bounds: Bounds) -> Index:
+    match compare(value, "<=", high, bounds):
+        case True:
+            return value
+        case False:
+            return high
+        case None:
+            return high if compare(value, ">=", high, bounds) else minimum(value, high)

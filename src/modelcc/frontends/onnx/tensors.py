@@ -1,0 +1,257 @@
+"""ONNX tensors as NumPy arrays: raw data without a copy, external data memory-mapped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import (
+    BF16,
+    BOOL,
+    C64,
+    C128,
+    F8E4M3FN,
+    F8E4M3FNUZ,
+    F8E5M2,
+    F8E5M2FNUZ,
+    F16,
+    F32,
+    F64,
+    I2,
+    I4,
+    I8,
+    I16,
+    I32,
+    I64,
+    STRING,
+    U2,
+    U4,
+    U8,
+    U16,
+    U32,
+    U64,
+    Array,
+    DType,
+)
+
+MAX_BYTES = 1 << 40
+"""No tensor of a real model is larger; a larger one is a corrupted shape."""
+
+DTYPES: Mapping[int, DType] = MappingProxyType(
+    {
+        TensorProto.FLOAT: F32,
+        TensorProto.DOUBLE: F64,
+        TensorProto.FLOAT16: F16,
+        TensorProto.BFLOAT16: BF16,
+        TensorProto.FLOAT8E4M3FN: F8E4M3FN,
+        TensorProto.FLOAT8E4M3FNUZ: F8E4M3FNUZ,
+        TensorProto.FLOAT8E5M2: F8E5M2,
+        TensorProto.FLOAT8E5M2FNUZ: F8E5M2FNUZ,
+        TensorProto.INT64: I64,
+        TensorProto.INT32: I32,
+        TensorProto.INT16: I16,
+        TensorProto.INT8: I8,
+        TensorProto.INT4: I4,
+        TensorProto.INT2: I2,
+        TensorProto.UINT64: U64,
+        TensorProto.UINT32: U32,
+        TensorProto.UINT16: U16,
+        TensorProto.UINT8: U8,
+        TensorProto.UINT4: U4,
+        TensorProto.UINT2: U2,
+        TensorProto.BOOL: BOOL,
+        TensorProto.COMPLEX64: C64,
+        TensorProto.COMPLEX128: C128,
+        TensorProto.STRING: STRING,
+    }
+)
+
+_TYPED_FIELDS: Mapping[int, str] = MappingProxyType(
+    {
+        TensorProto.FLOAT: "float_data",
+        TensorProto.COMPLEX64: "float_data",
+        TensorProto.DOUBLE: "double_data",
+        TensorProto.COMPLEX128: "double_data",
+        TensorProto.INT64: "int64_data",
+        TensorProto.UINT64: "uint64_data",
+        TensorProto.UINT32: "uint64_data",
+        TensorProto.STRING: "string_data",
+    }
+)
+
+
+def dtype_from_onnx(code: int, where: str) -> DType:
+    """The dtype of an ONNX ``elem_type``; :class:`ModelError` if there is none."""
+    found = DTYPES.get(code)
+    if found is None:
+        raise ModelError(
+            f"element type {code} is not one modelcc knows",
+            (where,),
+            "re-export the model with a standard ONNX element type",
+        )
+    return found
+
+
+def checked_dims(tensor: TensorProto, dtype: DType, where: str) -> tuple[int, ...]:
+    """The dims of ``tensor``, known to be non-negative and of a sensible size."""
+    dims = tuple(int(d) for d in tensor.dims)
+    if any(d < 0 for d in dims):
+        raise ModelError(f"the tensor has negative dims {list(dims)}", (where,), _CORRUPT)
+    if math.prod(dims) * dtype.bytes > MAX_BYTES:
+        raise ModelError(
+            f"dims {list(dims)} need {math.prod(dims) * dtype.bytes} bytes, beyond any real tensor",
+            (where,),
+            _CORRUPT,
+        )
+    return dims
+
+
+_CORRUPT = "the file looks corrupted; export or download it again"
+
+
+def to_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
+    """The contents of ``tensor``.
+
+    External data is looked for under ``folder`` and memory-mapped read-only.
+    ``where`` names the tensor in errors: :class:`ModelError` for data that does not fit its dims.
+    """
+    dtype = dtype_from_onnx(tensor.data_type, where)
+    dims = checked_dims(tensor, dtype, where)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return _external(tensor, dtype, dims, folder, where)
+    if tensor.HasField("raw_data"):
+        return _decode(tensor.raw_data, dtype, dims, where)
+    return _typed(tensor, dtype, dims, where)
+
+
+def packed_bytes(dtype: DType, dims: tuple[int, ...]) -> int:
+    """Bytes of the ONNX storage, where 4- and 2-bit elements are packed."""
+    return (math.prod(dims) * dtype.bits + 7) // 8
+
+
+def _decode(data: bytes, dtype: DType, dims: tuple[int, ...], where: str) -> Array:
+    expected = packed_bytes(dtype, dims)
+    if len(data) != expected:
+        raise ModelError(
+            f"raw_data has {len(data)} bytes but {dtype}{list(dims)} needs {expected}",
+            (where,),
+            _CORRUPT,
+        )
+    if dtype.bits < 8:
+        return _unpack(np.frombuffer(data, np.uint8), dtype, dims)
+    return np.frombuffer(data, dtype.numpy).reshape(dims)
+
+
+def _unpack(data: Array, dtype: DType, dims: tuple[int, ...]) -> Array:
+    """Elements of 4 or 2 bits, the first one in the least significant bits."""
+    per_byte = 8 // dtype.bits
+    shifts = np.arange(per_byte, dtype=np.uint8) * dtype.bits
+    fields = (data[:, None] >> shifts) & ((1 << dtype.bits) - 1)
+    values = fields.reshape(-1)[: math.prod(dims)].astype(np.int8)
+    if dtype.kind == "int":
+        values = np.where(values >= 1 << (dtype.bits - 1), values - (1 << dtype.bits), values)
+    return values.astype(dtype.numpy).reshape(dims)
+
+
+def _typed(tensor: TensorProto, dtype: DType, dims: tuple[int, ...], where: str) -> Array:
+    name = _TYPED_FIELDS.get(tensor.data_type, "int32_data")
+    count = len(getattr(tensor, name))
+    per_element = 2 if dtype.kind == "complex" else 1
+    expected = packed_bytes(dtype, dims) if dtype.bits < 8 else math.prod(dims) * per_element
+    if count != expected:
+        raise ModelError(
+            f"{name} has {count} values but {dtype}{list(dims)} needs {expected}",
+            (where,),
+            _CORRUPT,
+        )
+    try:
+        return np.asarray(numpy_helper.to_array(tensor)).reshape(dims)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelError(f"the tensor cannot be read: {error}", (where,), _CORRUPT) from error
+
+
+def _external(
+    tensor: TensorProto, dtype: DType, dims: tuple[int, ...], folder: Path | None, where: str
+) -> Array:
+    entries = {e.key: e.value for e in tensor.external_data}
+    path = _external_path(entries.get("location", ""), folder, where)
+    expected = packed_bytes(dtype, dims)
+    offset = _number(entries, "offset", 0, where)
+    length = _number(entries, "length", expected, where)
+    if length != expected:
+        raise ModelError(
+            f"external data of {length} bytes, but {dtype}{list(dims)} needs {expected}",
+            (where,),
+            _CORRUPT,
+        )
+    size = path.stat().st_size
+    if offset + length > size:
+        raise ModelError(
+            f"external file {path.name} has {size} bytes but the tensor ends at {offset + length}",
+            (where,),
+            "the file is truncated; copy it again, beside the model",
+        )
+    if expected == 0:
+        return np.empty(dims, dtype.numpy)
+    data = np.memmap(path, np.uint8, "r", offset, (expected,))
+    if dtype.bits < 8:
+        return _unpack(data, dtype, dims)
+    return data.view(dtype.numpy).reshape(dims)
+
+
+def _external_path(location: str, folder: Path | None, where: str) -> Path:
+    if folder is None:
+        raise ModelError(
+            f"its data is in an external file, {location!r}, but the model was given in memory",
+            (where,),
+            "pass the path of the .onnx file instead of its bytes",
+        )
+    root = folder.resolve()
+    path = (root / location).resolve()
+    if not location or not path.is_relative_to(root):
+        raise ModelError(
+            f"external data location {location!r} is outside of the model's folder {folder}",
+            (where,),
+            "put the data file beside the model and store a relative location",
+        )
+    if not path.is_file():
+        raise ModelError(
+            f"external data file {location!r} is not in {folder}",
+            (where,),
+            "copy it there, it belongs to the model",
+        )
+    return path
+
+
+def _number(entries: Mapping[str, str], key: str, default: int, where: str) -> int:
+    text = entries.get(key, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit():
+        raise ModelError(f"external data has {key} {text!r}, not a number", (where,), _CORRUPT)
+    return int(text)
+
+
+def sparse_to_array(tensor: onnx.SparseTensorProto, folder: Path | None, where: str) -> Array:
+    """A dense array of a sparse tensor in coordinate form (linear or per-dimension indices)."""
+    values = to_array(tensor.values, folder, where)
+    indices = to_array(tensor.indices, folder, where)
+    dims = tuple(int(d) for d in tensor.dims)
+    if any(d < 0 for d in dims) or math.prod(dims) * values.itemsize > MAX_BYTES:
+        raise ModelError(f"the sparse tensor has dims {list(dims)}", (where,), _CORRUPT)
+    dense = np.zeros(dims, values.dtype)
+    try:
+        if indices.ndim == 1:
+            dense.reshape(-1)[indices] = values
+        else:
+            dense[tuple(indices.T)] = values
+    except (IndexError, ValueError) as error:
+        raise ModelError(f"sparse indices do not fit: {error}", (where,), _CORRUPT) from error
+    return dense

@@ -1,0 +1,95 @@
+"""Geometry of convolutions and poolings: kernel, strides, dilations and pads of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.frontends.onnx.call import Call
+from modelcc.ir.index import Index, ceildiv, floordiv, maximum, simplify
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A sliding window, one entry per spatial axis, with automatic pads resolved."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    before: tuple[Index, ...]
+    after: tuple[Index, ...]
+    dilations: tuple[int, ...]
+
+
+def spatial(call: Call) -> tuple[Index, ...]:
+    """Spatial extents of operand 0; :class:`ModelError` if it has none."""
+    if call.rank() < 3:
+        call.fail(f"expected batch, channels and spatial axes, not {call.type()}")
+    return call.shape()[2:]
+
+
+def geometry(call: Call, kernel: tuple[int, ...]) -> Geometry:
+    """The window of a convolution or pooling with this kernel."""
+    sizes = spatial(call)
+    rank = len(sizes)
+    if len(kernel) != rank:
+        call.fail(f"a kernel of {len(kernel)} axes for {rank} spatial axes")
+    strides = per_axis(call, "strides", rank)
+    dilations = per_axis(call, "dilations", rank)
+    before, after = _pads(call, sizes, kernel, strides, dilations)
+    return Geometry(kernel, strides, before, after, dilations)
+
+
+def per_axis(call: Call, name: str, rank: int) -> tuple[int, ...]:
+    """An attribute with a positive number for each spatial axis; 1 where it is absent."""
+    values = call.attrs.integers(name, (1,) * rank)
+    if len(values) != rank:
+        call.fail(f"{name} {list(values)} has not {rank} entries, one for each spatial axis")
+    if any(v < 1 for v in values):
+        call.fail(f"{name} {list(values)} must be positive")
+    return values
+
+
+Pads = tuple[tuple[Index, ...], tuple[Index, ...]]
+
+
+def explicit_pads(call: Call, rank: int) -> Pads:
+    """The attribute ``pads``: all the fronts, then all the ends."""
+    pads = call.attrs.integers("pads", (0,) * 2 * rank)
+    if len(pads) != 2 * rank:
+        call.fail(f"pads {list(pads)} has not {2 * rank} entries, two for each spatial axis")
+    return pads[:rank], pads[rank:]
+
+
+def _pads(
+    call: Call,
+    sizes: tuple[Index, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+) -> Pads:
+    mode = call.attrs.text("auto_pad", "NOTSET")
+    if mode in ("NOTSET", ""):
+        return explicit_pads(call, len(sizes))
+    if mode == "VALID":
+        return (0,) * len(sizes), (0,) * len(sizes)
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        call.fail(f"unknown auto_pad {mode!r}")
+    totals = tuple(
+        _same_total(call, size, (k - 1) * d + 1, s)
+        for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
+    )
+    return halves(totals, mode == "SAME_UPPER")
+
+
+def halves(totals: tuple[Index, ...], upper: bool) -> Pads:
+    """Pads split evenly; the odd one goes to the end if ``upper``."""
+    smaller = tuple(floordiv(t, 2) for t in totals)
+    larger = tuple(t - s for t, s in zip(totals, smaller, strict=True))
+    return (smaller, larger) if upper else (larger, smaller)
+
+
+def _same_total(call: Call, size: Index, reach: int, stride: int) -> Index:
+    """Padding that makes the output ``ceil(size / stride)`` long."""
+    if stride == 1:
+        return reach - 1
+    needed = (ceildiv(size, stride) - 1) * stride + reach - size
+    return needed if reach >= stride else simplify(maximum(needed, 0), call.bounds)

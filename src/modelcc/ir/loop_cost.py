@@ -1,0 +1,71 @@
+"""Arithmetic and memory traffic of loop functions, by counting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.index import evaluate
+from modelcc.ir.loop import BindIndex, Call, Expr, Fold, For, Function, If, MulAdd, Stmt
+from modelcc.ir.loop_traversal import blocks, operands, statement_expressions
+from modelcc.ir.scalar import FUNCTIONS
+
+
+@dataclass(frozen=True)
+class Cost:
+    """``flops``: floating-point operations executed, lanes of masked tails included, a fused
+    multiply-add counting 2; ``bytes``: the sizes of the buffers a call touches, once each."""
+
+    flops: int
+    bytes: int
+
+
+def function_cost(function: Function, sizes: Mapping[str, int]) -> Cost:
+    """Cost of one call with these size arguments.
+
+    A loop whose bounds hang on an outer loop counts as in the first iteration of that one; of
+    two branches the dearer counts.  Loops bounded by run-time data count once.
+    """
+    buffers = [parameter.buffer for parameter in function.parameters]
+    bytes = sum(evaluate(b.size, sizes) * b.dtype.bytes for b in buffers)
+    return Cost(_block_flops(function.body, dict(sizes)), bytes)
+
+
+def _block_flops(body: Sequence[Stmt], env: dict[str, int]) -> int:
+    return sum(_statement_flops(s, env) for s in body)
+
+
+def _statement_flops(s: Stmt, env: dict[str, int]) -> int:
+    own = sum(_expression_flops(e) for e in statement_expressions(s))
+    match s:
+        case For():
+            start, trips = _trips(s, env)
+            return trips * _block_flops(s.body, {**env, s.variable: start}) if trips else 0
+        case If():
+            return own + max(_block_flops(part, env) for part in blocks(s))
+        case BindIndex():
+            env[s.symbol] = 0
+            return own
+        case _:
+            return own
+
+
+def _trips(loop: For, env: Mapping[str, int]) -> tuple[int, int]:
+    """First value of the variable and number of iterations."""
+    start, stop = evaluate(loop.start, env), evaluate(loop.stop, env)
+    return start, max(0, -(-(stop - start) // loop.step))
+
+
+def _expression_flops(e: Expr) -> int:
+    inside = sum(_expression_flops(operand) for operand in operands(e))
+    if not e.dtype.is_float:
+        return inside
+    match e:
+        case Call():
+            return inside + (e.lanes if FUNCTIONS[e.function].domain != "any" else 0)
+        case MulAdd():
+            return inside + 2 * e.lanes
+        case Fold():
+            return inside + e.value.lanes - 1
+        case _:
+            return inside

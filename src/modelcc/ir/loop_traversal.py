@@ -1,0 +1,204 @@
+"""Walking and rebuilding loop-level expressions and statements without naming every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from modelcc.ir.index import Index, symbols
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    BindIndex,
+    Bitcast,
+    Call,
+    Choose,
+    Comment,
+    Const,
+    Convert,
+    Expr,
+    Fold,
+    For,
+    Function,
+    Gather,
+    If,
+    IndexOf,
+    Let,
+    Load,
+    MulAdd,
+    Prefetch,
+    Register,
+    Scatter,
+    Splat,
+    Stmt,
+    Store,
+    Test,
+    Var,
+)
+
+
+def operands(e: Expr) -> tuple[Expr, ...]:
+    """The expressions directly inside ``e``, in order."""
+    match e:
+        case Const() | Var() | IndexOf() | Load() | Test():
+            return ()
+        case Gather():
+            return (e.offsets,)
+        case Call():
+            return e.args
+        case MulAdd():
+            return (e.a, e.b, e.c)
+        case Choose():
+            return (e.condition, e.then, e.other)
+        case Convert() | Bitcast() | Splat() | Fold():
+            return (e.value,)
+
+
+def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
+    """``e`` with its direct operands replaced, in the order of :func:`operands`."""
+    match e:
+        case Const() | Var() | IndexOf() | Load() | Test():
+            return e
+        case Gather():
+            return replace(e, offsets=new[0])
+        case Call():
+            return replace(e, args=tuple(new))
+        case MulAdd():
+            return MulAdd(*new)
+        case Choose():
+            return Choose(*new)
+        case Convert() | Bitcast() | Splat() | Fold():
+            return replace(e, value=new[0])
+
+
+def indices(e: Expr) -> tuple[Index, ...]:
+    """The index expressions directly inside ``e``."""
+    match e:
+        case IndexOf():
+            return (e.index,)
+        case Load():
+            return (e.offset, e.stride, *_present(e.active))
+        case Gather():
+            return (e.offset, *_present(e.active))
+        case Test():
+            return tuple(side for c in e.conditions for side in (c.left, c.right))
+        case _:
+            return ()
+
+
+def statement_expressions(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions directly inside ``s``, not those of its blocks."""
+    match s:
+        case If():
+            return (s.condition,)
+        case Let() | BindIndex() | Register() | Assign() | Store():
+            return (s.value,)
+        case Scatter():
+            return (s.offsets, s.value)
+        case For() | Alloc() | Prefetch() | Comment():
+            return ()
+
+
+def with_statement_expressions(s: Stmt, new: Sequence[Expr]) -> Stmt:
+    """``s`` with its direct expressions replaced, in the order of their listing."""
+    match s:
+        case If():
+            return replace(s, condition=new[0])
+        case Let() | BindIndex() | Register() | Assign() | Store():
+            return replace(s, value=new[0])
+        case Scatter():
+            return replace(s, offsets=new[0], value=new[1])
+        case For() | Alloc() | Prefetch() | Comment():
+            return s
+
+
+def statement_indices(s: Stmt) -> tuple[Index, ...]:
+    """The index expressions directly inside ``s``, not those of its expressions."""
+    match s:
+        case For():
+            return (s.start, s.stop)
+        case Store():
+            return (s.offset, s.stride, *_present(s.active))
+        case Scatter():
+            return (s.offset, *_present(s.active))
+        case Prefetch():
+            return (s.offset,)
+        case _:
+            return ()
+
+
+def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    """The statement lists directly inside ``s``."""
+    match s:
+        case For():
+            return (s.body,)
+        case If():
+            return (s.then, s.other)
+        case _:
+            return ()
+
+
+def map_blocks(s: Stmt, rewrite: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+    """``s`` with each directly contained statement list rewritten."""
+    match s:
+        case For():
+            return replace(s, body=rewrite(s.body))
+        case If():
+            return replace(s, then=rewrite(s.then), other=rewrite(s.other))
+        case _:
+            return s
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """``e`` and everything inside it, outermost first."""
+    yield e
+    for operand in operands(e):
+        yield from walk(operand)
+
+
+def statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    """All statements of a list and of the blocks inside, in program order."""
+    for s in body:
+        yield s
+        for block in blocks(s):
+            yield from statements(block)
+
+
+def names_used(body: Sequence[Stmt]) -> dict[str, None]:
+    """Names of symbols, values, registers and buffers mentioned in a list, in program order."""
+    found: dict[str, None] = {}
+    for s in statements(body):
+        for index in statement_indices(s):
+            found.update(dict.fromkeys(sorted(symbols(index))))
+        match s:
+            case Store() | Scatter() | Prefetch():
+                found[s.buffer] = None
+            case Assign():
+                found[s.name] = None
+            case _:
+                pass
+        for outer in statement_expressions(s):
+            for e in walk(outer):
+                found.update(dict.fromkeys(_names_in(e)))
+    return found
+
+
+def _names_in(e: Expr) -> tuple[str, ...]:
+    mentioned = tuple(name for index in indices(e) for name in sorted(symbols(index)))
+    match e:
+        case Var():
+            return (e.name, *mentioned)
+        case Load() | Gather():
+            return (e.buffer, *mentioned)
+        case _:
+            return mentioned
+
+
+def parallel_loop(function: Function) -> For | None:
+    """The function's parallel loop: it takes a thread pool as its last argument if there is one."""
+    loops = (s for s in function.body if isinstance(s, For) and s.kind == "parallel")
+    return next(loops, None)
+
+
+def _present(index: Index | None) -> tuple[Index, ...]:
+    return () if index is None else (index,)

@@ -1,0 +1,283 @@
+"""Reference interpreter of the tensor level: what stages mean, in NumPy.
+
+Every scalar expression is evaluated at once for a block of the iteration space: parallel axes
+first, then reduction axes, each an index array that broadcasts.  Nothing here is fast on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from modelcc.ir.index import FloorDiv, Index, Max, Min, Mod, Sym, evaluate
+from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine
+from modelcc.ir.tensor import (
+    Apply,
+    Axis,
+    Bind,
+    Cast,
+    Comparison,
+    Condition,
+    Guard,
+    IndexValue,
+    Kernel,
+    Number,
+    Read,
+    Scalar,
+    Select,
+    Stage,
+    TensorProgram,
+)
+from modelcc.ir.types import BOOL, Array, DType, TensorType, dtype_of
+
+POINTS = 1 << 21
+"""Points of the iteration space evaluated at once; bounds memory, never the result."""
+
+
+def run_program(
+    program: TensorProgram, inputs: Mapping[str, Array], env: Mapping[str, int]
+) -> dict[str, Array]:
+    """The outputs of ``program`` by name; ``env`` gives its named dimensions."""
+    tensors = {name: constant.data for name, constant in program.constants.items()} | dict(inputs)
+    for item in program.items:
+        if isinstance(item, Kernel):
+            names = dict.fromkeys(stage.output for stage in item.stages)
+            tensors |= allocate({n: program.types[n] for n in names}, env)
+            evaluate_stages(item.stages, tensors, env, program.types)
+        else:
+            shape = [evaluate(e, env) for e in program.types[item.output].shape]
+            tensors[item.output] = tensors[item.input].reshape(shape)
+    return {name: tensors[name] for name in program.outputs}
+
+
+def allocate(types: Mapping[str, TensorType], env: Mapping[str, int]) -> dict[str, Array]:
+    """A zeroed array for every type."""
+    return {
+        name: np.zeros([evaluate(e, env) for e in t.shape], t.dtype.numpy)
+        for name, t in types.items()
+    }
+
+
+def evaluate_stages(
+    stages: Sequence[Stage],
+    tensors: dict[str, Array],
+    env: Mapping[str, int],
+    types: Mapping[str, TensorType] | None = None,
+) -> None:
+    """Runs ``stages`` in order, filling the arrays of their outputs in ``tensors``.
+
+    ``env`` gives the named dimensions.  ``types`` is needed only for tensors whose zero border
+    (halo) is read.  ``IndexError`` if a read or write leaves its tensor.
+    """
+    with np.errstate(all="ignore"):
+        for stage in stages:
+            for ranges in _blocks(stage, env):
+                _evaluate_block(stage, ranges, tensors, env, types or {})
+
+
+def _blocks(stage: Stage, env: Mapping[str, int]) -> Iterator[list[range]]:
+    """Ranges of the parallel axes that cover the space in blocks of at most POINTS points."""
+    extents = [evaluate(a.extent, env) for a in stage.axes]
+    inner = max(1, prod(evaluate(a.extent, env) for a in stage.reduce))
+    steps: list[int] = []
+    for extent in reversed(extents):
+        steps.insert(0, max(1, min(extent, POINTS // inner)))
+        inner *= max(1, extent)
+    yield from _covered(extents, steps)
+
+
+def _covered(extents: Sequence[int], steps: Sequence[int]) -> Iterator[list[range]]:
+    if not extents:
+        yield []
+        return
+    for start in range(0, extents[0], steps[0]):
+        for rest in _covered(extents[1:], steps[1:]):
+            yield [range(start, min(extents[0], start + steps[0])), *rest]
+
+
+def _evaluate_block(
+    stage: Stage,
+    ranges: Sequence[range],
+    tensors: dict[str, Array],
+    env: Mapping[str, int],
+    types: Mapping[str, TensorType],
+) -> None:
+    spans = [*ranges, *(range(evaluate(a.extent, env)) for a in stage.reduce)]
+    lines = _lines((*stage.axes, *stage.reduce), spans)
+    space = tuple(len(s) for s in spans)
+    point = _Point(stage.output, tensors, types, {**env, **lines})
+    values = np.broadcast_to(point.scalar(stage.body), space)
+    if stage.reduce and stage.combine is not None:
+        values = _combined(values, stage.combine, tuple(range(len(ranges), len(spans))))
+    where = [np.asarray(_index(w, {**env, **_lines(stage.axes, ranges)})) for w in stage.write]
+    target = tensors[stage.output]
+    for w, extent in zip(where, target.shape, strict=True):
+        if w.size and (w.min() < 0 or w.max() >= extent):
+            raise IndexError(f"stage {stage.output} writes outside its shape {target.shape}")
+    target[tuple(where)] = values
+
+
+def _lines(axes: Sequence[Axis], spans: Sequence[range]) -> dict[str, Array]:
+    """An index array per axis, along its own dimension of the block."""
+    rank = len(axes)
+    return {
+        axis.name: np.arange(span.start, span.stop).reshape(
+            [-1 if k == position else 1 for k in range(rank)]
+        )
+        for position, (axis, span) in enumerate(zip(axes, spans, strict=True))
+    }
+
+
+def _combined(values: Array, combine: Combine, axes: tuple[int, ...]) -> Array:
+    ufunc: Any = FUNCTIONS[COMBINE_FUNCTION[combine]].numpy
+    start = identity(combine, dtype_of(values))
+    if values.size == 0:
+        kept = [e for a, e in enumerate(values.shape) if a not in axes]
+        return np.full(kept, start, values.dtype)
+    for axis in reversed(axes):
+        values = np.asarray(ufunc.reduce(values, axis=axis, dtype=values.dtype))
+    return values
+
+
+def identity(combine: Combine, dtype: DType) -> float | int | bool:
+    """What ``combine`` starts from: the value that changes nothing."""
+    match combine:
+        case "sum":
+            return 0
+        case "prod":
+            return 1
+        case "and":
+            return True if dtype == BOOL else -1
+        case "or":
+            return 0
+        case "max" | "min":
+            low, high = _limits(dtype)
+            return low if combine == "max" else high
+
+
+def _limits(dtype: DType) -> tuple[float | int | bool, float | int | bool]:
+    """The least and the greatest value, infinities included."""
+    if dtype == BOOL:
+        return False, True
+    if dtype.is_integer:
+        info = ml_dtypes.iinfo(dtype.numpy)
+        return int(info.min), int(info.max)
+    if np.isinf(np.array(np.inf, dtype.numpy)):
+        return -np.inf, np.inf
+    greatest = float(ml_dtypes.finfo(dtype.numpy).max)  # pyright: ignore[reportUnknownArgumentType]
+    return -greatest, greatest
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A block of points at which scalars are evaluated.
+
+    ``active`` masks points where a guard does not hold: nothing is read there.
+    """
+
+    stage: str
+    tensors: Mapping[str, Array]
+    types: Mapping[str, TensorType]
+    env: Mapping[str, int | Array]
+    active: Array = field(default_factory=lambda: np.array(True))
+
+    def scalar(self, s: Scalar) -> Array:
+        """The values of ``s``, in a shape that broadcasts to the block."""
+        match s:
+            case Number(value, dtype):
+                return np.asarray(value, dtype.numpy)
+            case IndexValue(index, dtype):
+                return np.asarray(_index(index, self.env)).astype(dtype.numpy)
+            case Read():
+                return self._read(s)
+            case Apply(function, args, dtype):
+                result = FUNCTIONS[function].numpy(*map(self.scalar, args))
+                return np.asarray(result).astype(dtype.numpy, copy=False)
+            case Select(condition, then, other, _):
+                return np.where(self.scalar(condition), self.scalar(then), self.scalar(other))
+            case Cast(value, dtype):
+                return self.scalar(value).astype(dtype.numpy, copy=False)
+            case Guard():
+                return self._guard(s)
+            case Bind(symbol, value, body, _):
+                bound = self.scalar(value).astype(np.int64)
+                return replace(self, env={**self.env, symbol: bound}).scalar(body)
+
+    def _guard(self, s: Guard) -> Array:
+        mask = np.array(True)
+        for condition in s.conditions:
+            mask = mask & _holds(condition, self.env)
+        inside = replace(self, active=self.active & mask).scalar(s.inside)
+        return np.where(mask, inside, self.scalar(s.outside))
+
+    def _read(self, s: Read) -> Array:
+        source = self.tensors[s.tensor]
+        if len(s.indices) != source.ndim:
+            raise IndexError(f"stage {self.stage} reads {s.tensor} with {len(s.indices)} indices")
+        halo = self.types[s.tensor].physical.halo if s.tensor in self.types else None
+        places: list[Array] = []
+        present = self.active
+        for axis, index in enumerate(s.indices):
+            place, extent = np.asarray(_index(index, self.env)), source.shape[axis]
+            before, after = halo[axis] if halo else (0, 0)
+            outside = (place < -before) | (place >= extent + after)
+            if np.any(outside & self.active):
+                raise IndexError(
+                    f"stage {self.stage} reads {s.tensor} of shape {source.shape} at {index} "
+                    f"in dimension {axis}, which leaves it"
+                )
+            present = present & (place >= 0) & (place < extent)
+            places.append(place)
+        if source.size == 0:
+            return np.zeros(present.shape, source.dtype)
+        safe = tuple(np.where(present, place, 0) for place in places)
+        values = source[safe] if present.all() else np.where(present, source[safe], 0)
+        return np.asarray(values, source.dtype)
+
+
+def _holds(condition: Condition, env: Mapping[str, int | Array]) -> Array:
+    left, right = _index(condition.left, env), _index(condition.right, env)
+    return np.asarray(_COMPARE[condition.comparison](left, right))
+
+
+_COMPARE: Mapping[Comparison, Any] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+def _index(e: Index, env: Mapping[str, int | Array]) -> Any:
+    """The values of an index expression where symbols may be arrays."""
+    if isinstance(e, int):
+        return e
+    match e:
+        case Sym(name):
+            return env[name]
+        case FloorDiv(dividend, divisor):
+            return np.floor_divide(_index(dividend, env), _index(divisor, env))
+        case Mod(dividend, divisor):
+            return np.mod(_index(dividend, env), _index(divisor, env))
+        case Min(args) | Max(args):
+            pick = np.minimum if isinstance(e, Min) else np.maximum
+            values = [_index(arg, env) for arg in args]
+            result = values[0]
+            for value in values[1:]:
+                result = pick(result, value)
+            return result
+        case _:
+            total: Any = e.const
+            for coeff, factors in e.terms.values():
+                value: Any = coeff
+                for factor in factors:
+                    value = value * _index(factor, env)
+                total = total + value
+            return total

@@ -1,0 +1,397 @@
+"""Elementwise arithmetic, the base classes of all elementwise ops, and gradient formulas.
+
+Operands of an elementwise op broadcast like NumPy's and have one dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply
+from modelcc.ir.op import Builder, ModelError, Op, Sample, broadcast_shapes, require, same_dtype
+from modelcc.ir.types import (
+    BF16,
+    BOOL,
+    F16,
+    F32,
+    F64,
+    I8,
+    I32,
+    I64,
+    U8,
+    Array,
+    DType,
+    TensorType,
+)
+from modelcc.ops.broadcast import unbroadcast
+from modelcc.ops.samples import tensor
+
+Domain = Literal["float", "int", "bool", "number", "any"]
+
+
+class Elementwise(Op):
+    """Base: ``result[i] = element(a[i], b[i], …)``; ``evaluate`` is the same in NumPy.
+
+    ``domain`` is the kind of element it takes; ``function`` the scalar function it is, if it is
+    just one.  ``predicate`` ops give bool.
+    """
+
+    domain: ClassVar[Domain] = "number"
+    function: ClassVar[str] = ""
+    predicate: ClassVar[bool] = False
+
+    def result(self, dtype: DType) -> DType:
+        """Element type of the result for operands of ``dtype``."""
+        return BOOL if self.predicate else dtype
+
+    def element(self, *xs: Element) -> Element:
+        """One element of the result."""
+        return apply(self.function, *xs)
+
+    def evaluate(self, *xs: Any) -> Any:
+        """NumPy meaning, up to a final cast."""
+        raise NotImplementedError(self.mnemonic())
+
+    def infer(self, *xs: TensorType) -> tuple[TensorType]:
+        dtype = same_dtype(*xs)
+        check_domain(type(self).__name__, self.domain, dtype)
+        return (TensorType(broadcast_shapes(*(x.shape for x in xs)), self.result(dtype)),)
+
+    def reference(self, *xs: Array) -> Array:
+        with np.errstate(all="ignore"):
+            values = self.evaluate(*xs)
+        symbolic = any(x.dtype == object for x in xs)
+        return (
+            np.asarray(values, BOOL.numpy if self.predicate else xs[-1].dtype)
+            if (not symbolic)
+            else np.asarray(values, object)
+        )
+
+    def compute(self, at: StageBuilder, *xs: Operand) -> Operand:
+        shape = broadcast_shapes(*(x.shape for x in xs))
+        return at.stage(shape, lambda o: self.element(*(x.broadcast(o) for x in xs)))
+
+
+def check_domain(op: str, domain: Domain, dtype: DType) -> None:
+    """:class:`ModelError` unless ``dtype`` is of the kind that ``op`` takes."""
+    fits = {
+        "float": dtype.is_float,
+        "int": dtype.is_integer,
+        "bool": dtype == BOOL,
+        "number": dtype.is_float or dtype.is_integer,
+        "any": True,
+    }
+    words = {"int": "integer", "number": "float or integer"}
+    require(
+        fits[domain],
+        f"{op} needs {words.get(domain, domain)} operands, not {dtype}",
+        "cast the operand first",
+    )
+
+
+class Differentiable(Elementwise):
+    """Base of elementwise ops with gradients; sums them where operands were broadcast."""
+
+    def adjoint(self, dy: Value, *xs: Value) -> tuple[Value | None, ...]:
+        """Gradient of each operand in the broadcast shape; None where there is none."""
+        raise NotImplementedError(self.mnemonic())
+
+    def grad(self, build: Builder, dys: Sequence[str], *xs: str) -> tuple[str | None, ...]:
+        grads = self.adjoint(Value(build, dys[0]), *(Value(build, x) for x in xs))
+        return tuple(
+            None if g is None else unbroadcast(build, g.name, build.type_of(x).shape)
+            for g, x in zip(grads, xs, strict=True)
+        )
+
+
+def unary_samples(low: float = -2.0, high: float = 2.0, **attributes: Any) -> tuple[Sample, ...]:
+    """One float operand: vector, scalar, named extent, extent 0, every float width."""
+    types = (
+        tensor(5),
+        tensor(),
+        tensor(2, "n", 3),
+        tensor(0, 2),
+        tensor(4, dtype=F64),
+        tensor(3, 4, dtype=F16),
+        tensor(6, dtype=BF16),
+    )
+    return tuple(Sample((t,), attributes, low, high) for t in types)
+
+
+def typed_samples(
+    dtypes: Sequence[DType], arity: int, low: float = -2.0, high: float = 2.0, **attributes: Any
+) -> tuple[Sample, ...]:
+    """``arity`` operands of each dtype."""
+    return tuple(
+        Sample(
+            (tensor(3, 4, dtype=d),) * arity,
+            attributes,
+            max(low, 0) if d.kind == "uint" else low,
+            high,
+        )
+        for d in dtypes
+    )
+
+
+def binary_samples(low: float = -2.0, high: float = 2.0, **attributes: Any) -> tuple[Sample, ...]:
+    """Two float operands: equal shapes, every way to broadcast, named extents, narrow floats."""
+    pairs = (
+        (tensor(3, 4), tensor(3, 4)),
+        (tensor(2, "n", 3), tensor(3)),
+        (tensor(3, 1), tensor(1, 4)),
+        (tensor("n"), tensor("n")),
+        (tensor(), tensor(2, 2)),
+        (tensor(), tensor()),
+        (tensor(0, 2), tensor(1, 2)),
+        (tensor(4, dtype=F64), tensor(1, dtype=F64)),
+        (tensor(4, dtype=F16), tensor(4, dtype=F16)),
+        (tensor(4, dtype=BF16), tensor(4, dtype=BF16)),
+    )
+    return tuple(Sample(p, attributes, low, high) for p in pairs)
+
+
+@dataclass(frozen=True)
+class Add(Differentiable):
+    """``a + b``."""
+
+    function = "add"
+    symbolic = True
+    samples = (*binary_samples(), *typed_samples((I64, I32, U8), 2))
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.add(a, b)
+
+    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        return dy, dy
+
+
+@dataclass(frozen=True)
+class Sub(Differentiable):
+    """``a - b``."""
+
+    function = "sub"
+    symbolic = True
+    samples = (*binary_samples(), *typed_samples((I64, I32), 2))
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.subtract(a, b)
+
+    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        return dy, -dy
+
+
+@dataclass(frozen=True)
+class Mul(Differentiable):
+    """``a * b``."""
+
+    function = "mul"
+    symbolic = True
+    samples = (*binary_samples(), *typed_samples((I64, I32, U8), 2))
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.multiply(a, b)
+
+    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        return dy * b, dy * a
+
+
+@dataclass(frozen=True)
+class Div(Differentiable):
+    """``a / b``; integers round towards zero (by zero: unspecified)."""
+
+    function = "div"
+    samples = (
+        *binary_samples(0.5),
+        Sample((np.array([7, -7, 7, -7, 6, 0]), np.array([2, 2, -2, -2, -3, 5])), {}),
+        *typed_samples((I32, U8), 2, 1, 9),
+    )
+
+    def evaluate(self, a: Array, b: Array) -> Array:
+        if not np.issubdtype(a.dtype, np.integer):
+            return np.divide(a, b)
+        divisor: Array = np.where(b == 0, np.ones_like(b), b)
+        return (a - np.fmod(a, divisor)) // divisor
+
+    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        return dy / b, -(dy * a) / (b * b)
+
+
+@dataclass(frozen=True)
+class Neg(Differentiable):
+    """``-x``."""
+
+    function = "neg"
+    symbolic = True
+    samples = (*unary_samples(), *typed_samples((I64, I8), 1))
+
+    def evaluate(self, x: Any) -> Any:
+        return np.negative(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (-dy,)
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A graph value in a gradient formula; arithmetic appends nodes to ``build``."""
+
+    build: Builder
+    name: str
+
+    @property
+    def type(self) -> TensorType:
+        return self.build.type_of(self.name)
+
+    def lift(self, other: Value | float) -> Value:
+        """``other``, a number becoming a constant of this value's dtype."""
+        if isinstance(other, Value):
+            return other
+        return Value(self.build, self.build.constant(other, self.type.dtype))
+
+    def __add__(self, other: Value | float) -> Value:
+        return of(Add(), self, self.lift(other))
+
+    def __sub__(self, other: Value | float) -> Value:
+        return of(Sub(), self, self.lift(other))
+
+    def __rsub__(self, other: float) -> Value:
+        return of(Sub(), self.lift(other), self)
+
+    def __mul__(self, other: Value | float) -> Value:
+        return of(Mul(), self, self.lift(other))
+
+    def __truediv__(self, other: Value | float) -> Value:
+        return of(Div(), self, self.lift(other))
+
+    def __rtruediv__(self, other: float) -> Value:
+        return of(Div(), self.lift(other), self)
+
+    def __neg__(self) -> Value:
+        return of(Neg(), self)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+def of(op: Op, *xs: Value) -> Value:
+    """The single result of ``op``."""
+    build = xs[0].build
+    return Value(build, build.emit(op, *(x.name for x in xs)))
+
+
+@dataclass(frozen=True)
+class Identity(Differentiable):
+    """``x``."""
+
+    domain = "any"
+    symbolic = True
+    samples = (*unary_samples(), *typed_samples((I64, BOOL), 1))
+
+    def element(self, x: Element) -> Element:
+        return x
+
+    def evaluate(self, x: Any) -> Any:
+        return np.array(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy,)
+
+
+@dataclass(frozen=True)
+class Cast(Op):
+    """x as ``to``: floats truncate to integers, bool is ``x != 0``; out of range: unspecified."""
+
+    to: DType
+    samples = (
+        Sample((tensor(3, "n"),), {"to": F64}),
+        Sample((tensor(4),), {"to": F16}),
+        Sample((tensor(4),), {"to": BF16}),
+        Sample((np.array([1.5, -1.5, 0.0, -0.25], np.float32),), {"to": I32}),
+        Sample((np.array([1.5, 0.0, -0.25], np.float32),), {"to": BOOL}),
+        Sample((tensor(3, dtype=I64),), {"to": F32}),
+        Sample((np.array([300, -1, 7], np.int64),), {"to": U8}),
+        Sample((tensor(3, dtype=BOOL),), {"to": I64}),
+        Sample((tensor(),), {"to": F32}),
+    )
+    symbolic = True
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        textual = "string" in (x.dtype.kind, self.to.kind)
+        require(not textual, f"cannot cast {x.dtype} to {self.to}: strings are not computed with")
+        return (TensorType(x.shape, self.to),)
+
+    def reference(self, x: Array) -> Array:
+        if x.dtype == object and self.to.is_integer:
+            return np.array(x)
+        if x.dtype == object and not all(isinstance(e, int) for e in x.reshape(-1).tolist()):
+            raise ModelError(f"named dimensions cannot become {self.to} before the model runs")
+        with np.errstate(all="ignore"):
+            return x.astype(self.to.numpy)
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        return at.stage(x.shape, lambda o: x[o].cast(self.to))
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None]:
+        dtype = build.type_of(x).dtype
+        if not (dtype.is_float and self.to.is_float):
+            return (None,)
+        return (build.emit(Cast(dtype), dys[0]),)
+
+
+@dataclass(frozen=True)
+class Mod(Elementwise):
+    """Remainder of ``a / b`` with the sign of b, or with that of a if ``fmod`` (C's ``fmod``)."""
+
+    fmod: bool = False
+    samples = (
+        *binary_samples(0.5),
+        *binary_samples(0.5, fmod=True),
+        Sample((np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])), {}),
+        Sample((np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])), {"fmod": True}),
+    )
+
+    def element(self, a: Element, b: Element) -> Element:
+        return apply("fmod" if self.fmod else "mod", a, b)
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.fmod(a, b) if self.fmod else np.mod(a, b)
+
+
+@dataclass(frozen=True)
+class Floor(Elementwise):
+    """The greatest integer not above x."""
+
+    domain, function = "float", "floor"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.floor(x)
+
+
+@dataclass(frozen=True)
+class Ceil(Elementwise):
+    """The least integer not below x."""
+
+    domain, function = "float", "ceil"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.ceil(x)
+
+
+@dataclass(frozen=True)
+class Round(Elementwise):
+    """The nearest integer, halves to the even one."""
+
+    domain, function = "float", "round"
+    samples = (*unary_samples(), Sample((np.array([-2.5, -1.5, 0.5, 1.5, 2.5], np.float32),), {}))
+
+    def evaluate(self, x: Any) -> Any:
+        return np.rint(x)
+
+
+OPS: tuple[type[Op], ...] = (*(Identity, Cast, Add, Sub, Mul, Div, Mod, Neg, Floor, Ceil, Round),)

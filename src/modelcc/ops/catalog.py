@@ -1,0 +1,35 @@
+"""The built-in dialect: every op of modelcc's vocabulary."""
+
+from __future__ import annotations
+
+from modelcc.ir.op import Dialect
+from modelcc.ops import (
+    activation,
+    attention,
+    conv,
+    elementwise,
+    gather,
+    matmul,
+    norm,
+    pool,
+    reduce,
+    resize,
+    shape,
+)
+
+MCC = Dialect(
+    "mcc",
+    (
+        *elementwise.OPS,
+        *activation.OPS,
+        *reduce.OPS,
+        *shape.OPS,
+        *gather.OPS,
+        *matmul.OPS,
+        *conv.OPS,
+        *pool.OPS,
+        *norm.OPS,
+        *attention.OPS,
+        *resize.OPS,
+    ),
+)

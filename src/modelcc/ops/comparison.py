@@ -1,0 +1,284 @@
+"""Elementwise comparison, choice and order: Equal, Where, Min, Abs, IsNaN …"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
+from modelcc.ir.op import Op, Sample, broadcast_shapes, require, same_dtype
+from modelcc.ir.types import BOOL, F16, I8, I32, I64, U8, Array, TensorType
+from modelcc.ops.arithmetic import (
+    Differentiable,
+    Elementwise,
+    Value,
+    binary_samples,
+    check_domain,
+    of,
+    typed_samples,
+    unary_samples,
+)
+from modelcc.ops.samples import tensor
+
+_SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5], np.float32)
+_COMPARED = (
+    *binary_samples(),
+    *typed_samples((I64, I8, U8), 2),
+    Sample((_SPECIAL, _SPECIAL[::-1].copy()), {}),
+    Sample((_SPECIAL, _SPECIAL), {}),
+)
+
+
+@dataclass(frozen=True)
+class Equal(Elementwise):
+    """``a == b``."""
+
+    domain, function, predicate = "any", "eq", True
+    samples = (*_COMPARED, *typed_samples((BOOL,), 2))
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.equal(a, b)
+
+
+@dataclass(frozen=True)
+class NotEqual(Elementwise):
+    """``a != b``."""
+
+    domain, function, predicate = "any", "ne", True
+    samples = (*_COMPARED, *typed_samples((BOOL,), 2))
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.not_equal(a, b)
+
+
+@dataclass(frozen=True)
+class Less(Elementwise):
+    """``a < b``."""
+
+    function, predicate = "lt", True
+    samples = _COMPARED
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.less(a, b)
+
+
+@dataclass(frozen=True)
+class LessOrEqual(Elementwise):
+    """``a <= b``."""
+
+    function, predicate = "le", True
+    samples = _COMPARED
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.less_equal(a, b)
+
+
+@dataclass(frozen=True)
+class Greater(Elementwise):
+    """``a > b``."""
+
+    function, predicate = "gt", True
+    samples = _COMPARED
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.greater(a, b)
+
+
+@dataclass(frozen=True)
+class GreaterOrEqual(Elementwise):
+    """``a >= b``."""
+
+    function, predicate = "ge", True
+    samples = _COMPARED
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.greater_equal(a, b)
+
+
+@dataclass(frozen=True)
+class IsNaN(Elementwise):
+    """Whether x is not a number."""
+
+    domain, function, predicate = "float", "isnan", True
+    samples = (*unary_samples(), Sample((_SPECIAL,), {}))
+
+    def evaluate(self, x: Any) -> Any:
+        return np.isnan(x)
+
+
+@dataclass(frozen=True)
+class IsInf(Elementwise):
+    """Whether x is infinite, of the signs that are to be detected."""
+
+    domain, predicate = "float", True
+    detect_negative: bool = True
+    detect_positive: bool = True
+    samples = (
+        *unary_samples(),
+        *(
+            Sample((_SPECIAL,), {"detect_negative": n, "detect_positive": p})
+            for n in (True, False)
+            for p in (True, False)
+        ),
+    )
+
+    def element(self, x: Element) -> Element:
+        if self.detect_negative and self.detect_positive:
+            return apply("isinf", x)
+        if not (self.detect_negative or self.detect_positive):
+            return number(False, BOOL)
+        return apply("eq", x, float("-inf") if self.detect_negative else float("inf"))
+
+    def evaluate(self, x: Array) -> Array:
+        negative: Array = np.isneginf(x.astype(np.float64)) & self.detect_negative
+        return negative | np.isposinf(x.astype(np.float64)) & self.detect_positive
+
+
+@dataclass(frozen=True)
+class Where(Differentiable):
+    """``a`` where the bool ``condition`` holds, else ``b``."""
+
+    domain = "any"
+    symbolic = True
+    samples = (
+        Sample((tensor(3, 4, dtype=BOOL), tensor(3, 4), tensor(3, 4)), {}),
+        Sample((tensor(2, "n", 1, dtype=BOOL), tensor("n", 3), tensor()), {}),
+        Sample((tensor(dtype=BOOL), tensor(2, dtype=I64), tensor(1, dtype=I64)), {}),
+        Sample((tensor(3, dtype=BOOL), tensor(3, dtype=F16), tensor(3, dtype=F16)), {}),
+        Sample((tensor(3, dtype=BOOL),) * 3, {}),
+    )
+
+    def infer(self, condition: TensorType, a: TensorType, b: TensorType) -> tuple[TensorType]:
+        require(
+            condition.dtype == BOOL,
+            f"the condition of Where must be bool, not {condition.dtype}",
+            "compare it with zero first",
+        )
+        shape = broadcast_shapes(condition.shape, a.shape, b.shape)
+        return (TensorType(shape, same_dtype(a, b)),)
+
+    def element(self, condition: Element, a: Element, b: Element) -> Element:
+        return select(condition, a, b)
+
+    def evaluate(self, condition: Array, a: Array, b: Array) -> Array:
+        return np.where(np.asarray(condition, bool), a, b)
+
+    def adjoint(self, dy: Value, condition: Value, a: Value, b: Value) -> tuple[Value | None, ...]:
+        zero = dy.lift(0.0)
+        return None, of(Where(), condition, dy, zero), of(Where(), condition, zero, dy)
+
+
+def where(condition: Value, a: Value | float, b: Value | float) -> Value:
+    """``a`` where ``condition`` holds, else ``b``; one of them is a value."""
+    model = a if isinstance(a, Value) else b
+    assert isinstance(model, Value)
+    return of(Where(), condition, model.lift(a), model.lift(b))
+
+
+def above(x: Value, bound: float) -> Value:
+    """Where ``x > bound``."""
+    return of(Greater(), x, x.lift(bound))
+
+
+_ORDERED = (
+    *binary_samples(),
+    *typed_samples((I64, I8, U8), 2),
+    Sample((np.array([np.nan, 1, np.inf], np.float32), np.array([1, np.nan, 3], np.float32)), {}),
+)
+
+
+@dataclass(frozen=True)
+class Min(Differentiable):
+    """The lesser of a and b; NaN if either is."""
+
+    function = "min"
+    samples = _ORDERED
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.minimum(a, b)
+
+    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        first = of(LessOrEqual(), a, b)
+        return where(first, dy, 0.0), where(first, 0.0, dy)
+
+
+@dataclass(frozen=True)
+class Max(Differentiable):
+    """The greater of a and b; NaN if either is."""
+
+    function = "max"
+    samples = _ORDERED
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.maximum(a, b)
+
+    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        first = of(GreaterOrEqual(), a, b)
+        return where(first, dy, 0.0), where(first, 0.0, dy)
+
+
+@dataclass(frozen=True)
+class ClipTensor(Op):
+    """``min(max(x, low), high)`` with run-time scalar bounds, either of which may be absent."""
+
+    samples = (
+        Sample((tensor(3, "n"), np.array(-0.5, np.float32), np.array(0.5, np.float32)), {}),
+        Sample((tensor(3), np.array(-0.5, np.float32)), {}),
+        Sample((tensor(3), None, np.array(0.5, np.float32)), {}),
+        Sample((tensor(3, dtype=I32), np.array(-1, np.int32), np.array(1, np.int32)), {}),
+        Sample((tensor(),), {}),
+    )
+
+    def infer(
+        self, x: TensorType, low: TensorType | None = None, high: TensorType | None = None
+    ) -> tuple[TensorType]:
+        bounds = [b for b in (low, high) if b is not None]
+        check_domain("Clip", "number", same_dtype(x, *bounds))
+        require(all(b.rank == 0 for b in bounds), "the bounds of Clip must be scalars")
+        return (x.with_layout(None),)
+
+    def reference(self, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
+        clipped = x if low is None else np.maximum(x, low)
+        return np.asarray(clipped if high is None else np.minimum(clipped, high), x.dtype)
+
+    def compute(
+        self, at: StageBuilder, x: Operand, low: Operand | None = None, high: Operand | None = None
+    ) -> Operand:
+        def body(o: tuple[Any, ...]) -> Element:
+            value = x[o] if low is None else apply("max", x[o], low[()])
+            return value if high is None else apply("min", value, high[()])
+
+        return at.stage(x.shape, body)
+
+
+@dataclass(frozen=True)
+class Abs(Differentiable):
+    """The magnitude of x."""
+
+    function = "abs"
+    samples = (*unary_samples(), *typed_samples((I64, I8, U8), 1))
+
+    def evaluate(self, x: Any) -> Any:
+        return np.abs(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Sign(), x),)
+
+
+@dataclass(frozen=True)
+class Sign(Elementwise):
+    """-1, 0 or 1 as x is below, at or above zero."""
+
+    function = "sign"
+    samples = (*unary_samples(), *typed_samples((I64, I8, U8), 1))
+
+    def evaluate(self, x: Any) -> Any:
+        return np.sign(x)
+
+
+OPS: tuple[type[Op], ...] = (
+    *(Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual, IsNaN, IsInf),
+    *(Where, Min, Max, ClipTensor, Abs, Sign),
+)

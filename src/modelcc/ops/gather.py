@@ -1,0 +1,287 @@
+"""Ops that read at run-time indices: Gather, GatherElements, GatherND, OneHot.
+
+Negative indices count from the end.  An index out of range is a fault of the caller; the NumPy
+references raise ``IndexError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.index import Index
+from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.types import BOOL, F16, I32, I64, Array, TensorType
+from modelcc.ops.accumulate import accumulator, require_equal, require_numeric, rounded
+from modelcc.ops.broadcast import numbers
+from modelcc.ops.samples import tensor
+
+Point = tuple[Index, ...]
+
+
+def require_integer(indices: TensorType, op: str) -> None:
+    """Refuse indices that are not integers."""
+    require(
+        indices.dtype.is_integer,
+        f"the indices of {op} must be integers, not {indices.dtype}",
+        "cast them to i64",
+    )
+
+
+def wrapped(index: Element, extent: Index) -> Element:
+    """``index``, plus ``extent`` where it is negative."""
+    if index.dtype.kind == "uint":
+        return index
+    return select(index < 0, index + index_value(extent, index.dtype), index)
+
+
+def at_index(
+    at: StageBuilder, index: Element, extent: Index, body: Callable[[Index], Element]
+) -> Element:
+    """``body(i)`` at the run-time ``index``, which may count from the end."""
+    return at.gather(wrapped(index, extent), body)
+
+
+@dataclass(frozen=True)
+class Gather(Op):
+    """``result[i…, j…, k…] = x[i…, indices[j…], k…]`` with ``axis`` axes in ``i``."""
+
+    axis: int = 0
+    symbolic = True
+    samples = (
+        Sample((tensor(3, 4), np.array([0, 2, -1, 1])), {}),
+        Sample((tensor(2, "n", 3), np.array([[0, 1], [-1, 0]])), {"axis": 1}),
+        Sample((tensor(4, 3), np.array(2)), {}),
+        Sample((tensor(3, dtype=I64), np.array(-1, np.int32)), {"axis": 0}),
+        Sample((tensor(2, 3, dtype=F16), np.zeros((0,), np.int64)), {"axis": 1}),
+        Sample((tensor(4, dtype=BOOL), np.array([[[3]]], np.int32)), {}),
+    )
+
+    def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
+        require_integer(indices, "Gather")
+        require(0 <= self.axis < x.rank, f"Gather along axis {self.axis} of {x}")
+        shape = (*x.shape[: self.axis], *indices.shape, *x.shape[self.axis + 1 :])
+        return (TensorType(shape, x.dtype),)
+
+    def reference(self, x: Array, indices: Array) -> Array:
+        taken = np.empty(
+            (*x.shape[: self.axis], *indices.shape, *x.shape[self.axis + 1 :]), x.dtype
+        )
+        taken[...] = np.take(x, indices.astype(np.int64), self.axis)
+        return taken
+
+    def compute(self, at: StageBuilder, x: Operand, indices: Operand) -> Operand:
+        (result,) = self.infer(x.type, indices.type)
+        first, last = self.axis, self.axis + indices.rank
+
+        def body(o: Point) -> Element:
+            return at_index(
+                at,
+                indices[o[first:last]],
+                x.shape[self.axis],
+                lambda i: x[(*o[:first], i, *o[last:])],
+            )
+
+        return at.stage(result.shape, body)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str, indices: str) -> tuple[str, None]:
+        extent = build.type_of(x).shape[self.axis]
+        return build.emit(GatherSum(self.axis, extent), dys[0], indices), None
+
+
+@dataclass(frozen=True)
+class GatherSum(Op):
+    """The transpose of :class:`Gather`: adds x at ``indices`` along ``axis`` of zeros.
+
+    ``result[i…, e, k…] = sum over j with indices[j…] == e of x[i…, j…, k…]``, ``e < extent``.
+    As a stage this compares every index with every ``e``.
+    """
+
+    axis: int
+    extent: Index
+    samples = (
+        Sample((tensor(4, 3), np.array([0, 2, -1, 2])), {"axis": 0, "extent": 5}),
+        Sample((tensor(2, 2, 2, "n"), np.array([[0, 1], [-1, 0]])), {"axis": 1, "extent": 3}),
+        Sample((tensor(3, dtype=F16), np.array(1)), {"axis": 0, "extent": 2}),
+    )
+
+    def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
+        require_integer(indices, "GatherSum")
+        require_numeric(x.dtype, "GatherSum")
+        last = self.axis + indices.rank
+        for given, expected in zip(x.shape[self.axis : last], indices.shape, strict=True):
+            require_equal(given, expected, f"GatherSum of {x} at indices {indices}")
+        return (TensorType((*x.shape[: self.axis], self.extent, *x.shape[last:]), x.dtype),)
+
+    def reference(self, x: Array, indices: Array) -> Array:
+        (extent,) = numbers((self.extent,))
+        last = self.axis + indices.ndim
+        total = np.zeros((*x.shape[: self.axis], extent, *x.shape[last:]), x.dtype)
+        place = (slice(None),) * self.axis
+        for j in np.ndindex(*indices.shape):
+            total[(*place, indices[j])] += x[(*place, *j)]
+        return total
+
+    def compute(self, at: StageBuilder, x: Operand, indices: Operand) -> Operand:
+        (result,) = self.infer(x.type, indices.type)
+        wide = accumulator(x.dtype)
+
+        def term(o: Point, j: Point) -> Element:
+            read = x[(*o[: self.axis], *j, *o[self.axis + 1 :])].cast(wide)
+            place = wrapped(indices[j], self.extent)
+            return select(apply("eq", place, index_value(o[self.axis], place.dtype)), read, 0.0)
+
+        if indices.rank == 0:
+            return rounded(at, at.stage(result.shape, lambda o: term(o, ())), x.dtype)
+        return rounded(at, at.reduce(result.shape, indices.shape, "sum", term), x.dtype)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str, indices: str) -> tuple[str, None]:
+        return build.emit(Gather(self.axis), dys[0], indices), None
+
+
+@dataclass(frozen=True)
+class GatherElements(Op):
+    """``result[i] = x[i with i[axis] replaced by indices[i]]``, in the shape of indices."""
+
+    axis: int = 0
+    samples = (
+        Sample((tensor(3, 4), np.array([[0, 2, -1, 1]])), {"axis": 0}),
+        Sample((tensor(2, 3), np.array([[0, -1], [2, 2]], np.int32)), {"axis": 1}),
+        Sample((tensor(3, dtype=I32), np.array([2, 0])), {}),
+    )
+
+    def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
+        require_integer(indices, "GatherElements")
+        require(
+            0 <= self.axis < x.rank == indices.rank,
+            f"GatherElements along axis {self.axis} of {x} needs indices of its rank, "
+            f"not {indices}",
+        )
+        return (TensorType(indices.shape, x.dtype),)
+
+    def reference(self, x: Array, indices: Array) -> Array:
+        crop = tuple(
+            slice(None) if a == self.axis else slice(e) for a, e in enumerate(indices.shape)
+        )
+        return np.take_along_axis(x[crop], indices.astype(np.int64), self.axis)
+
+    def compute(self, at: StageBuilder, x: Operand, indices: Operand) -> Operand:
+        def body(o: Point) -> Element:
+            return at_index(
+                at,
+                indices[o],
+                x.shape[self.axis],
+                lambda i: x[(*o[: self.axis], i, *o[self.axis + 1 :])],
+            )
+
+        return at.stage(indices.shape, body)
+
+
+@dataclass(frozen=True)
+class GatherND(Op):
+    """``result[b…, j…, k…] = x[b…, *indices[b…, j…, :], k…]`` with ``batch_dims`` axes ``b``."""
+
+    batch_dims: int = 0
+    samples = (
+        Sample((tensor(3, 4), np.array([[0, 1], [2, -1]])), {}),
+        Sample((tensor(3, 4), np.array([[1], [-1]])), {}),
+        Sample((tensor(2, 3, 4), np.array([[[0], [2]], [[1], [1]]])), {"batch_dims": 1}),
+        Sample((tensor(2, 3, "n", dtype=I64), np.array([1, 2], np.int32)), {}),
+    )
+
+    def depth(self, indices: TensorType) -> int:
+        """Axes of x that one index tuple selects from."""
+        depth = indices.shape[-1] if indices.rank else 0
+        require(
+            isinstance(depth, int) and depth > 0,
+            f"the last extent of the indices {indices} of GatherND must be a positive number",
+        )
+        assert isinstance(depth, int)
+        return depth
+
+    def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
+        require_integer(indices, "GatherND")
+        last = self.batch_dims + self.depth(indices)
+        require(
+            self.batch_dims < indices.rank and last <= x.rank,
+            f"GatherND with {self.batch_dims} batch axes of {x} by indices {indices}: "
+            "an index has more entries than x has axes",
+        )
+        return (TensorType((*indices.shape[:-1], *x.shape[last:]), x.dtype),)
+
+    def reference(self, x: Array, indices: Array) -> Array:
+        lead = indices.shape[: self.batch_dims]
+        result = np.empty((*indices.shape[:-1], *x.shape[len(lead) + indices.shape[-1] :]), x.dtype)
+        for place in np.ndindex(*indices.shape[:-1]):
+            result[place] = x[(*place[: len(lead)], *indices[place])]
+        return result
+
+    def compute(self, at: StageBuilder, x: Operand, indices: Operand) -> Operand:
+        (result,) = self.infer(x.type, indices.type)
+        outer, depth = indices.rank - 1, self.depth(indices.type)
+
+        def read(o: Point, found: Point) -> Element:
+            k = len(found)
+            if k == depth:
+                return x[(*o[: self.batch_dims], *found, *o[outer:])]
+            return at_index(
+                at,
+                indices[(*o[:outer], k)],
+                x.shape[self.batch_dims + k],
+                lambda i: read(o, (*found, i)),
+            )
+
+        return at.stage(result.shape, lambda o: read(o, ()))
+
+
+@dataclass(frozen=True)
+class OneHot(Op):
+    """``values[1]`` where the new ``axis`` of extent ``depth`` is at the index, else ``values[0]``.
+
+    Indices outside ``-depth … depth-1`` give ``values[0]`` everywhere.
+    """
+
+    axis: int
+    depth: Index
+    samples = (
+        Sample(
+            (np.array([0, 2, -1, 7]), np.array([0.0, 1.0], np.float32)), {"axis": 1, "depth": 4}
+        ),
+        Sample((np.array([[0, 2], [-4, 1]], np.int32), np.array([3, 5])), {"axis": 0, "depth": 3}),
+        Sample((np.array(1), np.array([-1.0, 1.0], np.float32)), {"axis": 0, "depth": 2}),
+    )
+
+    def infer(self, indices: TensorType, values: TensorType) -> tuple[TensorType]:
+        require_integer(indices, "OneHot")
+        require(values.shape == (2,), f"OneHot needs the two values off and on, not {values}")
+        require(
+            0 <= self.axis <= indices.rank,
+            f"OneHot cannot put a new axis {self.axis} into indices {indices}",
+        )
+        before, after = indices.shape[: self.axis], indices.shape[self.axis :]
+        return (TensorType((*before, self.depth, *after), values.dtype),)
+
+    def reference(self, indices: Array, values: Array) -> Array:
+        (depth,) = numbers((self.depth,))
+        places = np.expand_dims(np.where(indices < 0, indices + depth, indices), self.axis)
+        line = np.arange(depth).reshape(-1, *(1,) * (indices.ndim - self.axis))
+        hot: Array = places == line
+        off, on = (values[[k]].reshape(()) for k in (0, 1))
+        return np.where(hot, on, off)
+
+    def compute(self, at: StageBuilder, indices: Operand, values: Operand) -> Operand:
+        (result,) = self.infer(indices.type, values.type)
+
+        def body(o: Point) -> Element:
+            index = indices[(*o[: self.axis], *o[self.axis + 1 :])]
+            place = index_value(o[self.axis], index.dtype)
+            hot = apply("eq", wrapped(index, self.depth), place)
+            return select(hot, values[1], values[0])
+
+        return at.stage(result.shape, body)
+
+
+OPS: tuple[type[Op], ...] = (Gather, GatherSum, GatherElements, GatherND, OneHot)

@@ -1,0 +1,135 @@
+"""Elementwise logic on bools and on the bits of integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from modelcc.ir.compute import Element, apply
+from modelcc.ir.op import Op, Sample
+from modelcc.ir.types import BOOL, I8, I32, I64, U8, U32
+from modelcc.ops.arithmetic import Elementwise, typed_samples
+from modelcc.ops.samples import tensor
+
+_BOOLS = (
+    *typed_samples((BOOL,), 2),
+    Sample((tensor(2, "n", dtype=BOOL), tensor("n", dtype=BOOL)), {}),
+    Sample((tensor(dtype=BOOL), tensor(3, dtype=BOOL)), {}),
+)
+_BITS = (
+    *typed_samples((I64, I8, U8), 2, -99, 99),
+    Sample((tensor(2, "n", dtype=I32), tensor("n", dtype=I32)), {}, -99, 99),
+)
+
+
+@dataclass(frozen=True)
+class And(Elementwise):
+    """Whether both hold."""
+
+    domain, function = "bool", "and"
+    samples = _BOOLS
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.logical_and(a, b)
+
+
+@dataclass(frozen=True)
+class Or(Elementwise):
+    """Whether at least one holds."""
+
+    domain, function = "bool", "or"
+    samples = _BOOLS
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.logical_or(a, b)
+
+
+@dataclass(frozen=True)
+class Xor(Elementwise):
+    """Whether exactly one holds."""
+
+    domain, function = "bool", "xor"
+    samples = _BOOLS
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.logical_xor(a, b)
+
+
+@dataclass(frozen=True)
+class Not(Elementwise):
+    """Whether x does not hold."""
+
+    domain, function = "bool", "not"
+    samples = (*typed_samples((BOOL,), 1), Sample((tensor(dtype=BOOL),), {}))
+
+    def evaluate(self, x: Any) -> Any:
+        return np.logical_not(x)
+
+
+@dataclass(frozen=True)
+class BitwiseAnd(Elementwise):
+    """Bits set in both."""
+
+    domain, function = "int", "and"
+    samples = _BITS
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.bitwise_and(a, b)
+
+
+@dataclass(frozen=True)
+class BitwiseOr(Elementwise):
+    """Bits set in at least one."""
+
+    domain, function = "int", "or"
+    samples = _BITS
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.bitwise_or(a, b)
+
+
+@dataclass(frozen=True)
+class BitwiseXor(Elementwise):
+    """Bits set in exactly one."""
+
+    domain, function = "int", "xor"
+    samples = _BITS
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.bitwise_xor(a, b)
+
+
+@dataclass(frozen=True)
+class BitwiseNot(Elementwise):
+    """All bits of x flipped."""
+
+    domain, function = "int", "not"
+    samples = typed_samples((I64, I8, U8), 1, -99, 99)
+
+    def evaluate(self, x: Any) -> Any:
+        return np.invert(x)
+
+
+@dataclass(frozen=True)
+class BitShift(Elementwise):
+    """``a`` shifted by b bits, up if ``left``; b is less than the width of a."""
+
+    domain = "int"
+    left: bool = True
+    samples = (
+        *typed_samples((U8, U32, I64), 2, 0, 7, left=True),
+        *typed_samples((U8, U32, I64), 2, 0, 7, left=False),
+    )
+
+    def element(self, a: Element, b: Element) -> Element:
+        return apply("shl" if self.left else "shr", a, b)
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.left_shift(a, b) if self.left else np.right_shift(a, b)
+
+
+OPS: tuple[type[Op], ...] = (
+    *(And, Or, Xor, Not, BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift),
+)

@@ -1,0 +1,127 @@
+"""Pad: more elements around a tensor, or fewer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.index import Index, maximum, minimum, mod
+from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import BOOL, I64, Array, TensorType
+from modelcc.ops.broadcast import (
+    numbers,
+    shape_text,
+)
+from modelcc.ops.samples import tensor
+
+Point = tuple[Index, ...]
+
+Mode = Literal["constant", "edge", "reflect", "wrap"]
+
+
+@dataclass(frozen=True)
+class Pad(Op):
+    """x with ``before`` and ``after`` more elements per axis; negative amounts crop, first.
+
+    New elements are ``value``, the edge, x reflected at its edges (not repeating them), or x again.
+    """
+
+    before: tuple[Index, ...]
+    after: tuple[Index, ...]
+    mode: Mode = "constant"
+    value: float | int | bool = 0.0
+    samples = (
+        Sample((tensor(3),), {"before": (1,), "after": (2,)}),
+        Sample((tensor(2, "n"),), {"before": (0, 2), "after": (1, 0), "value": 1.5}),
+        Sample((tensor(5, 4),), {"before": (-1, 1), "after": (2, -2)}),
+        Sample((tensor(3, 2),), {"before": (2, 0), "after": (4, 1), "mode": "edge"}),
+        Sample((tensor(4, "n"),), {"before": (3, 1), "after": (2, 0), "mode": "reflect"}),
+        Sample((tensor(3),), {"before": (7,), "after": (5,), "mode": "reflect"}),
+        Sample((tensor(1),), {"before": (1,), "after": (2,), "mode": "reflect"}),
+        Sample((tensor(3, 4),), {"before": (-1, 2), "after": (4, 0), "mode": "wrap"}),
+        Sample((tensor(2, dtype=I64),), {"before": (1,), "after": (0,), "value": 7}),
+        Sample((tensor(2, dtype=BOOL),), {"before": (1,), "after": (1,), "value": True}),
+        Sample((tensor(),), {"before": (), "after": ()}),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require(
+            len(self.before) == len(self.after) == x.rank,
+            f"Pad needs an amount before and after each axis of {x}, "
+            f"not {shape_text(self.before)} and {shape_text(self.after)}",
+        )
+        shape = tuple(e + b + a for e, b, a in zip(x.shape, self.before, self.after, strict=True))
+        require(
+            not any(isinstance(e, int) and e < 0 for e in shape),
+            f"cropping {x} by {shape_text(self.before)} and {shape_text(self.after)} "
+            "leaves a negative extent",
+        )
+        return (TensorType(shape, x.dtype),)
+
+    def reference(self, x: Array) -> Array:
+        before, after = numbers(self.before), numbers(self.after)
+        crop = tuple(
+            slice(max(-b, 0), e - max(-a, 0))
+            for e, b, a in zip(x.shape, before, after, strict=True)
+        )
+        widths = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
+        constant: dict[str, Any] = {"constant_values": self.value}
+        options = constant if self.mode == "constant" else {}
+        return np.pad(x[crop], widths, self.mode, **options) if widths else x.copy()
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        (result,) = self.infer(x.type)
+
+        def body(o: Point) -> Element:
+            places: list[Index] = []
+            conditions: list[Condition] = []
+            for axis, i in enumerate(o):
+                place, needed = self._source(axis, i, x.shape[axis])
+                places.append(place)
+                conditions += needed
+            return guard(conditions, x[tuple(places)], self.value)
+
+        return at.stage(result.shape, body)
+
+    def _source(self, axis: int, i: Index, extent: Index) -> tuple[Index, list[Condition]]:
+        """Index of x along ``axis`` for index i of the result, and when it is inside."""
+        before, after = self.before[axis], self.after[axis]
+        crop = -before if isinstance(before, int) and before < 0 else 0
+        cut = -after if isinstance(after, int) and after < 0 else 0
+        place = i - before - crop
+        left, right = before + crop != 0, after + cut != 0
+        size = extent - crop - cut
+        if not left and not right:
+            return place + crop, []
+        if self.mode == "constant":
+            low = [Condition(place, ">=", 0)] if left else []
+            high = [Condition(place, "<", size)] if right else []
+            return place + crop, low + high
+        return crop + _folded(self.mode, place, size), []
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None]:
+        if self.mode != "constant":
+            return (None,)
+        negated = tuple(-b for b in self.before), tuple(-a for a in self.after)
+        return (build.emit(Pad(*negated), dys[0]),)
+
+
+def _folded(mode: Mode, i: Index, size: Index) -> Index:
+    """An index in ``0 … size-1`` whose element stands for the one at ``i``, maybe outside."""
+    if mode == "edge":
+        return minimum(maximum(i, 0), size - 1)
+    if mode == "wrap":
+        return mod(i, size)
+    if size == 1:
+        return 0
+    period = 2 * (size - 1)
+    folded = mod(i, period)
+    return minimum(folded, period - folded)
+
+
+OPS: tuple[type[Op], ...] = (Pad,)

@@ -1,0 +1,372 @@
+"""Pooling: MaxPool, AveragePool and LpPool over the spatial axes of [N, C, *S]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product as cartesian
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from modelcc.ir.compute import (
+    Element,
+    Operand,
+    StageBuilder,
+    apply,
+    guard,
+    index_value,
+    number,
+    select,
+)
+from modelcc.ir.index import Index, Sym, product
+from modelcc.ir.op import Builder, Op, Sample, require, same_dtype
+from modelcc.ir.types import F16, I8, I32, U8, Array, DType, TensorType, dtype_of
+from modelcc.ops.accumulate import (
+    Point,
+    accumulator,
+    combined,
+    require_equal,
+    require_float,
+    require_numeric,
+    rounded,
+    widen,
+)
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import Reshape
+from modelcc.ops.comparison import Abs, Sign
+from modelcc.ops.conv import ConvTranspose
+from modelcc.ops.phase import Phase, conditions, fill_phase, phases, reached, sources
+from modelcc.ops.samples import tensor
+from modelcc.ops.transcendental import Pow
+from modelcc.ops.window import Window, numbers, require_rank, taps
+
+
+def lowest(dtype: DType) -> float | int:
+    """The identity of max: minus infinity, or the least integer."""
+    return -np.inf if dtype.is_float else int(np.iinfo(dtype.numpy).min)
+
+
+def _sample(x: TensorType, kernel: tuple[int, ...], **attributes: object) -> Sample:
+    """A sample with stride 1 and neither pads nor dilation unless given."""
+    ones, zeros = (1,) * len(kernel), (0,) * len(kernel)
+    plain = {"strides": ones, "pads_before": zeros, "pads_after": zeros, "dilations": ones}
+    return Sample((x,), {"kernel": kernel, **plain, **attributes})
+
+
+def _with_result(sample: Sample, *extents: Index) -> Sample:
+    """The sample with a gradient of the pooled shape as second operand."""
+    x = sample.operands[0]
+    assert isinstance(x, TensorType)
+    return Sample((x, TensorType((*x.shape[:2], *extents), x.dtype)), sample.attributes)
+
+
+def _geometries() -> tuple[Sample, ...]:
+    asymmetric = {"strides": (2, 1), "pads_before": (1, 0), "pads_after": (0, 2)}
+    ceil = {"strides": (2, 2), "ceil_mode": True}
+    return (
+        _sample(tensor("n", 3, 8, 8), (2, 2), strides=(2, 2)),
+        _sample(tensor(2, 3, 7, 6), (3, 3), strides=(2, 2), pads_before=(1, 1), pads_after=(1, 1)),
+        _sample(tensor(1, 2, "h", "w"), (3, 3), pads_before=(1, 1), pads_after=(1, 1)),
+        _sample(tensor(1, 2, 7, 8), (3, 4), **asymmetric),
+        _sample(tensor(1, 2, 7, 8), (3, 3), **ceil),
+        _sample(tensor(1, 2, 6, 7), (2, 3), pads_before=(0, 1), pads_after=(1, 1), **ceil),
+        _sample(
+            tensor(1, 2, 9, 9), (3, 2), dilations=(2, 3), pads_before=(2, 0), pads_after=(1, 1)
+        ),
+        _sample(tensor(2, 3, "t"), (3,), strides=(2,), pads_before=(1,), pads_after=(1,)),
+        _sample(tensor(1, 2, 4, 5, 6), (2, 3, 2), strides=(2, 1, 2)),
+        _sample(tensor(1, 2, 6, dtype=F16), (2,)),
+    )
+
+
+@dataclass(frozen=True)
+class Pool(Op):
+    """What the poolings share: the window, its checks and its result type."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads_before: tuple[Index, ...]
+    pads_after: tuple[Index, ...]
+    dilations: tuple[int, ...]
+    ceil_mode: bool = False
+
+    @property
+    def window(self) -> Window:
+        """The sliding window."""
+        return Window(
+            self.kernel,
+            self.strides,
+            self.pads_before,
+            self.pads_after,
+            self.dilations,
+            self.ceil_mode,
+        )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        name = type(self).__name__
+        require_numeric(x.dtype, name)
+        require(x.rank >= 3, f"{name} needs [batch, channels, *spatial], not {x}")
+        require_rank(self.window, x.rank - 2)
+        return (TensorType((*x.shape[:2], *self.window.extents(x.shape[2:])), x.dtype),)
+
+    def spread(self, build: Builder, dy: Value, x: str) -> str:
+        """Sum over each element's windows of ``dy``: the transpose of summing windows of ``x``."""
+        shape, outputs = build.type_of(x).shape, dy.type.shape[2:]
+        after = self.window.fitted_after(shape[2:], outputs)
+        zeros = (0,) * self.window.rank
+        scatter = ConvTranspose(self.strides, self.pads_before, after, self.dilations, 1, zeros)
+        ones = build.constant(np.ones((1, 1, *self.kernel), dy.type.dtype.numpy))
+        single = build.emit(Reshape((shape[0] * shape[1], 1, *outputs)), dy.name)
+        return build.emit(Reshape(shape), build.emit(scatter, single, ones))
+
+    def read(self, x: Operand, o: Point, r: Point, outside: float | int) -> Element:
+        """The element that tap ``r`` of output ``o`` sees, ``outside`` in the padding."""
+        window = self.window
+        place = tuple(window.position(a, o[2 + a], r[a]) for a in range(window.rank))
+        return guard(window.conditions(place, x.shape[2:]), x[(*o[:2], *place)], outside)
+
+
+def sum_of_taps(x: Array, window: Window) -> Array:
+    """Sum of each window, padding counting as 0."""
+    return np.add.reduce([view for _, view in taps(x, window)])
+
+
+@dataclass(frozen=True)
+class MaxPool(Pool):
+    """Greatest element of each window; padding never wins."""
+
+    samples: ClassVar[tuple[Sample, ...]] = (
+        *_geometries(),
+        _sample(tensor(1, 2, 6, 6, dtype=I8), (3, 3), pads_before=(1, 1), pads_after=(1, 1)),
+        _sample(tensor(1, 2, 6, 6, dtype=U8), (2, 2)),
+    )
+
+    def reference(self, x: Array) -> Array:
+        views = [view for _, view in taps(x, self.window, lowest(dtype_of(x)))]
+        return np.maximum.reduce(views)
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        (result,) = self.infer(x.type)
+        low = lowest(x.dtype)
+        return combined(at, result.shape, self.kernel, "max", lambda o, r: self.read(x, o, r, low))
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        attributes = self.attributes()
+        return (build.emit(MaxPoolGrad(**attributes), x, dys[0]),)
+
+
+@dataclass(frozen=True)
+class MaxPoolGrad(Pool):
+    """Gradient of :class:`MaxPool`: ``dy`` goes to the first greatest element of its window."""
+
+    samples: ClassVar[tuple[Sample, ...]] = (
+        _with_result(_geometries()[0], 4, 4),
+        _with_result(_geometries()[1], 4, 3),
+        _with_result(_geometries()[2], Sym("h"), Sym("w")),
+        _with_result(_geometries()[3], 3, 7),
+        _with_result(_geometries()[5], 3, 4),
+        _with_result(_geometries()[6], 8, 7),
+        _with_result(_geometries()[8], 2, 3, 3),
+        _with_result(_geometries()[9], 5),
+    )
+
+    def infer(self, x: TensorType, dy: TensorType) -> tuple[TensorType]:
+        (pooled,) = super().infer(x)
+        same_dtype(x, dy)
+        require(
+            len(pooled.shape) == len(dy.shape),
+            f"gradient {dy} of a MaxPool whose result is {pooled}",
+        )
+        for ours, theirs in zip(pooled.shape, dy.shape, strict=True):
+            require_equal(ours, theirs, f"gradient {dy} of a MaxPool whose result is {pooled}")
+        return (TensorType(x.shape, x.dtype),)
+
+    def reference(self, x: Array, dy: Array) -> Array:
+        views = [view for _, view in taps(x, self.window, lowest(dtype_of(x)))]
+        winner = np.argmax(views, axis=0)
+        places = np.arange(x.size).reshape(x.shape) + 1
+        sources = [view for _, view in taps(places, self.window, 0)]
+        chosen = np.take_along_axis(np.stack(sources), winner[None], 0)[0]
+        dx = np.zeros(x.size + 1, widen(dy).dtype)
+        np.add.at(dx, chosen, widen(dy))
+        return dx[1:].reshape(x.shape).astype(x.dtype, copy=False)
+
+    def compute(self, at: StageBuilder, x: Operand, dy: Operand) -> Operand:
+        winner = self._winner(at, x, dy.shape)
+        total = at.tensor(x.shape, accumulator(x.dtype))
+        geometry = zip(
+            self.kernel, self.strides, self.dilations, self.pads_before, x.shape[2:], strict=True
+        )
+        for chosen in cartesian(*(list(phases(*axis)) for axis in geometry)):
+            self._fill(at, total, winner, dy, chosen)
+        return rounded(at, total, x.dtype)
+
+    def _winner(self, at: StageBuilder, x: Operand, outputs: tuple[Index, ...]) -> Operand:
+        """Row-major number of the first greatest tap of each window."""
+        low = lowest(x.dtype)
+        best = combined(at, outputs, self.kernel, "max", lambda o, r: self.read(x, o, r, low))
+
+        def place(o: Point, r: Point) -> Element:
+            is_best = apply("eq", self.read(x, o, r, low), best[o])
+            return select(is_best, index_value(_linear(r, self.kernel), I32), prod(self.kernel))
+
+        return combined(at, outputs, self.kernel, "min", place)
+
+    def _fill(
+        self, at: StageBuilder, dx: Operand, winner: Operand, dy: Operand, axes: tuple[Phase, ...]
+    ) -> None:
+        """The stage of those elements of ``dx`` that are of phase ``axes[a]`` along axis ``a``."""
+
+        def body(o: Point, r: Point) -> Element:
+            source = (*o[:2], *sources(axes, o[2:], r))
+            tap = _linear(reached(axes, r), self.kernel)
+            mine = apply("eq", winner[source], index_value(tap, I32))
+            value = select(mine, dy[source].cast(dx.dtype), 0)
+            return guard(conditions(axes, source[2:], dy.shape[2:]), value, 0)
+
+        fill_phase(at, dx, axes, (), body)
+
+
+def _linear(place: Sequence[Index], extents: Sequence[int]) -> Index:
+    """Row-major number of ``place``."""
+    result: Index = 0
+    for i, extent in zip(place, extents, strict=True):
+        result = result * extent + i
+    return result
+
+
+@dataclass(frozen=True)
+class AveragePool(Pool):
+    """Mean of each window: over the elements inside x, or padding too if ``count_include_pad``."""
+
+    count_include_pad: bool = False
+    samples: ClassVar[tuple[Sample, ...]] = (
+        *_geometries(),
+        *(
+            Sample(s.operands, {**s.attributes, "count_include_pad": True})
+            for s in _geometries()[1:7]
+        ),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require_float(x.dtype, "AveragePool")
+        return super().infer(x)
+
+    def count(self, positions: Sequence[Index], sizes: Sequence[Index]) -> Index:
+        """Number of elements averaged at output ``positions``."""
+        return product(
+            self.window.count(axis, position, size, self.count_include_pad)
+            for axis, (position, size) in enumerate(zip(positions, sizes, strict=True))
+        )
+
+    def counts(self, sizes: Sequence[int]) -> Array:
+        """Number of elements averaged at every output, in f64."""
+        counts = np.ones(())
+        for axis, extent in enumerate(numbers(self.window.extents(sizes), "output extents")):
+            each = [
+                self.window.count(axis, o, sizes[axis], self.count_include_pad)
+                for o in range(extent)
+            ]
+            counts = counts[..., None] * np.array(each, np.float64)
+        return counts
+
+    def reference(self, x: Array) -> Array:
+        total = sum_of_taps(widen(x), self.window)
+        return (total / self.counts(x.shape[2:]).astype(total.dtype)).astype(x.dtype, copy=False)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        sizes = build.type_of(x).shape[2:]
+        even = self.count(tuple(Sym(f"o{a}") for a in range(len(sizes))), sizes)
+        dy = Value(build, dys[0])
+        if isinstance(even, int):
+            return (self.spread(build, dy / even, x),)
+        extents = numbers(sizes, "spatial extents of a padded AveragePool that is differentiated")
+        counts = self.counts(extents).astype(dy.type.dtype.numpy)
+        return (self.spread(build, dy / Value(build, build.constant(counts)), x),)
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        (result,) = self.infer(x.type)
+        wide = accumulator(x.dtype)
+        total = combined(
+            at,
+            result.shape,
+            self.kernel,
+            "sum",
+            lambda o, r: self.read(x, o, r, 0).cast(wide),
+        )
+
+        def mean(o: Point) -> Element:
+            count = self.count(o[2:], x.shape[2:])
+            divisor = number(count, wide) if isinstance(count, int) else index_value(count, wide)
+            return (total[o] / divisor).cast(x.dtype)
+
+        return at.stage(result.shape, mean)
+
+
+@dataclass(frozen=True)
+class LpPool(Pool):
+    """``(sum of |x|^p) ^ (1/p)`` over each window, padding counting as 0."""
+
+    p: int = 2
+    samples: ClassVar[tuple[Sample, ...]] = (
+        *_geometries(),
+        _sample(tensor(1, 2, 6, 6), (2, 2), p=1),
+        _sample(tensor(1, 2, 6, 6), (2, 3), p=3, pads_before=(1, 0)),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require_float(x.dtype, "LpPool")
+        require(self.p >= 1, f"LpPool needs p of at least 1, not {self.p}")
+        return super().infer(x)
+
+    def reference(self, x: Array) -> Array:
+        powers = np.abs(widen(x)) ** self.p
+        total = sum_of_taps(powers, self.window)
+        return (total ** (1 / self.p)).astype(x.dtype, copy=False)
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        (result,) = self.infer(x.type)
+        wide = accumulator(x.dtype)
+
+        def body(o: Point, r: Point) -> Element:
+            return magnitude_power(self.read(x, o, r, 0).cast(wide), self.p)
+
+        total = combined(at, result.shape, self.kernel, "sum", body)
+        return at.stage(result.shape, lambda o: root(total[o], self.p).cast(x.dtype))
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        dy, value = Value(build, dys[0]), Value(build, x)
+        if self.p == 1:
+            return ((of(Sign(), value) * Value(build, self.spread(build, dy, x))).name,)
+        norm = of(self, value)
+        scaled = Value(build, self.spread(build, dy / of(Pow(), norm, norm.lift(self.p - 1.0)), x))
+        magnitude = of(Abs(), value)
+        slope = of(Pow(), magnitude, magnitude.lift(self.p - 1.0)) * of(Sign(), value)
+        return ((scaled * slope).name,)
+
+
+def magnitude_power(x: Element, p: int) -> Element:
+    """``|x| ** p``."""
+    match p:
+        case 1:
+            return apply("abs", x)
+        case 2:
+            return x * x
+        case _:
+            return apply("pow", apply("abs", x), float(p))
+
+
+def root(x: Element, p: int) -> Element:
+    """``x ** (1/p)`` of a non-negative number."""
+    match p:
+        case 1:
+            return x
+        case 2:
+            return apply("sqrt", x)
+        case _:
+            return apply("pow", x, 1 / p)
+
+
+OPS: tuple[type[Op], ...] = (MaxPool, MaxPoolGrad, AveragePool, LpPool)

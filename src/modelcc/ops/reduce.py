@@ -1,0 +1,413 @@
+"""Reductions over axes, arg-max and cumulative sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from modelcc.ir.compute import (
+    Element,
+    Operand,
+    StageBuilder,
+    apply,
+    guard,
+    index_value,
+    select,
+)
+from modelcc.ir.index import Index, product
+from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import BF16, BOOL, F16, I32, I64, Array, DType, TensorType, dtype_of
+from modelcc.ops.accumulate import accumulator, require_float, require_numeric, rounded, widen
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import Expand, ReduceSum, Reduction, reduction_samples
+from modelcc.ops.comparison import Equal, Sign, where
+from modelcc.ops.generate import Indices
+from modelcc.ops.samples import tensor
+from modelcc.ops.transcendental import Exp
+
+__all__ = [
+    "OPS",
+    "ArgMax",
+    "ArgMin",
+    "CumSum",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+]
+
+_INTEGERS = (
+    Sample((tensor(3, 4, dtype=I64),), {"axes": (0,), "keepdims": False}),
+    Sample((tensor(2, "n", dtype=I32),), {"axes": (0, 1), "keepdims": True}),
+)
+
+
+class _Smooth(Reduction):
+    """Base of reductions whose gradient is a formula of x and the result."""
+
+    def slope(self, x: Value, y: Value, dy: Value) -> Value:
+        """Gradient of x, up to broadcasting; y and dy have the reduced axes as extent 1."""
+        raise NotImplementedError(self.mnemonic())
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        dy = Value(build, self.keep(build, dys[0], x))
+        value = Value(build, x)
+        kept = of(type(self)(self.axes, keepdims=True), value)
+        return (of(Expand(value.type.shape), self.slope(value, kept, dy)).name,)
+
+
+@dataclass(frozen=True)
+class ReduceMean(Reduction):
+    """The mean over ``axes``; of integers rounded towards zero."""
+
+    samples = (*reduction_samples(), *_INTEGERS)
+
+    def finish(self, total: Element, count: Index) -> Element:
+        return total / index_value(count, total.dtype)
+
+    def reference(self, x: Array) -> Array:
+        count = np.prod([x.shape[a] for a in self.axes], dtype=np.int64)
+        with np.errstate(all="ignore"):
+            mean: Any = np.sum(widen(x), axis=self.axes, keepdims=self.keepdims) / count
+        return np.asarray(np.trunc(mean) if dtype_of(x).is_integer else mean, x.dtype)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        (dx,) = ReduceSum(self.axes, self.keepdims).grad(build, dys, x)
+        shape, dtype = build.type_of(x).shape, build.type_of(x).dtype
+        count = build.emit(Indices((product(shape[a] for a in self.axes),), (), dtype))
+        return ((Value(build, dx) / Value(build, count)).name,)
+
+
+class _Extreme(_Smooth):
+    """Base of ReduceMax and ReduceMin; ties share the gradient equally."""
+
+    def check(self, dtype: DType) -> None:
+        if dtype != BOOL:
+            require_numeric(dtype, type(self).__name__)
+
+    def slope(self, x: Value, y: Value, dy: Value) -> Value:
+        chosen = where(of(Equal(), x, y), dy.lift(1.0), 0.0)
+        return chosen * (dy / of(ReduceSum(self.axes, keepdims=True), chosen))
+
+
+_EXTREMES = (
+    *reduction_samples(),
+    *_INTEGERS,
+    Sample((tensor(3, 4, dtype=BOOL),), {"axes": (1,), "keepdims": True}),
+    Sample((tensor(2, 0),), {"axes": (1,), "keepdims": False}),
+    Sample((np.array([[1, np.nan], [np.inf, 2]], np.float32),), {"axes": (1,), "keepdims": False}),
+)
+
+
+@dataclass(frozen=True)
+class ReduceMax(_Extreme):
+    """The greatest element over ``axes``, NaN if there is one; the least value of none."""
+
+    combine = "max"
+    samples = _EXTREMES
+
+    def reference(self, x: Array) -> Array:
+        low = _least(x.dtype)
+        return np.asarray(np.max(x, self.axes, keepdims=self.keepdims, initial=low), x.dtype)
+
+
+@dataclass(frozen=True)
+class ReduceMin(_Extreme):
+    """The least element over ``axes``, NaN if there is one; the greatest value of none."""
+
+    combine = "min"
+    samples = _EXTREMES
+
+    def reference(self, x: Array) -> Array:
+        high = _greatest(x.dtype)
+        return np.asarray(np.min(x, self.axes, keepdims=self.keepdims, initial=high), x.dtype)
+
+
+def _least(dtype: np.dtype[Any]) -> Any:
+    if dtype == np.bool_:
+        return False
+    if dtype_of(dtype).is_integer:
+        return np.iinfo(dtype).min
+    return np.array(-np.inf, dtype)
+
+
+def _greatest(dtype: np.dtype[Any]) -> Any:
+    if dtype == np.bool_:
+        return True
+    if dtype_of(dtype).is_integer:
+        return np.iinfo(dtype).max
+    return np.array(np.inf, dtype)
+
+
+@dataclass(frozen=True)
+class ReduceProd(_Smooth):
+    """The product over ``axes``; 1 of none.  The gradient is that where no element is 0."""
+
+    combine = "prod"
+    symbolic = True
+    samples = (*reduction_samples(0.5, 1.5), *_INTEGERS)
+
+    def reference(self, x: Array) -> Array:
+        wide = x if x.dtype == object else widen(x)
+        return np.asarray(np.prod(wide, self.axes, keepdims=self.keepdims), x.dtype)
+
+    def slope(self, x: Value, y: Value, dy: Value) -> Value:
+        return dy * y / x
+
+
+@dataclass(frozen=True)
+class ReduceL1(_Smooth):
+    """The sum of magnitudes over ``axes``."""
+
+    samples = (*reduction_samples(), *_INTEGERS)
+
+    def term(self, x: Element) -> Element:
+        return apply("abs", x)
+
+    def reference(self, x: Array) -> Array:
+        total = np.sum(np.abs(widen(x)), self.axes, keepdims=self.keepdims)
+        return np.asarray(total, x.dtype)
+
+    def slope(self, x: Value, y: Value, dy: Value) -> Value:
+        return dy * of(Sign(), x)
+
+
+@dataclass(frozen=True)
+class ReduceSumSquare(_Smooth):
+    """The sum of squares over ``axes``."""
+
+    samples = (*reduction_samples(), *_INTEGERS)
+
+    def term(self, x: Element) -> Element:
+        return x * x
+
+    def reference(self, x: Array) -> Array:
+        total = np.sum(np.square(widen(x)), self.axes, keepdims=self.keepdims)
+        return np.asarray(total, x.dtype)
+
+    def slope(self, x: Value, y: Value, dy: Value) -> Value:
+        return dy * x * 2.0
+
+
+class _FloatReduction(_Smooth):
+    """Base of reductions of floats only."""
+
+    def check(self, dtype: DType) -> None:
+        require_float(dtype, type(self).__name__)
+
+
+@dataclass(frozen=True)
+class ReduceL2(_FloatReduction):
+    """The Euclidean norm over ``axes``."""
+
+    samples = reduction_samples()
+
+    def term(self, x: Element) -> Element:
+        return x * x
+
+    def finish(self, total: Element, count: Index) -> Element:
+        return apply("sqrt", total)
+
+    def reference(self, x: Array) -> Array:
+        total = np.sum(np.square(widen(x)), self.axes, keepdims=self.keepdims)
+        return np.asarray(np.sqrt(total), x.dtype)
+
+    def slope(self, x: Value, y: Value, dy: Value) -> Value:
+        return dy * x / y
+
+
+@dataclass(frozen=True)
+class ReduceLogSum(_FloatReduction):
+    """The logarithm of the sum over ``axes``."""
+
+    samples = reduction_samples(0.25, 2.0)
+
+    def finish(self, total: Element, count: Index) -> Element:
+        return apply("log", total)
+
+    def reference(self, x: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.log(np.sum(widen(x), self.axes, keepdims=self.keepdims)), x.dtype)
+
+    def slope(self, x: Value, y: Value, dy: Value) -> Value:
+        return dy / of(Exp(), y)
+
+
+@dataclass(frozen=True)
+class ReduceLogSumExp(_FloatReduction):
+    """``log(sum(exp(x)))`` over ``axes``, shifted by the maximum so as not to overflow."""
+
+    samples = (
+        *reduction_samples(),
+        Sample((np.array([[800, 801], [-np.inf, -np.inf]], np.float32),), {"axes": (1,)}),
+    )
+
+    def reference(self, x: Array) -> Array:
+        total = widen(x)
+        for axis in self.axes:
+            total = np.logaddexp.reduce(total, axis, keepdims=True)
+        return total.astype(x.dtype).reshape(self._concrete(x.shape))
+
+    def _concrete(self, shape: tuple[int, ...]) -> list[int]:
+        return [e for e in self.result_shape(shape) if isinstance(e, int)]
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        wide = accumulator(x.dtype)
+        peak = ReduceMax(self.axes, keepdims=True).compute(at, x)
+
+        def shift(point: Sequence[Index]) -> Element:
+            top = peak.broadcast(point).cast(wide)
+            return select(apply("isinf", top), 0.0, top)
+
+        def term(point: tuple[Index, ...]) -> Element:
+            return apply("exp", x[point].cast(wide) - shift(point))
+
+        shifted = at.stage(x.shape, term)
+        total = ReduceSum(self.axes, self.keepdims).compute(at, shifted)
+
+        def result(o: tuple[Index, ...]) -> Element:
+            kept = self.source(o, (0,) * len(self.axes), x.rank)
+            return (apply("log", total[o]) + shift(kept)).cast(x.dtype)
+
+        return at.stage(total.shape, result)
+
+    def slope(self, x: Value, y: Value, dy: Value) -> Value:
+        return dy * of(Exp(), x - y)
+
+
+@dataclass(frozen=True)
+class _Arg(Op):
+    """Base: the index along ``axis`` of an extreme element: the first or the last such.
+
+    Where an element is NaN the index is in range but unspecified.
+    """
+
+    axis: int
+    keepdims: bool = True
+    select_last_index: bool = False
+    extreme: ClassVar[type[_Extreme]] = ReduceMax
+    worse: ClassVar[Literal["lt", "gt"]] = "lt"
+    samples = tuple(
+        Sample((t,), {"axis": axis, "keepdims": keep, "select_last_index": last})
+        for last in (False, True)
+        for t, axis, keep in (
+            (tensor(3, 4), 1, True),
+            (tensor(3, "n", 2), 1, False),
+            (tensor(5, dtype=F16), 0, False),
+            (tensor(3, 1), 1, True),
+            (np.array([[1, 3, 3], [2, 2, 1]], np.int32), 1, False),
+        )
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        (kept,) = self.extreme((self.axis,), self.keepdims).infer(x)
+        require(x.shape[self.axis] != 0, f"{type(self).__name__} over the empty axis of {x}")
+        return (TensorType(kept.shape, I64),)
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        reduction = self.extreme((self.axis,), self.keepdims)
+        best, extent = reduction.compute(at, x), x.shape[self.axis]
+        last = self.select_last_index
+        never = index_value(-1 if last else extent, I64)
+
+        def candidate(o: tuple[Index, ...], r: tuple[Index, ...]) -> Element:
+            loses = apply(self.worse, x[reduction.source(o, r, x.rank)], best[o])
+            return select(loses, never, index_value(r[0], I64))
+
+        return at.reduce(best.shape, (extent,), "max" if last else "min", candidate)
+
+    def locate(self, find: Any, x: Array) -> Array:
+        """NumPy's arg-function, from the end if the last index is wanted."""
+        if not self.select_last_index:
+            return np.asarray(find(x, self.axis, keepdims=self.keepdims), np.int64)
+        place = find(np.flip(x, self.axis), self.axis, keepdims=self.keepdims)
+        return np.asarray(x.shape[self.axis] - 1 - place, np.int64)
+
+
+@dataclass(frozen=True)
+class ArgMax(_Arg):
+    """The index along ``axis`` of the greatest element."""
+
+    def reference(self, x: Array) -> Array:
+        return self.locate(np.argmax, x)
+
+
+@dataclass(frozen=True)
+class ArgMin(_Arg):
+    """The index along ``axis`` of the least element."""
+
+    extreme, worse = ReduceMin, "gt"
+
+    def reference(self, x: Array) -> Array:
+        return self.locate(np.argmin, x)
+
+
+@dataclass(frozen=True)
+class CumSum(Op):
+    """Running sums along ``axis``; ``exclusive`` leaves the element itself out.
+
+    As stages this is a guarded sum per element: quadratic in the extent.
+    """
+
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+    samples = tuple(
+        Sample((t,), {"axis": axis, "exclusive": exclusive, "reverse": reverse})
+        for exclusive in (False, True)
+        for reverse in (False, True)
+        for t, axis in (
+            (tensor(5), 0),
+            (tensor(2, "n", 3), 1),
+            (tensor(3, 1), 1),
+            (tensor(6, dtype=I64), 0),
+            (tensor(2, 3, dtype=BF16), 1),
+        )
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require_numeric(x.dtype, "CumSum")
+        require(0 <= self.axis < x.rank, f"CumSum along axis {self.axis} of {x}")
+        return (TensorType(x.shape, x.dtype),)
+
+    def reference(self, x: Array) -> Array:
+        ahead = np.flip(widen(x), self.axis) if self.reverse else widen(x)
+        sums = np.cumsum(ahead, self.axis, dtype=ahead.dtype)
+        sums = sums - ahead if self.exclusive else sums
+        return (np.flip(sums, self.axis) if self.reverse else sums).astype(x.dtype)
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        wide = accumulator(x.dtype)
+        comparison = _order(self.reverse, self.exclusive)
+
+        def term(o: tuple[Index, ...], r: tuple[Index, ...]) -> Element:
+            place = (*o[: self.axis], r[0], *o[self.axis + 1 :])
+            return guard([Condition(r[0], comparison, o[self.axis])], x[place].cast(wide), 0)
+
+        return rounded(at, at.reduce(x.shape, (x.shape[self.axis],), "sum", term), x.dtype)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        back = CumSum(self.axis, self.exclusive, not self.reverse)
+        return (build.emit(back, dys[0]),)
+
+
+def _order(reverse: bool, exclusive: bool) -> Literal["<", "<=", ">", ">="]:
+    if reverse:
+        return ">" if exclusive else ">="
+    return "<" if exclusive else "<="
+
+
+OPS: tuple[type[Op], ...] = (
+    *(ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2),
+    *(ReduceLogSum, ReduceLogSumExp, ReduceSumSquare, ArgMax, ArgMin, CumSum),
+)

@@ -1,0 +1,355 @@
+"""Resize by nearest, linear or cubic interpolation along any axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from modelcc.ir.compute import (
+    Element,
+    Operand,
+    StageBuilder,
+    apply,
+    guard,
+    index_value,
+    select,
+)
+from modelcc.ir.index import DIM, Index, Range, Sym, compare, loop_range, maximum, minimum, symbols
+from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import F16, U8, Array, DType, TensorType
+from modelcc.ops.accumulate import Point, accumulator, require_float, require_numeric, rounded
+from modelcc.ops.coordinates import Coordinate, Nearest, Transformation, coordinate
+from modelcc.ops.samples import tensor
+from modelcc.ops.statistics import as_number
+from modelcc.ops.window import numbers
+
+Mode = Literal["nearest", "linear", "cubic"]
+
+
+def _sample(x: TensorType, shape: tuple[Index | str, ...], **attributes: object) -> Sample:
+    extents = tuple(Sym(d) if isinstance(d, str) else d for d in shape)
+    return Sample((x,), {"shape": extents, "scales": (None,) * x.rank, **attributes})
+
+
+def _samples() -> tuple[Sample, ...]:
+    x, image = tensor(1, 2, 4, 5), tensor(1, 2, "h", "w")
+    doubled = (1, 2, Sym("h") * 2, Sym("w") * 2)
+    twice = {"scales": (1.0, 1.0, 2.0, 2.0)}
+    floor: dict[str, object] = {"coordinates": "asymmetric", "nearest": "floor"}
+    linear: dict[str, object] = {"mode": "linear"}
+    cubic: dict[str, object] = {"mode": "cubic"}
+    return (
+        _sample(image, doubled, **twice, **floor),
+        _sample(image, doubled, **twice),
+        _sample(x, (1, 2, 7, 3)),
+        _sample(x, (1, 2, 7, 3), nearest="round_prefer_ceil", coordinates="align_corners"),
+        _sample(x, (1, 2, 9, 11), nearest="ceil", coordinates="half_pixel_symmetric"),
+        _sample(x, (1, 2, 2, 1), scales=(None, None, 0.6, 0.3), **floor),
+        _sample(image, doubled, **twice, **linear),
+        _sample(x, (1, 2, 3, 9), **linear),
+        _sample(x, (1, 2, 1, 9), coordinates="pytorch_half_pixel", **linear),
+        _sample(x, (1, 2, 7, 9), coordinates="align_corners", **linear),
+        _sample(x, (1, 2, 2, 9), coordinates="asymmetric", **linear),
+        _sample(image, (1, 2, 6, 7), **linear),
+        _sample(tensor(1, 1, 3, 4, 3), (1, 1, 5, 6, 2), **linear),
+        _sample(tensor(1, 2, 5, dtype=F16), (1, 2, 8), **linear),
+        _sample(x, (1, 2, 8, 10), **cubic),
+        _sample(x, (1, 2, 3, 7), coordinates="align_corners", cubic_a=-0.5, **cubic),
+        _sample(x, (1, 2, 8, 3), exclude_outside=True, **cubic),
+        _sample(x, (1, 2, 2, 3), antialias=True, **linear),
+        _sample(x, (1, 2, 2, 3), antialias=True, **cubic),
+        _sample(x, (1, 2, 2, 3), antialias=True, exclude_outside=True, **linear),
+        _sample(
+            x,
+            (1, 2, 3, 4),
+            coordinates="tf_crop_and_resize",
+            region=((0.0, 1.0), (0.0, 1.0), (0.25, 1.5), (-0.2, 0.7)),
+            extrapolation=10.0,
+            **linear,
+        ),
+        _sample(tensor(1, 1, 3, 3, dtype=U8), (1, 1, 6, 6)),
+    )
+
+
+@dataclass(frozen=True)
+class Resize(Op):
+    """x interpolated to ``shape``; attributes as ONNX Resize, given for every axis.
+
+    ``scales`` (None: ratio of the extents) map coordinates; ``region`` holds begin and end of
+    each axis for ``tf_crop_and_resize``, whose outside takes the value ``extrapolation``.
+    Cubic convolution after Keys, "Cubic convolution interpolation", 1981, with ``cubic_a``.
+    With ``antialias`` linear and cubic filters widen by the factor of reduction.
+    """
+
+    shape: tuple[Index, ...]
+    scales: tuple[float | None, ...]
+    mode: Mode = "nearest"
+    coordinates: Transformation = "half_pixel"
+    nearest: Nearest = "round_prefer_floor"
+    cubic_a: float = -0.75
+    exclude_outside: bool = False
+    extrapolation: float = 0.0
+    antialias: bool = False
+    region: tuple[tuple[float, float], ...] = ()
+    samples: ClassVar[tuple[Sample, ...]] = _samples()
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require_numeric(x.dtype, "Resize")
+        if self.mode != "nearest":
+            require_float(x.dtype, f"Resize by {self.mode} interpolation")
+        require(
+            len(self.shape) == len(self.scales) == x.rank,
+            f"Resize of {x} got {len(self.shape)} extents and {len(self.scales)} scales",
+            "give one per axis",
+        )
+        cropping = self.coordinates == "tf_crop_and_resize"
+        require(
+            len(self.region) == x.rank or not cropping,
+            f"Resize with tf_crop_and_resize of {x} needs a region of interest for every axis",
+        )
+        require(
+            all(s is None or s > 0 for s in self.scales), f"scales {self.scales} must be positive"
+        )
+        return (TensorType(self.shape, x.dtype),)
+
+    def coordinate(self, axis: int, size: Index) -> Coordinate | None:
+        """Map of output to input positions along ``axis``; None if it is the identity."""
+        region = self.region[axis] if self.region else (0.0, 1.0)
+        found = coordinate(self.coordinates, size, self.shape[axis], self.scales[axis], region)
+        same = found == Coordinate(1, 0, 1) and self.shape[axis] == size
+        return None if same else found
+
+    def factor(self, axis: int, size: Index) -> float:
+        """Width of the filter along ``axis`` in input elements: 1, or more with antialias."""
+        if not self.antialias:
+            return 1.0
+        scale = self.scales[axis]
+        if scale is None:
+            (before,), (after,) = numbers((size,), "extent"), numbers((self.shape[axis],), "extent")
+            scale = after / before
+        return max(1.0, 1.0 / scale)
+
+    def kernel(self, distance: Array) -> Array:
+        """Weight of an input element at ``distance``, in filter widths, from the coordinate."""
+        d = np.abs(distance)
+        if self.mode == "linear":
+            return np.maximum(0.0, 1.0 - d)
+        a = self.cubic_a
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+    def taps(self, axis: int, size: int) -> tuple[Array, Array]:
+        """Input indices and weights ``[outputs, taps]`` along ``axis``, in f64."""
+        (count,) = numbers(self.shape[axis : axis + 1], "output extent")
+        map_ = self.coordinate(axis, size)
+        if map_ is None:
+            return np.arange(size)[:, None], np.ones((size, 1))
+        position = np.array([map_.numerator(i) for i in range(count)]) / map_.divisor
+        x = np.round(position, 9)[:, None]
+        if self.mode == "nearest":
+            return np.clip(self._rounded(x), 0, size - 1).astype(np.int64), np.ones((count, 1))
+        factor = self.factor(axis, size)
+        reach = int(np.ceil(factor * (1 if self.mode == "linear" else 2)))
+        place = (np.floor(x) + np.arange(1 - reach, 1 + reach)).astype(np.int64)
+        weights = self.kernel((place - x) / factor)
+        if self.exclude_outside:
+            weights = np.where((place >= 0) & (place < size), weights, 0.0)
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        return np.clip(place, 0, size - 1), weights
+
+    def _rounded(self, x: Array) -> Array:
+        match self.nearest:
+            case "floor":
+                return np.floor(x)
+            case "ceil":
+                return np.ceil(x)
+            case "round_prefer_floor":
+                return np.ceil(x - 0.5)
+            case "round_prefer_ceil":
+                return np.floor(x + 0.5)
+
+    def reference(self, x: Array) -> Array:
+        y = x if self.mode == "nearest" else x.astype(np.float64)
+        for axis, size in enumerate(x.shape):
+            index, weights = self.taps(axis, size)
+            along = (-1, *(1,) * (x.ndim - axis - 1))
+            if self.mode == "nearest":
+                y = np.take(y, index[:, 0], axis)
+            else:
+                y = sum(
+                    np.take(y, index[:, k], axis) * weights[:, k].reshape(along)
+                    for k in range(index.shape[1])
+                )
+        return self._outside(np.asarray(y).astype(x.dtype), x.shape)
+
+    def _outside(self, y: Array, sizes: Sequence[int]) -> Array:
+        """``y`` with the extrapolation value where a crop leaves the input."""
+        if self.coordinates != "tf_crop_and_resize":
+            return y
+        for axis, size in enumerate(sizes):
+            map_ = self.coordinate(axis, size)
+            if map_ is None:
+                continue
+            values = np.array([map_.numerator(i) for i in range(y.shape[axis])])
+            out = (values < 0) | (values > (size - 1) * map_.divisor)
+            y[(slice(None),) * axis + (out,)] = self.extrapolation
+        return y
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        if self.antialias and self.mode != "nearest":
+            return self._filtered(at, x)
+        wide = x.dtype if self.mode == "nearest" else accumulator(x.dtype)
+
+        def body(o: Point) -> Element:
+            choices = [self._choices(a, o[a], x.shape[a], wide) for a in range(x.rank)]
+            value = _separable(x, choices, (), wide).cast(x.dtype)
+            return guard(self._inside(o, x.shape), value, self.extrapolation)
+
+        return at.stage(self.shape, body)
+
+    def _inside(self, o: Point, sizes: Sequence[Index]) -> list[Condition]:
+        """What holds where the output's coordinate lies within the input."""
+        if self.coordinates != "tf_crop_and_resize":
+            return []
+        maps = [(a, self.coordinate(a, size), size) for a, size in enumerate(sizes)]
+        bounds = [
+            (map_.numerator(o[a]), (size - 1) * map_.divisor)
+            for a, map_, size in maps
+            if map_ is not None
+        ]
+        return [
+            condition
+            for value, last in bounds
+            for condition in (Condition(0, "<=", value), Condition(value, "<=", last))
+        ]
+
+    def _choices(
+        self, axis: int, i: Index, size: Index, wide: DType
+    ) -> list[tuple[Index, Element | None]]:
+        """Input indices along ``axis`` for output ``i`` with their weights (None: 1)."""
+        map_ = self.coordinate(axis, size)
+        if map_ is None:
+            return [(i, None)]
+        if self.mode == "nearest":
+            place = map_.nearest(i, self.nearest)
+            return [(_clamped(place, size, i, self.shape[axis]), None)]
+        floor, fraction = map_.floor(i), _fraction(map_, i, wide)
+        if self.mode == "linear":
+            places, weights = [floor, floor + 1], [1.0 - fraction, fraction]
+        else:
+            places = [floor - 1, floor, floor + 1, floor + 2]
+            distances = [fraction + 1.0, fraction, 1.0 - fraction, 2.0 - fraction]
+            weights = [
+                piece(d, self.cubic_a)
+                for piece, d in zip((_far, _near, _near, _far), distances, strict=True)
+            ]
+        if self.exclude_outside:
+            weights = _normalised(
+                [guard(_in_range(p, size), w, 0) for p, w in zip(places, weights, strict=True)]
+            )
+        clamped = [_clamped(p, size, i, self.shape[axis]) for p in places]
+        return list(zip(clamped, weights, strict=True))
+
+    def _filtered(self, at: StageBuilder, x: Operand) -> Operand:
+        """One banded matrix product per resized axis: the antialiased filters."""
+        wide, y = accumulator(x.dtype), x
+        for axis in range(x.rank):
+            map_ = self.coordinate(axis, x.shape[axis])
+            if map_ is not None:
+                y = self._filter_axis(at, y, axis, map_, wide)
+        return rounded(at, y, x.dtype)
+
+    def _filter_axis(
+        self, at: StageBuilder, x: Operand, axis: int, map_: Coordinate, wide: DType
+    ) -> Operand:
+        size, result = x.shape[axis], self.shape[axis]
+        factor = self.factor(axis, size)
+        reach = int(np.ceil(factor * (1 if self.mode == "linear" else 2)))
+
+        def weight(o: Point) -> Element:
+            i, tap = o
+            offset = index_value(tap + 1 - reach, wide) - _fraction(map_, i, wide)
+            value = self._kernel_element(apply("abs", offset * (1 / factor)))
+            place = map_.floor(i) + tap + 1 - reach
+            return guard(_in_range(place, size) if self.exclude_outside else (), value, 0)
+
+        raw = at.stage((result, 2 * reach), weight)
+        total = at.reduce((result,), (2 * reach,), "sum", lambda o, r: raw[(o[0], r[0])])
+        weights = at.stage((result, 2 * reach), lambda o: raw[o] / total[o[0]])
+
+        def body(o: Point, r: Point) -> Element:
+            place = map_.floor(o[axis]) + r[0] + 1 - reach
+            source = (*o[:axis], minimum(maximum(place, 0), size - 1), *o[axis + 1 :])
+            return x[source].cast(wide) * weights[(o[axis], r[0])]
+
+        shape = (*x.shape[:axis], result, *x.shape[axis + 1 :])
+        return at.reduce(shape, (2 * reach,), "sum", body)
+
+    def _kernel_element(self, d: Element) -> Element:
+        """The filter at distance ``d`` of 0 or more."""
+        if self.mode == "linear":
+            return apply("max", 1.0 - d, 0.0)
+        far = select(d < 2.0, _far(d, self.cubic_a), 0.0)
+        return select(d <= 1.0, _near(d, self.cubic_a), far)
+
+
+def _separable(
+    x: Operand,
+    choices: Sequence[Sequence[tuple[Index, Element | None]]],
+    place: Point,
+    wide: DType,
+) -> Element:
+    """Sum over the choices of every axis of weights times ``x``, innermost axis first."""
+    if len(place) == x.rank:
+        return x[place].cast(wide)
+    terms: list[Element] = []
+    for index, weight in choices[len(place)]:
+        inner = _separable(x, choices, (*place, index), wide)
+        terms.append(inner if weight is None else inner * weight)
+    return _sum(terms)
+
+
+def _sum(terms: Sequence[Element]) -> Element:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _normalised(weights: list[Element]) -> list[Element]:
+    total = _sum(weights)
+    return [w / total for w in weights]
+
+
+def _fraction(map_: Coordinate, i: Index, wide: DType) -> Element:
+    part = index_value(map_.remainder(i), wide)
+    return part / as_number(map_.divisor, wide)
+
+
+def _near(d: Element, a: float) -> Element:
+    return ((a + 2) * d - (a + 3)) * d * d + 1.0
+
+
+def _far(d: Element, a: float) -> Element:
+    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+
+def _in_range(place: Index, size: Index) -> tuple[Condition, Condition]:
+    return Condition(0, "<=", place), Condition(place, "<", size)
+
+
+def _clamped(place: Index, size: Index, i: Index, count: Index) -> Index:
+    """``place`` limited to ``0 … size-1``, without limits it keeps for all ``i < count``."""
+    bounds: dict[str, Range] = {s: DIM for e in (size, count) for s in sorted(symbols(e))}
+    if isinstance(i, Sym):
+        bounds[i.name] = loop_range(count)
+    low = place if compare(place, ">=", 0, bounds) else maximum(place, 0)
+    return low if compare(low, "<=", size - 1, bounds) else minimum(low, size - 1)
+
+
+OPS: tuple[type[Op], ...] = (Resize,)

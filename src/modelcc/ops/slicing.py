@@ -1,0 +1,139 @@
+"""Slice and its transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.index import Index, Sym, compare, maximum, mod
+from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import I64, Array, TensorType
+from modelcc.ops.broadcast import (
+    dim_bounds,
+    numbers,
+)
+from modelcc.ops.samples import tensor
+
+Point = tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class Slice(Op):
+    """``result[i] = x[starts + i * steps]`` for ``i < extents``; steps may be negative."""
+
+    starts: tuple[Index, ...]
+    extents: tuple[Index, ...]
+    steps: tuple[Index, ...]
+    symbolic = True
+    samples = (
+        Sample((tensor(5),), {"starts": (1,), "extents": (3,), "steps": (1,)}),
+        Sample((tensor(5),), {"starts": (4,), "extents": (3,), "steps": (-2,)}),
+        Sample(
+            (tensor(4, "n"),), {"starts": (0, 1), "extents": (2, Sym("n") - 1), "steps": (2, 1)}
+        ),
+        Sample((tensor(3, 2),), {"starts": (3, 0), "extents": (0, 2), "steps": (1, 1)}),
+        Sample((tensor(),), {"starts": (), "extents": (), "steps": ()}),
+        Sample((tensor(4, dtype=I64),), {"starts": (3,), "extents": (4,), "steps": (-1,)}),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        given = {len(self.starts), len(self.extents), len(self.steps)}
+        require(given == {x.rank}, f"Slice needs one start, extent and step per axis of {x}")
+        bounds = dim_bounds(x.shape, self.starts, self.extents)
+        for axis, (start, extent, step) in enumerate(
+            zip(self.starts, self.extents, self.steps, strict=True)
+        ):
+            last = start + (extent - 1) * step
+            outside = any(
+                compare(place, "<", 0, bounds) or compare(place, ">=", x.shape[axis], bounds)
+                for place in (start, last)
+            )
+            require(
+                extent == 0 or not outside,
+                f"Slice takes elements {start} to {last} of axis {axis} of {x}",
+                f"that axis has {x.shape[axis]} elements",
+            )
+        return (TensorType(self.extents, x.dtype),)
+
+    def reference(self, x: Array) -> Array:
+        return x[_picks(self.starts, self.extents, self.steps)].copy()
+
+    def source(self, o: Sequence[Index]) -> Point:
+        """Index into the operand of result element ``o``."""
+        return tuple(
+            start + i * step for i, start, step in zip(o, self.starts, self.steps, strict=True)
+        )
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        return at.stage(self.extents, lambda o: x[self.source(o)])
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        shape = build.type_of(x).shape
+        return (build.emit(Unslice(self.starts, self.steps, shape), dys[0]),)
+
+
+def _picks(
+    starts: Sequence[Index], extents: Sequence[Index], steps: Sequence[Index]
+) -> tuple[Any, ...]:
+    """The NumPy index that takes ``starts + i * steps``."""
+    if not starts:
+        return (...,)
+    lines = zip(numbers(starts), numbers(extents), numbers(steps), strict=True)
+    return np.ix_(*(start + np.arange(extent) * step for start, extent, step in lines))
+
+
+@dataclass(frozen=True)
+class Unslice(Op):
+    """The transpose of :class:`Slice`: x at ``starts + i * steps`` of zeros of ``shape``."""
+
+    starts: tuple[Index, ...]
+    steps: tuple[Index, ...]
+    shape: tuple[Index, ...]
+    samples = (
+        Sample((tensor(3),), {"starts": (1,), "steps": (1,), "shape": (5,)}),
+        Sample((tensor(3),), {"starts": (4,), "steps": (-2,), "shape": (5,)}),
+        Sample((tensor("n", 2),), {"starts": (1, 0), "steps": (1, 3), "shape": (Sym("n") + 2, 4)}),
+        Sample((tensor(),), {"starts": (), "steps": (), "shape": ()}),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        Slice(self.starts, x.shape, self.steps).infer(TensorType(self.shape, x.dtype))
+        return (TensorType(self.shape, x.dtype),)
+
+    def reference(self, x: Array) -> Array:
+        result = np.zeros(numbers(self.shape), x.dtype)
+        result[_picks(self.starts, x.shape, self.steps)] = x
+        return result
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        def body(o: Point) -> Element:
+            place: list[Index] = []
+            conditions: list[Condition] = []
+            for axis, (i, start, step) in enumerate(zip(o, self.starts, self.steps, strict=True)):
+                offset = i - start if isinstance(step, int) and step > 0 else start - i
+                stride = maximum(step, -step)
+                place.append(offset // stride)
+                conditions += inside(place[-1], 0, x.shape[axis], self.shape[axis])
+                if stride != 1:
+                    conditions.append(Condition(mod(offset, stride), "==", 0))
+            return guard(conditions, x[tuple(place)], 0)
+
+        return at.stage(self.shape, body)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        return (build.emit(Slice(self.starts, build.type_of(x).shape, self.steps), dys[0]),)
+
+
+def inside(place: Index, low: Index, high: Index, extent: Index) -> list[Condition]:
+    """What must hold for ``low <= place < high``; nothing where place is an axis of that range."""
+    if low == 0 and high == extent and isinstance(place, Sym):
+        return []
+    return [Condition(place, ">=", low), Condition(place, "<", high)]
+
+
+OPS: tuple[type[Op], ...] = (Slice, Unslice)

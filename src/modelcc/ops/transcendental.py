@@ -1,0 +1,313 @@
+"""Elementwise functions of analysis: powers, exponentials, trigonometry."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from modelcc.ir import special
+from modelcc.ir.op import Op, Sample
+from modelcc.ir.types import I64
+from modelcc.ops.arithmetic import (
+    Differentiable,
+    Value,
+    binary_samples,
+    of,
+    typed_samples,
+    unary_samples,
+)
+
+
+@dataclass(frozen=True)
+class Exp(Differentiable):
+    """e to the power of x."""
+
+    domain, function = "float", "exp"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.exp(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Exp(), x),)
+
+
+@dataclass(frozen=True)
+class Log(Differentiable):
+    """The natural logarithm."""
+
+    domain, function = "float", "log"
+    samples = unary_samples(0.25, 4.0)
+
+    def evaluate(self, x: Any) -> Any:
+        return np.log(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy / x,)
+
+
+@dataclass(frozen=True)
+class Sqrt(Differentiable):
+    """The square root."""
+
+    domain, function = "float", "sqrt"
+    samples = unary_samples(0.25, 4.0)
+
+    def evaluate(self, x: Any) -> Any:
+        return np.sqrt(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (0.5 * dy / of(Sqrt(), x),)
+
+
+@dataclass(frozen=True)
+class Rsqrt(Differentiable):
+    """``1 / sqrt(x)``."""
+
+    domain, function = "float", "rsqrt"
+    samples = unary_samples(0.25, 4.0)
+
+    def evaluate(self, x: Any) -> Any:
+        return special.rsqrt(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (-0.5 * dy * of(Rsqrt(), x) / x,)
+
+
+@dataclass(frozen=True)
+class Reciprocal(Differentiable):
+    """``1 / x``."""
+
+    domain, function = "float", "reciprocal"
+    samples = unary_samples(0.25, 4.0)
+
+    def evaluate(self, x: Any) -> Any:
+        return 1 / x
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (-dy / (x * x),)
+
+
+@dataclass(frozen=True)
+class Erf(Differentiable):
+    """The Gauss error function."""
+
+    domain, function = "float", "erf"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return special.erf(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * (2 / math.sqrt(math.pi)) * of(Exp(), -(x * x)),)
+
+
+@dataclass(frozen=True)
+class Sigmoid(Differentiable):
+    """``1 / (1 + exp(-x))``."""
+
+    domain, function = "float", "sigmoid"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return special.sigmoid(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        y = of(Sigmoid(), x)
+        return (dy * y * (1.0 - y),)
+
+
+@dataclass(frozen=True)
+class Tanh(Differentiable):
+    """The hyperbolic tangent."""
+
+    domain, function = "float", "tanh"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.tanh(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        y = of(Tanh(), x)
+        return (dy * (1.0 - y * y),)
+
+
+@dataclass(frozen=True)
+class Sin(Differentiable):
+    """The sine of x radians."""
+
+    domain, function = "float", "sin"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.sin(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Cos(), x),)
+
+
+@dataclass(frozen=True)
+class Cos(Differentiable):
+    """The cosine of x radians."""
+
+    domain, function = "float", "cos"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.cos(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (-dy * of(Sin(), x),)
+
+
+@dataclass(frozen=True)
+class Tan(Differentiable):
+    """The tangent of x radians."""
+
+    domain, function = "float", "tan"
+    samples = unary_samples(-1.0, 1.0)
+
+    def evaluate(self, x: Any) -> Any:
+        return np.tan(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy / (of(Cos(), x) * of(Cos(), x)),)
+
+
+@dataclass(frozen=True)
+class Asin(Differentiable):
+    """The angle in [-pi/2, pi/2] with sine x."""
+
+    domain, function = "float", "asin"
+    samples = unary_samples(-0.9, 0.9)
+
+    def evaluate(self, x: Any) -> Any:
+        return np.arcsin(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Rsqrt(), 1.0 - x * x),)
+
+
+@dataclass(frozen=True)
+class Acos(Differentiable):
+    """The angle in [0, pi] with cosine x."""
+
+    domain, function = "float", "acos"
+    samples = unary_samples(-0.9, 0.9)
+
+    def evaluate(self, x: Any) -> Any:
+        return np.arccos(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (-dy * of(Rsqrt(), 1.0 - x * x),)
+
+
+@dataclass(frozen=True)
+class Atan(Differentiable):
+    """The angle in [-pi/2, pi/2] with tangent x."""
+
+    domain, function = "float", "atan"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.arctan(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy / (x * x + 1.0),)
+
+
+@dataclass(frozen=True)
+class Sinh(Differentiable):
+    """The hyperbolic sine."""
+
+    domain, function = "float", "sinh"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.sinh(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Cosh(), x),)
+
+
+@dataclass(frozen=True)
+class Cosh(Differentiable):
+    """The hyperbolic cosine."""
+
+    domain, function = "float", "cosh"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.cosh(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Sinh(), x),)
+
+
+@dataclass(frozen=True)
+class Asinh(Differentiable):
+    """The inverse of the hyperbolic sine."""
+
+    domain, function = "float", "asinh"
+    samples = unary_samples()
+
+    def evaluate(self, x: Any) -> Any:
+        return np.arcsinh(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Rsqrt(), x * x + 1.0),)
+
+
+@dataclass(frozen=True)
+class Acosh(Differentiable):
+    """The non-negative inverse of the hyperbolic cosine."""
+
+    domain, function = "float", "acosh"
+    samples = unary_samples(1.25, 4.0)
+
+    def evaluate(self, x: Any) -> Any:
+        return np.arccosh(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Rsqrt(), x * x - 1.0),)
+
+
+@dataclass(frozen=True)
+class Atanh(Differentiable):
+    """The inverse of the hyperbolic tangent."""
+
+    domain, function = "float", "atanh"
+    samples = unary_samples(-0.9, 0.9)
+
+    def evaluate(self, x: Any) -> Any:
+        return np.arctanh(x)
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy / (1.0 - x * x),)
+
+
+@dataclass(frozen=True)
+class Pow(Differentiable):
+    """``a`` to the power of ``b``; the gradient by b is that of positive a."""
+
+    function = "pow"
+    samples = (
+        *binary_samples(0.25, 2.0),
+        Sample((np.array([2, -3, 0, 5]), np.array([3, 2, 0, 1])), {}),
+        *typed_samples((I64,), 2, 0, 4),
+    )
+
+    def evaluate(self, a: Any, b: Any) -> Any:
+        return np.power(a, b)
+
+    def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+        return dy * b * of(Pow(), a, b - 1.0), dy * of(Pow(), a, b) * of(Log(), a)
+
+
+OPS: tuple[type[Op], ...] = (
+    *(Exp, Log, Sqrt, Rsqrt, Reciprocal, Erf, Sigmoid, Tanh, Pow),
+    *(Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh),
+)

@@ -1,0 +1,93 @@
+"""Fewer reshapes: merged, cancelled, moved together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
+from modelcc.ops.arithmetic import Elementwise
+from modelcc.ops.elementwise import Cast
+from modelcc.ops.shape import Expand, Reshape
+from modelcc.passes.graph.products import made_by
+
+CHAIN = 12
+"""Elementwise nodes a reshape is moved over to meet another."""
+
+
+@dataclass(frozen=True)
+class EliminateReshapes:
+    """Reshapes to the same shape go, those in a row are merged, those around ops cancel.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3x4xf32>):
+          %r = "mcc.Reshape"(%x) {shape = [6, 4]}
+          %t = "mcc.Tanh"(%r)
+          %y = "mcc.Reshape"(%t) {shape = [2, 3, 4]}
+          "mcc.return"(%y)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3x4xf32>):
+          %y = "mcc.Tanh"(%x)
+          "mcc.return"(%y)
+        })
+    """
+
+    limit: int | None = None
+
+    def __call__(self, graph: Graph) -> Graph:
+        return rewrite(graph, (merge, no_expansion, sink), self.limit)
+
+
+def merge(node: Node, at: Rewriter) -> Replacement:
+    """A reshape of a reshape, or to the shape there is."""
+    if not isinstance(node.op, Reshape):
+        return None
+    (x,) = node.inputs
+    if at.type_of(x) == at.type_of(node.outputs[0]):
+        return x
+    inner = made_by(at, x, Reshape)
+    return at.emit(node.op, inner.inputs[0]) if inner is not None else None
+
+
+def no_expansion(node: Node, at: Rewriter) -> Replacement:
+    """An expansion to the shape there is."""
+    same = at.type_of(node.inputs[0]) == at.type_of(node.outputs[0]) if node.inputs else False
+    return node.inputs[0] if isinstance(node.op, Expand) and same else None
+
+
+def sink(node: Node, at: Rewriter) -> Replacement:
+    """A function of one reshaped value becomes a reshaped function, if a reshape follows."""
+    if not isinstance(node.op, Elementwise | Cast) or len(node.outputs) != 1:
+        return None
+    computed = [n for n in node.inputs if not _is_scalar(at, n)]
+    inner = made_by(at, computed[0], Reshape) if len(computed) == 1 else None
+    if inner is None or at.uses(computed[0]) > 1 or not _meets_reshape(node, at):
+        return None
+    operands = (inner.inputs[0] if n == computed[0] else n for n in node.inputs)
+    shape = at.type_of(node.outputs[0]).shape
+    return at.emit(Reshape(shape), at.emit(node.op, *operands))
+
+
+def _is_scalar(at: Rewriter, name: str) -> bool:
+    return at.type_of(name).rank == 0
+
+
+def _meets_reshape(node: Node, at: Rewriter) -> bool:
+    """Whether elementwise ops, each read once, lead from ``node`` to a reshape."""
+    for _ in range(CHAIN):
+        readers = at.consumers(node.outputs[0])
+        if len(readers) != 1 or at.is_output(node.outputs[0]):
+            return False
+        (node,) = readers
+        if isinstance(node.op, Reshape):
+            return True
+        computed = [n for n in node.inputs if not _is_scalar(at, n)]
+        if not isinstance(node.op, Elementwise | Cast) or len(computed) != 1:
+            return False
+    return False

@@ -1,0 +1,145 @@
+"""Fewer transposes: merged, cancelled, moved together, absorbed by matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
+from modelcc.ops.arithmetic import Elementwise
+from modelcc.ops.elementwise import Cast
+from modelcc.ops.matmul import Gemm, MatMul
+from modelcc.ops.shape import Reshape, Transpose
+from modelcc.passes.graph.permutations import Permutation, inverse, is_identity, transposed
+from modelcc.passes.graph.products import made_by
+
+CHAIN = 12
+"""Elementwise nodes a transpose is moved over to meet another."""
+
+
+@dataclass(frozen=True)
+class EliminateTransposes:
+    """Transposes are merged, cancelled, turned into views and moved towards others.
+
+    A transpose moves behind elementwise ops if another transpose follows, or if all operands have
+    the same one; constants are transposed at compile time.  ``Gemm`` and products of matrices
+    read transposed operands directly.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3x4xf32>):
+          %c = "mcc.constant"() {digest = "c"} : () -> tensor<3xf32>
+          %t = "mcc.Transpose"(%x) {perm = [0, 2, 1]}
+          %a = "mcc.Add"(%t, %c)
+          %r = "mcc.Relu"(%a)
+          %y = "mcc.Transpose"(%r) {perm = [0, 2, 1]}
+          "mcc.return"(%y)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3x4xf32>):
+          %c = "mcc.constant"() {digest = "d"} : () -> tensor<1x3x1xf32>
+          %a = "mcc.Add"(%x, %c)
+          %y = "mcc.Relu"(%a)
+          "mcc.return"(%y)
+        })
+    """
+
+    limit: int | None = None
+
+    def __call__(self, graph: Graph) -> Graph:
+        return rewrite(graph, (merge, to_reshape, sink, into_product), self.limit)
+
+
+def merge(node: Node, at: Rewriter) -> Replacement:
+    """A transpose of a transpose, or one that moves nothing."""
+    if not isinstance(node.op, Transpose):
+        return None
+    (x,) = node.inputs
+    if is_identity(node.op.perm):
+        return x
+    return transposed(at, x, node.op.perm) if made_by(at, x, Transpose) else None
+
+
+def to_reshape(node: Node, at: Rewriter) -> Replacement:
+    """A transpose that only moves axes of extent 1 is a view."""
+    if not isinstance(node.op, Transpose):
+        return None
+    shape = at.type_of(node.inputs[0]).shape
+    moved = [axis for axis in node.op.perm if shape[axis] != 1]
+    if moved != sorted(moved):
+        return None
+    return at.emit(Reshape(at.type_of(node.outputs[0]).shape), node.inputs[0])
+
+
+def sink(node: Node, at: Rewriter) -> Replacement:
+    """An elementwise op of transposed operands becomes a transposed elementwise op."""
+    if not isinstance(node.op, Elementwise | Cast) or len(node.outputs) != 1:
+        return None
+    inner = [made_by(at, name, Transpose) for name in node.inputs]
+    perms = dict.fromkeys(n.op.perm for n in inner if n and isinstance(n.op, Transpose))
+    if len(perms) != 1 or any(at.uses(n.outputs[0]) > 1 for n in inner if n):
+        return None
+    (perm,) = perms
+    moved = sum(n is not None for n in inner)
+    if moved < 2 and not _meets_transpose(node, at):
+        return None
+    if at.type_of(node.outputs[0]).rank != len(perm):
+        return None
+    undone = [_undone(at, name, perm) for name in node.inputs]
+    operands = [name for name in undone if name is not None]
+    if len(operands) < len(undone):
+        return None
+    return at.emit(Transpose(perm), at.emit(node.op, *operands))
+
+
+def _meets_transpose(node: Node, at: Rewriter) -> bool:
+    """Whether elementwise ops, each read once, lead from ``node`` to a transpose."""
+    for _ in range(CHAIN):
+        readers = at.consumers(node.outputs[0])
+        if len(readers) != 1 or at.is_output(node.outputs[0]):
+            return False
+        (node,) = readers
+        if isinstance(node.op, Transpose):
+            return True
+        computed = [n for n in node.inputs if at.constant_value(n) is None]
+        if not isinstance(node.op, Elementwise | Cast) or len(computed) != 1:
+            return False
+    return False
+
+
+def _undone(at: Rewriter, name: str, perm: Permutation) -> str | None:
+    """An operand as it is before the transpose: its source, or a constant turned back."""
+    node = made_by(at, name, Transpose)
+    if node is not None:
+        return node.inputs[0]
+    data = at.constant_value(name)
+    if data is None:
+        return name if at.type_of(name).elements == 1 and at.type_of(name).rank == 0 else None
+    if data.ndim == 0:
+        return name
+    whole = data.reshape((1,) * (len(perm) - data.ndim) + data.shape)
+    return at.constant(np.ascontiguousarray(whole.transpose(inverse(perm))))
+
+
+def into_product(node: Node, at: Rewriter) -> Replacement:
+    """Matrix products of transposed matrices become ``Gemm`` with a flag."""
+    gemm = Gemm() if isinstance(node.op, MatMul) else node.op
+    if not isinstance(gemm, Gemm) or any(at.type_of(n).rank != 2 for n in node.inputs[:2]):
+        return None
+    a, b, *rest = node.inputs
+    left, right = made_by(at, a, Transpose), made_by(at, b, Transpose)
+    if left is None and right is None:
+        return None
+    flags = replace(
+        gemm,
+        trans_a=gemm.trans_a != (left is not None),
+        trans_b=gemm.trans_b != (right is not None),
+    )
+    a, b = (n.inputs[0] if n else name for n, name in ((left, a), (right, b)))
+    return at.emit(flags, a, b, *rest)

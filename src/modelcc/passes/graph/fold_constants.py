@@ -1,0 +1,88 @@
+"""Evaluation of what depends on constants only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, cast
+
+from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.graph_interpreter import run_node
+from modelcc.ir.index import Expr
+from modelcc.ir.types import TensorType
+from modelcc.passes.graph.dead_code import with_nodes
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class FoldConstants:
+    """Nodes whose operands are all constants are evaluated by their reference.
+
+    Results larger than ``max_bytes`` are folded only if they are not larger than their operands
+    together: expanding a number to a large tensor would only make the artifact grow.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3xf32>):
+          %a = "mcc.constant"() {value = dense<[1.0, 2.0, 3.0]> : tensor<3xf32>}
+          %b = "mcc.constant"() {value = dense<2.0> : tensor<f32>}
+          %c = "mcc.Mul"(%a, %b)
+          %y = "mcc.Add"(%x, %c)
+          "mcc.return"(%y)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<2x3xf32>):
+          %c = "mcc.constant"() {value = dense<[2.0, 4.0, 6.0]> : tensor<3xf32>}
+          %y = "mcc.Add"(%x, %c)
+          "mcc.return"(%y)
+        })
+    """
+
+    max_bytes: int = 16 * MIB
+    limit: int | None = None
+
+    def __call__(self, graph: Graph) -> Graph:
+        constants = dict(graph.constants)
+        nodes: list[Node] = []
+        folded = 0
+        for node in graph.nodes:
+            within = self.limit is None or folded < self.limit
+            if within and self._foldable(graph, node, constants):
+                operands = tuple(constants[n].data if n else None for n in node.inputs)
+                results = run_node(node, operands, {})
+                constants |= {n: Constant(a) for n, a in zip(node.outputs, results, strict=True)}
+                folded += 1
+            else:
+                nodes.append(node)
+        whole = replace(graph, constants=MappingProxyType(constants))
+        return with_nodes(whole, tuple(nodes)) if folded else graph
+
+    def _foldable(self, graph: Graph, node: Node, constants: dict[str, Constant]) -> bool:
+        types = [graph.types[n] for n in node.outputs]
+        if not node.op.pure or not all(n in constants for n in node.inputs if n):
+            return False
+        if not all(t.is_static for t in types) or not _is_known(node.op.attributes().values()):
+            return False
+        size = sum(_bytes(t) for t in types)
+        given = sum(constants[n].data.nbytes for n in node.inputs if n)
+        return size <= max(self.max_bytes, given)
+
+
+def _bytes(type: TensorType) -> int:
+    return type.bytes if isinstance(type.bytes, int) else 0
+
+
+def _is_known(attributes: Iterable[Any]) -> bool:
+    """Whether no attribute mentions a named dimension or holds a sub-graph."""
+    return all(
+        _is_known(cast("tuple[Any, ...]", value))
+        if isinstance(value, tuple)
+        else not isinstance(value, Expr | Graph)
+        for value in attributes
+    )

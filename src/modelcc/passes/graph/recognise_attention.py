@@ -1,0 +1,163 @@
+"""Attention from matrix products around a softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.op import broadcast_shapes
+from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
+from modelcc.ir.types import TensorType
+from modelcc.ops.attention import Attention, Softmax
+from modelcc.ops.elementwise import Add, IsNaN, Where
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.shape import Reshape
+from modelcc.passes.graph.permutations import swap_last, transposed
+from modelcc.passes.graph.products import made_by, scalar, scalings, swapped
+
+SWALLOWS_SCORES = -1e30
+"""Below this a number in place of a score and added to it are the same f32."""
+
+
+@dataclass(frozen=True)
+class RecogniseAttention:
+    """``softmax(s * q @ kᵀ + mask) @ v`` is Attention (Vaswani et al., 2017).
+
+    The scale may be on q, on k, on both or on the scores; the mask added or chosen by Where.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%q: tensor<1x2x3x4xf32>, %k: tensor<1x5x2x4xf32>, %v: tensor<1x2x5x4xf32>,
+             %mask: tensor<1x1x3x5xf32>):
+          %two = "mcc.constant"() {value = dense<2.0> : tensor<f32>}
+          %t = "mcc.Transpose"(%k) {perm = [0, 2, 3, 1]}
+          %p = "mcc.MatMul"(%q, %t)
+          %s = "mcc.Div"(%p, %two)
+          %a = "mcc.Add"(%s, %mask)
+          %w = "mcc.Softmax"(%a) {axis = 3}
+          %y = "mcc.MatMul"(%w, %v)
+          "mcc.return"(%y)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%q: tensor<1x2x3x4xf32>, %k: tensor<1x5x2x4xf32>, %v: tensor<1x2x5x4xf32>,
+             %mask: tensor<1x1x3x5xf32>):
+          %h = "mcc.Transpose"(%k) {perm = [0, 2, 1, 3]}
+          %y = "mcc.Attention"(%q, %h, %v, %mask) {scale = 0.5, causal = false, offset = 0}
+          "mcc.return"(%y)
+        })
+    """
+
+    limit: int | None = None
+
+    def __call__(self, graph: Graph) -> Graph:
+        return rewrite(graph, (attention,), self.limit)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """``scale * q @ k_transposed`` plus the masks."""
+
+    q: str
+    k_transposed: str
+    scale: float
+    masks: tuple[str, ...]
+
+
+def attention(node: Node, at: Rewriter) -> Replacement:
+    """A matrix product of a softmax of scores with the values."""
+    if not isinstance(node.op, MatMul):
+        return None
+    weights, v = node.inputs
+    softmax = made_by(at, _without_nan_guard(at, weights), Softmax)
+    result = at.type_of(node.outputs[0])
+    if softmax is None or softmax.op != Softmax(result.rank - 1) or at.uses(weights) > 1:
+        return None
+    for scores in _scores(at, softmax.inputs[0]):
+        if _shapes_fit(at, scores, v, result.rank):
+            return _emit(at, scores, v, result)
+    return None
+
+
+def _without_nan_guard(at: Rewriter, name: str) -> str:
+    """``p`` of ``where(isnan(p), 0, p)``, which torch writes for rows that see nothing."""
+    guard = made_by(at, name, Where)
+    if guard is None or scalar(at, guard.inputs[1]) != 0.0:
+        return name
+    condition = made_by(at, guard.inputs[0], IsNaN)
+    guarded = guard.inputs[2]
+    return guarded if condition is not None and condition.inputs == (guarded,) else name
+
+
+def _scores(at: Rewriter, name: str) -> Iterator[Scores]:
+    """Every way to read ``name`` as masked scores."""
+    for scale, inner in scalings(at, name):
+        node = made_by(at, inner, MatMul)
+        if node is not None:
+            yield from _unmasked(at, node, scale)
+    masked = made_by(at, name, Add, Where)
+    if masked is None:
+        return
+    pairs = swapped(masked) if isinstance(masked.op, Add) else _chosen(at, masked)
+    for inner, mask in pairs:
+        if at.type_of(inner) == at.type_of(name):
+            for found in _scores(at, inner):
+                yield Scores(found.q, found.k_transposed, found.scale, (*found.masks, mask))
+
+
+def _unmasked(at: Rewriter, node: Node, scale: float) -> Iterator[Scores]:
+    *_, (q_scale, q) = scalings(at, node.inputs[0])
+    *_, (k_scale, k) = scalings(at, node.inputs[1])
+    yield Scores(q, k, scale * q_scale * k_scale, ())
+
+
+def _chosen(at: Rewriter, node: Node) -> Iterator[tuple[str, str]]:
+    """Scores and additive mask of ``where(seen, scores, -inf)`` or ``where(hidden, -inf, s)``."""
+    condition, yes, no = node.inputs
+    dtype = at.type_of(node.outputs[0]).dtype
+    zero = np.zeros((), dtype.numpy)
+    for scores, number, kept in ((yes, no, True), (no, yes, False)):
+        value = scalar(at, number)
+        if value is None or value > SWALLOWS_SCORES:
+            continue
+        if at.type_of(condition).rank > at.type_of(scores).rank:
+            continue
+        hidden = at.constant(np.asarray(value, dtype.numpy))
+        seen = at.constant(zero)
+        arms = (seen, hidden) if kept else (hidden, seen)
+        yield scores, at.emit(Where(), condition, *arms)
+
+
+def _shapes_fit(at: Rewriter, scores: Scores, v: str, rank: int) -> bool:
+    q, k, values = at.type_of(scores.q), at.type_of(scores.k_transposed), at.type_of(v)
+    if not (q.rank == k.rank == values.rank == rank and rank in (3, 4) and q.dtype.is_float):
+        return False
+    whole = (*q.shape[:-1], k.shape[-1])
+    masks = [at.type_of(m).shape for m in scores.masks]
+    same_batch = q.shape[:-2] == k.shape[:-2] == values.shape[:-2]
+    return same_batch and all(broadcast_shapes(m, whole) == whole for m in masks)
+
+
+def _emit(at: Rewriter, scores: Scores, v: str, result: TensorType) -> str:
+    k = transposed(at, scores.k_transposed, swap_last(result.rank))
+    operands = [_with_heads(at, name) for name in (scores.q, k, v)]
+    if scores.masks:
+        mask = scores.masks[0]
+        for other in scores.masks[1:]:
+            mask = at.emit(Add(), mask, other)
+        batched = at.type_of(mask).rank == result.rank == 3
+        operands.append(_with_heads(at, mask) if batched else mask)
+    mixed = at.emit(Attention(scores.scale), *operands)
+    return mixed if result.rank == 4 else at.emit(Reshape(result.shape), mixed)
+
+
+def _with_heads(at: Rewriter, name: str) -> str:
+    """The value with an axis of one head if it has none."""
+    shape = at.type_of(name).shape
+    return name if len(shape) == 4 else at.emit(Reshape((shape[0], 1, *shape[1:])), name)

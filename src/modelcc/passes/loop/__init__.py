@@ -1,0 +1,1 @@
+"""Passes over loop-level functions."""

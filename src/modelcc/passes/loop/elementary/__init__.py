@@ -1,0 +1,1 @@
+"""Elementary functions as loop-level arithmetic: range reductions and minimax polynomials."""

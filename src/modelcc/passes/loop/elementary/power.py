@@ -1,0 +1,92 @@
+"""Powers and remainders.
+
+Those of f32 are computed in f64, which leaves one rounding.
+"""
+
+from __future__ import annotations
+
+import math
+
+from modelcc.ir.types import F32, F64
+from modelcc.passes.loop.elementary.builder import Builder, Value
+from modelcc.passes.loop.elementary.exponential import exp
+from modelcc.passes.loop.elementary.logarithm import log
+
+_LARGEST_UNROLLED = 16
+
+
+def pow(b: Builder, x: Value, y: Value) -> Value:
+    """``x ** y`` as C's ``pow`` defines it, for floats."""
+    if x.dtype == F32:
+        return pow(b, b.let(x.to(F64)), b.let(y.to(F64))).to(F32)
+    x, y = b.let(x), b.let(y)
+    a = b.let(x.call("abs"))
+    magnitude = exp(b, b.let(y * log(b, a)))
+    whole = b.let(y.call("floor").equal(y))
+    half = b.let(y * 0.5)
+    odd = whole & half.call("floor").differs(half)
+    sign = x.bits & -(1 << 63)
+    signed = (magnitude.bits ^ sign.where(odd, 0)).as_float
+    undefined = (x < 0.0) & (x > -math.inf) & whole.call("not")
+    result = x.number(math.nan).where(undefined, signed)
+    is_one = x.equal(1.0) | y.equal(0.0) | (a.equal(1.0) & y.call("isinf"))
+    return x.number(1.0).where(is_one, result)
+
+
+def constant_pow(b: Builder, x: Value, exponent: float) -> Value | None:
+    """``x ** exponent`` by products and roots, None for an exponent that needs :func:`pow`."""
+    if exponent in (0.5, -0.5):
+        return x.call("sqrt" if exponent > 0 else "rsqrt")
+    if exponent != int(exponent) or abs(exponent) > _LARGEST_UNROLLED:
+        return None
+    power = b.let(x)
+    result: Value | None = None
+    bits = abs(int(exponent))
+    while bits:
+        if bits & 1:
+            result = power if result is None else b.let(result * power)
+        bits >>= 1
+        if bits:
+            power = b.let(power * power)
+    if result is None:
+        return x.number(1)
+    return 1.0 / result if exponent < 0 else result
+
+
+def integer_pow(b: Builder, x: Value, y: Value) -> Value:
+    """``x ** y`` of integers by repeated squaring, wrapping; 0 where it would be a fraction."""
+    x, y = b.let(x), b.let(y)
+    last = b.let(y & 1)
+    unit = b.let(x.equal(1) | x.equal(-1)) if x.dtype.kind == "int" else b.let(x.equal(1))
+    small = b.let(last.where(unit, y))
+    exponent = b.let(small.where((y < 0).call("not"), last) if x.dtype.kind == "int" else small)
+    result, power = x.number(1), x
+    for bit in range(min(x.dtype.bits - 1, 6)):
+        set_ = (exponent & (1 << bit)).differs(0)
+        result = b.let((result * power).where(set_, result))
+        power = b.let(power * power)
+    if x.dtype.kind == "int":
+        return result.where((y < 0).call("not") | unit, 0)
+    return result
+
+
+def fmod(b: Builder, x: Value, y: Value) -> Value:
+    """Remainder with the sign of ``x``; exact for quotients below 2^29 (f32) or 2^52 (f64)."""
+    if x.dtype == F32:
+        return fmod(b, b.let(x.to(F64)), b.let(y.to(F64))).to(F32)
+    x, y = b.let(x), b.let(y)
+    a, d = b.let(x.call("abs")), b.let(y.call("abs"))
+    rest = b.let((-(a / d).call("trunc")).times(d, a))
+    rest = b.let((rest + d).where(rest < 0.0, rest))
+    rest = (rest - d).where(rest.call("ge", d), rest)
+    inside = a.where(d.equal(math.inf) & (a < math.inf), rest)
+    sign = x.bits & -(1 << 63)
+    return (inside.bits ^ sign).as_float
+
+
+def mod(b: Builder, x: Value, y: Value) -> Value:
+    """Remainder with the sign of ``y``."""
+    y = b.let(y)
+    rest = b.let(fmod(b, x, y))
+    moved = rest.differs(0.0) & ((rest < 0.0) ^ (y < 0.0))
+    return (rest + y).where(moved, rest)

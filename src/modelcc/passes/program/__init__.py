@@ -1,0 +1,1 @@
+"""From scheduled kernels to a host program: step order, memory plan, launches."""

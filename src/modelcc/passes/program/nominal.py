@@ -1,0 +1,37 @@
+"""Typical values of named dimensions, to compare plans by; plans are right for all values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from modelcc.ir.index import DIM, Bounds, Index, symbols
+
+TYPICAL = 32
+"""What an unbounded dimension (a batch, a number of tokens) is taken to be."""
+
+LARGE = 512
+"""What an unbounded dimension is taken to be at its largest."""
+
+
+def nominal_values(sizes: Iterable[Index], dims: Bounds) -> dict[str, int]:
+    """A typical value within its bounds for every symbol in ``sizes``."""
+    return {name: _clamped(TYPICAL, name, dims) for name in _names(sizes)}
+
+
+def sample_values(sizes: Iterable[Index], dims: Bounds) -> tuple[Mapping[str, int], ...]:
+    """The typical values, and all symbols at their least and at their greatest."""
+    names = _names(sizes)
+    wanted = (TYPICAL, 1, LARGE) if names else (TYPICAL,)
+    samples = [{name: _clamped(value, name, dims) for name in names} for value in wanted]
+    return tuple(s for i, s in enumerate(samples) if s not in samples[:i])
+
+
+def _names(sizes: Iterable[Index]) -> tuple[str, ...]:
+    return tuple(sorted({name for size in sizes for name in symbols(size)}))
+
+
+def _clamped(value: int, name: str, dims: Bounds) -> int:
+    known = dims.get(name, DIM)
+    low = known.lo if isinstance(known.lo, int) else 1
+    high = known.hi if isinstance(known.hi, int) else max(value, low)
+    return min(max(value, low), high)

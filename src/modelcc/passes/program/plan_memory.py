@@ -1,0 +1,109 @@
+"""Plans where every tensor lies: one arena, the caller's inputs and outputs, constants.
+
+    conv writes %h, relu reads %h and writes %y (a graph output), in place
+
+becomes: %h and %y are the caller's output buffer; the arena is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from modelcc.ir.index import Index, ceildiv, evaluate, symbols
+from modelcc.ir.program import Definition
+from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.passes.program.nominal import sample_values
+from modelcc.passes.program.placement import (
+    Block,
+    candidate_placements,
+    height,
+    lower_bound,
+    neighbours,
+)
+from modelcc.passes.program.stacking import (
+    Stacking,
+    stacked_offsets,
+    stacking,
+    symbolic_offsets,
+)
+from modelcc.passes.program.storage import Storage, share_in_place, storages
+
+ALIGNMENT = 64
+"""Bytes; a cache line, and the widest vector."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where every tensor of a program lies.
+
+    ``offsets`` are bytes from the start of the arena, by storage name; ``arena`` is its size.
+    Both are in terms of dimensions and ``definitions``.  ``nominal`` are the dimension values
+    at which ``peak`` and ``lower_bound`` (the greatest sum of sizes live at once) are given.
+    """
+
+    storages: tuple[Storage, ...]
+    offsets: Mapping[str, Index]
+    arena: Index
+    definitions: tuple[Definition, ...]
+    nominal: Mapping[str, int]
+    peak: int
+    lower_bound: int
+
+    @cached_property
+    def home(self) -> Mapping[str, Storage]:
+        """Tensor name to the storage it lives in."""
+        return {name: storage for storage in self.storages for name in storage.tensors}
+
+
+def plan_memory(program: ScheduledProgram) -> MemoryPlan:
+    """The memory plan of a program whose steps stay in this order."""
+    found = share_in_place(program, storages(program))
+    arena = [storage for storage in found if storage.place == "arena"]
+    sizes = [aligned(storage.size) for storage in arena]
+    samples = sample_values(sizes, program.dims)
+    layers = [_blocks(arena, sizes, sample) for sample in samples]
+    stack = _best_stacking(layers)
+    taken = {name for t in program.types.values() for d in t.shape for name in symbols(d)}
+    symbolic = symbolic_offsets(stack, sizes, program.dims, taken | set(program.dims))
+    return MemoryPlan(
+        storages=found,
+        offsets={s.name: o for s, o in zip(arena, symbolic.offsets, strict=True)},
+        arena=symbolic.height,
+        definitions=symbolic.definitions,
+        nominal=samples[0],
+        peak=_peak(stack, layers[0]),
+        lower_bound=lower_bound(layers[0]),
+    )
+
+
+def aligned(size: Index) -> Index:
+    """``size`` rounded up to a multiple of the alignment."""
+    return ceildiv(size, ALIGNMENT) * ALIGNMENT
+
+
+def _blocks(
+    arena: Sequence[Storage], sizes: Sequence[Index], values: Mapping[str, int]
+) -> list[Block]:
+    return [
+        Block(storage.first, storage.last, evaluate(size, values))
+        for storage, size in zip(arena, sizes, strict=True)
+    ]
+
+
+def _best_stacking(layers: Sequence[Sequence[Block]]) -> Stacking:
+    """The stacking whose peak exceeds the lower bound least, in the worst of the samples."""
+    near = neighbours(layers[0])
+    best, best_excess = Stacking((), ()), float("inf")
+    for blocks in layers:
+        for offsets in candidate_placements(blocks):
+            stack = stacking(offsets, [block.size for block in blocks], near)
+            excess = max(_peak(stack, b) / max(1, lower_bound(b)) for b in layers)
+            if excess < best_excess:
+                best, best_excess = stack, excess
+    return best
+
+
+def _peak(stack: Stacking, blocks: Sequence[Block]) -> int:
+    return height(blocks, stacked_offsets(stack, [block.size for block in blocks]))

@@ -1,0 +1,142 @@
+"""Which tensors share memory, where that memory lies, and during which steps it is needed.
+
+Steps are the kernels, numbered from 0; views compute nothing.  A *storage* is one buffer with all
+tensors that live in it: a tensor, its views, and later (:func:`share_in_place`) results computed
+over an operand that is read for the last time::
+
+    %h = arena …            storage "h": h, v (a view), y; steps 0 … 2
+    launch @conv(%x, %h)    step 0
+    %v = view %h
+    launch @pool(%v, %p)    step 1
+    launch @relu(%v, %y)    step 2, in place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import Index
+from modelcc.ir.program import Place
+from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.tensor import View
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One buffer: ``size`` in bytes, needed from step ``first`` to step ``last`` inclusive.
+
+    ``name`` is one of ``tensors``: the input, constant or output itself, else the first one
+    written.  Inputs and constants exist from step -1 on; outputs stay to the step after the last.
+    """
+
+    name: str
+    tensors: tuple[str, ...]
+    size: Index
+    place: Place
+    first: int
+    last: int
+
+
+def kernels(program: ScheduledProgram) -> tuple[KernelCall, ...]:
+    """The items that compute, in order; their positions are the step numbers."""
+    return tuple(item for item in program.items if isinstance(item, KernelCall))
+
+
+def view_bases(program: ScheduledProgram) -> dict[str, str]:
+    """Each view's name to the tensor, itself no view, whose memory it shows."""
+    bases: dict[str, str] = {}
+    for item in program.items:
+        if isinstance(item, View):
+            bases[item.output] = bases.get(item.input, item.input)
+    return bases
+
+
+def storages(program: ScheduledProgram) -> tuple[Storage, ...]:
+    """Every buffer a step or the caller touches; a view lives in its base's."""
+    bases = view_bases(program)
+    groups: dict[str, list[str]] = {}
+    spans: dict[str, tuple[int, int]] = {}
+    for name in (*program.inputs, *program.constants):
+        groups.setdefault(name, [name])
+    for step, call in enumerate(kernels(program)):
+        for name in call.arguments:
+            base = bases.get(name, name)
+            groups.setdefault(base, [base])
+            spans[base] = (spans.get(base, (step, step))[0], step)
+    for view, base in bases.items():
+        groups.setdefault(base, [base]).append(view)
+    return tuple(_storage(program, base, tuple(names), spans) for base, names in groups.items())
+
+
+def _storage(
+    program: ScheduledProgram,
+    base: str,
+    tensors: tuple[str, ...],
+    spans: Mapping[str, tuple[int, int]],
+) -> Storage:
+    first, last = spans.get(base, (-1, -1))
+    size = program.types[base].bytes
+    if base in program.inputs:
+        return Storage(base, tensors, size, "input", -1, last)
+    if base in program.constants:
+        return Storage(base, tensors, size, "constant", -1, last)
+    if first < 0:
+        raise ValueError(f"{program.name}: no kernel writes tensor '{base}', which is used")
+    output = next((name for name in program.outputs if name in tensors), None)
+    if output is None:
+        return Storage(base, tensors, size, "arena", first, last)
+    return Storage(output, tensors, size, "output", first, len(kernels(program)))
+
+
+def storage_of(found: Sequence[Storage]) -> dict[str, Storage]:
+    """Tensor name to its storage."""
+    return {name: storage for storage in found for name in storage.tensors}
+
+
+def share_in_place(program: ScheduledProgram, found: Sequence[Storage]) -> tuple[Storage, ...]:
+    """Storages after letting kernels write over operands they are the last to read.
+
+    Only memory of our own is written over: arena storages that die in the step.  If the result is
+    a graph output, the operand is computed in the caller's output buffer already.
+    """
+    home = storage_of(found)
+    for step, call in enumerate(kernels(program)):
+        for output, operand in call.in_place:
+            target, source = home[output], home[operand]
+            if _may_share(step, call, output, operand, target, source, home):
+                _merge(home, target, source)
+    return tuple(dict.fromkeys(home.values()))
+
+
+def _may_share(
+    step: int,
+    call: KernelCall,
+    output: str,
+    operand: str,
+    target: Storage,
+    source: Storage,
+    home: Mapping[str, Storage],
+) -> bool:
+    others = {home[n].name for n in call.arguments if n not in (output, operand)}
+    return (
+        source.place == "arena"
+        and target.place in ("arena", "output")
+        and target.name != source.name
+        and source.last == step
+        and target.first == step
+        and target.size == source.size
+        and target.name not in others
+        and source.name not in others
+    )
+
+
+def _merge(home: dict[str, Storage], target: Storage, source: Storage) -> None:
+    keeper = target if target.place == "output" else source
+    merged = replace(
+        keeper,
+        tensors=source.tensors + target.tensors,
+        first=source.first,
+        last=target.last,
+    )
+    home.update(dict.fromkeys(merged.tensors, merged))

@@ -1,0 +1,143 @@
+"""Layout assignment: blocked channels and zero borders for convolution networks.
+
+Before and after (types of a convolution's input and output)::
+
+    %x: f32[1, 64, 56, 56]                                  (padding guarded in the reads)
+    %x: f32[1, 64, 56, 56]<d0 d1/16 d2 d3 d1%16 halo0:0,0:0,1:1,1:1>
+
+Ops are written on logical indices, so this changes types only; where a row-major tensor is
+required (model inputs and outputs, views) a copy is inserted.  Layout propagation follows NeoCPU
+(Liu et al., "Optimizing CNN model inference on CPUs", 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.scalar_tree import reads, transform
+from modelcc.ir.tensor import Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram, View
+from modelcc.ir.types import Layout, TensorType, blocked, row_major
+from modelcc.passes.tensor.layout_demand import blocked_dims, halos, view_indices
+
+
+@dataclass(frozen=True)
+class AssignLayouts:
+    """``block`` channels innermost; borders of up to ``widest_halo`` elements per side."""
+
+    block: int = 16
+    widest_halo: int = 4
+
+    def __call__(self, program: TensorProgram) -> TensorProgram:
+        constants = frozenset(program.constants)
+        dims = blocked_dims(program.items, program.types, constants, self.block)
+        borders = halos(program.items, program.types, program.dims, self.widest_halo)
+        borders = {t: b for t, b in borders.items() if t in dims or t in program.inputs}
+        program = _copy_inputs(program, borders)
+        program = _copy_outputs(program, dims)
+        layouts = {t: self._layout(program.types[t], d, borders.get(t)) for t, d in dims.items()}
+        for name in program.inputs:
+            if name in borders:
+                layouts[_padded(name)] = Layout(
+                    row_major(program.types[name].rank).parts, borders[name]
+                )
+        types = {**program.types}
+        for name, layout in layouts.items():
+            target = _blocked(name) if _blocked(name) in types else name
+            types[target] = types[target].with_layout(layout)
+        return _expand_views(replace(program, types=types))
+
+    def _layout(
+        self, type_: TensorType, dim: int, halo: tuple[tuple[int, int], ...] | None
+    ) -> Layout:
+        plain = blocked(type_.rank, dim, self.block)
+        return plain if halo is None else Layout(plain.parts, halo)
+
+
+def _padded(name: str) -> str:
+    return f"{name}.padded"
+
+
+def _blocked(name: str) -> str:
+    return f"{name}.blocked"
+
+
+def _copy(source: str, target: str, type_: TensorType, nodes: tuple[str, ...]) -> Kernel:
+    axes = tuple(Axis(f"c{n}", e) for n, e in enumerate(type_.shape))
+    point: tuple[Index, ...] = tuple(Sym(a.name) for a in axes)
+    stage = Stage(target, axes, point, Read(source, point, type_.dtype))
+    return Kernel("Copy", (source,), (target,), (stage,), nodes)
+
+
+def _copy_inputs(
+    program: TensorProgram, borders: Mapping[str, tuple[tuple[int, int], ...]]
+) -> TensorProgram:
+    """Copy inputs that are read with padding into buffers with a border."""
+    names = {i: _padded(i) for i in program.inputs if i in borders}
+    if not names:
+        return program
+    types = {**program.types, **{new: program.types[old] for old, new in names.items()}}
+    copies = [_copy(old, new, types[old], ()) for old, new in names.items()]
+    items = [_rename_guarded(i, names) for i in program.items]
+    return replace(program, items=(*copies, *items), types=types)
+
+
+def _rename_guarded(item: Item, names: Mapping[str, str]) -> Item:
+    """Read the renamed tensors instead, in reductions."""
+    if isinstance(item, View) or not any(s.reduce for s in item.stages):
+        return item
+    return _rename_reads(item, names)
+
+
+def _rename_reads(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
+    def visit(node: Scalar) -> Scalar:
+        if isinstance(node, Read) and node.tensor in names:
+            return replace(node, tensor=names[node.tensor])
+        return node
+
+    stages = tuple(replace(s, body=transform(s.body, visit)) for s in kernel.stages)
+    inputs = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
+    return replace(kernel, stages=stages, inputs=tuple(inputs))
+
+
+def _copy_outputs(program: TensorProgram, dims: Mapping[str, int]) -> TensorProgram:
+    """Compute blocked graph outputs in a blocked tensor of their own, and copy."""
+    names = {o: _blocked(o) for o in program.outputs if o in dims}
+    if not names:
+        return program
+    types = {**program.types, **{new: program.types[old] for old, new in names.items()}}
+    items: list[Item] = []
+    last = {o: n for n, i in enumerate(program.items) for o in _outputs(i) if o in names}
+    for position, item in enumerate(program.items):
+        items.append(_renamed_everywhere(item, names))
+        for output in _outputs(item):
+            if last.get(output) == position:
+                copy = _copy(names[output], output, types[output], item.source)
+                items.append(copy)
+    return replace(program, items=tuple(items), types=types)
+
+
+def _outputs(item: Item) -> tuple[str, ...]:
+    return (item.output,) if isinstance(item, View) else item.outputs
+
+
+def _renamed_everywhere(item: Item, names: Mapping[str, str]) -> Item:
+    if isinstance(item, View):
+        return replace(item, input=names.get(item.input, item.input))
+    kernel = _rename_reads(item, names)
+    stages = tuple(replace(s, output=names.get(s.output, s.output)) for s in kernel.stages)
+    outputs = tuple(names.get(o, o) for o in kernel.outputs)
+    return replace(kernel, stages=stages, outputs=outputs)
+
+
+def _expand_views(program: TensorProgram) -> TensorProgram:
+    """Views of tensors that are no longer row-major become copies (which may be inlined)."""
+    items: list[Item] = []
+    for item in program.items:
+        if isinstance(item, View) and program.types[item.input].layout is not None:
+            stage = view_indices(item, program.types, program.dims)
+            items.append(Kernel("Reshape", (item.input,), (item.output,), (stage,), item.source))
+        else:
+            items.append(item)
+    return replace(program, items=tuple(items))

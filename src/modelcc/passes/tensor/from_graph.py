@@ -1,0 +1,100 @@
+"""Lowering a graph to the tensor level: one kernel per stage of each op's ``compute``.
+
+Before (graph) and after (tensor), for one node::
+
+    %y = "mcc.Relu"(%x)
+    kernel @Relu(%x) -> (%y) { %y = [i < n] max(%x[i], 0.0) }
+
+A stage that only renames positions of a row-major buffer (reshape, squeeze) becomes a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from modelcc.ir.compute import Operand, StageBuilder
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.index import Bounds, Sym, loop_range, simplify
+from modelcc.ir.op import ModelError
+from modelcc.ir.scalar_tree import reads, transform
+from modelcc.ir.tensor import Item, Kernel, Read, Scalar, Stage, TensorProgram, View
+from modelcc.ir.types import TensorType
+
+
+def lower_graph(graph: Graph) -> TensorProgram:
+    """The tensor program of ``graph``; :class:`ModelError` names every op lacking ``compute``."""
+    missing = [n for n in graph.nodes if not n.op.has("compute")]
+    if missing:
+        raise ModelError(
+            "ops without generated code: " + ", ".join(_describe(n) for n in missing),
+            (),
+            "decompose them first or leave them out",
+        )
+    items: list[Item] = []
+    types = dict(graph.types)
+    for node in graph.nodes:
+        made, internal = _lower_node(node, graph)
+        types |= internal
+        items += made
+    viewed = [_as_view(i, types, graph.dims) for i in items]
+    return TensorProgram(
+        graph.name, graph.inputs, graph.outputs, tuple(viewed), types, graph.constants, graph.dims
+    )
+
+
+def _describe(node: Node) -> str:
+    return f"{type(node.op).__name__} ({', '.join(node.source) or node.outputs[0]})"
+
+
+def _lower_node(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorType]]:
+    operands = [Operand(n, graph.types[n]) if n else None for n in node.inputs]
+    builder = StageBuilder(node.outputs[0])
+    result = node.op.compute(builder, *operands)
+    results = result if isinstance(result, tuple) else (result,)
+    rename: dict[str, str] = {}
+    items: list[Item] = []
+    for name, operand in zip(node.outputs, results, strict=True):
+        if operand.name in builder.types and operand.name not in rename:
+            rename[operand.name] = name
+        else:
+            items.append(View(name, rename.get(operand.name, operand.name), node.source))
+    kernels = [_kernel(_rename(s, rename), node) for s in builder.stages]
+    internal = {n: t for n, t in builder.types.items() if n not in rename}
+    return [*kernels, *items], internal
+
+
+def _rename(stage: Stage, names: Mapping[str, str]) -> Stage:
+    def visit(scalar: Scalar) -> Scalar:
+        if isinstance(scalar, Read) and scalar.tensor in names:
+            return replace(scalar, tensor=names[scalar.tensor])
+        return scalar
+
+    output = names.get(stage.output, stage.output)
+    return replace(stage, output=output, body=transform(stage.body, visit))
+
+
+def _kernel(stage: Stage, node: Node) -> Kernel:
+    inputs = tuple(dict.fromkeys(r.tensor for r in reads(stage.body)))
+    return Kernel(type(node.op).__name__, inputs, (stage.output,), (stage,), node.source)
+
+
+def _as_view(item: Item, types: Mapping[str, TensorType], dims: Bounds) -> Item:
+    """A view if the kernel copies a row-major buffer element for element."""
+    if isinstance(item, View) or len(item.stages) != 1:
+        return item
+    stage = item.stages[0]
+    body = stage.body
+    if stage.reduce or not isinstance(body, Read):
+        return item
+    source, target = types[body.tensor], types[stage.output]
+    if source.layout is not None or target.layout is not None:
+        return item
+    ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes}}
+    covers = stage.write == tuple(Sym(a.name) for a in stage.axes)
+    size = simplify(source.elements - target.elements, ranges)
+    read = source.physical.offset(body.indices, source.shape)
+    write = target.physical.offset(stage.write, target.shape)
+    if covers and size == 0 and simplify(read - write, ranges) == 0:
+        return View(stage.output, body.tensor, item.source)
+    return item

@@ -1,0 +1,170 @@
+"""Fusion: grouping stages into kernels that keep intermediate values in registers or in L1.
+
+Before and after::
+
+    kernel @MatMul { %c = [i, j] sum[k] %a[i, k] * %b[k, j] }    kernel @MatMul_Add_Relu {
+    kernel @Relu { %d = [i, j] max(%c[i, j] + %v[j], 0.0) }        %c = …  %d = … }
+
+A stage joins the kernel of the latest of its producers if all of the kernel's stages then share
+one iteration space (a reduction and its epilogue) or walk the same rows (softmax, layer norm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from modelcc.ir.index import Sym, symbols
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Item, Kernel, Stage, TensorProgram, View
+from modelcc.ir.types import TensorType
+from modelcc.passes.tensor.row_space import row_space
+from modelcc.passes.tensor.shared_axes import shared_axes
+
+
+@dataclass(frozen=True)
+class FuseKernels:
+    """Greedy fusion in program order; ``limit`` bounds the stages of one kernel."""
+
+    limit: int = 16
+
+    def __call__(self, program: TensorProgram) -> TensorProgram:
+        groups: list[_Group] = []
+        home: dict[str, int] = {}
+        views = {i.output: i for i in program.items if isinstance(i, View)}
+        for item in program.items:
+            if isinstance(item, View):
+                home[item.output] = home.get(item.input, -1)
+                continue
+            stage = item.stages[0]
+            position = self._target(item, groups, home, views, program)
+            if position is None:
+                position = len(groups)
+                groups.append(_Group())
+            groups[position].add(item)
+            home[stage.output] = max(position, home.get(stage.output, -1))
+        return replace(program, items=_assemble(groups, program))
+
+    def _target(
+        self,
+        item: Kernel,
+        groups: Sequence[_Group],
+        home: Mapping[str, int],
+        views: Mapping[str, View],
+        program: TensorProgram,
+    ) -> int | None:
+        """Group that the kernel may join, None for a new one."""
+        produced = [t for t in item.inputs if home.get(t, -1) >= 0]
+        if not produced:
+            return None
+        latest = max(home[t] for t in produced)
+        direct = [t for t in produced if home[t] == latest]
+        group = groups[latest]
+        if any(t in views or t not in group.outputs for t in direct):
+            return None
+        if item.outputs[0] in group.outputs or len(group.kernels) >= self.limit:
+            return None
+        stages = (*group.stages, item.stages[0])
+        return latest if _fits(stages, program.types) else None
+
+
+@dataclass
+class _Group:
+    """Kernels being fused, in order."""
+
+    kernels: list[Kernel] = field(default_factory=list[Kernel])
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return tuple(s for k in self.kernels for s in k.stages)
+
+    @property
+    def outputs(self) -> frozenset[str]:
+        return frozenset(s.output for s in self.stages)
+
+    def add(self, kernel: Kernel) -> None:
+        self.kernels.append(kernel)
+
+
+def _fits(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
+    last = stages[-1]
+    if not last.reduce and not any(s.reduce for s in stages[1:]) and shared_axes(stages):
+        return True
+    rows = all(_contiguous_row(s, types) for s in stages if s.reduce)
+    return rows and row_space(stages) is not None
+
+
+def _contiguous_row(stage: Stage, types: Mapping[str, TensorType]) -> bool:
+    """Whether the reduction runs along the last dimension of row-major tensors it reads."""
+    inner = next((a for a in reversed(stage.reduce) if a.extent != 1), None)
+    if inner is None:
+        return True
+    along = [r for r in reads(stage.body) if any(inner.name in symbols(i) for i in r.indices)]
+    return all(r.indices[-1] == Sym(inner.name) and types[r.tensor].layout is None for r in along)
+
+
+def _assemble(groups: Sequence[_Group], program: TensorProgram) -> tuple[Item, ...]:
+    """Kernels in order with what leaves them, each view right behind its base."""
+    needed = _needed(groups, program)
+    views: dict[str, list[View]] = {}
+    for item in program.items:
+        if isinstance(item, View):
+            views.setdefault(item.input, []).append(item)
+    remaining = {s.output: 0 for g in groups for s in g.stages}
+    for group in groups:
+        for name in group.outputs:
+            remaining[name] += 1
+    items: list[Item] = []
+    for name in (*program.inputs, *program.constants):
+        items += _view_tree(name, views)
+    for position, group in enumerate(groups):
+        kernel = _kernel(group, needed[position])
+        items.append(kernel)
+        for name in sorted(group.outputs):
+            remaining[name] -= 1
+            if remaining[name] == 0:
+                items += _view_tree(name, views)
+    return tuple(items)
+
+
+def _view_tree(name: str, views: Mapping[str, Sequence[View]]) -> list[View]:
+    found: list[View] = []
+    for view in views.get(name, ()):
+        found += [view, *_view_tree(view.output, views)]
+    return found
+
+
+def _needed(groups: Sequence[_Group], program: TensorProgram) -> list[frozenset[str]]:
+    """Per group: the tensors it defines that somebody else reads."""
+    outside = set(program.outputs) | {i.input for i in program.items if isinstance(i, View)}
+    readers: dict[str, set[int]] = {}
+    writers: dict[str, set[int]] = {}
+    for position, group in enumerate(groups):
+        for stage in group.stages:
+            writers.setdefault(stage.output, set()).add(position)
+            for read in reads(stage.body):
+                readers.setdefault(read.tensor, set()).add(position)
+
+    def leaves(name: str, position: int) -> bool:
+        elsewhere = readers.get(name, set[int]()) - {position}
+        return name in outside or bool(elsewhere) or len(writers[name]) > 1
+
+    return [
+        frozenset(n for n in group.outputs if leaves(n, position))
+        for position, group in enumerate(groups)
+    ]
+
+
+def _kernel(group: _Group, needed: frozenset[str]) -> Kernel:
+    stages = group.stages
+    inner = {s.output for s in stages}
+    read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
+    names = dict.fromkeys(k.name for k in group.kernels)
+    sources = dict.fromkeys(s for k in group.kernels for s in k.source)
+    return Kernel(
+        "_".join(names)[:48],
+        tuple(t for t in read if t not in inner),
+        tuple(dict.fromkeys(s.output for s in stages if s.output in needed)),
+        stages,
+        tuple(sources),
+    )

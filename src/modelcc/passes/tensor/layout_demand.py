@@ -1,0 +1,190 @@
+"""Which tensors want blocked channels, and how wide a zero border their readers want."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    bounds_of,
+    coefficient,
+    loop_range,
+    simplify,
+    substitute,
+    symbols,
+)
+from modelcc.ir.scalar_tree import children, reads
+from modelcc.ir.tensor import Apply, Axis, Guard, Item, Kernel, Number, Read, Scalar, Stage, View
+from modelcc.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Demand:
+    """``dims``: tensor → dimension to block.  ``halos``: tensor → border per dimension."""
+
+    dims: Mapping[str, int]
+    halos: Mapping[str, tuple[tuple[int, int], ...]]
+
+
+def stages_of(items: tuple[Item, ...]) -> list[Stage]:
+    """Every stage, in program order."""
+    return [s for i in items if isinstance(i, Kernel) for s in i.stages]
+
+
+def blocked_dims(
+    items: tuple[Item, ...],
+    types: Mapping[str, TensorType],
+    constants: frozenset[str],
+    block: int,
+) -> dict[str, int]:
+    """Tensor → the dimension whose blocks should be innermost.
+
+    Seeds are contractions with a constant whose own axis is not the output's last; what reads a
+    blocked tensor along the same axis follows.
+    """
+    wanted: dict[str, int] = {}
+    refused: set[str] = set()
+    for stage in stages_of(items):
+        type_ = types[stage.output]
+        dim = _seed_dim(stage, constants) if stage.reduce else None
+        if dim is None:
+            dim = _followed_dim(stage, wanted, block)
+        known = wanted.get(stage.output)
+        first = stage.output not in wanted and stage.output not in refused
+        fits = dim is not None and _worth_blocking(dim, type_, block)
+        if fits and (first or known == dim) and dim is not None and _aligned(stage, dim, block):
+            wanted[stage.output] = dim
+        else:
+            wanted.pop(stage.output, None)
+            refused.add(stage.output)
+    return wanted
+
+
+def _worth_blocking(dim: int, type_: TensorType, block: int) -> bool:
+    extent = type_.shape[dim]
+    inner = type_.shape[dim + 1 :]
+    return isinstance(extent, int) and extent * 2 >= block and any(d != 1 for d in inner)
+
+
+def _aligned(stage: Stage, dim: int, block: int) -> bool:
+    """Whether the part of the output that the stage writes starts at a whole block."""
+    start = substitute(stage.write[dim], {a.name: 0 for a in stage.axes})
+    return isinstance(start, int) and start % block == 0
+
+
+def _seed_dim(stage: Stage, constants: frozenset[str]) -> int | None:
+    """The output dimension along which only (or also) the constant operand of a product moves."""
+    pair = _product(stage)
+    if pair is None:
+        return None
+    constant = next((r for r in pair if r.tensor in constants), None)
+    other = next((r for r in pair if r.tensor not in constants), None)
+    if constant is None or other is None:
+        return None
+    moved = _names(constant)
+    candidates = [d for d, i in enumerate(stage.write) if symbols(i) & moved]
+    return candidates[-1] if candidates and candidates[-1] < len(stage.write) - 1 else None
+
+
+def _product(stage: Stage) -> tuple[Read, Read] | None:
+    """The two reads of a sum of products, guards aside."""
+    body = _unguarded(stage.body)
+    if stage.combine != "sum" or not (isinstance(body, Apply) and body.function == "mul"):
+        return None
+    parts = [_unguarded(a) for a in body.args]
+    match parts:
+        case [Read() as a, Read() as b]:
+            return a, b
+        case _:
+            return None
+
+
+def _unguarded(scalar: Scalar) -> Scalar:
+    return _unguarded(scalar.inside) if isinstance(scalar, Guard) else scalar
+
+
+def _names(read: Read) -> frozenset[str]:
+    return frozenset(n for i in read.indices for n in symbols(i))
+
+
+def _followed_dim(stage: Stage, wanted: Mapping[str, int], block: int) -> int | None:
+    for read in reads(stage.body):
+        dim = wanted.get(read.tensor)
+        if dim is None:
+            continue
+        index = read.indices[dim]
+        for axis in stage.axes:
+            shift = substitute(index, {axis.name: 0})
+            if coefficient(index, axis.name) != 1 or not isinstance(shift, int):
+                continue
+            target = _written_dim(stage, axis.name)
+            if shift % block == 0 and target is not None and target < len(stage.write) - 1:
+                return target
+    return None
+
+
+def _written_dim(stage: Stage, axis: str) -> int | None:
+    found = [d for d, i in enumerate(stage.write) if axis in symbols(i)]
+    return found[0] if len(found) == 1 else None
+
+
+def halos(
+    items: tuple[Item, ...], types: Mapping[str, TensorType], dims: Bounds, widest: int
+) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Tensor → zero border that makes its readers' zero guards superfluous.
+
+    Borders wider than ``widest`` elements are left to guards.
+    """
+    wanted: dict[str, tuple[tuple[int, int], ...]] = {}
+    for stage in stages_of(items):
+        ranges = {**dims, **{a.name: loop_range(a.extent) for a in (*stage.axes, *stage.reduce)}}
+        for read in _zero_guarded(stage.body):
+            need = _overhang(read, types[read.tensor], ranges)
+            if need is None or max(max(n) for n in need) > widest:
+                continue
+            old = wanted.get(read.tensor, tuple((0, 0) for _ in need))
+            wanted[read.tensor] = tuple(
+                (max(a, c), max(b, d)) for (a, b), (c, d) in zip(old, need, strict=True)
+            )
+    return {t: h for t, h in wanted.items() if any(b or a for b, a in h)}
+
+
+def _zero_guarded(scalar: Scalar) -> list[Read]:
+    match scalar:
+        case Guard(inside=Read() as read, outside=Number(value=0)):
+            return [read]
+        case _:
+            return [r for child in children(scalar) for r in _zero_guarded(child)]
+
+
+def _overhang(read: Read, type_: TensorType, ranges: Bounds) -> tuple[tuple[int, int], ...] | None:
+    """How far the read reaches out of the tensor, per dimension."""
+    result: list[tuple[int, int]] = []
+    for index, extent in zip(read.indices, type_.shape, strict=True):
+        low = bounds_of(index, ranges).lo
+        high = bounds_of(simplify(index - (extent - 1), ranges), ranges).hi
+        if low is None or high is None:
+            return None
+        result.append((max(0, -low), max(0, high)))
+    return tuple(result)
+
+
+def view_indices(view: View, types: Mapping[str, TensorType], dims: Bounds) -> Stage:
+    """The stage that a view stands for: every element read at its row-major position."""
+    target, source = types[view.output], types[view.input]
+    axes = tuple(Axis(f"v{n}", e) for n, e in enumerate(target.shape))
+    point: tuple[Index, ...] = tuple(Sym(a.name) for a in axes)
+    ranges = {**dims, **{a.name: loop_range(a.extent) for a in axes}}
+    flat = target.physical.offset(point, target.shape)
+    indices: list[Index] = []
+    stride: Index = 1
+    for dim in reversed(range(source.rank)):
+        extent = source.shape[dim]
+        index = flat // stride
+        indices.append(simplify(index if dim == 0 else index % extent, ranges))
+        stride = stride * extent
+    body = Read(view.input, tuple(reversed(indices)), source.dtype)
+    return Stage(view.output, axes, point, body)

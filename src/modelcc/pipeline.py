@@ -1,0 +1,110 @@
+"""Running a list of named stages, with one hook that sees every step.
+
+Dumping, timing, verifying and bisecting are observers; a stage knows of none of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from time import perf_counter
+from typing import Any
+
+Transform = Callable[[Any], Any]
+"""A pass or lowering: takes the program on one level, returns it changed or one level down."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a pipeline.  ``block`` groups neighbours (``graph``, ``tensor`` …)."""
+
+    block: str
+    name: str
+    run: Transform
+
+    @property
+    def label(self) -> str:
+        """Block and name, as dumps and timing tables show them."""
+        return f"{self.block}/{self.name}"
+
+    @property
+    def counts_rewrites(self) -> bool:
+        """Whether the stage can stop after a number of rewrites: a ``limit`` that may be None."""
+        known = fields(self.run) if is_dataclass(self.run) else ()
+        return any(f.name == "limit" and f.default is None for f in known)
+
+    def limited(self, rewrites: int) -> Stage:
+        """The stage stopping after ``rewrites`` rewrites; needs :attr:`counts_rewrites`."""
+        limited: Transform = replace(self.run, limit=rewrites)  # type: ignore[type-var]
+        return replace(self, run=limited)
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What an observer is told after a stage has run."""
+
+    stage: Stage
+    before: Any
+    after: Any
+    seconds: float
+
+
+Observer = Callable[[StageRun], None]
+
+
+def block(name: str, *steps: Transform | tuple[str, Transform]) -> tuple[Stage, ...]:
+    """Stages of one block.  A pass is named after its class or function, unless a name is given."""
+    return tuple(Stage(name, *_named(step)) for step in steps)
+
+
+def _named(step: Transform | tuple[str, Transform]) -> tuple[str, Transform]:
+    if isinstance(step, tuple):
+        return step
+    return getattr(step, "__name__", type(step).__name__), step
+
+
+def numbered(stages: Iterable[Stage]) -> tuple[Stage, ...]:
+    """The stages with distinct names: the second ``Cse`` becomes ``Cse#2``."""
+    seen: Counter[str] = Counter()
+    result: list[Stage] = []
+    for stage in stages:
+        seen[stage.name] += 1
+        count = seen[stage.name]
+        result.append(replace(stage, name=f"{stage.name}#{count}") if count > 1 else stage)
+    return tuple(result)
+
+
+def run_stages(stages: Sequence[Stage], program: Any, observer: Observer | None = None) -> Any:
+    """The program after all stages; ``observer`` is called after each."""
+    for stage in stages:
+        start = perf_counter()
+        after = stage.run(program)
+        seconds = perf_counter() - start
+        if observer is not None:
+            observer(StageRun(stage, program, after, seconds))
+        program = after
+    return program
+
+
+def before_block(stages: Sequence[Stage], name: str) -> tuple[Stage, ...]:
+    """The stages that come before block ``name``."""
+    names = [stage.block for stage in stages]
+    return tuple(stages[: names.index(name)])
+
+
+def from_block(stages: Sequence[Stage], name: str) -> tuple[Stage, ...]:
+    """Block ``name`` and the stages after it."""
+    names = [stage.block for stage in stages]
+    return tuple(stages[names.index(name) :])
+
+
+def all_of(*observers: Observer | None) -> Observer:
+    """One observer that tells all of ``observers``, in order; None is left out."""
+
+    def tell(run: StageRun) -> None:
+        for observer in observers:
+            if observer is not None:
+                observer(run)
+
+    return tell

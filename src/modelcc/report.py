@@ -1,0 +1,180 @@
+"""What was compiled: kernels, memory plan, times; as data, JSON and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from modelcc.ir.index import evaluate
+from modelcc.ir.loop_cost import function_cost
+from modelcc.ir.program import Binding, CopyTensor, Launch, Program
+
+ALIGNMENT = 64
+"""Bytes; regions of the arena start and end at multiples of it."""
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """One step of the program.
+
+    ``source`` names the user's nodes; ``flops`` are executed operations, ``bytes`` the sizes of
+    its buffers; ``seconds`` is the median of profiled runs, None without a profile.
+    """
+
+    step: int
+    function: str
+    source: tuple[str, ...]
+    flops: int
+    bytes: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Region:
+    """A tensor in the arena: ``offset`` and ``size`` in bytes, live from step ``first`` to
+    ``last``."""
+
+    name: str
+    type: str
+    offset: int
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """Seconds that one stage of the compiler took."""
+
+    stage: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """A compiled model at the dimension values ``sizes``.
+
+    ``arena`` and ``lower_bound`` (the most that is live at once) are in bytes, ``constants`` the
+    bytes of all weights.
+    """
+
+    model: str
+    target: str
+    sizes: Mapping[str, int]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    kernels: tuple[KernelRow, ...]
+    regions: tuple[Region, ...]
+    arena: int
+    lower_bound: int
+    constants: int
+    stages: tuple[StageTime, ...] = field(default=())
+
+    @property
+    def flops(self) -> int:
+        """Operations of all kernels."""
+        return sum(kernel.flops for kernel in self.kernels)
+
+    @property
+    def seconds(self) -> float | None:
+        """Profiled time of all kernels."""
+        times = [kernel.seconds for kernel in self.kernels]
+        known = [seconds for seconds in times if seconds is not None]
+        return sum(known) if known else None
+
+    def with_profile(self, seconds: Sequence[float]) -> Report:
+        """The report with the time of each step, in order."""
+        rows = zip(self.kernels, seconds, strict=True)
+        return replace(self, kernels=tuple(replace(k, seconds=s) for k, s in rows))
+
+    def with_stages(self, stages: Iterable[StageTime]) -> Report:
+        """The report with the compiler's own times."""
+        return replace(self, stages=tuple(stages))
+
+    def to_json(self) -> str:
+        """The report as a JSON object."""
+        return json.dumps(asdict(self), indent=1)
+
+
+def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report:
+    """The report of ``program`` for these values of its named dimensions."""
+    env = dict(sizes)
+    for definition in program.definitions:
+        env[definition.symbol] = evaluate(definition.value, env)
+    regions = _regions(program, env)
+    return Report(
+        model=program.name,
+        target=target,
+        sizes=dict(sizes),
+        inputs={name: str(program.bindings[name].type) for name in program.inputs},
+        outputs={name: str(program.bindings[name].type) for name in program.outputs},
+        kernels=tuple(_kernel_rows(program, env)),
+        regions=regions,
+        arena=evaluate(program.arena, env),
+        lower_bound=most_live(regions),
+        constants=sum(c.data.nbytes for c in program.constants.values()),
+    )
+
+
+def report_from_json(text: str) -> Report:
+    """The inverse of :meth:`Report.to_json`."""
+    data: dict[str, Any] = json.loads(text)
+    kernels = [KernelRow(**{**row, "source": tuple(row["source"])}) for row in data["kernels"]]
+    regions = [Region(**row) for row in data["regions"]]
+    stages = [StageTime(**row) for row in data["stages"]]
+    lists = {"kernels": tuple(kernels), "regions": tuple(regions), "stages": tuple(stages)}
+    return Report(**{**data, **lists})
+
+
+def most_live(regions: Sequence[Region]) -> int:
+    """The greatest number of bytes that hold live tensors at one step; shared bytes count once."""
+    steps = sorted({region.first for region in regions})
+    return max((_covered(r for r in regions if r.first <= s <= r.last) for s in steps), default=0)
+
+
+def _covered(regions: Iterable[Region]) -> int:
+    """Bytes of the union of the regions' places, rounded as the planner rounds."""
+    total, reached = 0, 0
+    for start, end in sorted((r.offset, r.offset + _aligned(r.size)) for r in regions):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
+    spans: dict[str, tuple[int, int]] = {}
+    for number, step in enumerate(program.steps):
+        for name in touched(step):
+            first, _ = spans.get(name, (number, number))
+            spans[name] = (first, number)
+    arena = (b for b in program.bindings.values() if b.place == "arena" and b.name in spans)
+    return tuple(_region(binding, spans[binding.name], env) for binding in arena)
+
+
+def touched(step: Launch | CopyTensor) -> tuple[str, ...]:
+    """Tensors that a step reads or writes."""
+    return step.arguments if isinstance(step, Launch) else (step.target, step.source_tensor)
+
+
+def _region(binding: Binding, span: tuple[int, int], env: Mapping[str, int]) -> Region:
+    offset, size = evaluate(binding.offset, env), evaluate(binding.type.bytes, env)
+    return Region(binding.name, str(binding.type), offset, size, *span)
+
+
+def _kernel_rows(program: Program, env: Mapping[str, int]) -> Iterable[KernelRow]:
+    functions = {function.name: function for function in program.functions}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, CopyTensor):
+            size = evaluate(program.bindings[step.target].type.bytes, env)
+            yield KernelRow(number, f"copy {step.source_tensor}", step.source, 0, 2 * size)
+            continue
+        function = functions[step.function]
+        values = [evaluate(size, env) for size in step.sizes]
+        cost = function_cost(function, dict(zip(function.sizes, values, strict=True)))
+        yield KernelRow(number, step.function, step.source, cost.flops, cost.bytes)

@@ -1,0 +1,88 @@
+"""Reports as one HTML page with a drawing of the memory plan; nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from modelcc.report import KernelRow, Region, Report
+from modelcc.report_tables import byte_text
+
+WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 460, 80, 30
+
+_STYLE = """
+body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; max-width: 1200px }
+table { border-collapse: collapse; margin: 1em 0 } td, th { padding: 2px 10px; text-align: left }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
+tr:nth-child(even) { background: #f4f6f8 } svg text { font-size: 11px; fill: #444 }
+rect.tensor { stroke: #fff; stroke-width: 0.5 } rect.tensor:hover { stroke: #000 }
+"""
+
+
+def report_page(report: Report) -> str:
+    """A self-contained HTML page."""
+    over = 100 * (report.arena / report.lower_bound - 1) if report.lower_bound else 0.0
+    at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
+    lines = (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
+        f"<title>{escape(report.model)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{escape(report.model)} for {escape(report.target)}</h1>",
+        f"<p>{escape(at)}</p>" if at else "",
+        f"<p>Arena {byte_text(report.arena)}; {byte_text(report.lower_bound)} live at most "
+        f"({over:.1f} % above that). Weights {byte_text(report.constants)}. "
+        f"{report.flops / 1e9:.3f} GFLOP in {len(report.kernels)} steps.</p>",
+        "<h2>Memory plan</h2><p>Each box is a tensor: steps to the right, bytes upwards.</p>",
+        memory_drawing(report),
+        "<h2>Kernels</h2>",
+        *_kernel_rows(report),
+        "</body></html>\n",
+    )
+    return "\n".join(line for line in lines if line)
+
+
+def memory_drawing(report: Report) -> str:
+    """The memory plan as an SVG element."""
+    steps, top = max(1, len(report.kernels)), max(1, report.arena)
+    width, height = WIDTH - LEFT, HEIGHT - BOTTOM
+    shapes = [_tensor(r, width / steps, height / top, height) for r in report.regions]
+    bound = height - report.lower_bound * height / top
+    axes = (
+        f'<text x="0" y="12">{byte_text(report.arena)}</text>',
+        f'<text x="0" y="{height}">0</text>',
+        f'<text x="{LEFT}" y="{HEIGHT - 10}">step 0</text>',
+        f'<text x="{WIDTH - 60}" y="{HEIGHT - 10}">step {steps - 1}</text>',
+        f'<line x1="{LEFT}" x2="{WIDTH}" y1="{bound:.1f}" y2="{bound:.1f}" stroke="#c00" '
+        'stroke-dasharray="6 4"><title>most that is live at once</title></line>',
+    )
+    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img">'
+    return "\n".join((head, *shapes, *axes, "</svg>"))
+
+
+def _tensor(region: Region, step: float, byte: float, height: int) -> str:
+    x, w = LEFT + region.first * step, (region.last - region.first + 1) * step
+    h = max(0.5, region.size * byte)
+    y = height - region.offset * byte - h
+    # Neighbours in the list get hues far apart on the colour circle (the golden angle).
+    hue = round(region.first * 137.5) % 360
+    label = f"{region.name}: {region.type}, {byte_text(region.size)} at {region.offset}, "
+    label += f"steps {region.first} to {region.last}"
+    return (
+        f'<rect class="tensor" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" '
+        f'fill="hsl({hue} 55% 65%)"><title>{escape(label)}</title></rect>'
+    )
+
+
+def _kernel_rows(report: Report) -> Iterator[str]:
+    head = "<th class='n'>step</th><th>kernel</th><th>from</th><th class='n'>MFLOP</th>"
+    yield f"<table><tr>{head}<th class='n'>bytes</th><th class='n'>µs</th></tr>"
+    for kernel in report.kernels:
+        yield _kernel_row(kernel)
+    yield "</table>"
+
+
+def _kernel_row(kernel: KernelRow) -> str:
+    time = "" if kernel.seconds is None else f"{kernel.seconds * 1e6:.1f}"
+    numbers = (f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes), time)
+    cells = "".join(f"<td class='n'>{text}</td>" for text in numbers)
+    names = f"<td>{escape(kernel.function)}</td><td>{escape(', '.join(kernel.source))}</td>"
+    return f"<tr><td class='n'>{kernel.step}</td>{names}{cells}</tr>"

@@ -1,0 +1,87 @@
+"""Reports as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from modelcc.report import KernelRow, Report, StageTime
+
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def report_tables(report: Report, rows: int | None = None) -> RenderableType:
+    """Summary, kernels (the ``rows`` dearest, in order; None: all) and the compiler's times."""
+    parts: list[RenderableType] = [summary(report), kernel_table(report, rows)]
+    if report.stages:
+        parts.append(stage_table(report.stages))
+    return Group(*parts)
+
+
+def summary(report: Report) -> RenderableType:
+    """Inputs, outputs and memory."""
+    table = Table.grid(padding=(0, 2))
+    table.add_row("model", f"{report.model} for {report.target}")
+    for kind, values in (("input", report.inputs), ("output", report.outputs)):
+        for name, type in values.items():
+            table.add_row(kind, Text(f"{name}: {type}"))
+    if report.sizes:
+        table.add_row("at", ", ".join(f"{n}={v}" for n, v in report.sizes.items()))
+    over = 100 * (report.arena / report.lower_bound - 1) if report.lower_bound else 0.0
+    bound = f"{byte_text(report.lower_bound)} live at most, {over:.1f} % above that"
+    table.add_row("arena", f"{byte_text(report.arena)} ({bound})")
+    table.add_row("weights", byte_text(report.constants))
+    table.add_row("work", f"{report.flops / 1e9:.3f} GFLOP in {len(report.kernels)} steps")
+    return table
+
+
+def kernel_table(report: Report, rows: int | None = None) -> Table:
+    """One row for each step of the program."""
+    profiled = report.seconds
+    table = Table(title="kernels", title_justify="left")
+    for name in ("step", "kernel", "from"):
+        table.add_column(name, overflow="fold" if name == "from" else "ellipsis")
+    for name in ("MFLOP", "bytes", *(("µs", "%", "GFLOP/s") if profiled else ())):
+        table.add_column(name, justify="right")
+    for kernel in _dearest(report.kernels, rows):
+        cells = [str(kernel.step), kernel.function, _sources(kernel.source)]
+        cells += [f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)]
+        if profiled and kernel.seconds is not None:
+            rate = kernel.flops / kernel.seconds / 1e9 if kernel.seconds else 0.0
+            share = 100 * kernel.seconds / profiled
+            cells += [f"{kernel.seconds * 1e6:.1f}", f"{share:.1f}", f"{rate:.1f}"]
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def stage_table(stages: Sequence[StageTime]) -> Table:
+    """Seconds that each stage of the compiler took."""
+    table = Table(title="compiler", title_justify="left")
+    table.add_column("stage")
+    table.add_column("ms", justify="right")
+    for stage in stages:
+        table.add_row(stage.stage, f"{stage.seconds * 1e3:.1f}")
+    table.add_row("in all", f"{sum(s.seconds for s in stages) * 1e3:.1f}", style="bold")
+    return table
+
+
+def byte_text(size: float) -> str:
+    """A number of bytes for people: ``3.2 MiB``."""
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(_BYTES) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {_BYTES[unit]}" if unit else f"{int(size)} B"
+
+
+def _dearest(kernels: Sequence[KernelRow], rows: int | None) -> Sequence[KernelRow]:
+    if rows is None or len(kernels) <= rows:
+        return kernels
+    ranked = sorted(kernels, key=lambda k: (-(k.seconds or 0.0), -k.flops, k.step))
+    return sorted(ranked[:rows], key=lambda k: k.step)
+
+
+def _sources(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" … {len(names)} nodes" if len(names) > 3 else "")

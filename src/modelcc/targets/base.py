@@ -1,0 +1,119 @@
+"""What a target is: how tensor programs become code for one kind of machine, and run there.
+
+Third parties add targets by the entry point group ``modelcc.targets``: a function
+``(TargetOptions) -> Target``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from modelcc.artifact.file import Artifact
+from modelcc.ir.loop import Function
+from modelcc.ir.program import Program
+from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.tensor import TensorProgram
+from modelcc.runtime.session import Session
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how many parts of it are done and how many there are."""
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What a user can ask of a target.
+
+    ``cpu`` names a processor in LLVM's spelling (empty: this machine's), ``optimize`` is 0 to 3
+    and ``threads`` the number of threads that schedules are laid out for.
+    """
+
+    cpu: str = ""
+    optimize: int = 2
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where and how to build; it does not change what is built.
+
+    ``cache`` is a folder for finished pieces (None: keep nothing), ``jobs`` the number of
+    processes that may compile at the same time.
+    """
+
+    cache: Path | None = None
+    jobs: int = 1
+    progress: Progress | None = None
+
+    def report(self, what: str, done: int, total: int) -> None:
+        """Tell the progress callback, if there is one."""
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+
+@dataclass(frozen=True)
+class Module:
+    """One translation unit in the target's source language."""
+
+    name: str
+    text: str
+
+
+class Target(Protocol):
+    """One kind of machine; implementations are frozen dataclasses."""
+
+    @property
+    def name(self) -> str:
+        """What users call it, ``native``."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """The machine in a few words, for ``modelcc targets``."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Everything about the target that determines what it builds, as text."""
+        ...
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """What :meth:`render` can print: of ``llvm``, ``c``, ``asm``, ``obj``, ``so`` …"""
+        ...
+
+    def schedule(self, program: TensorProgram) -> ScheduledProgram:
+        """Kernels become loop functions; constants are packed as these want them."""
+        ...
+
+    def legalize(self, function: Function) -> Function:
+        """A loop function in the constructs that the target's emitter prints."""
+        ...
+
+    def emit(self, program: Program) -> tuple[Module, ...]:
+        """Source modules of a program: its functions and the one that runs them."""
+        ...
+
+    def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
+        """Source modules of functions alone."""
+        ...
+
+    def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
+        """Object files of ``modules``, in their order."""
+        ...
+
+    def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
+        """``modules`` in one of :attr:`forms`."""
+        ...
+
+    def package(
+        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+    ) -> Artifact:
+        """The finished artifact; ``notes`` are texts to carry along, by name."""
+        ...
+
+    def load(self, artifact: Artifact, threads: int) -> Session:
+        """The artifact, ready to run in this process on ``threads`` threads."""
+        ...

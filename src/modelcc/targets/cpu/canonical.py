@@ -1,0 +1,108 @@
+"""Kernels under canonical names, so that equal layers are scheduled and compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import Bounds, Index, Sym, substitute, symbols
+from modelcc.ir.scalar_tree import index_symbols, map_indices, reads, transform
+from modelcc.ir.tensor import Axis, Bind, Kernel, Read, Scalar, Stage
+from modelcc.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class CanonicalKernel:
+    """A kernel in canonical names: inputs ``x0…``, outputs ``y0…``, inner ``t0…``, axes ``a0…``.
+
+    ``types`` are those of inputs and outputs; ``constants`` names the inputs known at compile
+    time; ``dims`` the symbolic dimensions it depends on, with bounds.
+    """
+
+    stages: tuple[Stage, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    types: tuple[tuple[str, TensorType], ...]
+    constants: frozenset[str]
+    dims: tuple[tuple[str, object], ...]
+
+
+def canonical(
+    kernel: Kernel, types: Mapping[str, TensorType], constants: frozenset[str], dims: Bounds
+) -> tuple[CanonicalKernel, dict[str, str]]:
+    """``kernel`` in canonical names, and canonical → own tensor name."""
+    names = {t: f"x{n}" for n, t in enumerate(kernel.inputs)}
+    names |= {t: f"y{n}" for n, t in enumerate(kernel.outputs)}
+    inner = dict.fromkeys(s.output for s in kernel.stages if s.output not in names)
+    names |= {t: f"t{n}" for n, t in enumerate(inner)}
+    counter = _Counter()
+    stages = tuple(_rename_stage(s, names, counter) for s in kernel.stages)
+    outside = (*kernel.inputs, *kernel.outputs)
+    own = tuple((names[t], types[t]) for t in outside)
+    used = _dimensions(stages, own) & frozenset(dims)
+    key = CanonicalKernel(
+        stages,
+        tuple(names[t] for t in kernel.inputs),
+        tuple(names[t] for t in kernel.outputs),
+        own,
+        frozenset(names[t] for t in kernel.inputs if t in constants),
+        tuple((d, dims[d]) for d in sorted(used)),
+    )
+    return key, {names[t]: t for t in outside}
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.next = 0
+
+    def fresh(self) -> str:
+        self.next += 1
+        return f"a{self.next - 1}"
+
+
+def _rename_stage(stage: Stage, names: Mapping[str, str], counter: _Counter) -> Stage:
+    axes = {a.name: counter.fresh() for a in (*stage.axes, *stage.reduce)}
+    values: dict[str, Index] = {old: Sym(new) for old, new in axes.items()}
+
+    def visit(node: Scalar) -> Scalar:
+        match node:
+            case Read():
+                return replace(node, tensor=names.get(node.tensor, node.tensor))
+            case Bind():
+                fresh = counter.fresh()
+                rename = {node.symbol: Sym(fresh)}
+                body = map_indices(node.body, lambda i: substitute(i, rename))
+                return replace(node, symbol=fresh, body=body)
+            case _:
+                return node
+
+    body = transform(map_indices(stage.body, lambda i: substitute(i, values)), visit)
+    return Stage(
+        names[stage.output],
+        tuple(Axis(axes[a.name], a.extent) for a in stage.axes),
+        tuple(substitute(i, values) for i in stage.write),
+        body,
+        tuple(Axis(axes[a.name], a.extent) for a in stage.reduce),
+        stage.combine,
+    )
+
+
+def _dimensions(
+    stages: tuple[Stage, ...], types: tuple[tuple[str, TensorType], ...]
+) -> frozenset[str]:
+    found: set[str] = set()
+    for _, type_ in types:
+        for extent in type_.shape:
+            found |= symbols(extent)
+    for stage in stages:
+        found |= index_symbols(stage.body)
+        for axis in (*stage.axes, *stage.reduce):
+            found |= symbols(axis.extent)
+        for index in stage.write:
+            found |= symbols(index)
+    return frozenset(found)
+
+
+def tensors_read(stages: tuple[Stage, ...]) -> list[str]:
+    """Names read by the stages, in first-use order."""
+    return list(dict.fromkeys(r.tensor for s in stages for r in reads(s.body)))

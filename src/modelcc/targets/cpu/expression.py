@@ -1,0 +1,275 @@
+"""Scalar expressions at one point (or one vector of points) of a nest, as loop-level statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
+from modelcc.ir.loop import (
+    Assign,
+    BindIndex,
+    Call,
+    Choose,
+    Const,
+    Convert,
+    Expr,
+    If,
+    IndexOf,
+    Let,
+    Load,
+    MulAdd,
+    Register,
+    Splat,
+    Stmt,
+    Test,
+    Var,
+)
+from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
+from modelcc.ir.scalar_tree import index_symbols, reads
+from modelcc.ir.tensor import (
+    Apply,
+    Bind,
+    Cast,
+    Condition,
+    Guard,
+    IndexValue,
+    Number,
+    Read,
+    Scalar,
+    Select,
+)
+from modelcc.ir.types import DType
+
+
+class Names:
+    """Fresh names within one function."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def fresh(self, stem: str) -> str:
+        """``stem0``, ``stem1`` …"""
+        number = self._next.get(stem, 0)
+        self._next[stem] = number + 1
+        return f"{stem}{number}"
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The vector loop: lane l of ``variable`` is the point ``variable = l``.
+
+    ``active`` (None: all) bounds the lanes that exist; ``masked`` buffers must respect it, others
+    are padded to whole vectors.
+    """
+
+    variable: str
+    count: int
+    active: Index | None = None
+    masked: frozenset[str] = frozenset()
+
+    def active_for(self, buffer: str) -> Index | None:
+        return self.active if buffer in self.masked else None
+
+
+def widen(value: Expr, lanes: int) -> Expr:
+    """``value`` in ``lanes`` lanes."""
+    if value.lanes == lanes:
+        return value
+    if isinstance(value, Const):
+        return Const(value.value, value.dtype, lanes)
+    return Splat(value, lanes)
+
+
+def identity(combine: Combine, dtype: DType) -> float | int | bool:
+    """Start value of a reduction over ``dtype``."""
+    match combine:
+        case "sum":
+            return 0.0 if dtype.is_float else 0
+        case "prod":
+            return 1.0 if dtype.is_float else 1
+        case "and":
+            return True if dtype.kind == "bool" else -1
+        case "or":
+            return False if dtype.kind == "bool" else 0
+        case "max" | "min":
+            return _extreme(dtype, largest=combine == "min")
+
+
+def _extreme(dtype: DType, largest: bool) -> float | int | bool:
+    if dtype.is_float:
+        return float("inf") if largest else float("-inf")
+    if dtype.kind == "bool":
+        return largest
+    signed = dtype.kind == "int"
+    if largest:
+        return 2 ** (dtype.bits - signed) - 1
+    return -(2 ** (dtype.bits - 1)) if signed else 0
+
+
+@dataclass
+class PointEmitter:
+    """Emits statements computing scalar expressions at points of a nest.
+
+    Loads are named and shared while the emitter lives: use one per straight-line block.
+    """
+
+    names: Names
+    lanes: Lanes | None
+    proved: frozenset[Condition] = frozenset()
+    statements: list[Stmt] = field(default_factory=list)
+    _shared: dict[object, Var] = field(default_factory=dict)
+
+    def emit(
+        self, scalar: Scalar, point: Mapping[str, Index], internal: Mapping[str, Expr]
+    ) -> Expr:
+        """Value of ``scalar`` where loop variables are replaced by ``point``.
+
+        The result has one lane if it does not depend on the vector variable.
+        """
+        match scalar:
+            case Number():
+                return Const(scalar.value, scalar.dtype)
+            case IndexValue():
+                return self._index_value(scalar, point)
+            case Read() if scalar.tensor in internal:
+                return internal[scalar.tensor]
+            case Read():
+                return self._load(scalar, point)
+            case Apply():
+                args = self._aligned(scalar.args, point, internal)
+                return Call(scalar.function, tuple(args), scalar.dtype, args[0].lanes)
+            case Select():
+                parts = (scalar.condition, scalar.then, scalar.other)
+                condition, then, other = self._aligned(parts, point, internal)
+                return Choose(condition, then, other)
+            case Cast():
+                return Convert(self.emit(scalar.value, point, internal), scalar.dtype)
+            case Guard():
+                return self._guard(scalar, point, internal)
+            case Bind():
+                return self._bind(scalar, point, internal)
+
+    def name(self, stem: str, value: Expr) -> Var:
+        """Bind ``value`` to a fresh name."""
+        if isinstance(value, Var):
+            return value
+        name = self.names.fresh(stem)
+        self.statements.append(Let(name, value))
+        return Var(name, value.dtype, value.lanes)
+
+    def _aligned(
+        self, parts: tuple[Scalar, ...], point: Mapping[str, Index], internal: Mapping[str, Expr]
+    ) -> list[Expr]:
+        values = [self.emit(p, point, internal) for p in parts]
+        lanes = max(v.lanes for v in values)
+        return [widen(v, lanes) for v in values]
+
+    def _index_value(self, scalar: IndexValue, point: Mapping[str, Index]) -> Expr:
+        index = substitute(scalar.index, point)
+        if self.lanes is None or self.lanes.variable not in symbols(index):
+            return IndexOf(index, scalar.dtype)
+        step = coefficient(index, self.lanes.variable)
+        if not isinstance(step, int):
+            raise ValueError(f"{index} is not linear in the vector variable")
+        base = substitute(index, {self.lanes.variable: 0})
+        return IndexOf(base, scalar.dtype, self.lanes.count, step)
+
+    def _load(self, read: Read, point: Mapping[str, Index]) -> Var:
+        offset = substitute(read.indices[0], point)
+        shared = self._shared.get((read.tensor, offset))
+        if shared is None:
+            shared = self.name(_stem(read.tensor), self._new_load(read, offset, point))
+            self._shared[read.tensor, offset] = shared
+        return shared
+
+    def _new_load(self, read: Read, offset: Index, point: Mapping[str, Index]) -> Load:
+        lanes = self.lanes
+        if lanes is None or lanes.variable not in symbols(offset):
+            return Load(read.tensor, offset, read.dtype)
+        stride = coefficient(offset, lanes.variable)
+        if stride is None:
+            raise ValueError(f"{offset} is not linear in the vector variable")
+        base = substitute(offset, {lanes.variable: 0})
+        active = lanes.active_for(read.tensor)
+        active = substitute(active, point) if active is not None else None
+        return Load(read.tensor, base, read.dtype, lanes.count, stride, active)
+
+    def _guard(self, node: Guard, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
+        open_conditions = tuple(c for c in node.conditions if c not in self.proved)
+        if not open_conditions:
+            return self.emit(node.inside, point, internal)
+        conditions = tuple(_condition_at(c, point) for c in open_conditions)
+        outside = self.emit(node.outside, point, internal)
+        nested = PointEmitter(self.names, self.lanes, self.proved, [], dict(self._shared))
+        inside = nested.emit(node.inside, point, internal)
+        width = max(inside.lanes, outside.lanes)
+        register = self.names.fresh("g")
+        self.statements.append(Register(register, widen(outside, width)))
+        then = (*nested.statements, Assign(register, widen(inside, width)))
+        self.statements.append(If(Test(conditions), then))
+        return self.name("v", Var(register, node.dtype, width))
+
+    def _bind(self, node: Bind, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
+        value = self.emit(node.value, point, internal)
+        symbol = self.names.fresh(node.symbol + "_")
+        self.statements.append(BindIndex(symbol, value))
+        from_symbol = {**point, node.symbol: Sym(symbol)}
+        return self.emit(node.body, from_symbol, internal)
+
+
+def _condition_at(condition: Condition, point: Mapping[str, Index]) -> Condition:
+    left = substitute(condition.left, point)
+    return Condition(left, condition.comparison, condition.right)
+
+
+def _stem(tensor: str) -> str:
+    return "".join(ch if ch.isalnum() else "_" for ch in tensor[:12]) + "_"
+
+
+def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assign:
+    """``register = register combined with value``; a sum of products becomes a MulAdd."""
+    current = Var(register, value.dtype, lanes)
+    if combine == "sum" and isinstance(value, Call) and value.function == "mul":
+        a, b = (widen(v, lanes) for v in value.args)
+        return Assign(register, MulAdd(a, b, current))
+    function = COMBINE_FUNCTION[combine]
+    args = (current, widen(value, lanes))
+    return Assign(register, Call(function, args, value.dtype, lanes))
+
+
+def vectorisable(scalar: Scalar, variable: str) -> bool:
+    """Whether the expression can be evaluated for a whole vector along ``variable``.
+
+    Every index must be linear in it, and neither guards nor gathered positions may depend on it.
+    """
+    match scalar:
+        case Read():
+            return all(coefficient(i, variable) is not None for i in scalar.indices)
+        case IndexValue():
+            return isinstance(coefficient(scalar.index, variable), int)
+        case Guard():
+            uniform = all(variable not in symbols(c.left) for c in scalar.conditions)
+            return (
+                uniform
+                and vectorisable(scalar.inside, variable)
+                and vectorisable(scalar.outside, variable)
+            )
+        case Bind():
+            uniform = variable not in index_symbols(scalar.value)
+            return uniform and vectorisable(scalar.body, variable)
+        case Number():
+            return True
+        case Apply():
+            return all(vectorisable(a, variable) for a in scalar.args)
+        case Select():
+            parts = (scalar.condition, scalar.then, scalar.other)
+            return all(vectorisable(p, variable) for p in parts)
+        case Cast():
+            return vectorisable(scalar.value, variable)
+
+
+def lane_strides(scalar: Scalar, variable: str) -> list[Index | None]:
+    """Stride along ``variable`` of every flat read that moves with it."""
+    strides = [coefficient(r.indices[0], variable) for r in reads(scalar) if len(r.indices) == 1]
+    return [s for s in strides if s != 0]

@@ -1,0 +1,312 @@
+"""From a stage to a loop nest over flat buffers: split axes, linear offsets, merged loops.
+
+A *nest* is a stage whose logical axes were split where layouts split dimensions, and whose reads
+and write are flat element offsets over the resulting loop variables.  Everything a schedule needs
+to know (what is contiguous along which variable) is a coefficient of an offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Range,
+    Sym,
+    bounds_of,
+    ceildiv,
+    coefficient,
+    loop_range,
+    simplify,
+    substitute,
+    symbols,
+)
+from modelcc.ir.scalar import Combine
+from modelcc.ir.scalar_tree import index_symbols, map_indices, reads, transform, walk
+from modelcc.ir.tensor import Axis, Bind, Condition, Guard, IndexValue, Number, Read, Scalar, Stage
+from modelcc.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class LoopVar:
+    """A loop variable ``0 … extent-1``.  ``axis`` is the stage axis it stems from, and
+    ``axis index = sum of var * multiplier`` over the axis' variables.
+
+    ``ragged`` (vector variables): the logical extent of the axis; the last block may pass it.
+    """
+
+    name: str
+    extent: Index
+    axis: str
+    multiplier: int = 1
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A stage over loop variables, outermost first; reads have one index, the flat offset.
+
+    Tensors in ``logical`` (kernel-internal values, constants still to be packed) have no offsets:
+    their reads keep logical indices, their ``store`` is 0.  ``extents`` holds the logical extent
+    of every stage axis.
+    """
+
+    output: str
+    store: Index
+    parallel: tuple[LoopVar, ...]
+    reduce: tuple[LoopVar, ...]
+    body: Scalar
+    combine: Combine | None
+    ranges: Bounds
+    extents: Mapping[str, Index]
+
+    @property
+    def variables(self) -> tuple[LoopVar, ...]:
+        return self.parallel + self.reduce
+
+    def var(self, name: str) -> LoopVar:
+        return next(v for v in self.variables if v.name == name)
+
+
+def is_split(type_: TensorType, dim: int) -> int | None:
+    """The block by which the layout splits ``dim``, or None."""
+    blocks = [p.mod for p in type_.physical.parts if p.axis == dim and p.mod is not None]
+    return blocks[0] if blocks else None
+
+
+def _axis_block(index: Index, axis: Axis, dim: int, type_: TensorType) -> int | None:
+    """Block of ``dim`` if ``index`` runs along ``axis`` from a multiple of the block."""
+    block = is_split(type_, dim)
+    if block is None or coefficient(index, axis.name) != 1:
+        return None
+    shift = substitute(index, {axis.name: 0})
+    return block if isinstance(shift, int) and shift % block == 0 else None
+
+
+def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]:
+    """Stage axis → block by which its loop is split, from the layouts it walks through."""
+    blocks: dict[str, int] = {}
+    accesses = [(stage.output, stage.write)]
+    accesses += [(r.tensor, r.indices) for r in reads(stage.body)]
+    for tensor, indices in accesses:
+        type_ = types.get(tensor)
+        if type_ is None or type_.layout is None:
+            continue
+        for axis in stage.axes + stage.reduce:
+            for dim, index in enumerate(indices):
+                block = _axis_block(index, axis, dim, type_)
+                if block is not None:
+                    blocks.setdefault(axis.name, block)
+    return blocks
+
+
+def split_axis(axis: Axis, block: int | None) -> tuple[LoopVar, ...]:
+    """One variable, or an outer and an inner one of extent ``block``."""
+    if block is None:
+        return (LoopVar(axis.name, axis.extent, axis.name),)
+    outer = LoopVar(f"{axis.name}o", ceildiv(axis.extent, block), axis.name, block)
+    return (outer, LoopVar(f"{axis.name}v", block, axis.name))
+
+
+def linearise(
+    stage: Stage,
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+    logical: frozenset[str],
+    blocks: Mapping[str, int],
+) -> Nest:
+    """The nest of ``stage`` with axes split by ``blocks``, parallel loops in output order."""
+    split = {a.name: split_axis(a, blocks.get(a.name)) for a in stage.axes + stage.reduce}
+    values = {name: _recombine(vs) for name, vs in split.items() if len(vs) > 1}
+    ranges = {**dims, **{v.name: loop_range(v.extent) for vs in split.values() for v in vs}}
+    ranges |= _bound_symbol_ranges(stage.body)
+    axis_ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes + stage.reduce}}
+    stage = replace(stage, body=_drop_bordered(stage.body, types, axis_ranges))
+    stored = stage.output in types
+    store = _offset(stage.output, stage.write, types, values, ranges) if stored else 0
+    body = _flatten(stage.body, types, values, ranges, logical)
+    parallel = tuple(v for a in stage.axes for v in split[a.name])
+    reduce = tuple(v for a in stage.reduce for v in split[a.name])
+    extents = {a.name: a.extent for a in stage.axes + stage.reduce}
+    return Nest(
+        stage.output, store, _by_stride(parallel, store), _blocks_first(reduce), body,
+        stage.combine, ranges, extents,
+    )  # fmt: skip
+
+
+def _drop_bordered(body: Scalar, types: Mapping[str, TensorType], ranges: Bounds) -> Scalar:
+    """``body`` without the zero guards of reads that stay inside a zero border."""
+
+    def visit(node: Scalar) -> Scalar:
+        match node:
+            case Guard(inside=Read() as read, outside=Number(value=0)) if read.tensor in types:
+                return read if _inside_border(read, types[read.tensor], ranges) else node
+            case _:
+                return node
+
+    return transform(body, visit)
+
+
+def _inside_border(read: Read, type_: TensorType, ranges: Bounds) -> bool:
+    if type_.layout is None:
+        return False
+    for index, extent, (before, after) in zip(
+        read.indices, type_.shape, type_.layout.halo, strict=True
+    ):
+        low = bounds_of(index, ranges).lo
+        high = bounds_of(simplify(index - (extent - 1), ranges), ranges).hi
+        if low is None or high is None or low < -before or high > after:
+            return False
+    return True
+
+
+def _recombine(variables: Sequence[LoopVar]) -> Index:
+    total: Index = 0
+    for v in variables:
+        total = total + Sym(v.name) * v.multiplier
+    return total
+
+
+def _bound_symbol_ranges(body: Scalar) -> dict[str, Range]:
+    return {s.symbol: Range(0, None) for s in walk(body) if isinstance(s, Bind)}
+
+
+def _offset(
+    tensor: str,
+    indices: Sequence[Index],
+    types: Mapping[str, TensorType],
+    values: Mapping[str, Index],
+    ranges: Bounds,
+) -> Index:
+    type_ = types[tensor]
+    where = [simplify(substitute(i, values), ranges) for i in indices]
+    return simplify(type_.physical.offset(where, type_.shape), ranges)
+
+
+def _flatten(
+    body: Scalar,
+    types: Mapping[str, TensorType],
+    values: Mapping[str, Index],
+    ranges: Bounds,
+    logical: frozenset[str],
+) -> Scalar:
+    def visit(node: Scalar) -> Scalar:
+        match node:
+            case Read() if node.tensor not in logical:
+                flat = _offset(node.tensor, node.indices, types, values, ranges)
+                return replace(node, indices=(flat,))
+            case Read():
+                where = (simplify(substitute(i, values), ranges) for i in node.indices)
+                return replace(node, indices=tuple(where))
+            case IndexValue():
+                return replace(node, index=simplify(substitute(node.index, values), ranges))
+            case Guard():
+                return _flatten_guard(node, values, ranges)
+            case _:
+                return node
+
+    return transform(body, visit)
+
+
+def _flatten_guard(node: Guard, values: Mapping[str, Index], ranges: Bounds) -> Scalar:
+    kept: list[Condition] = []
+    for condition in node.conditions:
+        for c in _normal_form(condition):
+            left = simplify(substitute(c.left, values), ranges)
+            lowest = bounds_of(left, ranges).lo
+            if c.comparison != ">=" or lowest is None or lowest < 0:
+                kept.append(Condition(left, c.comparison, 0))
+    return replace(node, conditions=tuple(kept)) if kept else node.inside
+
+
+def _normal_form(condition: Condition) -> tuple[Condition, ...]:
+    """The same condition as ``left >= 0`` where possible."""
+    difference = condition.left - condition.right
+    match condition.comparison:
+        case ">=":
+            return (Condition(difference, ">=", 0),)
+        case ">":
+            return (Condition(difference - 1, ">=", 0),)
+        case "<=":
+            return (Condition(-difference, ">=", 0),)
+        case "<":
+            return (Condition(-difference - 1, ">=", 0),)
+        case "==" | "!=":
+            return (Condition(difference, condition.comparison, 0),)
+
+
+def _by_stride(variables: tuple[LoopVar, ...], store: Index) -> tuple[LoopVar, ...]:
+    """Variables ordered by decreasing stride in the output (stable; symbolic strides first)."""
+
+    def stride(v: LoopVar) -> float:
+        c = coefficient(store, v.name)
+        return float(c) if isinstance(c, int) else float("inf")
+
+    return tuple(sorted(variables, key=stride, reverse=True))
+
+
+def _blocks_first(variables: tuple[LoopVar, ...]) -> tuple[LoopVar, ...]:
+    """Outer blocks, whole axes, then inner blocks (ci//16, kh, kw, ci%16)."""
+    split = {v.axis for v in variables if v.multiplier > 1}
+    rank = {v.name: 0 if v.multiplier > 1 else 2 if v.axis in split else 1 for v in variables}
+    return tuple(sorted(variables, key=lambda v: rank[v.name]))
+
+
+def merge_loops(nests: Sequence[Nest], keep: frozenset[str] = frozenset()) -> tuple[Nest, ...]:
+    """Merge adjacent parallel loops wherever every access walks them as one.
+
+    All nests share their parallel variables.  Variables in ``keep`` stay separate.
+    """
+    result = tuple(nests)
+    position = 0
+    while position + 1 < len(result[0].parallel):
+        outer, inner = result[0].parallel[position : position + 2]
+        free = outer.name not in keep and inner.name not in keep
+        if free and all(_mergeable(n, outer, inner) for n in result):
+            result = tuple(_merge(n, outer, inner) for n in result)
+        else:
+            position += 1
+    return result
+
+
+def _mergeable(nest: Nest, outer: LoopVar, inner: LoopVar) -> bool:
+    def walks_as_one(index: Index) -> bool:
+        a, b = coefficient(index, outer.name), coefficient(index, inner.name)
+        return a is not None and b is not None and a == b * inner.extent
+
+    def occurs(index: Index) -> bool:
+        return bool({outer.name, inner.name} & symbols(index))
+
+    if not walks_as_one(nest.store):
+        return False
+    for node in walk(nest.body):
+        match node:
+            case Read() if len(node.indices) == 1:
+                if not walks_as_one(node.indices[0]):
+                    return False
+            case Read() if any(occurs(i) for i in node.indices):
+                return False
+            case IndexValue() if occurs(node.index):
+                return False
+            case Guard() if any(occurs(c.left) for c in node.conditions):
+                return False
+            case _:
+                pass
+    return True
+
+
+def _merge(nest: Nest, outer: LoopVar, inner: LoopVar) -> Nest:
+    merged = LoopVar(inner.name, outer.extent * inner.extent, inner.axis, inner.multiplier)
+    drop = {outer.name: 0}
+    parallel = tuple(merged if v == inner else v for v in nest.parallel if v != outer)
+    ranges = {k: r for k, r in nest.ranges.items() if k != outer.name}
+    ranges[inner.name] = loop_range(merged.extent)
+    body = map_indices(nest.body, lambda i: substitute(i, drop))
+    store = substitute(nest.store, drop)
+    return replace(nest, parallel=parallel, ranges=ranges, body=body, store=store)
+
+
+def depends_on(scalar: Scalar, variable: str) -> bool:
+    """Whether any index expression mentions ``variable``."""
+    return variable in index_symbols(scalar)

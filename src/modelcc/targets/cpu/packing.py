@@ -1,0 +1,71 @@
+"""Packing constants: the layout in which a tiled nest streams an operand front to back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.ir.index import Index, coefficient, substitute, symbols
+from modelcc.ir.tensor import Read
+from modelcc.ir.types import Layout, Part
+from modelcc.targets.cpu.nest import LoopVar
+
+
+def packed_layout(
+    read: Read, order: Sequence[LoopVar], vector: str, lane: LoopVar, tile: int
+) -> Layout | None:
+    """Physical order of ``read``'s tensor following the loops ``order`` (outermost first).
+
+    The ``vector`` loop is cut into tiles of ``tile`` blocks whose inner part is innermost, before
+    the ``lane`` s.  None if an index is not a mixed-radix number of the loop variables.
+    """
+    digits: list[tuple[LoopVar, int, int, int | None]] = []
+    for dim, index in enumerate(read.indices):
+        found = _digits(index, (*order, lane))
+        if found is None:
+            return None
+        digits += [(v, dim, div, mod) for v, div, mod in found]
+    seen = {v.name for v, *_ in digits}
+    if len(seen) != len(digits) or lane.name not in seen:
+        return None
+    parts: list[Part] = [Part(dim) for dim, index in enumerate(read.indices) if not symbols(index)]
+    inner: list[Part] = []
+    by_name = {v.name: (dim, div, mod) for v, dim, div, mod in digits}
+    for v in order:
+        if v.name not in by_name:
+            continue
+        dim, div, mod = by_name[v.name]
+        if v.name == vector and tile > 1:
+            parts.append(Part(dim, div * tile, mod // tile if mod is not None else None))
+            inner.append(Part(dim, div, tile))
+        else:
+            parts.append(Part(dim, div, mod))
+    dim, div, _ = by_name[lane.name]
+    parts += [*inner, Part(dim, div, lane.extent if isinstance(lane.extent, int) else None)]
+    return Layout(tuple(parts), ((0, 0),) * len(read.indices))
+
+
+def _digits(
+    index: Index, variables: Sequence[LoopVar]
+) -> list[tuple[LoopVar, int, int | None]] | None:
+    """``index`` as digits (variable, divisor, modulus or None for the leading one)."""
+    involved: list[tuple[int, LoopVar]] = []
+    rest = index
+    for v in variables:
+        slope = coefficient(index, v.name)
+        if not isinstance(slope, int):
+            return None
+        if slope:
+            involved.append((slope, v))
+            rest = substitute(rest, {v.name: 0})
+    if rest != 0:
+        return None
+    involved.sort(key=lambda d: d[0])
+    result: list[tuple[LoopVar, int, int | None]] = []
+    expected = 1
+    for position, (slope, v) in enumerate(involved):
+        leading = position == len(involved) - 1
+        if slope != expected or not (leading or isinstance(v.extent, int)):
+            return None
+        result.append((v, slope, None if leading else int(v.extent)))  # type: ignore[arg-type]
+        expected = slope * v.extent if isinstance(v.extent, int) else expected
+    return result

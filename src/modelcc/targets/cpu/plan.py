@@ -1,0 +1,261 @@
+"""Planning the tiled schedule: vector loop, register tile, packed constants, loop order, segments.
+
+It serves elementwise kernels, pooling, convolution, matrix products and column reductions alike:
+what is loaded as a vector, broadcast or shared between points follows from the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, simplify, substitute
+from modelcc.ir.scalar_tree import reads, substitute_indices, transform
+from modelcc.ir.tensor import Condition, Read, Scalar
+from modelcc.ir.types import Layout, TensorType
+from modelcc.targets.cpu.expression import vectorisable
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.nest import LoopVar, Nest
+from modelcc.targets.cpu.packing import packed_layout
+from modelcc.targets.cpu.segments import (
+    Segment,
+    guarded_segments,
+    interior_of,
+    vector_tiles,
+)
+from modelcc.targets.cpu.structure import Group, is_contraction, neutral_guards
+from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A group with its loops decided.  ``lane`` is None for a scalar schedule."""
+
+    group: Group
+    tile: Tile
+    lane: LoopVar | None
+    active: Index | None
+    masked: frozenset[str]
+    order: tuple[LoopVar, ...]
+    segments: Mapping[str, tuple[Segment, ...]]
+    guards: tuple[Condition, ...]
+    body: Scalar | None
+
+    @property
+    def lanes(self) -> int:
+        """Vector width in elements; 1 for a scalar schedule."""
+        extent = self.lane.extent if self.lane is not None else 1
+        return extent if isinstance(extent, int) else 1
+
+
+def plan_tiled(
+    group: Group,
+    types: Mapping[str, TensorType],
+    constants: frozenset[str],
+    machine: CpuModel,
+) -> tuple[Plan, dict[str, Layout]]:
+    """Decide vector variable, tile, loop order and layouts of packed constants."""
+    split = _split_vector(group, machine)
+    if split is None:
+        return _finish(group, Tile(None, ()), None, None, types, constants), {}
+    group, lane, blocks, active = split
+    tile = choose_tile(group, lane.name, blocks, machine)
+    group, layouts = _pack_constants(group, tile, lane, types, constants)
+    packed = constants & frozenset(layouts)
+    return _finish(group, tile, lane, active, types, packed), layouts
+
+
+def _split_vector(
+    group: Group, machine: CpuModel
+) -> tuple[Group, LoopVar, str, Index | None] | None:
+    """Cut the innermost output loop into whole vectors; None if it cannot be vectorised."""
+    final = group.final
+    inner = next((v for v in reversed(final.parallel) if v.extent != 1), None)
+    if inner is None or coefficient(final.store, inner.name) != 1:
+        return None
+    if any(not vectorisable(n.body, inner.name) for n in group.nests):
+        return None
+    lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
+    outer = next((v for v in final.parallel if _continues(v, inner)), None)
+    if inner.extent == lanes and outer is not None:
+        return group, inner, outer.name, _missing_lanes(final, inner)
+    lane = LoopVar(f"{inner.name}l", lanes, inner.axis, inner.multiplier)
+    blocks = LoopVar(
+        f"{inner.name}b", ceildiv(inner.extent, lanes), inner.axis, inner.multiplier * lanes
+    )
+    value = {inner.name: Sym(blocks.name) * lanes + Sym(lane.name)}
+    active = _active_lanes(final, inner, blocks, lanes)
+    nests = tuple(_replace_var(n, inner, (blocks, lane), value) for n in group.nests)
+    return replace(group, nests=nests), lane, blocks.name, active
+
+
+def _continues(outer: LoopVar, inner: LoopVar) -> bool:
+    """Whether ``outer`` counts whole runs of ``inner`` along the same axis."""
+    same = outer.axis == inner.axis and isinstance(inner.extent, int)
+    return same and outer.multiplier == inner.multiplier * inner.extent
+
+
+def _missing_lanes(nest: Nest, lane: LoopVar) -> Index | None:
+    """Lanes of a block that exist when the lanes are a block of the layout; None: always all."""
+    total = nest.extents[lane.axis]
+    if isinstance(total, int) and isinstance(lane.extent, int) and total % lane.extent == 0:
+        return None
+    for v in nest.parallel:
+        if v.axis == lane.axis and v.name != lane.name:
+            total = total - Sym(v.name) * v.multiplier
+    return total
+
+
+def _widest(body: Scalar, bits: int) -> int:
+    return max([bits, *(r.dtype.bits for r in reads(body) if r.dtype.kind != "bool")])
+
+
+def _active_lanes(nest: Nest, inner: LoopVar, blocks: LoopVar, lanes: int) -> Index | None:
+    """Lanes of a block that exist; None if every block is whole."""
+    siblings = [v for v in nest.parallel if v.axis == inner.axis and v.name != inner.name]
+    if any(v.multiplier > inner.multiplier for v in siblings):
+        total = nest.extents[inner.axis]
+        if isinstance(total, int) and total % lanes == 0:
+            return None
+        for v in siblings:
+            total = total - Sym(v.name) * v.multiplier
+        return total - Sym(blocks.name) * lanes
+    if isinstance(inner.extent, int) and inner.extent % lanes == 0:
+        return None
+    return inner.extent - Sym(blocks.name) * lanes
+
+
+def _replace_var(
+    nest: Nest, old: LoopVar, new: tuple[LoopVar, ...], value: Mapping[str, Index]
+) -> Nest:
+    parallel: list[LoopVar] = []
+    for v in nest.parallel:
+        parallel += new if v.name == old.name else [v]
+    ranges = {k: r for k, r in nest.ranges.items() if k != old.name}
+    ranges |= {v.name: loop_range(v.extent) for v in new}
+    body = substitute_indices(nest.body, value)
+    store = simplify(substitute(nest.store, value), ranges)
+    return replace(nest, parallel=tuple(parallel), body=body, store=store, ranges=ranges)
+
+
+def _pack_constants(
+    group: Group,
+    tile: Tile,
+    lane: LoopVar,
+    types: Mapping[str, TensorType],
+    constants: frozenset[str],
+) -> tuple[Group, dict[str, Layout]]:
+    """Layouts for constants read along the lanes, and the group reading them so packed.
+
+    Constants that keep their row-major order get flat offsets as well.
+    """
+    order = _loop_order(group, tile, lane)
+    layouts: dict[str, Layout] = {}
+    for nest in group.nests:
+        loops = (*(v for v in order if v.name != tile.vector), *nest.reduce)
+        vector = nest.var(tile.vector or "")
+        for read in dict.fromkeys(reads(nest.body)):
+            if read.tensor not in constants or read.tensor in layouts:
+                continue
+            # The vector panel goes first: each panel is then streamed front to back.
+            panels = (vector, *loops)
+            layout = packed_layout(read, panels, vector.name, lane, tile.of(vector.name))
+            if layout is not None:
+                layouts[read.tensor] = layout
+    return _flatten_constants(group, types, constants, layouts), layouts
+
+
+def _flatten_constants(
+    group: Group,
+    types: Mapping[str, TensorType],
+    constants: frozenset[str],
+    layouts: Mapping[str, Layout],
+) -> Group:
+    def flatten(nest: Nest) -> Nest:
+        def visit(node: Scalar) -> Scalar:
+            if not (isinstance(node, Read) and node.tensor in constants):
+                return node
+            type_ = types[node.tensor]
+            layout = layouts.get(node.tensor, type_.physical)
+            offset = layout.offset(node.indices, type_.shape)
+            return replace(node, indices=(simplify(offset, nest.ranges),))
+
+        return replace(nest, body=transform(nest.body, visit))
+
+    return replace(group, nests=tuple(flatten(n) for n in group.nests))
+
+
+def _finish(
+    group: Group,
+    tile: Tile,
+    lane: LoopVar | None,
+    active: Index | None,
+    types: Mapping[str, TensorType],
+    packed: frozenset[str],
+) -> Plan:
+    if lane is None:
+        unpacked = frozenset(r.tensor for n in group.nests for r in reads(n.body))
+        group = _flatten_constants(group, types, _still_logical(group, unpacked), {})
+    anchor = group.anchor
+    guards: tuple[Condition, ...] = ()
+    body: Scalar | None = None
+    if anchor is not None and anchor.combine is not None:
+        guards, body = neutral_guards(anchor.body, anchor.combine, anchor.body.dtype)
+    masked = _masked(group, types, packed) if active is not None else frozenset[str]()
+    segments = _segments(group, tile, lane, guards, active is not None and bool(masked))
+    return Plan(
+        group, tile, lane, active, masked, _loop_order(group, tile, lane), segments, guards, body
+    )
+
+
+def _still_logical(group: Group, tensors: frozenset[str]) -> frozenset[str]:
+    flat = {r.tensor for n in group.nests for r in reads(n.body) if len(r.indices) <= 1}
+    return frozenset(t for t in tensors if t not in flat)
+
+
+def _masked(
+    group: Group, types: Mapping[str, TensorType], packed: frozenset[str]
+) -> frozenset[str]:
+    """Tensors not padded to whole vectors along the lanes."""
+    named = {r.tensor for n in group.nests for r in reads(n.body)} | set(group.stored)
+    return frozenset(t for t in named - packed if t in types and types[t].layout is None)
+
+
+def _loop_order(group: Group, tile: Tile, lane: LoopVar | None) -> tuple[LoopVar, ...]:
+    """Parallel loops outermost first, without the lanes.
+
+    For contractions: loops moving both operands, then panels of the vector operand, then the
+    loops that reuse a panel.
+    """
+    variables = [v for v in group.final.parallel if lane is None or v.name != lane.name]
+    anchor = group.anchor
+    if anchor is None or lane is None or not is_contraction(anchor):
+        return tuple(variables)
+    roles = roles_of(anchor, lane.name)
+    return tuple(sorted(variables, key=lambda v: _rank(v.name, roles)))
+
+
+def _rank(name: str, roles: Roles) -> int:
+    vectors, broadcasts = roles.moves_vectors(name), roles.moves_broadcasts(name)
+    return 0 if vectors and broadcasts else 1 if vectors else 2
+
+
+def _segments(
+    group: Group,
+    tile: Tile,
+    lane: LoopVar | None,
+    guards: Sequence[Condition],
+    partial: bool,
+) -> dict[str, tuple[Segment, ...]]:
+    final = group.final
+    anchor = group.anchor or final
+    result: dict[str, tuple[Segment, ...]] = {}
+    for v in final.parallel:
+        if lane is not None and v.name == lane.name:
+            continue
+        if v.name == tile.vector:
+            result[v.name] = tuple(vector_tiles(v.extent, tile.of(v.name), partial))
+            continue
+        interior = interior_of(v.name, v.extent, guards, anchor.ranges)
+        result[v.name] = tuple(guarded_segments(v.extent, tile.of(v.name), interior))
+    return result

@@ -1,0 +1,339 @@
+"""The row schedule: reductions along contiguous rows, fused with what precedes and follows.
+
+Softmax and layer norm walk one row several times while it is in L1; every reduction keeps a few
+vectors of partial results and folds them at the end of its walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    coefficient,
+    floordiv,
+    loop_range,
+    product,
+    substitute,
+)
+from modelcc.ir.loop import (
+    Alloc,
+    Buffer,
+    Call,
+    Choose,
+    Const,
+    Expr,
+    Fold,
+    For,
+    IndexOf,
+    Let,
+    Register,
+    Splat,
+    Stmt,
+    Store,
+    Var,
+)
+from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
+from modelcc.ir.scalar_tree import cost, reads, transform
+from modelcc.ir.tensor import Read, Scalar, Stage
+from modelcc.ir.types import BOOL, I32, TensorType
+from modelcc.passes.tensor.row_space import RowSpace
+from modelcc.targets.cpu.expression import (
+    Lanes,
+    Names,
+    PointEmitter,
+    accumulate,
+    identity,
+    vectorisable,
+    widen,
+)
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.nest import LoopVar, Nest, linearise, merge_loops
+from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.targets.cpu.segments import Segment
+from modelcc.targets.cpu.structure import strip_indices
+
+UNIT = LoopVar("unit", 1, "unit")
+LOCAL_ROW_BYTES = 64 << 10
+WORTH_STORING = 8
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """Nests over shared outer loops and one row loop; ``kept`` rows live in local buffers."""
+
+    outer: tuple[LoopVar, ...]
+    row: LoopVar
+    nests: tuple[Nest, ...]
+    stored: frozenset[str]
+    walks: frozenset[str]
+    kept: Mapping[str, Buffer]
+    lanes: int
+    unroll: int
+
+
+def plan_rows(
+    space: RowSpace,
+    outputs: frozenset[str],
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+    machine: CpuModel,
+) -> RowPlan | None:
+    """Plan a row kernel; None if its row axes do not merge into one loop."""
+    space, kept_names = _inline(space, outputs)
+    internal = frozenset(s.output for s in space.stages) - outputs
+    scalars = frozenset(s.output for s in space.stages if not space.walks_rows(s))
+    row_name = space.row[-1].name if space.row else UNIT.name
+    nests = [_row_nest(s, space, types, dims, internal, scalars, row_name) for s in space.stages]
+    outer_names = frozenset(a.name for a in space.outer)
+    nests = list(merge_loops(nests, outer_names))
+    if len([v for v in nests[0].parallel if v.name not in outer_names]) > 1:
+        return None
+    nests = list(merge_loops(nests, frozenset({row_name})))
+    row = next((v for v in nests[0].parallel if v.name == row_name), UNIT)
+    outer = tuple(v for v in nests[0].parallel if v.name != row_name)
+    lanes = _lane_count(nests, row, machine)
+    kept = {n: _row_buffer(n, nests, row.extent) for n in kept_names}
+    walks = frozenset(s.output for s in space.stages if space.walks_rows(s))
+    return RowPlan(outer, row, tuple(nests), outputs, walks, kept, lanes, _unroll(row, lanes))
+
+
+def _lane_count(nests: Sequence[Nest], row: LoopVar, machine: CpuModel) -> int:
+    if row.extent == 1 or not all(vectorisable(n.body, row.name) for n in nests):
+        return 1
+    widths = [r.dtype.bits for n in nests for r in reads(n.body)]
+    return machine.lanes(max([32, *widths]))
+
+
+def _unroll(row: LoopVar, lanes: int) -> int:
+    if not isinstance(row.extent, int):
+        return 2
+    extent = row.extent
+    return next((u for u in (4, 2) if extent >= u * lanes), 1)
+
+
+def _row_buffer(name: str, nests: Sequence[Nest], extent: Index) -> Buffer:
+    dtype = next(n.body.dtype for n in nests if n.output == name)
+    return Buffer(kept_row(name), dtype, extent, "local")
+
+
+def kept_row(name: str) -> str:
+    """Name of the local buffer that keeps one row of an internal tensor."""
+    return f"{name}.row"
+
+
+def _inline(space: RowSpace, outputs: frozenset[str]) -> tuple[RowSpace, list[str]]:
+    """Inline row-walking internal stages; those worth storing keep a local row instead."""
+    row_extent = product(a.extent for a in space.row)
+    bodies: dict[str, Scalar] = {}
+    kept: list[str] = []
+    stages: list[Stage] = []
+    for original in space.stages:
+        stage = replace(original, body=_expand(original.body, bodies))
+        if stage.output in outputs or not space.walks_rows(stage):
+            stages.append(stage)
+        elif _worth_keeping(stage, space, row_extent):
+            kept.append(stage.output)
+            stages.append(stage)
+        else:
+            bodies[stage.output] = stage.body
+    return replace(space, stages=tuple(stages)), kept
+
+
+def _worth_keeping(stage: Stage, space: RowSpace, row_extent: Index) -> bool:
+    if not isinstance(row_extent, int):
+        return False
+    readers = sum(any(r.tensor == stage.output for r in reads(s.body)) for s in space.stages)
+    fits = row_extent * stage.body.dtype.bytes <= LOCAL_ROW_BYTES
+    return fits and readers > 1 and cost(stage.body) >= WORTH_STORING
+
+
+def _expand(body: Scalar, bodies: Mapping[str, Scalar]) -> Scalar:
+    def visit(node: Scalar) -> Scalar:
+        return bodies.get(node.tensor, node) if isinstance(node, Read) else node
+
+    return transform(body, visit)
+
+
+def _row_nest(
+    stage: Stage,
+    space: RowSpace,
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+    internal: frozenset[str],
+    scalars: frozenset[str],
+    row_name: str,
+) -> Nest:
+    """Nest of one stage; its parallel loops are all outer and row loops of the space."""
+    nest = linearise(stage, types, dims, internal | scalars, {})
+    extents = {a.name: a.extent for a in (*space.outer, *space.row)}
+    parallel = tuple(LoopVar(n, e, n) for n, e in extents.items())
+    ranges = {**nest.ranges, **{n: loop_range(e) for n, e in extents.items()}}
+    body = strip_indices(nest.body, scalars)
+    kept = internal - scalars
+    body = transform(body, lambda node: _to_kept_row(node, kept, row_name))
+    return replace(nest, parallel=parallel, ranges=ranges, body=body)
+
+
+def _to_kept_row(node: Scalar, kept: frozenset[str], row_name: str) -> Scalar:
+    if isinstance(node, Read) and node.tensor in kept:
+        return Read(kept_row(node.tensor), (Sym(row_name),), node.dtype)
+    return node
+
+
+def emit_rows(plan: RowPlan, names: Names, chunks: int) -> list[Stmt]:
+    """Loop-level statements of a planned row kernel."""
+    loops = [Loop(v.name, (Segment(0, v.extent, 1, True),)) for v in plan.outer]
+
+    def one_row(point: Point, chosen: Chosen) -> list[Stmt]:
+        return _RowEmitter(plan, names, point).emit()
+
+    return nest_loops(loops, names, one_row, chunks)
+
+
+class _RowEmitter:
+    """Emits one row: its stages in order, scalar results in registers."""
+
+    def __init__(self, plan: RowPlan, names: Names, point: Point) -> None:
+        self.plan = plan
+        self.names = names
+        self.point = point
+        self.scalars: dict[str, Expr] = {}
+        self.statements: list[Stmt] = [Alloc(b) for b in plan.kept.values()]
+
+    def emit(self) -> list[Stmt]:
+        for nest in self.plan.nests:
+            if nest.reduce:
+                self._finish_scalar(nest, self._reduce(nest))
+            elif nest.output in self.plan.walks:
+                self._walk(nest)
+            else:
+                emitter = PointEmitter(self.names, None)
+                value = emitter.emit(nest.body, self.point, self.scalars)
+                self.statements += emitter.statements
+                self._finish_scalar(nest, value)
+        return self.statements
+
+    def _finish_scalar(self, nest: Nest, value: Expr) -> None:
+        name = self.names.fresh("s")
+        self.statements.append(Let(name, value))
+        variable = Var(name, value.dtype)
+        self.scalars[nest.output] = variable
+        if nest.output in self.plan.stored:
+            self.statements.append(Store(nest.output, substitute(nest.store, self.point), variable))
+
+    def _value(self, body: Scalar, position: Index, active: Index | None) -> _Block:
+        """``body`` at the vector of row positions starting at ``position``."""
+        row, count = self.plan.row.name, self.plan.lanes
+        if count == 1:
+            emitter = PointEmitter(self.names, None)
+            value = emitter.emit(body, {**self.point, row: position}, self.scalars)
+            return _Block(emitter.statements, value)
+        lane = f"{row}l"
+        masked = frozenset(r.tensor for r in reads(body))
+        emitter = PointEmitter(self.names, Lanes(lane, count, active, masked))
+        point = {**self.point, row: position + Sym(lane)}
+        value = emitter.emit(body, point, self.scalars)
+        return _Block(emitter.statements, widen(value, count))
+
+    def _walk(self, nest: Nest) -> None:
+        """Store a row."""
+
+        def store(position: Index, active: Index | None) -> list[Stmt]:
+            block = self._value(nest.body, position, active)
+            buffer, offset, stride = self._target(nest, position)
+            return [*block.statements, Store(buffer, offset, block.value, stride, active)]
+
+        self.statements += self._blocks(lambda position, _: store(position, None), 1, store)
+
+    def _target(self, nest: Nest, position: Index) -> tuple[str, Index, Index]:
+        row = self.plan.row.name
+        if nest.output in self.plan.kept:
+            return kept_row(nest.output), position, 1
+        stride = coefficient(nest.store, row)
+        if stride is None:
+            raise ValueError(f"{nest.output}: {nest.store} is not linear along the row")
+        return nest.output, substitute(nest.store, {**self.point, row: position}), stride
+
+    def _reduce(self, nest: Nest) -> Expr:
+        """Reduce a row to a scalar."""
+        if nest.combine is None:
+            raise ValueError("a reduction needs a combine")
+        combine, dtype, count = nest.combine, nest.body.dtype, self.plan.lanes
+        start = Const(identity(combine, dtype), dtype, count)
+        registers = [self.names.fresh("acc") for _ in range(self.plan.unroll)]
+        self.statements += [Register(r, start) for r in registers]
+
+        def main(position: Index, part: int) -> list[Stmt]:
+            block = self._value(nest.body, position, None)
+            step = accumulate(combine, registers[part], block.value, count)
+            return [*block.statements, step]
+
+        def tail(position: Index, active: Index) -> list[Stmt]:
+            block = self._value(nest.body, position, active)
+            value = Choose(_first_lanes(active, count), block.value, start)
+            return [*block.statements, accumulate(combine, registers[0], value, count)]
+
+        self.statements += self._blocks(main, self.plan.unroll, tail)
+        return self._fold(combine, [Var(r, dtype, count) for r in registers])
+
+    def _fold(self, combine: Combine, parts: list[Expr]) -> Expr:
+        function = COMBINE_FUNCTION[combine]
+        total = parts[0]
+        for part in parts[1:]:
+            total = Call(function, (total, part), part.dtype, part.lanes)
+        return total if total.lanes == 1 else Fold(function, total)
+
+    def _blocks(
+        self,
+        main: Callable[[Index, int], list[Stmt]],
+        unroll: int,
+        tail: Callable[[Index, Index], list[Stmt]],
+    ) -> list[Stmt]:
+        """The row in ``unroll`` vectors at a time, single vectors, then the masked rest."""
+        extent, count = self.plan.row.extent, self.plan.lanes
+        vectors = floordiv(extent, count)
+        rounds = floordiv(vectors, unroll)
+        result = self._counted(rounds, 0, unroll * count, main, unroll)
+        if unroll > 1 and vectors - rounds * unroll != 0:
+            first = rounds * (unroll * count)
+            result += self._counted(vectors - rounds * unroll, first, count, main, 1)
+        rest = extent - vectors * count
+        if rest != 0:
+            result += tail(vectors * count, rest)
+        return result
+
+    def _counted(
+        self,
+        times: Index,
+        first: Index,
+        step: int,
+        main: Callable[[Index, int], list[Stmt]],
+        parts: int,
+    ) -> list[Stmt]:
+        def once(start: Index) -> list[Stmt]:
+            width = self.plan.lanes
+            return [s for part in range(parts) for s in main(start + part * width, part)]
+
+        if times == 0:
+            return []
+        if times == 1:
+            return once(first)
+        counter = self.names.fresh(self.plan.row.name)
+        return [For(counter, 0, times, tuple(once(first + Sym(counter) * step)))]
+
+
+@dataclass(frozen=True)
+class _Block:
+    statements: list[Stmt]
+    value: Expr
+
+
+def _first_lanes(active: Index, count: int) -> Expr:
+    """Mask of the lanes below ``active``."""
+    lane = IndexOf(0, I32, count, 1)
+    limit = Splat(IndexOf(active, I32), count)
+    return Call("lt", (lane, limit), BOOL, count)

@@ -1,0 +1,260 @@
+"""From kernels to loop functions: choose a schedule by structure, emit, pack constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.graph import Constant
+from modelcc.ir.index import Bounds, Index, Sym, coefficient
+from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
+from modelcc.ir.op import ModelError
+from modelcc.ir.pack import pack
+from modelcc.ir.scalar_tree import cost, reads
+from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.tensor import Kernel, Stage, TensorProgram, View
+from modelcc.ir.types import Layout, TensorType
+from modelcc.passes.tensor.row_space import row_space
+from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.targets.cpu.border import clear_border
+from modelcc.targets.cpu.canonical import CanonicalKernel, canonical
+from modelcc.targets.cpu.expression import Names
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.nest import Nest, depends_on
+from modelcc.targets.cpu.plan import Plan, plan_tiled
+from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
+from modelcc.targets.cpu.structure import Group, make_group
+from modelcc.targets.cpu.tiled import emit_tiled
+
+PARALLEL_CHUNKS = 16
+WORTH_A_FORK = 100_000
+
+
+@dataclass(frozen=True)
+class ScheduledKernel:
+    """A canonical kernel as a function, the layouts its constants want, and in-place pairs."""
+
+    function: Function
+    layouts: Mapping[str, Layout]
+    in_place: tuple[tuple[str, str], ...]
+
+
+def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProgram:
+    """Schedule every kernel of ``program``; equal kernels share one function."""
+    constants = frozenset(program.constants)
+    cache: dict[CanonicalKernel, ScheduledKernel] = {}
+    packed = _PackedConstants(program)
+    items: list[KernelCall | View] = []
+    for item in program.items:
+        if isinstance(item, View):
+            items.append(item)
+            continue
+        key, own = canonical(item, program.types, constants, program.dims)
+        if key not in cache:
+            cache[key] = schedule_kernel(key, f"k{len(cache)}_{item.name}", machine, item.source)
+        items.append(_call(item, cache[key], own, packed, program))
+    used = frozenset(a for i in items if isinstance(i, KernelCall) for a in i.arguments)
+    kept = used | frozenset(program.outputs) | _viewed(items)
+    return ScheduledProgram(
+        program.name,
+        program.inputs,
+        program.outputs,
+        tuple(items),
+        {**program.types, **packed.types},
+        {n: c for n, c in {**program.constants, **packed.constants}.items() if n in kept},
+        program.dims,
+    )
+
+
+def _viewed(items: Iterable[KernelCall | View]) -> frozenset[str]:
+    return frozenset(i.input for i in items if isinstance(i, View))
+
+
+class _PackedConstants:
+    """Constants re-ordered for kernels; equal requests share one copy."""
+
+    def __init__(self, program: TensorProgram) -> None:
+        self.program = program
+        self.names: dict[tuple[str, Layout], str] = {}
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, Constant] = {}
+
+    def get(self, name: str, layout: Layout | None) -> str:
+        """Name of ``name``'s data in ``layout``."""
+        own = self.program.types[name]
+        if layout is None or layout == own.physical:
+            return name
+        known = self.names.get((name, layout))
+        if known is not None:
+            return known
+        fresh = f"{name}.packed{len(self.names)}"
+        self.names[name, layout] = fresh
+        self.types[fresh] = own.with_layout(layout)
+        self.constants[fresh] = Constant(pack(self.program.constants[name].data, layout))
+        return fresh
+
+
+def _call(
+    kernel: Kernel,
+    scheduled: ScheduledKernel,
+    own: Mapping[str, str],
+    packed: _PackedConstants,
+    program: TensorProgram,
+) -> KernelCall:
+    arguments = [p.buffer.name for p in scheduled.function.parameters]
+    layouts = scheduled.layouts
+    return KernelCall(
+        scheduled.function,
+        tuple(packed.get(own[a], layouts[a]) if a in layouts else own[a] for a in arguments),
+        tuple(Sym(s) for s in scheduled.function.sizes),
+        kernel.outputs,
+        tuple((own[y], own[x]) for y, x in scheduled.in_place),
+        _partially_written(kernel, program),
+        kernel.source,
+    )
+
+
+def _partially_written(kernel: Kernel, program: TensorProgram) -> tuple[str, ...]:
+    writers = [o for i in program.items if isinstance(i, Kernel) for o in i.outputs]
+    return tuple(o for o in kernel.outputs if writers.count(o) > 1)
+
+
+def schedule_kernel(
+    kernel: CanonicalKernel, name: str, machine: CpuModel, source: tuple[str, ...] = ()
+) -> ScheduledKernel:
+    """Schedule one canonical kernel."""
+    types = dict(kernel.types)
+    dims: Bounds = dict(kernel.dims)  # type: ignore[arg-type]
+    names = Names()
+    statements: list[Stmt] = []
+    layouts: dict[str, Layout] = {}
+    in_place: list[tuple[str, str]] = []
+    for output in kernel.outputs:
+        statements += clear_border(output, types[output], names, machine)
+    for stages in partition(kernel.stages):
+        plan, wanted = _plan(stages, kernel, types, dims, machine, frozenset(layouts))
+        layouts |= wanted
+        chunks = PARALLEL_CHUNKS if _work(stages) >= WORTH_A_FORK else 1
+        if isinstance(plan, RowPlan):
+            statements += emit_rows(plan, names, chunks)
+            in_place += _in_place(plan.nests, plan.stored, kernel, types)
+        else:
+            statements += emit_tiled(plan, names, chunks)
+            in_place += _in_place(plan.group.nests, plan.group.stored, kernel, types)
+    laid_out = {n: t.with_layout(layouts.get(n, t.layout)) for n, t in types.items()}
+    parameters = [_parameter(n, laid_out[n], False) for n in kernel.inputs]
+    parameters += [_parameter(n, laid_out[n], True) for n in kernel.outputs]
+    sizes = tuple(name for name, _ in kernel.dims)
+    function = Function(name, tuple(parameters), sizes, tuple(statements), source)
+    return ScheduledKernel(function, layouts, tuple(dict.fromkeys(in_place)))
+
+
+def _parameter(name: str, type_: TensorType, mutable: bool) -> Parameter:
+    size: Index = type_.physical.size(type_.shape)
+    return Parameter(Buffer(name, type_.dtype, size), mutable)
+
+
+def partition(stages: Sequence[Stage]) -> list[tuple[Stage, ...]]:
+    """Stages in runs that share an iteration space; unrelated parts (concatenation) apart."""
+    runs: list[list[Stage]] = []
+    for stage in stages:
+        names = {r.tensor for r in reads(stage.body)}
+        home = next((r for r in runs if names & {s.output for s in r}), None)
+        if home is None:
+            runs.append([stage])
+        else:
+            home.append(stage)
+    return [tuple(r) for r in runs]
+
+
+def _plan(
+    stages: tuple[Stage, ...],
+    kernel: CanonicalKernel,
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+    machine: CpuModel,
+    taken: frozenset[str],
+) -> tuple[Plan | RowPlan, dict[str, Layout]]:
+    outputs = frozenset(kernel.outputs)
+    shared = shared_axes(stages)
+    once = [c for c in kernel.constants if _times_read(stages, c) == 1]
+    packable = frozenset(once) - taken
+    if shared is not None:
+        group = make_group(shared, outputs, types, dims, packable)
+        if not _prefers_rows(group, packable):
+            return plan_tiled(group, types, packable, machine)
+    space = row_space(stages)
+    if space is not None:
+        rows = plan_rows(space, outputs, types, dims, machine)
+        if rows is not None:
+            return rows, {}
+    if shared is None:
+        raise ModelError(
+            "no schedule fits this kernel", (), "report the model: fusion made a bad kernel"
+        )
+    group = make_group(shared, outputs, types, dims, packable)
+    return plan_tiled(group, types, packable, machine)
+
+
+def _times_read(stages: Sequence[Stage], tensor: str) -> int:
+    return len({r for s in stages for r in reads(s.body) if r.tensor == tensor})
+
+
+def _prefers_rows(group: Group, packable: frozenset[str]) -> bool:
+    """Whether rows are contiguous along the reduction but not along the output's inner loop."""
+    anchor = group.anchor
+    if anchor is None:
+        return False
+    loads = [r for r in reads(anchor.body) if r.tensor not in packable and len(r.indices) == 1]
+    row = [coefficient(r.indices[0], anchor.reduce[-1].name) for r in loads]
+    if 1 not in row or any(c not in (0, 1) for c in row):
+        return False
+    inner = next((v for v in reversed(group.final.parallel) if v.extent != 1), None)
+    if inner is None:
+        return True
+    across = [coefficient(r.indices[0], inner.name) for r in loads]
+    moves = depends_on(anchor.body, inner.name)
+    return not moves or any(c not in (0, 1) for c in across)
+
+
+def _work(stages: Sequence[Stage]) -> float:
+    """Rough vector-free operations of the stages; symbolic extents count as 128."""
+    total = 0.0
+    for stage in stages:
+        points = 1.0
+        for axis in (*stage.axes, *stage.reduce):
+            points *= axis.extent if isinstance(axis.extent, int) else 128
+        total += points * max(1, cost(stage.body))
+    return total
+
+
+def _in_place(
+    nests: Sequence[Nest],
+    stored: frozenset[str],
+    kernel: CanonicalKernel,
+    types: Mapping[str, TensorType],
+) -> list[tuple[str, str]]:
+    """(output, input) pairs in which every read of the input is where the output is written,
+    by that nest or an earlier one."""
+    pairs: list[tuple[str, str]] = []
+    for position, nest in enumerate(nests):
+        if nest.output not in stored:
+            continue
+        for name in kernel.inputs:
+            same = types[name] == types[nest.output] and name not in kernel.constants
+            if same and _read_in_place(name, nest, nests[: position + 1], nests[position + 1 :]):
+                pairs.append((nest.output, name))
+    return pairs
+
+
+def _read_in_place(name: str, writer: Nest, before: Sequence[Nest], after: Sequence[Nest]) -> bool:
+    early = [r for n in before for r in reads(n.body) if r.tensor == name]
+    late = [r for n in after for r in reads(n.body) if r.tensor == name]
+    reduced = [r for n in before if n.reduce for r in reads(n.body) if r.tensor == name]
+    exact = all(r.indices == (writer.store,) for r in early)
+    return bool(early) and exact and not late and (not reduced or _row_walk(before))
+
+
+def _row_walk(nests: Sequence[Nest]) -> bool:
+    """Whether the reductions walk the rows that are later written (row kernels)."""
+    return len({n.parallel for n in nests}) == 1 and nests[-1].parallel[-1:] != ()

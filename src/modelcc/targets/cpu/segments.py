@@ -1,0 +1,131 @@
+"""Cutting the range of a loop variable into runs of equal tiles.
+
+Guards (padding) hold everywhere in the *interior* of a variable's range; there they are dropped.
+The border before and after is walked point by point with the guard in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    coefficient,
+    floordiv,
+    maximum,
+    minimum,
+    simplify,
+    substitute,
+    symbols,
+)
+from modelcc.ir.tensor import Condition
+
+
+@dataclass(frozen=True)
+class Segment:
+    """``count`` tiles of ``tile`` points from ``start``; ``interior``: its guards hold."""
+
+    start: Index
+    count: Index
+    tile: int
+    interior: bool = False
+    partial: bool = False
+
+
+def even_tiles(start: Index, extent: Index, tile: int, interior: bool) -> list[Segment]:
+    """Tiles of at most ``tile`` points, as equal as can be; symbolic extents end in single points.
+
+    ``even_tiles(0, 40, 14, …)`` is 14 + 2 × 13.
+    """
+    if isinstance(extent, int):
+        if extent <= 0:
+            return []
+        number = -(-extent // tile)
+        small, larger = divmod(extent, number)
+        runs = [Segment(start, larger, small + 1, interior)] if larger else []
+        rest = Segment(start + larger * (small + 1), number - larger, small, interior)
+        return [*runs, rest]
+    whole = floordiv(extent, tile)
+    runs = [Segment(start, whole, tile, interior)]
+    if tile > 1:
+        runs.append(Segment(start + whole * tile, extent - whole * tile, 1, interior))
+    return runs
+
+
+def vector_tiles(blocks: Index, tile: int, partial: bool) -> list[Segment]:
+    """Tiles over vector blocks: whole ``tile`` s first, a remainder, then the partial block."""
+    full = blocks - 1 if partial else blocks
+    runs: list[Segment] = []
+    if isinstance(full, int):
+        number, rest = divmod(full, tile)
+        runs += [Segment(0, number, tile)] if number else []
+        runs += [Segment(number * tile, 1, rest)] if rest else []
+    else:
+        runs += even_tiles(0, full, tile, interior=False)
+    if partial:
+        runs.append(Segment(full, 1, 1, partial=True))
+    return runs
+
+
+def interior_of(
+    variable: str, extent: Index, conditions: Sequence[Condition], ranges: Bounds
+) -> tuple[Index, Index] | None:
+    """Range ``[lo, hi)`` of ``variable`` in which all conditions hold; None without conditions.
+
+    Conditions are ``left >= 0`` with ``left`` affine in ``variable``; others never surely hold.
+    """
+    lo: Index = 0
+    hi: Index = extent
+    relevant = [c for c in conditions if variable in symbols(c.left)]
+    if not relevant:
+        return None
+    for condition in relevant:
+        bound = _bound(variable, condition, ranges)
+        if bound is None:
+            return (0, 0)
+        below, above = bound
+        lo = lo if below is None else maximum(lo, below)
+        hi = hi if above is None else minimum(hi, above)
+    lo = simplify(minimum(lo, extent), ranges)
+    return lo, simplify(maximum(lo, hi), ranges)
+
+
+def _bound(
+    variable: str, condition: Condition, ranges: Bounds
+) -> tuple[Index | None, Index | None] | None:
+    """(first, end) of the values of ``variable`` for which ``condition`` surely holds."""
+    slope = coefficient(condition.left, variable)
+    if not isinstance(slope, int) or slope == 0 or condition.comparison != ">=":
+        return None
+    rest = substitute(condition.left, {variable: 0})
+    lowest = _lowest(rest, ranges)
+    if slope > 0:
+        return -floordiv(lowest, slope), None
+    return None, floordiv(lowest, -slope) + 1
+
+
+def _lowest(rest: Index, ranges: Bounds) -> Index:
+    """Least value of ``rest`` over its loop variables (those that start at 0 and end)."""
+    for name in sorted(symbols(rest)):
+        limits = ranges.get(name)
+        slope = coefficient(rest, name)
+        if limits is None or limits.lo != 0 or limits.hi is None or not isinstance(slope, int):
+            continue
+        rest = substitute(rest, {name: limits.lo if slope > 0 else limits.hi})
+    return rest
+
+
+def guarded_segments(
+    extent: Index, tile: int, interior: tuple[Index, Index] | None
+) -> list[Segment]:
+    """Segments of a whole range; with guards: border points, interior tiles, border points."""
+    if interior is None:
+        return even_tiles(0, extent, tile, interior=True)
+    lo, hi = interior
+    return [
+        *even_tiles(0, lo, 1, interior=False),
+        *even_tiles(lo, hi - lo, tile, interior=True),
+        *even_tiles(hi, extent - hi, 1, interior=False),
+    ]

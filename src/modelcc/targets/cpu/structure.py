@@ -1,0 +1,101 @@
+"""What a kernel is, structurally: one iteration space, an optional reduction, its epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import Bounds
+from modelcc.ir.scalar import Combine
+from modelcc.ir.scalar_tree import transform
+from modelcc.ir.tensor import Apply, Condition, Guard, Number, Read, Scalar, Stage
+from modelcc.ir.types import DType, TensorType
+from modelcc.targets.cpu.expression import identity
+from modelcc.targets.cpu.nest import Nest, axis_blocks, linearise, merge_loops
+
+
+@dataclass(frozen=True)
+class Group:
+    """Stages of a kernel over one shared iteration space.
+
+    ``nests`` are in evaluation order; at most the first one reduces.  ``stored`` names the
+    tensors written to memory, the others live in registers.
+    """
+
+    nests: tuple[Nest, ...]
+    stored: frozenset[str]
+
+    @property
+    def final(self) -> Nest:
+        return self.nests[-1]
+
+    @property
+    def anchor(self) -> Nest | None:
+        """The reducing nest, if there is one."""
+        return self.nests[0] if self.nests[0].reduce else None
+
+
+def make_group(
+    stages: Sequence[Stage],
+    outputs: frozenset[str],
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+    logical: frozenset[str],
+) -> Group:
+    """Nests of stages that :func:`shared_axes` accepted, loops in the order of the last output."""
+    internal = frozenset(s.output for s in stages) - outputs
+    blocks: dict[str, int] = {}
+    for stage in reversed(stages):
+        blocks = {**axis_blocks(stage, types), **blocks}
+    final = linearise(stages[-1], types, dims, logical | internal, blocks)
+    order = [v.name for v in final.parallel]
+    nests: list[Nest] = []
+    for stage in stages:
+        nest = linearise(stage, types, dims, logical | internal, blocks)
+        store = final.store if stage.output in internal else nest.store
+        parallel = tuple(sorted(nest.parallel, key=lambda v: order.index(v.name)))
+        body = strip_indices(nest.body, internal)
+        nests.append(replace(nest, store=store, parallel=parallel, body=body))
+    return Group(merge_loops(nests), outputs & frozenset(s.output for s in stages))
+
+
+def strip_indices(body: Scalar, internal: frozenset[str]) -> Scalar:
+    """Reads of register values without indices: they are wherever the point is."""
+
+    def visit(node: Scalar) -> Scalar:
+        if isinstance(node, Read) and node.tensor in internal:
+            return replace(node, indices=())
+        return node
+
+    return transform(body, visit)
+
+
+def neutral_guards(
+    body: Scalar, combine: Combine, dtype: DType
+) -> tuple[tuple[Condition, ...], Scalar]:
+    """Guards outside which the reduction's body is neutral, and the body without them.
+
+    ``sum of guard(c, x, 0) * w`` only needs the points where ``c`` holds.
+    """
+    match body:
+        case Guard(conditions=conditions, inside=inside, outside=Number(value=value)) if (
+            value == identity(combine, dtype)
+        ):
+            below, rest = neutral_guards(inside, combine, dtype)
+            return (*conditions, *below), rest
+        case Apply(function="mul") if combine == "sum":
+            parts = [neutral_guards(a, combine, dtype) for a in body.args]
+            conditions = tuple(c for below, _ in parts for c in below)
+            return conditions, replace(body, args=tuple(rest for _, rest in parts))
+        case _:
+            return (), body
+
+
+def is_contraction(nest: Nest) -> bool:
+    """Whether the nest sums products of two reads that move differently in the parallel loops."""
+    if nest.combine != "sum" or not nest.reduce:
+        return False
+    _, body = neutral_guards(nest.body, "sum", nest.body.dtype)
+    if not (isinstance(body, Apply) and body.function == "mul"):
+        return False
+    return all(isinstance(a, Read) for a in body.args)

@@ -1,0 +1,1 @@
+"""Emitter of LLVM IR text from the loop and the program level."""

@@ -1,0 +1,244 @@
+"""Scalar functions and conversions as LLVM instructions, lane by lane."""
+
+from __future__ import annotations
+
+from modelcc.ir.types import BF16, BOOL, F16, F32, DType
+from modelcc.targets.llvm.code import Code
+from modelcc.targets.llvm.values import constant, mangled, scalar_type, value_type
+
+_COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
+_FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "fmod": "frem"}
+_INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
+_INTRINSIC = {
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "roundeven",
+    "abs": "fabs",
+}
+_HALVES = (F16, BF16)
+
+
+class ArithmeticCode:
+    """Emits arithmetic into ``code``; operands are SSA names or constants."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+
+    def call(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        """``function`` of :mod:`modelcc.ir.scalar` on operands of ``dtype``.
+
+        Raises ``NotImplementedError`` for elementary functions, which
+        :mod:`modelcc.passes.loop.expand_math` turns into arithmetic.
+        """
+        if function in _COMPARE:
+            return self._compare(function, args, dtype, lanes)
+        if function in ("min", "max"):
+            condition = self._compare("lt" if function == "min" else "gt", args, dtype, lanes)
+            return self.select(condition, args[0], args[1], dtype, lanes)
+        if dtype.is_float:
+            return self._float_call(function, args, dtype, lanes)
+        return self._integer_call(function, args, dtype, lanes)
+
+    def muladd(self, a: str, b: str, c: str, dtype: DType, lanes: int) -> str:
+        """``a*b + c``, fused where the target has the instruction."""
+        type_ = value_type(dtype, lanes)
+        if not dtype.is_float:
+            return self._code.emit(f"add {type_} {self._code.emit(f'mul {type_} {a}, {b}')}, {c}")
+        name = f"llvm.fmuladd.{mangled(scalar_type(dtype), lanes)}"
+        callee = self._code.intrinsic(type_, name, f"{type_}, {type_}, {type_}")
+        return self._code.emit(f"call contract {callee}({type_} {a}, {type_} {b}, {type_} {c})")
+
+    def select(self, condition: str, then: str, other: str, dtype: DType, lanes: int) -> str:
+        """``then`` where ``condition`` else ``other``."""
+        type_ = value_type(dtype, lanes)
+        masks = value_type(BOOL, lanes)
+        return self._code.emit(f"select {masks} {condition}, {type_} {then}, {type_} {other}")
+
+    def convert(self, value: str, source: DType, target: DType, lanes: int) -> str:
+        """The value as another dtype; float to integer truncates, to bool compares with 0."""
+        if source == target:
+            return value
+        if source in _HALVES and not (target.is_float and target not in _HALVES):
+            value, source = self._cast("fpext", value, source, F32, lanes), F32
+            return self.convert(value, source, target, lanes)
+        if target in _HALVES and source not in (
+            F32,
+            *_HALVES,
+        ):  # avoids calls into a runtime library
+            value, source = self.convert(value, source, F32, lanes), F32
+        if target == BOOL:
+            return self.call("ne", (value, constant(0, source, lanes)), source, lanes)
+        if source.is_float and target.is_float:
+            cast = "fpext" if target.bits > source.bits else "fptrunc"
+        elif source.is_float:
+            cast = "fptosi" if target.kind == "int" else "fptoui"
+        elif target.is_float:
+            cast = "sitofp" if source.kind == "int" else "uitofp"
+        elif source != BOOL and target.bits == source.bits:
+            return value
+        elif source != BOOL and target.bits < source.bits:
+            cast = "trunc"
+        else:
+            cast = "sext" if source.kind == "int" else "zext"
+        return self._cast(cast, value, source, target, lanes)
+
+    def bitcast(self, value: str, source: DType, target: DType, lanes: int) -> str:
+        """The same bits as another dtype of the same width."""
+        if scalar_type(source) == scalar_type(target):
+            return value
+        return self._cast("bitcast", value, source, target, lanes)
+
+    def _cast(self, cast: str, value: str, source: DType, target: DType, lanes: int) -> str:
+        from_, to = value_type(source, lanes), value_type(target, lanes)
+        return self._code.emit(f"{cast} {from_} {value} to {to}")
+
+    def _compare(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        type_, predicate = value_type(dtype, lanes), _COMPARE[function]
+        if dtype.is_float:
+            ordered = "u" if function == "ne" else "o"
+            return self._code.emit(f"fcmp {ordered}{predicate} {type_} {args[0]}, {args[1]}", "c")
+        if function not in ("eq", "ne"):
+            predicate = ("s" if dtype.kind == "int" else "u") + predicate
+        return self._code.emit(f"icmp {predicate} {type_} {args[0]}, {args[1]}", "c")
+
+    # --- floats
+
+    def _float_call(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        type_ = value_type(dtype, lanes)
+        one = constant(1, dtype, lanes)
+        if function in _FLOAT_BINARY and function != "fmod":
+            flag = "" if function == "div" else "contract "
+            return self._code.emit(f"{_FLOAT_BINARY[function]} {flag}{type_} {args[0]}, {args[1]}")
+        if function in _INTRINSIC:
+            return self._unary_intrinsic(_INTRINSIC[function], args[0], dtype, lanes)
+        match function:
+            case "neg":
+                return self._code.emit(f"fneg {type_} {args[0]}")
+            case "reciprocal":
+                return self._code.emit(f"fdiv {type_} {one}, {args[0]}")
+            case "rsqrt":
+                root = self._unary_intrinsic("sqrt", args[0], dtype, lanes)
+                return self._code.emit(f"fdiv {type_} {one}, {root}")
+            case "sign":
+                return self._sign(args[0], dtype, lanes)
+            case "isnan":
+                return self._code.emit(f"fcmp uno {type_} {args[0]}, {args[0]}", "c")
+            case "isinf":
+                size = self._unary_intrinsic("fabs", args[0], dtype, lanes)
+                infinity = constant(float("inf"), dtype, lanes)
+                return self._compare("eq", (size, infinity), dtype, lanes)
+            case _:
+                raise _unexpanded(function, dtype)
+
+    def _unary_intrinsic(self, name: str, value: str, dtype: DType, lanes: int) -> str:
+        type_ = value_type(dtype, lanes)
+        full = f"llvm.{name}.{mangled(scalar_type(dtype), lanes)}"
+        return self._code.emit(f"call {self._code.intrinsic(type_, full, type_)}({type_} {value})")
+
+    def _sign(self, value: str, dtype: DType, lanes: int) -> str:
+        zero, one = constant(0, dtype, lanes), constant(1, dtype, lanes)
+        minus = constant(-1, dtype, lanes)
+        above = self._compare("gt", (value, zero), dtype, lanes)
+        below = self._compare("lt", (value, zero), dtype, lanes)
+        rest = value if dtype.is_float else zero  # keeps NaN
+        inner = self.select(below, minus, rest, dtype, lanes)
+        return self.select(above, one, inner, dtype, lanes)
+
+    # --- integers and bools
+
+    def _integer_call(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        type_ = value_type(dtype, lanes)
+        if function in _INT_BINARY:
+            return self._code.emit(f"{_INT_BINARY[function]} {type_} {args[0]}, {args[1]}")
+        match function:
+            case "not":
+                ones = constant(True if dtype == BOOL else -1, dtype, lanes)
+                return self._code.emit(f"xor {type_} {args[0]}, {ones}")
+            case "neg":
+                return self._code.emit(f"sub {type_} {constant(0, dtype, lanes)}, {args[0]}")
+            case "abs":
+                below = (args[0], constant(0, dtype, lanes))
+                if dtype.kind == "uint":
+                    return args[0]
+                negative = self._compare("lt", below, dtype, lanes)
+                minus = self._integer_call("neg", args, dtype, lanes)
+                return self.select(negative, minus, args[0], dtype, lanes)
+            case "sign":
+                return self._sign(args[0], dtype, lanes)
+            case "div" | "floordiv" | "mod" | "fmod":
+                return self._division(function, args, dtype, lanes)
+            case "shl" | "shr":
+                return self._shift(function, args, dtype, lanes)
+            case _:
+                raise _unexpanded(function, dtype)
+
+    def _shift(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        """LLVM leaves shifts by the width or more undefined; they give 0 or the sign here."""
+        type_ = value_type(dtype, lanes)
+        name = "shl" if function == "shl" else "ashr" if dtype.kind == "int" else "lshr"
+        value, amount = args
+        if not amount.startswith("%"):
+            return self._code.emit(f"{name} {type_} {value}, {amount}")
+        last = constant(dtype.bits - 1, dtype, lanes)
+        fits = self._code.emit(f"icmp ule {type_} {amount}, {last}", "c")
+        amount = self.select(fits, amount, last, dtype, lanes)
+        shifted = self._code.emit(f"{name} {type_} {value}, {amount}")
+        if name == "ashr":
+            return shifted
+        return self.select(fits, shifted, constant(0, dtype, lanes), dtype, lanes)
+
+    def _division(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        """Division by 0 and the overflowing ``least / -1`` trap, so the divisor is replaced by 1.
+
+        Division by zero then gives the dividend (``div``), else 0.
+        """
+        type_ = value_type(dtype, lanes)
+        a, b = args
+        zero, one = constant(0, dtype, lanes), constant(1, dtype, lanes)
+        by_zero = self._compare("eq", (b, zero), dtype, lanes)
+        safe = self.select(by_zero, one, b, dtype, lanes)
+        signed = dtype.kind == "int"
+        is_minus = ""
+        if signed:
+            is_minus = self._compare("eq", (b, constant(-1, dtype, lanes)), dtype, lanes)
+            safe = self.select(is_minus, one, safe, dtype, lanes)
+        letter = "s" if signed else "u"
+        rest = self._code.emit(f"{letter}rem {type_} {a}, {safe}")
+        if function in ("mod", "fmod"):
+            return self._floored_rest(rest, safe, dtype, lanes, function == "mod" and signed)
+        quotient = self._code.emit(f"{letter}div {type_} {a}, {safe}")
+        if signed:
+            minus = self._integer_call("neg", (a,), dtype, lanes)
+            quotient = self.select(is_minus, minus, quotient, dtype, lanes)
+        if function == "div":
+            return quotient
+        if signed:
+            wrong = self._rounds_up(rest, safe, dtype, lanes)
+            less = self._code.emit(f"sub {type_} {quotient}, {one}")
+            quotient = self.select(wrong, less, quotient, dtype, lanes)
+        return self.select(by_zero, zero, quotient, dtype, lanes)
+
+    def _rounds_up(self, rest: str, divisor: str, dtype: DType, lanes: int) -> str:
+        """Whether the truncated quotient lies above the floored one."""
+        type_, zero = value_type(dtype, lanes), constant(0, dtype, lanes)
+        signs = self._code.emit(f"xor {type_} {rest}, {divisor}")
+        differ = self._compare("lt", (signs, zero), dtype, lanes)
+        inexact = self._compare("ne", (rest, zero), dtype, lanes)
+        return self._code.emit(f"and {value_type(BOOL, lanes)} {differ}, {inexact}", "c")
+
+    def _floored_rest(
+        self, rest: str, divisor: str, dtype: DType, lanes: int, floored: bool
+    ) -> str:
+        if not floored:
+            return rest
+        wrong = self._rounds_up(rest, divisor, dtype, lanes)
+        moved = self._code.emit(f"add {value_type(dtype, lanes)} {rest}, {divisor}")
+        return self.select(wrong, moved, rest, dtype, lanes)
+
+
+def _unexpanded(function: str, dtype: DType) -> NotImplementedError:
+    return NotImplementedError(
+        f"LLVM has no instruction for '{function}' on {dtype}; run the expand_math pass first"
+    )

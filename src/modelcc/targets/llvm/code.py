@@ -1,0 +1,140 @@
+"""LLVM function text under construction: blocks, fresh names, and scopes of what is visible.
+
+Scopes nest as the loops do, and what an outer scope has computed dominates the inner ones.
+Therefore loop-invariant code is appended to the block an outer scope has stopped at (the inner
+loop's preheader), and found again by its cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from modelcc.ir.index import Index, Range
+from modelcc.ir.loop import Buffer
+from modelcc.targets.llvm.values import quoted
+
+
+@dataclass
+class Block:
+    """A basic block; the terminator stays apart so that instructions can still be added."""
+
+    label: str
+    lines: list[str] = field(default_factory=list[str])
+    terminator: str = ""
+    depth: int = 0
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a ``Var`` stands for: an operand, or a register's address to load it from."""
+
+    operand: str
+    type: str
+    is_register: bool = False
+
+
+@dataclass
+class Scope:
+    """Names visible in a block, and results computed there by a key that tells their meaning."""
+
+    block: Block
+    symbols: dict[str, str] = field(default_factory=dict[str, str])
+    replaced: dict[str, Index] = field(default_factory=dict[str, Index])
+    values: dict[str, Value] = field(default_factory=dict[str, Value])
+    buffers: dict[str, tuple[str, Buffer]] = field(default_factory=dict[str, "tuple[str, Buffer]"])
+    cache: dict[str, str] = field(default_factory=dict[str, str])
+    bounds: dict[str, Range] = field(default_factory=dict[str, Range])
+    multiples: dict[str, int] = field(default_factory=dict[str, int])
+
+
+class Code:
+    """The body of one LLVM function; ``declarations`` is shared by the module's functions."""
+
+    def __init__(self, declarations: dict[str, None]) -> None:
+        self.declarations = declarations
+        self.entry = Block("entry")
+        self.blocks = [self.entry]
+        self.scopes = [Scope(self.entry)]
+        self.allocations: list[str] = []
+        self._taken: dict[str, int] = {}
+
+    @property
+    def scope(self) -> Scope:
+        return self.scopes[-1]
+
+    def fresh(self, hint: str) -> str:
+        """A name nothing else in the function has: ``hint``, ``hint.1``, …"""
+        count = self._taken.get(hint, 0)
+        self._taken[hint] = count + 1
+        if not count:
+            return hint
+        name = f"{hint}.{count}"
+        return self.fresh(name) if name in self._taken else self._take(name)
+
+    def local(self, hint: str) -> str:
+        """A fresh local value's spelling, with its ``%``."""
+        return f"%{quoted(self.fresh(hint))}"
+
+    def emit(self, instruction: str, hint: str = "v", depth: int | None = None) -> str:
+        """Append ``%name = instruction`` to the block of the scope at ``depth``; its name."""
+        name = self.local(hint)
+        self.effect(f"{name} = {instruction}", depth)
+        return name
+
+    def effect(self, instruction: str, depth: int | None = None) -> None:
+        """Append an instruction without a result."""
+        scope = self.scope if depth is None else self.scopes[depth]
+        scope.block.lines.append(instruction)
+
+    def allocate(self, type_: str, hint: str, align: int | None = None) -> str:
+        """A stack slot that lives as long as the function; its address."""
+        name = self.local(hint)
+        suffix = "" if align is None else f", align {align}"
+        self.allocations.append(f"{name} = alloca {type_}{suffix}")
+        return name
+
+    def begin_block(self, hint: str) -> Block:
+        """Start a block; the innermost scope continues in it."""
+        block = Block(self.fresh(hint), depth=len(self.scopes) - 1)
+        self.blocks.append(block)
+        self.scope.block = block
+        return block
+
+    def intrinsic(self, result: str, name: str, types: str) -> str:
+        """Declare an intrinsic; the ``result @name`` part of a call of it."""
+        self.declarations[f"declare {result} @{name}({types})"] = None
+        return f"{result} @{name}"
+
+    def cached(self, key: str) -> str | None:
+        """The operand computed for ``key`` in a scope that dominates here."""
+        for scope in reversed(self.scopes):
+            found = scope.cache.get(key)
+            if found is not None:
+                return found
+        return None
+
+    @contextmanager
+    def nested(self, block: Block) -> Generator[Scope]:
+        """A scope that starts in ``block``; what it computes is forgotten at its end."""
+        scope = Scope(block)
+        self.scopes.append(scope)
+        try:
+            yield scope
+        finally:
+            self.scopes.pop()
+
+    def text(self) -> str:
+        """All blocks, the entry's stack slots first."""
+        lines: list[str] = []
+        for block in self.blocks:
+            lines.append(f"{quoted(block.label)}:")
+            if block is self.entry:
+                lines += [f"  {line}" for line in self.allocations]
+            lines += [f"  {line}" for line in (*block.lines, block.terminator)]
+        return "\n".join(lines)
+
+    def _take(self, name: str) -> str:
+        self._taken[name] = 1
+        return name

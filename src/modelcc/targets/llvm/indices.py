@@ -1,0 +1,194 @@
+"""Index expressions as i64 arithmetic, each subexpression computed once, as far out as possible."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from modelcc.ir.index import (
+    Atom,
+    Bounds,
+    Expr,
+    FloorDiv,
+    Index,
+    Max,
+    Min,
+    Mod,
+    Range,
+    Sym,
+    bounds_of,
+    product,
+    substitute,
+)
+from modelcc.targets.llvm.code import Code
+
+
+class IndexCode:
+    """Emits index expressions into ``code``, whose scopes say what symbols stand for."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+
+    def operand(self, e: Index) -> str:
+        """An i64 operand with the value of ``e``."""
+        return self._operand(self.resolved(e))
+
+    def resolved(self, e: Index) -> Index:
+        """``e`` with the variables of unrolled loops replaced by what they stand for."""
+        if isinstance(e, int):
+            return e
+        known = {
+            name: value
+            for scope in self._code.scopes
+            for name, value in scope.replaced.items()
+            if name in e.symbols
+        }
+        return substitute(e, known) if known else e
+
+    def bounds(self) -> Bounds:
+        """What the enclosing loops say about the visible symbols."""
+        merged: dict[str, Range] = {}
+        for scope in self._code.scopes:
+            merged.update(scope.bounds)
+        return merged
+
+    def at_least(self, e: Index, low: int) -> bool:
+        """Whether ``e >= low`` is proved."""
+        found = bounds_of(self.resolved(e), self.bounds()).lo
+        return found is not None and found >= low
+
+    def divisor(self, e: Index) -> int:
+        """A number that divides every value of ``e``; 0 if ``e`` is 0."""
+        e = self.resolved(e)
+        if isinstance(e, int):
+            return abs(e)
+        result = e.const
+        for coeff, mono in e.terms.values():
+            multiples = (self._multiple(atom) for atom in mono)
+            part = product(multiples)
+            result = gcd(result, coeff * (part if isinstance(part, int) else 1))
+        return result
+
+    def bind(self, symbol: str, operand: str) -> None:
+        """Make ``symbol`` stand for an i64 operand in the innermost scope."""
+        self._code.scope.symbols[symbol] = operand
+
+    def _multiple(self, atom: Atom) -> int:
+        if not isinstance(atom, Sym):
+            return 1
+        for scope in reversed(self._code.scopes):
+            if atom.name in scope.symbols:
+                return scope.multiples.get(atom.name, 1)
+        return 1
+
+    def _operand(self, e: Index) -> str:
+        if isinstance(e, int):
+            return str(e)
+        if isinstance(e, Sym):
+            return self._symbol(e.name)[0]
+        found = self._code.cached(f"index {e.text}")
+        if found is not None:
+            return found
+        depth = self._home(e)
+        if isinstance(e, Atom):
+            result = self._atom(e, depth)
+        elif len(e.terms) == 1 and e.const == 0:
+            result = self._product(e, depth)
+        else:
+            result = self._sum(e, depth)
+        self._code.scopes[depth].cache[f"index {e.text}"] = result
+        return result
+
+    def _symbol(self, name: str) -> tuple[str, int]:
+        for depth in range(len(self._code.scopes) - 1, -1, -1):
+            operand = self._code.scopes[depth].symbols.get(name)
+            if operand is not None:
+                return operand, depth
+        raise KeyError(f"index symbol '{name}' is not bound here")
+
+    def _home(self, e: Index) -> int:
+        """The outermost scope where ``e`` can be computed; division by a run-time number stays."""
+        if isinstance(e, int):
+            return 0
+        if isinstance(e, Sym):
+            return self._symbol(e.name)[1]
+        here = len(self._code.scopes) - 1
+        if isinstance(e, FloorDiv | Mod) and not isinstance(e.divisor, int):
+            return here
+        if isinstance(e, Atom):
+            return max((self._home(o) for o in e.operands()), default=here)
+        return max(self._home(atom) for _, mono in e.terms.values() for atom in mono)
+
+    def _sum(self, e: Expr, depth: int) -> str:
+        if e.const:
+            return self._add(self._operand(e - e.const), e.const, depth)
+        ordered = [coeff * product(mono) for coeff, mono in e.terms.values()]
+        ordered.sort(key=lambda term: (self._home(term), str(term)))
+        positive = next((t for t in ordered if not str(t).startswith("-")), ordered[0])
+        if ordered[0] is not positive and self._home(positive) == self._home(ordered[0]):
+            ordered.remove(positive)
+            ordered.insert(0, positive)
+        last = ordered[-1]
+        return self._add(self._operand(e - last), last, depth)
+
+    def _add(self, left: str, right: Index, depth: int) -> str:
+        if str(right).startswith("-"):
+            return self._code.emit(f"sub nsw i64 {left}, {self._operand(-right)}", "i", depth)
+        return self._code.emit(f"add nsw i64 {left}, {self._operand(right)}", "i", depth)
+
+    def _product(self, e: Expr, depth: int) -> str:
+        ((coeff, mono),) = e.terms.values()
+        if coeff != 1:
+            value = self._operand(product(mono))
+            return self._code.emit(f"mul nsw i64 {value}, {coeff}", "i", depth)
+        ordered = sorted(mono, key=lambda atom: (self._home(atom), atom.text))
+        left, right = self._operand(product(ordered[:-1])), self._operand(ordered[-1])
+        return self._code.emit(f"mul nsw i64 {left}, {right}", "i", depth)
+
+    def _atom(self, e: Atom, depth: int) -> str:
+        match e:
+            case FloorDiv(dividend, divisor):
+                return self._division(dividend, divisor, depth, remainder=False)
+            case Mod(dividend, divisor):
+                return self._division(dividend, divisor, depth, remainder=True)
+            case Min() | Max():
+                return self._extremum(e, depth)
+            case _:
+                raise TypeError(f"index atom {e} has no LLVM form")
+
+    def _extremum(self, e: Min | Max, depth: int) -> str:
+        name = "llvm.smin.i64" if isinstance(e, Min) else "llvm.smax.i64"
+        callee = self._code.intrinsic("i64", name, "i64, i64")
+        result = self._operand(e.args[0])
+        for arg in e.args[1:]:
+            right = self._operand(arg)
+            result = self._code.emit(f"call {callee}(i64 {result}, i64 {right})", "i", depth)
+        return result
+
+    def _division(self, a: Index, b: Index, depth: int, remainder: bool) -> str:
+        left, right = self._operand(a), self._operand(b)
+        if isinstance(b, int) and b > 0 and b & (b - 1) == 0:
+            if remainder:
+                return self._code.emit(f"and i64 {left}, {b - 1}", "i", depth)
+            return self._code.emit(f"ashr i64 {left}, {b.bit_length() - 1}", "i", depth)
+        known = self.bounds()
+        lows = bounds_of(a, known).lo, bounds_of(b, known).lo
+        if all(low is not None and low >= 0 for low in lows):
+            return self._code.emit(
+                f"{'urem' if remainder else 'udiv'} i64 {left}, {right}", "i", depth
+            )
+        return self._floored(left, right, depth, remainder)
+
+    def _floored(self, left: str, right: str, depth: int, remainder: bool) -> str:
+        """Quotient rounded down: truncate, then correct where signs differ and a rest is left."""
+        emit = self._code.emit
+        rest = emit(f"srem i64 {left}, {right}", "i", depth)
+        signs = emit(f"xor i64 {rest}, {right}", "i", depth)
+        differ = emit(f"icmp slt i64 {signs}, 0", "c", depth)
+        inexact = emit(f"icmp ne i64 {rest}, 0", "c", depth)
+        wrong = emit(f"and i1 {differ}, {inexact}", "c", depth)
+        if remainder:
+            fixed = emit(f"add i64 {rest}, {right}", "i", depth)
+            return emit(f"select i1 {wrong}, i64 {fixed}, i64 {rest}", "i", depth)
+        quotient = emit(f"sdiv i64 {left}, {right}", "i", depth)
+        fixed = emit(f"add i64 {quotient}, -1", "i", depth)
+        return emit(f"select i1 {wrong}, i64 {fixed}, i64 {quotient}", "i", depth)

@@ -1,0 +1,232 @@
+"""Loop-level statements as LLVM basic blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+
+from modelcc.ir.index import Index, Range, simplify
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    BindIndex,
+    Comment,
+    Const,
+    For,
+    If,
+    Let,
+    Prefetch,
+    Register,
+    Scatter,
+    Stmt,
+    Store,
+)
+from modelcc.ir.types import I64
+from modelcc.targets.llvm.code import Block, Code, Value
+from modelcc.targets.llvm.expressions import ExpressionCode
+from modelcc.targets.llvm.values import memory_type, quoted, value_type
+
+ParallelCall = Callable[[Code, ExpressionCode, For], None]
+
+
+class StatementCode:
+    """Emits statements into ``code``; ``parallel`` emits what stands for a parallel loop."""
+
+    def __init__(self, code: Code, parallel: ParallelCall) -> None:
+        self._code = code
+        self._parallel = parallel
+        self.expressions = ExpressionCode(code)
+        self._index = self.expressions.index
+
+    def block(self, body: Sequence[Stmt]) -> None:
+        """Emit a list of statements into the innermost scope."""
+        for s in body:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        """Emit one statement."""
+        match s:
+            case For():
+                self._for(s)
+            case If():
+                self._if(s)
+            case Let():
+                self._let(s)
+            case BindIndex():
+                self._bind_index(s)
+            case Register():
+                self._register(s)
+            case Assign():
+                self._assign(s)
+            case Alloc():
+                self._alloc(s)
+            case Comment():
+                for line in s.text.splitlines():
+                    self._code.effect(f"; {line}")
+            case Store() | Scatter() | Prefetch():
+                self._memory_statement(s)
+
+    def _memory_statement(self, s: Store | Scatter | Prefetch) -> None:
+        memory = self.expressions.memory
+        match s:
+            case Store():
+                value = self.expressions.operand(s.value)
+                memory.store(s.buffer, s.offset, value, s.value.lanes, s.stride, s.active)
+            case Scatter():
+                offsets = self.expressions.operand(s.offsets)
+                value = self.expressions.operand(s.value)
+                kind, lanes = s.offsets.dtype, s.value.lanes
+                memory.scatter(s.buffer, s.offset, offsets, kind, value, lanes, s.active)
+            case Prefetch():
+                pointer = memory.address(s.buffer, s.offset)
+                callee = self._code.intrinsic("void", "llvm.prefetch.p0", "ptr, i32, i32, i32")
+                near = max(0, 4 - s.level)
+                self._code.effect(f"call {callee}(ptr {pointer}, i32 0, i32 {near}, i32 1)")
+
+    # --- names
+
+    def _let(self, s: Let) -> None:
+        operand = self.expressions.operand(s.value)
+        self._code.scope.values[s.name] = Value(operand, value_type(s.value.dtype, s.value.lanes))
+
+    def _bind_index(self, s: BindIndex) -> None:
+        operand = self.expressions.operand(s.value)
+        wide = self.expressions.arithmetic.convert(operand, s.value.dtype, I64, 1)
+        self._code.scope.replaced.pop(s.symbol, None)
+        self._index.bind(s.symbol, wide)
+
+    def _register(self, s: Register) -> None:
+        type_ = value_type(s.value.dtype, s.value.lanes)
+        operand = self.expressions.operand(s.value)
+        slot = self._code.allocate(type_, s.name)
+        self._code.scope.values[s.name] = Value(slot, type_, is_register=True)
+        self._code.effect(f"store {type_} {operand}, ptr {slot}")
+
+    def _assign(self, s: Assign) -> None:
+        operand = self.expressions.operand(s.value)
+        register = self.expressions.value(s.name)
+        self._code.effect(f"store {register.type} {operand}, ptr {register.operand}")
+
+    def _alloc(self, s: Alloc) -> None:
+        size = self._index.resolved(s.buffer.size)
+        type_ = f"[{size} x {memory_type(s.buffer.dtype)}]"
+        pointer = self._code.allocate(type_, s.buffer.name, s.buffer.align)
+        self._code.scope.buffers[s.buffer.name] = (pointer, s.buffer)
+
+    # --- control flow
+
+    def _if(self, s: If) -> None:
+        if isinstance(s.condition, Const):
+            self._in_scope(s.then if s.condition.value else s.other)
+            return
+        condition = self.expressions.operand(s.condition)
+        branch = self._code.scope.block
+        then = self._branch("then", s.then)
+        other = self._branch("else", s.other) if s.other else None
+        after = self._code.begin_block("endif")
+        skip = other[0] if other else after
+        branch.terminator = (
+            f"br i1 {condition}, label %{quoted(then[0].label)}, label %{quoted(skip.label)}"
+        )
+        for _, end in (then, *((other,) if other else ())):
+            end.terminator = f"br label %{quoted(after.label)}"
+
+    def _branch(self, hint: str, body: Sequence[Stmt]) -> tuple[Block, Block]:
+        """First and last block of a branch."""
+        block = Block(self._code.fresh(hint))
+        self._code.blocks.append(block)
+        with self._code.nested(block) as scope:
+            self.block(body)
+            return block, scope.block
+
+    def _in_scope(self, body: Sequence[Stmt]) -> None:
+        """Emit statements in a scope of their own without a branch."""
+        with self._code.nested(self._code.scope.block) as scope:
+            self.block(body)
+        self._code.scope.block = scope.block
+
+    def _for(self, s: For) -> None:
+        if s.kind == "parallel":
+            self._parallel(self._code, self.expressions, s)
+            return
+        start, stop = self._index.resolved(s.start), self._index.resolved(s.stop)
+        extent = simplify(stop - start, self._index.bounds())
+        if isinstance(extent, int) and (s.kind == "unrolled" or extent <= s.step):
+            for offset in range(0, extent, s.step):
+                self._unrolled(s, start + offset)
+            return
+        if s.kind == "unrolled":
+            raise ValueError(
+                f"loop over '{s.variable}' from {start} to {stop} cannot be unrolled: "
+                f"its extent {extent} is not a number"
+            )
+        known = self._range(start, stop, s.step)
+        if not self._index.at_least(extent, 1):
+            self._guarded(s, start, stop, known)
+        else:
+            self._loop(s, start, stop, known)
+
+    def _unrolled(self, s: For, position: Index) -> None:
+        with self._code.nested(self._code.scope.block) as scope:
+            scope.replaced[s.variable] = position
+            self.block(s.body)
+        self._code.scope.block = scope.block
+
+    def _guarded(self, s: For, start: Index, stop: Index, known: Range) -> None:
+        """A loop that may have no iterations."""
+        first, last = self._index.operand(start), self._index.operand(stop)
+        enters = self._code.emit(f"icmp slt i64 {first}, {last}", "c")
+        before = self._code.scope.block
+        inside = Block(self._code.fresh(f"{s.variable}.enter"))
+        self._code.blocks.append(inside)
+        with self._code.nested(inside) as scope:
+            self._loop(s, start, stop, known)
+            end = scope.block
+        after = self._code.begin_block(f"{s.variable}.skip")
+        before.terminator = (
+            f"br i1 {enters}, label %{quoted(inside.label)}, label %{quoted(after.label)}"
+        )
+        end.terminator = f"br label %{quoted(after.label)}"
+
+    def partial_loop(self, s: For, start: Index, stop: Index) -> None:
+        """The iterations of ``s`` from ``start`` to before ``stop``; both are within its range."""
+        self._guarded(s, start, stop, self._range(s.start, s.stop, s.step))
+
+    def _loop(self, s: For, start: Index, stop: Index, known: Range) -> None:
+        """A bottom-tested loop with at least one iteration."""
+        first, last = self._index.operand(start), self._index.operand(stop)
+        before = self._code.scope.block
+        variable = self._code.local(s.variable)
+        following = self._code.local(f"{s.variable}.next")
+        body = Block(self._code.fresh(f"{s.variable}.loop"))
+        self._code.blocks.append(body)
+        with self._code.nested(body) as scope:
+            self._index.bind(s.variable, variable)
+            scope.bounds[s.variable] = known
+            scope.multiples[s.variable] = gcd(self._index.divisor(start), s.step)
+            self.block(s.body)
+            latch = scope.block
+        after = self._code.begin_block(f"{s.variable}.done")
+        before.terminator = f"br label %{quoted(body.label)}"
+        phi = (
+            f"{variable} = phi i64 [ {first}, %{quoted(before.label)} ], "
+            f"[ {following}, %{quoted(latch.label)} ]"
+        )
+        body.lines.insert(0, phi)
+        more = self._code.local("more")
+        latch.lines += [
+            f"{following} = add nsw i64 {variable}, {s.step}",
+            f"{more} = icmp slt i64 {following}, {last}",
+        ]
+        latch.terminator = (
+            f"br i1 {more}, label %{quoted(body.label)}, label %{quoted(after.label)}"
+        )
+
+    def _range(self, start: Index, stop: Index, step: int) -> Range:
+        whole = self._index.divisor(stop - start) % step == 0
+        return Range(start, stop - (step if whole else 1))
+
+
+def iterations(s: For) -> Index:
+    """How often a loop that is entered at all runs; for symbols as yet unresolved."""
+    return -((s.start - s.stop) // s.step)

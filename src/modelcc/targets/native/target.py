@@ -1,0 +1,136 @@
+"""The target ``native``: this machine's processor, through LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from modelcc.artifact.file import Artifact
+from modelcc.ir.loop import Function
+from modelcc.ir.op import ModelError
+from modelcc.ir.program import Program
+from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.loop.expand_math import expand_math
+from modelcc.runtime.session import Session
+from modelcc.targets.base import Module, TargetOptions, Workplace
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
+from modelcc.targets.llvm.program import emit_program
+from modelcc.targets.native.cache import ObjectCache
+from modelcc.targets.native.host import cpu_model, machine_of
+from modelcc.targets.native.machine import Machine, function_attributes
+from modelcc.targets.native.packaging import package_program
+from modelcc.targets.native.parallel_build import build
+from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
+
+FUNCTIONS_PER_MODULE = 4
+"""Few enough that processes share the work evenly and that equal layers hit the object cache."""
+
+
+@dataclass(frozen=True)
+class NativeTarget:
+    """Code for one processor; ``cpu`` is what schedules know of it."""
+
+    machine: Machine
+    cpu: CpuModel
+    codegen: CodegenOptions
+
+    @property
+    def name(self) -> str:
+        return "native"
+
+    @property
+    def description(self) -> str:
+        """Processor, vector width and caches, for ``modelcc targets``."""
+        cpu = self.cpu
+        caches = f"L1 {cpu.l1_bytes >> 10} KiB, L2 {cpu.l2_bytes >> 10} KiB"
+        return f"{self.machine.cpu or 'generic'}, {cpu.vector_bits}-bit vectors, {caches}"
+
+    @property
+    def key(self) -> str:
+        return f"{self!r} llvm {llvm_version()}"
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        return ("llvm", "asm", "obj", "so")
+
+    def schedule(self, program: TensorProgram) -> ScheduledProgram:
+        """Kernels become loop functions; constants are packed as these want them."""
+        return schedule_program(program, self.cpu)
+
+    def legalize(self, function: Function) -> Function:
+        """Elementary functions (exp, tanh …) become arithmetic."""
+        return expand_math(function)
+
+    def emit(self, program: Program) -> tuple[Module, ...]:
+        """The module that runs the steps, then those of the kernels."""
+        steps = Module("program", emit_program(program, self._emission))
+        return (steps, *self.emit_functions(program.functions))
+
+    def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
+        """Modules of a few functions each."""
+        starts = range(0, len(functions), FUNCTIONS_PER_MODULE)
+        parts = [functions[i : i + FUNCTIONS_PER_MODULE] for i in starts]
+        return tuple(
+            Module(f"kernels{n}", emit_llvm(part, self._emission)) for n, part in enumerate(parts)
+        )
+
+    def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
+        """ELF object files; finished ones are kept in the workplace's cache."""
+        objects = build(
+            [module.text for module in modules],
+            self.machine,
+            self.codegen,
+            jobs=workplace.jobs,
+            cache=None if workplace.cache is None else ObjectCache(workplace.cache / "objects"),
+            progress=lambda done, total: workplace.report("compiling kernels", done, total),
+        )
+        return tuple(objects)
+
+    def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
+        """LLVM text, assembly text, one relocatable object or a shared library."""
+        match form:
+            case "llvm":
+                return _joined(modules, [module.text for module in modules])
+            case "asm":
+                texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
+                return _joined(modules, texts)
+            case "obj" | "so":
+                return link_shared(self.build(modules, workplace), shared=form == "so")
+            case _:
+                known = ", ".join(self.forms)
+                raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")
+
+    def package(
+        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+    ) -> Artifact:
+        """The finished artifact; ``notes`` are texts to carry along, by name."""
+        return package_program(program, objects, self.machine, notes)
+
+    def load(self, artifact: Artifact, threads: int) -> Session:
+        """The artifact, linked into this process."""
+        return Session(artifact, threads)
+
+    @property
+    def _emission(self) -> EmitOptions:
+        return EmitOptions(function_attributes(self.machine), self.machine.triple)
+
+
+def native_target(options: TargetOptions) -> NativeTarget:
+    """The target for ``options``; :class:`ModelError` if its processor is unknown."""
+    machine, fused = machine_of(options.cpu)
+    level = cast("Literal[0, 1, 2, 3]", options.optimize)
+    return NativeTarget(
+        machine, cpu_model(machine, fused, options.threads), CodegenOptions(optimize=level)
+    )
+
+
+def _joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
+    if len(texts) == 1:
+        return texts[0].encode()
+    named = zip(modules, texts, strict=True)
+    return "\n".join(f"; ---- module {m.name}\n{text}" for m, text in named).encode()

@@ -1,0 +1,55 @@
+"""Every broken or unsupported ONNX model is refused with a message that says what and where."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from modelcc.frontends.onnx import UnsupportedModel, import_onnx
+from modelcc.ir.op import ModelError
+from tests.errors.onnx.cases import CASES, UNSUPPORTED, Case, valid_bytes
+
+
+@pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
+def test_message(case: Case, tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as caught:
+        import_onnx(case.model(tmp_path), case.dims)
+    for fragment in case.says:
+        assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize("case", UNSUPPORTED, ids=[c.name for c in UNSUPPORTED])
+def test_unsupported_is_told_apart(case: Case, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel) as caught:
+        import_onnx(case.model(tmp_path))
+    assert all(n.reason and n.opset and n.domain for n in caught.value.nodes)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"cannot read .*none\.onnx: No such file"):
+        import_onnx(tmp_path / "none.onnx")
+    with pytest.raises(ModelError, match="is a folder"):
+        import_onnx(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_corrupted_bytes_never_give_a_traceback(seed: int) -> None:
+    """Random bytes of a valid file are overwritten, inserted or lost."""
+    choose = random.Random(seed)
+    for _ in range(25):
+        data = bytearray(valid_bytes())
+        for _ in range(choose.randint(1, 4)):
+            at = choose.randrange(len(data))
+            match choose.randrange(3):
+                case 0:
+                    data[at] = choose.randrange(256)
+                case 1:
+                    data.insert(at, choose.randrange(256))
+                case _:
+                    del data[at]
+        try:
+            import_onnx(bytes(data))
+        except ModelError as error:
+            assert str(error)

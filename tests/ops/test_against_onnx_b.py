@@ -1,0 +1,239 @@
+"""References of contractions, windows, norms and attention against onnxruntime, on every sample."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import helper
+
+from modelcc.ir.index import Expr, evaluate, symbols
+from modelcc.ir.op import Op, Sample
+from modelcc.ir.types import Array, TensorType
+from modelcc.ops import attention, conv, matmul, norm, pool, resize
+
+SIZES = (3, 8, 9, 5)
+Attributes = Mapping[str, Any]
+
+
+def dimensions(sample: Sample) -> dict[str, int]:
+    """A number for every symbol of the sample, in order of appearance."""
+    shapes = [d for t in sample.operands if isinstance(t, TensorType) for d in t.shape]
+    names = dict.fromkeys(name for d in shapes for name in sorted(symbols(d)))
+    return {name: SIZES[i % len(SIZES)] for i, name in enumerate(names)}
+
+
+def arrays(sample: Sample) -> list[Array]:
+    """Random operands within the sample's bounds."""
+    rng, dims = np.random.default_rng(0), dimensions(sample)
+    result: list[Array] = []
+    for t in sample.operands:
+        if not isinstance(t, TensorType):
+            result.append(t)
+            continue
+        shape = [evaluate(d, dims) for d in t.shape]
+        low = max(sample.low, 0) if t.dtype.kind == "uint" else sample.low
+        values = rng.uniform(low, sample.high, shape)
+        result.append((values if t.dtype.is_float else values * 4).astype(t.dtype.numpy))
+    return result
+
+
+def concrete(value: Any, dims: Mapping[str, int]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(concrete(v, dims) for v in value)
+    return evaluate(value, dims) if isinstance(value, Expr) else value
+
+
+def instance(op: type[Op], sample: Sample) -> Op:
+    """The op with numbers for symbolic attributes."""
+    dims = dimensions(sample)
+    return op(**{k: concrete(v, dims) for k, v in sample.attributes.items()})
+
+
+def run_onnx(
+    op_type: str, attributes: Attributes, inputs: Sequence[Array | None], opset: int = 21
+) -> Array:
+    """First result of one ONNX node in onnxruntime, unoptimised; None for an absent operand."""
+    feed = {f"x{i}": a for i, a in enumerate(inputs) if a is not None}
+    names = [f"x{i}" if f"x{i}" in feed else "" for i in range(len(inputs))]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    values = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in feed.items()
+    ]
+    result = onnx.ValueInfoProto(name="y")
+    graph = helper.make_graph([node], "one_node", values, [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, feed)[0]
+
+
+def _windowed(op: Any) -> Attributes:
+    return {
+        "strides": op.strides,
+        "pads": (*op.pads_before, *op.pads_after),
+        "dilations": op.dilations,
+    }
+
+
+def _pooling(op: Any) -> Attributes:
+    return {"kernel_shape": op.kernel, "ceil_mode": int(op.ceil_mode), **_windowed(op)}
+
+
+TWINS: dict[type[Op], Callable[[Any], tuple[str, Attributes]]] = {
+    matmul.MatMul: lambda op: ("MatMul", {}),
+    matmul.Gemm: lambda op: (
+        "Gemm",
+        {
+            "alpha": op.alpha,
+            "beta": op.beta,
+            "transA": int(op.trans_a),
+            "transB": int(op.trans_b),
+        },
+    ),
+    matmul.Einsum: lambda op: ("Einsum", {"equation": op.equation}),
+    conv.Conv: lambda op: ("Conv", {"group": op.groups, **_windowed(op)}),
+    conv.ConvTranspose: lambda op: (
+        "ConvTranspose",
+        {"group": op.groups, "output_padding": op.output_padding, **_windowed(op)},
+    ),
+    pool.MaxPool: lambda op: ("MaxPool", _pooling(op)),
+    pool.AveragePool: lambda op: (
+        "AveragePool",
+        {"count_include_pad": int(op.count_include_pad), **_pooling(op)},
+    ),
+    pool.LpPool: lambda op: ("LpPool", {"p": op.p, **_pooling(op)}),
+    norm.BatchNorm: lambda op: ("BatchNormalization", {"epsilon": op.epsilon}),
+    norm.LayerNorm: lambda op: ("LayerNormalization", {"axis": op.axis, "epsilon": op.epsilon}),
+    norm.RMSNorm: lambda op: ("RMSNormalization", {"axis": op.axis, "epsilon": op.epsilon}),
+    norm.GroupNorm: lambda op: (
+        "GroupNormalization",
+        {"num_groups": op.groups, "epsilon": op.epsilon},
+    ),
+    norm.InstanceNorm: lambda op: ("InstanceNormalization", {"epsilon": op.epsilon}),
+    norm.LpNormalization: lambda op: ("LpNormalization", {"axis": op.axis, "p": op.p}),
+    norm.LRN: lambda op: (
+        "LRN",
+        {"size": op.size, "alpha": op.alpha, "beta": op.beta, "bias": op.bias},
+    ),
+    resize.Resize: lambda op: (
+        "Resize",
+        {
+            "mode": op.mode,
+            "coordinate_transformation_mode": op.coordinates,
+            "nearest_mode": op.nearest,
+            "cubic_coeff_a": op.cubic_a,
+            "exclude_outside": int(op.exclude_outside),
+            "extrapolation_value": op.extrapolation,
+            "antialias": int(op.antialias),
+        },
+    ),
+    attention.Softmax: lambda op: ("Softmax", {"axis": op.axis}),
+    attention.LogSoftmax: lambda op: ("LogSoftmax", {"axis": op.axis}),
+    attention.Hardmax: lambda op: ("Hardmax", {"axis": op.axis}),
+    attention.Attention: lambda op: (
+        "Attention",
+        {"scale": op.scale, "is_causal": int(op.causal)},
+    ),
+}
+OPSETS: dict[type[Op], int] = {norm.RMSNorm: 23, attention.Attention: 23}
+
+
+def accepted(op: Op, inputs: list[Array]) -> tuple[Op, list[Array | None]]:
+    """The same computation in terms that onnxruntime accepts."""
+    match op, inputs:
+        case conv.Conv(), _ if min(*op.pads_before, *op.pads_after) < 0:
+            crop = zip(op.pads_before, op.pads_after, strict=True)
+            ends = tuple(slice(max(-b, 0), min(a, 0) or None) for b, a in crop)
+            zeros = tuple(0 for _ in ends)
+            plain = dataclasses.replace(op, pads_before=zeros, pads_after=zeros)
+            return plain, [np.ascontiguousarray(inputs[0][(..., *ends)]), *inputs[1:]]
+        case norm.LayerNorm(), [x]:
+            return op, [x, np.ones(x.shape[op.axis :], x.dtype)]
+        case attention.Attention(), [q, k, v, mask] if mask.ndim < 2:
+            return op, [q, k, v, np.broadcast_to(mask, (q.shape[2], k.shape[2])).copy()]
+        case attention.Attention(causal=True), [q, k, v] if op.offset:
+            seen = np.tri(q.shape[2], k.shape[2], op.offset, bool)
+            mask = np.where(seen, 0, -np.inf).astype(q.dtype)
+            return dataclasses.replace(op, causal=False, offset=0), [q, k, v, mask]
+        case resize.Resize(), [x]:
+            region = np.array(op.region, np.float32).T.reshape(-1) if op.region else None
+            if all(s is None for s in op.scales):
+                return op, [x, region, None, np.array(op.shape, np.int64)]
+            return op, [x, region, np.array([s or 1.0 for s in op.scales], np.float32)]
+        case _:
+            return op, [*inputs]
+
+
+def _cases() -> Iterator[Any]:
+    for op in TWINS:
+        for number, sample in enumerate(op.samples):
+            yield pytest.param(op, sample, id=f"{op.__name__}-{number}")
+
+
+@pytest.mark.parametrize(("op_class", "sample"), list(_cases()))
+def test_reference_equals_onnxruntime(op_class: type[Op], sample: Sample) -> None:
+    op, inputs = instance(op_class, sample), arrays(sample)
+    twin, operands = accepted(op, inputs)
+    name, attributes = TWINS[op_class](twin)
+    expected = run_onnx(name, attributes, operands, OPSETS.get(op_class, 21))
+    actual = np.asarray(op.reference(*inputs))
+    assert actual.dtype == expected.dtype
+    tolerance = 1e-2 if expected.dtype.itemsize < 4 else 1e-5
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def random_window(rng: np.random.Generator, rank: int) -> dict[str, tuple[int, ...]]:
+    """Random strides, pads and dilations for ``rank`` spatial axes."""
+    limits = {"strides": (1, 4), "pads_before": (0, 3), "pads_after": (0, 3), "dilations": (1, 3)}
+    return {
+        name: tuple(int(v) for v in rng.integers(*limit, rank)) for name, limit in limits.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_convolutions_equal_onnxruntime(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
+    inputs, outputs = (groups * int(rng.integers(1, 4)) for _ in range(2))
+    kernel = rng.integers(1, 4, rank)
+    x = rng.standard_normal((2, inputs, *rng.integers(5, 10, rank))).astype(np.float32)
+    window = random_window(rng, rank)
+    op: Op = conv.Conv(groups=groups, **window)
+    w = rng.standard_normal((outputs, inputs // groups, *kernel)).astype(np.float32)
+    if seed % 2:
+        extra = tuple(int(rng.integers(0, s)) for s in window["strides"])
+        op = conv.ConvTranspose(groups=groups, output_padding=extra, **window)
+        w = rng.standard_normal((inputs, outputs // groups, *kernel)).astype(np.float32)
+    b = rng.standard_normal(outputs).astype(np.float32)
+    name, attributes = TWINS[type(op)](op)
+    expected = run_onnx(name, attributes, [x, w, b])
+    np.testing.assert_allclose(op.reference(x, w, b), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_poolings_equal_onnxruntime(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 4))
+    window = random_window(rng, rank)
+    kernel = tuple(int(v) for v in rng.integers(2, 4, rank))
+    window["pads_before"] = tuple(min(p, 1) for p in window["pads_before"])
+    window["pads_after"] = tuple(min(p, 1) for p in window["pads_after"])
+    shared = {"kernel": kernel, "ceil_mode": bool(rng.integers(2)), **window}
+    op: Op = pool.MaxPool(**shared)
+    if seed % 2:
+        op = pool.AveragePool(count_include_pad=bool(rng.integers(2)), **shared)
+    x = rng.standard_normal((2, 3, *rng.integers(6, 11, rank))).astype(np.float32)
+    name, attributes = TWINS[type(op)](op)
+    expected = run_onnx(name, attributes, [x])
+    np.testing.assert_allclose(op.reference(x), expected, rtol=1e-5, atol=1e-5)

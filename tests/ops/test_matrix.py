@@ -1,0 +1,205 @@
+"""Every op of the catalogue on every one of its samples; no op is named here.
+
+The result of ``reference`` must have the type that ``infer`` says; ``compute``'s stages and
+``decompose``'s graph must give the same elements; gradients must agree with finite differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from modelcc.ir.compute import Operand, StageBuilder
+from modelcc.ir.index import evaluate
+from modelcc.ir.op import Op, Sample
+from modelcc.ir.tensor_interpreter import allocate, evaluate_stages
+from modelcc.ir.types import F32, F64, Array, DType, TensorType, dtype_of
+from modelcc.ops.catalog import MCC
+from modelcc.ops.samples import arrays, sizes
+
+CASES = [
+    pytest.param(op(**sample.attributes), sample, id=f"{op.__name__}-{i}")
+    for op in MCC.ops
+    for i, sample in enumerate(op.samples)
+]
+TOLERANCE = {"f64": 1e-11, "f32": 3e-5, "f16": 4e-3, "bf16": 3e-2}
+
+
+def operand_types(sample: Sample) -> list[TensorType | None]:
+    return [
+        TensorType(tuple(t.shape), dtype_of(t)) if isinstance(t, np.ndarray) else t
+        for t in sample.operands
+    ]
+
+
+def tupled(results: object) -> tuple[Array, ...]:
+    return results if isinstance(results, tuple) else (results,)  # type: ignore[return-value]
+
+
+def expected(op: Op, sample: Sample) -> tuple[Array, ...]:
+    concrete = op.substitute(sizes(op, sample))
+    with np.errstate(all="ignore"):
+        return tupled(concrete.reference(*arrays(op, sample)))
+
+
+def assert_close(actual: Array, wanted: Array) -> None:
+    assert actual.dtype == wanted.dtype
+    assert actual.shape == wanted.shape
+    dtype = dtype_of(wanted)
+    if not dtype.is_float:
+        np.testing.assert_array_equal(actual, wanted)
+        return
+    tolerance = TOLERANCE[dtype.name]
+    np.testing.assert_allclose(
+        actual.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance
+    )
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_infer_gives_the_type_of_the_reference(op: Op, sample: Sample) -> None:
+    env = sizes(op, sample)
+    types = op.infer(*operand_types(sample))
+    results = expected(op, sample)
+    assert len(types) == len(results)
+    for t, array in zip(types, results, strict=True):
+        assert tuple(evaluate(e, env) for e in t.shape) == array.shape
+        assert t.dtype == dtype_of(array)
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_stages_agree_with_the_reference(op: Op, sample: Sample) -> None:
+    if not op.has("compute"):
+        pytest.skip("no tensor-level meaning")
+    at = StageBuilder("t")
+    types = operand_types(sample)
+    operands = [None if t is None else Operand(f"x{i}", t) for i, t in enumerate(types)]
+    computed = op.compute(at, *operands)
+    results = computed if isinstance(computed, tuple) else (computed,)
+    assert [r.type for r in results] == list(op.infer(*types))
+    env = sizes(op, sample)
+    inputs = {f"x{i}": a for i, a in enumerate(arrays(op, sample)) if a is not None}
+    tensors = inputs | allocate(at.types, env)
+    evaluate_stages(at.stages, tensors, env)
+    for result, wanted in zip(results, expected(op, sample), strict=True):
+        assert_close(tensors[result.name], wanted)
+
+
+@dataclass
+class Eager:
+    """A builder that evaluates what is appended at once."""
+
+    values: dict[str, Array] = field(default_factory=dict)
+
+    def define(self, value: Array) -> str:
+        name = f"v{len(self.values)}"
+        self.values[name] = value
+        return name
+
+    def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
+        operands = [self.values[n] if n else None for n in inputs]
+        types = op.infer(*(None if a is None else self.type(a) for a in operands))
+        results = tupled(op.reference(*operands))
+        for t, result in zip(types, results, strict=True):
+            assert self.type(result) == t, op
+        return tuple(map(self.define, results))
+
+    def emit(self, op: Op, *inputs: str) -> str:
+        (name,) = self.add(op, *inputs)
+        return name
+
+    def constant(self, value: Array | float, dtype: DType | None = None) -> str:
+        default = None if isinstance(value, np.ndarray) else F32.numpy
+        return self.define(np.asarray(value, default if dtype is None else dtype.numpy))
+
+    def type_of(self, name: str) -> TensorType:
+        return self.type(self.values[name])
+
+    def type(self, array: Array) -> TensorType:
+        return TensorType(tuple(array.shape), dtype_of(array))
+
+
+@pytest.mark.parametrize(("op", "sample"), [c for c in CASES if c.values[0].has("decompose")])
+def test_decomposition_agrees_with_the_reference(op: Op, sample: Sample) -> None:
+    build = Eager()
+    names = ["" if a is None else build.define(a) for a in arrays(op, sample)]
+    with np.errstate(all="ignore"):
+        results = op.substitute(sizes(op, sample)).decompose(build, *names)
+    for name, wanted in zip(results, expected(op, sample), strict=True):
+        assert_close(build.values[name], wanted)
+
+
+def doubled(array: Array | None) -> Array | None:
+    """Floats in f64, where finite differences are accurate."""
+    is_float = array is not None and dtype_of(array).is_float
+    return array.astype(np.float64) if is_float else array
+
+
+def loss(op: Op, operands: Sequence[Array | None], weights: Sequence[Array]) -> float:
+    with np.errstate(all="ignore"):
+        results = tupled(op.reference(*operands))
+    return sum(float(np.sum(r * w)) for r, w in zip(results, weights, strict=True))
+
+
+DIFFERENTIABLE = [
+    c
+    for c in CASES
+    if c.values[0].has("grad")
+    and any(
+        t is not None and t.dtype == F32 and 0 not in t.shape for t in operand_types(c.values[1])
+    )
+    and all(np.isfinite(t).all() for t in c.values[1].operands if isinstance(t, np.ndarray))
+]
+
+
+@pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
+def test_gradients_agree_with_finite_differences(op: Op, sample: Sample) -> None:
+    concrete = op.substitute(sizes(op, sample))
+    operands = [doubled(a) for a in arrays(op, sample, seed=1)]
+    results = tupled(concrete.reference(*operands))
+    if any(dtype_of(r) != F64 for r in results):
+        pytest.skip("the result is of a fixed dtype")
+    rng = np.random.default_rng(2)
+    weights = [rng.uniform(-1, 1, r.shape) for r in results]
+    build = Eager()
+    names = ["" if a is None else build.define(a) for a in operands]
+    with np.errstate(all="ignore"):
+        grads = concrete.grad(build, [build.define(w) for w in weights], *names)
+    assert len(grads) == len(operands)
+    checked = 0
+    for position, (grad, operand) in enumerate(zip(grads, operands, strict=True)):
+        if grad is None or operand is None:
+            continue
+        assert build.type_of(grad) == build.type(operand)
+        numeric = finite_difference(concrete, operands, position, weights)
+        np.testing.assert_allclose(build.values[grad], numeric, rtol=1e-5, atol=1e-6)
+        checked += 1
+    if not checked:
+        pytest.skip("no operand of this sample has a gradient")
+
+
+def finite_difference(
+    op: Op, operands: list[Array | None], position: int, weights: Sequence[Array]
+) -> Array:
+    """Central differences of the weighted sum of the results by every element of an operand."""
+    operand = operands[position]
+    assert operand is not None
+    slope = np.zeros(operand.shape)
+    step = 1e-5
+    for place in np.ndindex(*operand.shape):
+        moved: list[float] = []
+        for sign in (1, -1):
+            shifted = operand.copy()
+            shifted[place] += sign * step
+            moved.append(
+                loss(op, [*operands[:position], shifted, *operands[position + 1 :]], weights)
+            )
+        slope[place] = (moved[0] - moved[1]) / (2 * step)
+    return slope
+
+
+def test_every_op_has_samples_and_a_unique_name() -> None:
+    assert not [op.mnemonic() for op in MCC.ops if not op.samples]
+    assert len({op.mnemonic() for op in MCC.ops}) == len(MCC.ops)

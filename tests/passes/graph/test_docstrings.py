@@ -1,0 +1,63 @@
+"""Every graph pass does what the example in its docstring shows, and keeps its meaning."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+import pytest
+
+from modelcc.passes import graph as package
+from modelcc.passes.pass_base import pass_text
+from tests.passes.graph.examples import assert_same_meaning, example_of, shape_of
+
+
+def passes() -> list[type[Any]]:
+    found: list[type[Any]] = []
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        found += [
+            c
+            for c in vars(module).values()
+            if isinstance(c, type) and c.__module__ == module.__name__ and "__call__" in vars(c)
+        ]
+    return found
+
+
+PASSES = passes()
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda c: c.__name__)
+def test_example(step: type[Any]) -> None:
+    example = example_of(step)
+    result = step()(example.before)
+    assert_same_meaning(example.before, result)
+    assert shape_of(result) == shape_of(example.after)
+    assert len(result.nodes) == len(example.after.nodes)
+    assert sorted(str(c.type) for c in result.constants.values()) == sorted(
+        str(c.type) for c in example.after.constants.values()
+    )
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda c: c.__name__)
+def test_second_run_changes_nothing(step: type[Any]) -> None:
+    result = step()(example_of(step).before)
+    assert step()(result) == result
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda c: c.__name__)
+def test_limit_zero_changes_nothing(step: type[Any]) -> None:
+    before = example_of(step).before
+    if "limit" in step.__dataclass_fields__:
+        assert step(limit=0)(before) == before
+        assert "limit=0" in pass_text(step(limit=0))
+
+
+def test_there_are_passes_and_examples_differ() -> None:
+    assert len(PASSES) >= 14
+    for step in PASSES:
+        example = example_of(step)
+        assert shape_of(example.before) != shape_of(example.after) or len(
+            example.before.nodes
+        ) != len(example.after.nodes)

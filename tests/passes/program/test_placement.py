@@ -1,0 +1,95 @@
+"""Placement of blocks: nothing overlaps, never below the bound, near the optimum."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modelcc.passes.program.placement import (
+    Block,
+    candidate_placements,
+    height,
+    lower_bound,
+    neighbours,
+    place,
+)
+from modelcc.passes.program.stacking import stacked_offsets, stacking
+
+blocks_at = st.builds(
+    lambda first, length, size: Block(first, first + length, 64 * size),
+    st.integers(0, 9),
+    st.integers(0, 5),
+    st.integers(0, 9),
+)
+
+
+def overlap(a, b, at_a, at_b):
+    in_time = a.first <= b.last and b.first <= a.last
+    return in_time and at_a < at_b + b.size and at_b < at_a + a.size
+
+
+def disjoint(blocks, offsets):
+    return not any(
+        overlap(blocks[i], blocks[j], offsets[i], offsets[j])
+        for i in range(len(blocks))
+        for j in range(i)
+        if blocks[i].size and blocks[j].size
+    )
+
+
+def least_height(blocks):
+    """Exact: some order of placing at the lowest free offset is optimal."""
+    near = neighbours(blocks)
+    return min(
+        height(blocks, place(order, blocks, near, "first"))
+        for order in permutations(range(len(blocks)))
+    )
+
+
+@given(st.lists(blocks_at, max_size=25))
+def test_candidates_are_disjoint_and_not_below_the_bound(blocks):
+    candidates = candidate_placements(blocks)
+    heights = [height(blocks, offsets) for offsets in candidates]
+    assert heights == sorted(heights)
+    for offsets in candidates:
+        assert disjoint(blocks, offsets)
+        assert height(blocks, offsets) >= lower_bound(blocks)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(blocks_at, min_size=1, max_size=6))
+def test_small_sets_are_placed_optimally(blocks):
+    best = candidate_placements(blocks)[0]
+    assert height(blocks, best) == least_height(blocks)
+
+
+@given(st.lists(blocks_at, max_size=20), st.lists(st.integers(0, 9), min_size=20, max_size=20))
+def test_stacking_is_disjoint_for_any_sizes(blocks, others):
+    near = neighbours(blocks)
+    for offsets in candidate_placements(blocks)[:2]:
+        sizes = [b.size for b in blocks]
+        stack = stacking(offsets, sizes, near)
+        same = stacked_offsets(stack, sizes)
+        assert height(blocks, same) <= height(blocks, offsets)
+        changed = [Block(b.first, b.last, 64 * s) for b, s in zip(blocks, others, strict=False)]
+        assert disjoint(changed, stacked_offsets(stack, [b.size for b in changed]))
+
+
+def test_neighbours_are_those_live_together():
+    blocks = [Block(0, 2, 64), Block(2, 3, 64), Block(3, 5, 64), Block(0, 5, 64)]
+    assert neighbours(blocks) == ((1, 3), (0, 2, 3), (1, 3), (0, 1, 2))
+
+
+def test_a_chain_needs_two_buffers():
+    blocks = [Block(i, i + 1, 64 * (1 + i % 3)) for i in range(50)]
+    best = candidate_placements(blocks)[0]
+    assert height(blocks, best) == lower_bound(blocks) == 5 * 64
+
+
+@pytest.mark.parametrize("fit", ["first", "best"])
+def test_fits_choose_their_gap(fit):
+    wide = [Block(0, 0, 256), Block(0, 9, 64), Block(0, 0, 64), Block(0, 9, 64), Block(5, 5, 64)]
+    near = neighbours(wide)
+    placed = place([0, 1, 2, 3, 4], wide, near, fit)
+    assert placed == (0, 256, 320, 384, 0 if fit == "first" else 320)

@@ -1,0 +1,148 @@
+"""Random scheduled programs, and an executor that notices when memory is lost.
+
+The executor knows nothing of storages or plans: it follows a lowered program's bindings, fills
+every buffer a kernel writes with that tensor's tag, and checks the tags of what a kernel reads.
+"""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from modelcc.ir.graph import Constant
+from modelcc.ir.index import Range, Sym, evaluate
+from modelcc.ir.loop import Buffer, Function, Parameter
+from modelcc.ir.program import CopyTensor
+from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.tensor import View
+from modelcc.ir.types import F32, TensorType
+from modelcc.passes.program.stacking import definition_values
+from modelcc.passes.program.storage import kernels, view_bases
+
+ALIGNMENT = 64
+
+
+def kernel(inputs, outputs, types, name="k", **options):
+    """A call of an empty function with one parameter for each tensor."""
+    arguments = (*inputs, *outputs)
+    parameters = tuple(
+        Parameter(Buffer(f"b{i}", F32, types[n].physical.size(types[n].shape)), n in outputs)
+        for i, n in enumerate(arguments)
+    )
+    function = Function(name, parameters, (), ())
+    return KernelCall(function, arguments, outputs=tuple(outputs), **options)
+
+
+def tensor(*shape):
+    return TensorType(shape, F32)
+
+
+@st.composite
+def scheduled_programs(draw, symbolic=False):
+    """Random programs with views, in-place candidates, partial writers, many kinds of outputs."""
+    n, m = Sym("n"), Sym("m")
+    sizes = [1, 7, 16, 100, 250]
+    if symbolic:
+        sizes += [n, 3 * n + 5, 16 * n, n * m, 64 * m, 2 * m + n]
+    types = {f"x{i}": tensor(draw(st.sampled_from(sizes))) for i in range(draw(st.integers(1, 2)))}
+    inputs = tuple(types)
+    types["w"] = tensor(16)
+    live = [*inputs, "w"]
+    items = []
+    for i in range(draw(st.integers(1, 12))):
+        kind = draw(st.sampled_from(["kernel", "kernel", "kernel", "in_place", "view", "parts"]))
+        read = draw(st.lists(st.sampled_from(live), min_size=1, max_size=3))
+        new = f"t{i}"
+        if kind == "view":
+            types[new] = tensor(*types[read[0]].shape, 1)
+            items.append(View(new, read[0]))
+        elif kind == "in_place":
+            types[new] = types[read[0]]
+            items.append(kernel(read, [new], types, in_place=((new, read[0]),)))
+        elif kind == "parts":
+            types[new] = tensor(draw(st.sampled_from(sizes)))
+            items.append(kernel(read[:1], [new], types, partial=(new,)))
+            items.append(kernel(read[1:], [new], types, partial=(new,)))
+        else:
+            types[new] = tensor(draw(st.sampled_from(sizes)))
+            items.append(kernel(read, [new], types))
+        live.append(new)
+    outputs = tuple(draw(st.lists(st.sampled_from(live), min_size=1, max_size=3)))
+    return ScheduledProgram(
+        "p",
+        inputs,
+        outputs,
+        tuple(items),
+        types,
+        {"w": Constant(np.zeros(16, np.float32))},
+        {"n": Range(1, None), "m": Range(1, 300)} if symbolic else {},
+    )
+
+
+def execute(scheduled, program, values):
+    """Run ``program`` on tags; AssertionError where a kernel would read or write wrong memory."""
+    known = definition_values(program.definitions, values)
+    memory = {b.name: [None] for b in program.bindings.values() if b.place != "arena"}
+    size = evaluate(program.arena, known)
+    assert size % ALIGNMENT == 0
+    arena = np.full(size, -1)
+    bases = view_bases(scheduled)
+    tag = {name: i for i, name in enumerate(scheduled.types)}
+
+    def region(bound, name):
+        binding = program.bindings[bound]
+        if binding.place != "arena":
+            return memory[bound]
+        start = evaluate(binding.offset, known)
+        end = start + evaluate(scheduled.types[name].bytes, known)
+        assert start % ALIGNMENT == 0 and 0 <= start <= end <= size
+        return arena[start:end]
+
+    def check(bound, name):
+        expected = tag[bases.get(name, name)]
+        assert all(t == expected for t in region(bound, name)), f"{name} is lost in {bound}"
+
+    for name in (*scheduled.inputs, *scheduled.constants):
+        if name in memory:
+            memory[name][0] = tag[name]
+    launches = [s for s in program.steps if not isinstance(s, CopyTensor)]
+    parts = {}
+    for call, launch in zip(kernels(scheduled), launches, strict=True):
+        pairs = list(zip(launch.arguments, call.arguments, strict=True))
+        for bound, name in pairs:
+            if name not in call.outputs:
+                check(bound, name)
+        _check_aliases(call, pairs, region)
+        for bound, name in pairs:
+            if name in call.outputs:
+                assert program.bindings[bound].place in ("arena", "output")
+                _write(region(bound, name), tag[name], name in call.partial, parts, name)
+    for step in program.steps:
+        if isinstance(step, CopyTensor):
+            memory[step.target][0] = memory[step.source_tensor][0]
+            assert program.bindings[step.target].place == "output"
+    for bound, name in zip(program.outputs, scheduled.outputs, strict=True):
+        assert program.bindings[bound].place == "output"
+        check(bound, name)
+
+
+def _write(target, tag, is_partial, parts, name):
+    """The first partial writer fills the first half, the second the other."""
+    if not is_partial or isinstance(target, list):
+        target[:] = tag if isinstance(target, np.ndarray) else [tag]
+        return
+    half = len(target) // 2
+    target[slice(half, None) if name in parts else slice(0, half)] = tag
+    parts[name] = True
+
+
+def _check_aliases(call, pairs, region):
+    allowed = set(call.in_place)
+    for bound, name in pairs:
+        if name in call.outputs:
+            for other_bound, other in pairs:
+                if other == name or (name, other) in allowed:
+                    continue
+                a, b = region(bound, name), region(other_bound, other)
+                if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+                    assert not len(a) or not len(b) or not np.shares_memory(a, b)
+                else:
+                    assert a is not b
