@@ -1,0 +1,68 @@
+"""modelcc: a deep learning compiler, ``cc`` for models.
+
+>>> import modelcc
+>>> net = modelcc.compile("model.onnx")       # doctest: +SKIP
+>>> y = net(x)                                # doctest: +SKIP
+>>> net.save("model.mcc")                     # doctest: +SKIP
+
+The compiler is imported when one of its names is first used (PEP 562), so that importing this
+package, or its runtime alone, stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modelcc.api import Model, compile, import_model, load, verify
+    from modelcc.artifact.errors import ArtifactError
+    from modelcc.ir.op import ModelError
+    from modelcc.options import Options
+    from modelcc.report import Report
+    from modelcc.verification import Verification
+
+__version__ = "0.1.0"
+
+_HOME = MappingProxyType(
+    {
+        "ArtifactError": "modelcc.artifact.errors",
+        "Model": "modelcc.api",
+        "ModelError": "modelcc.ir.op",
+        "Options": "modelcc.options",
+        "Report": "modelcc.report",
+        "Verification": "modelcc.verification",
+        "compile": "modelcc.api",
+        "import_model": "modelcc.api",
+        "load": "modelcc.api",
+        "verify": "modelcc.api",
+    }
+)
+
+__all__ = [
+    "ArtifactError",
+    "Model",
+    "ModelError",
+    "Options",
+    "Report",
+    "Verification",
+    "compile",
+    "import_model",
+    "load",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    """The public name, from the module that defines it."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'modelcc' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -33,14 +33,17 @@ class Culprit:
 
 
 def differences_by_interpreter(
-    feeds: Mapping[str, Array], sizes: Mapping[str, int], expected: Mapping[str, Array]
+    feeds: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    expected: Mapping[str, Array],
+    tolerance: float | None = None,
 ) -> Differences:
     """Compares the interpretation of a program for ``feeds`` with ``expected``."""
 
     def differences(program: Any) -> tuple[Difference, ...]:
         results = interpret_level(program, feeds, sizes)
         named = zip(expected.items(), results, strict=True)
-        return tuple(compare(name, got, want) for (name, want), got in named)
+        return tuple(compare(name, got, want, tolerance) for (name, want), got in named)
 
     return differences
 

@@ -6,9 +6,19 @@ One observer sees every stage with the program before and after it, and the seco
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from modelcc.artifact.file import Artifact, read_artifact, write_artifact
+from modelcc.compile_cache import (
+    ArtifactCache,
+    compiler_fingerprint,
+    external_files,
+    file_digest,
+)
+from modelcc.feeds import nominal_sizes
 from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.loader import Model as OnnxModel
 from modelcc.ir.graph import Graph
@@ -38,12 +48,26 @@ from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
-from modelcc.pipeline import Observer, Stage, block, numbered, run_stages
+from modelcc.pipeline import (
+    Observer,
+    Stage,
+    StageRun,
+    all_of,
+    block,
+    numbered,
+    run_stages,
+)
+from modelcc.report import Report, StageTime, report_from_json, report_of
 from modelcc.targets.base import Module, Target, TargetOptions, Workplace
 from modelcc.targets.registry import make_target
 
 ModelSource = OnnxModel | Graph
 """A path of an .onnx file, its bytes, an ``onnx.ModelProto``, or a graph built by hand."""
+
+DEFAULT = Options()
+NOWHERE = Workplace()
+REPORT = "report.json"
+"""Where in an artifact's sources the report is."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +88,7 @@ class Built:
 
 
 def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[Stage, ...]:
-    """All stages from a model to object files, in order."""
+    """All stages from a model to an artifact, in order."""
     stages = (
         *block("import", ("import", _importer(options))),
         *block(
@@ -95,6 +119,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("plan", order_steps, ("plan_memory", _planned)),
         *block("emit", ("emit", _emitter(target))),
         *block("build", ("build", _builder(target, workplace))),
+        *block("package", ("package", _packager(target))),
     )
     return _restricted(numbered(stages), options)
 
@@ -114,11 +139,77 @@ def import_model(model: ModelSource, options: Options) -> Graph:
     return replace(graph, outputs=tuple(dict.fromkeys((*graph.outputs, *options.keep))))
 
 
-def compile_stages(
-    source: object, stages: tuple[Stage, ...], observer: Observer | None = None
-) -> object:
-    """``source`` after ``stages``; for looking at a level, or resuming from one."""
-    return run_stages(stages, source, observer)
+@dataclass(frozen=True)
+class Compiled:
+    """A finished artifact; ``seconds`` by stage are empty if it came from the cache."""
+
+    artifact: Artifact
+    target: Target
+    times: tuple[StageTime, ...] = ()
+
+
+def compile_model(
+    model: ModelSource,
+    options: Options = DEFAULT,
+    workplace: Workplace = NOWHERE,
+    observer: Observer | None = None,
+) -> Compiled:
+    """The artifact of ``model``: from the workplace's cache, else by running the pipeline.
+
+    An ``observer`` wants to see the stages, so the cache of artifacts is passed by then.
+    :class:`ModelError` if something is wrong with the model or the options.
+    """
+    target = target_of(options)
+    cache = _artifact_cache(workplace) if observer is None else None
+    key = artifact_key(model, options, target) if cache else None
+    if cache and key:
+        found = cache.find(key)
+        if found:
+            return Compiled(read_artifact(found), target)
+    times: list[StageTime] = []
+    graphs: list[Graph] = []
+
+    def note(run: StageRun) -> None:
+        times.append(StageTime(run.stage.label, run.seconds))
+        if run.stage.block == "import":
+            graphs.append(run.after)
+
+    stages = pipeline(target, options, workplace)
+    artifact: Artifact = run_stages(stages, model, all_of(note, observer))
+    if cache and key:
+        cache.add(key, lambda path: write_artifact(path, artifact), external_files(graphs[0]))
+    return Compiled(artifact, target, tuple(times))
+
+
+def artifact_key(model: ModelSource, options: Options, target: Target) -> str | None:
+    """What determines the artifact, hashed; None for models that have no bytes to hash."""
+    content = _content_digest(model)
+    if content is None:
+        return None
+    parts = (content, options.key(), target.key, compiler_fingerprint())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def report_in(artifact: Artifact) -> Report | None:
+    """The report that an artifact carries."""
+    text = artifact.sources.get(REPORT)
+    return None if text is None else report_from_json(text)
+
+
+def _content_digest(model: ModelSource) -> str | None:
+    match model:
+        case str() | Path() if Path(model).is_file():
+            # External data lies next to the model, so the folder counts as well.
+            folder = Path(model).resolve().parent
+            return hashlib.sha256(f"{folder} {file_digest(Path(model))}".encode()).hexdigest()
+        case bytes():
+            return hashlib.sha256(model).hexdigest()
+        case _:
+            return None
+
+
+def _artifact_cache(workplace: Workplace) -> ArtifactCache | None:
+    return None if workplace.cache is None else ArtifactCache(workplace.cache / "artifacts")
 
 
 def _importer(options: Options) -> Callable[[ModelSource], Graph]:
@@ -159,6 +250,15 @@ def _builder(target: Target, workplace: Workplace) -> Callable[[Emitted], Built]
     def run(emitted: Emitted) -> Built:
         objects = target.build(emitted.modules, workplace)
         return Built(emitted.program, emitted.modules, objects)
+
+    return run
+
+
+def _packager(target: Target) -> Callable[[Built], Artifact]:
+    def run(built: Built) -> Artifact:
+        sizes = nominal_sizes(built.program.dims, {})
+        report = report_of(built.program, target.name, sizes)
+        return target.package(built.program, built.objects, {REPORT: report.to_json()})
 
     return run
 

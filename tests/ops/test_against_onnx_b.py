@@ -12,47 +12,12 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from modelcc.ir.index import Expr, evaluate, symbols
 from modelcc.ir.op import Op, Sample
-from modelcc.ir.types import Array, TensorType
+from modelcc.ir.types import Array
 from modelcc.ops import attention, conv, matmul, norm, pool, resize
+from modelcc.ops.samples import arrays, sizes
 
-SIZES = (3, 8, 9, 5)
 Attributes = Mapping[str, Any]
-
-
-def dimensions(sample: Sample) -> dict[str, int]:
-    """A number for every symbol of the sample, in order of appearance."""
-    shapes = [d for t in sample.operands if isinstance(t, TensorType) for d in t.shape]
-    names = dict.fromkeys(name for d in shapes for name in sorted(symbols(d)))
-    return {name: SIZES[i % len(SIZES)] for i, name in enumerate(names)}
-
-
-def arrays(sample: Sample) -> list[Array]:
-    """Random operands within the sample's bounds."""
-    rng, dims = np.random.default_rng(0), dimensions(sample)
-    result: list[Array] = []
-    for t in sample.operands:
-        if not isinstance(t, TensorType):
-            result.append(t)
-            continue
-        shape = [evaluate(d, dims) for d in t.shape]
-        low = max(sample.low, 0) if t.dtype.kind == "uint" else sample.low
-        values = rng.uniform(low, sample.high, shape)
-        result.append((values if t.dtype.is_float else values * 4).astype(t.dtype.numpy))
-    return result
-
-
-def concrete(value: Any, dims: Mapping[str, int]) -> Any:
-    if isinstance(value, tuple):
-        return tuple(concrete(v, dims) for v in value)
-    return evaluate(value, dims) if isinstance(value, Expr) else value
-
-
-def instance(op: type[Op], sample: Sample) -> Op:
-    """The op with numbers for symbolic attributes."""
-    dims = dimensions(sample)
-    return op(**{k: concrete(v, dims) for k, v in sample.attributes.items()})
 
 
 def run_onnx(
@@ -149,7 +114,7 @@ TWINS: dict[type[Op], Callable[[Any], tuple[str, Attributes]]] = {
 OPSETS: dict[type[Op], int] = {norm.RMSNorm: 23, attention.Attention: 23}
 
 
-def accepted(op: Op, inputs: list[Array]) -> tuple[Op, list[Array | None]]:
+def accepted(op: Op, inputs: list[Array | None]) -> tuple[Op, list[Array | None]]:
     """The same computation in terms that onnxruntime accepts."""
     match op, inputs:
         case conv.Conv(), _ if min(*op.pads_before, *op.pads_after) < 0:
@@ -183,7 +148,9 @@ def _cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("op_class", "sample"), list(_cases()))
 def test_reference_equals_onnxruntime(op_class: type[Op], sample: Sample) -> None:
-    op, inputs = instance(op_class, sample), arrays(sample)
+    symbolic = op_class(**sample.attributes)
+    op = symbolic.substitute(sizes(symbolic, sample))
+    inputs = arrays(symbolic, sample)
     twin, operands = accepted(op, inputs)
     name, attributes = TWINS[op_class](twin)
     expected = run_onnx(name, attributes, operands, OPSETS.get(op_class, 21))

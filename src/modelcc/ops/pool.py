@@ -36,7 +36,8 @@ from modelcc.ops.accumulate import (
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.comparison import Abs, Sign
-from modelcc.ops.conv import ConvTranspose
+from modelcc.ops.conv import Conv, ConvTranspose
+from modelcc.ops.generate import Full
 from modelcc.ops.phase import Phase, conditions, fill_phase, phases, reached, sources
 from modelcc.ops.samples import tensor
 from modelcc.ops.transcendental import Pow
@@ -282,9 +283,18 @@ class AveragePool(Pool):
         dy = Value(build, dys[0])
         if isinstance(even, int):
             return (self.spread(build, dy / even, x),)
-        extents = numbers(sizes, "spatial extents of a padded AveragePool that is differentiated")
-        counts = self.counts(extents).astype(dy.type.dtype.numpy)
-        return (self.spread(build, dy / Value(build, build.constant(counts)), x),)
+        return (self.spread(build, dy / self._count_values(build, sizes, dy.type), x),)
+
+    def _count_values(self, build: Builder, sizes: Sequence[Index], dy: TensorType) -> Value:
+        """The varying counts: a constant, or a convolution of ones if the extents are named."""
+        if self.count_include_pad or all(isinstance(s, int) for s in sizes):
+            extents = numbers(sizes, "spatial extents of an AveragePool with partial windows")
+            return Value(build, build.constant(self.counts(extents).astype(dy.dtype.numpy)))
+        image = build.emit(Full((1, 1, *sizes), 1.0, dy.dtype))
+        kernel = build.constant(np.ones((1, 1, *self.kernel), dy.dtype.numpy))
+        after = self.window.fitted_after(sizes, dy.shape[2:])
+        window = Conv(self.strides, self.pads_before, after, self.dilations, 1)
+        return Value(build, build.emit(window, image, kernel))
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)

@@ -18,7 +18,7 @@ from modelcc.ir.op import ModelError, Op
 from modelcc.ir.types import Array, DType, TensorType
 
 Results = str | Sequence[str]
-Option = TypeVar("Option", bound=str)
+Option = TypeVar("Option")
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Call:
         for option in options:
             if option == value:
                 return option
-        unsupported(f"{what} {value!r} (known: {', '.join(options)})")
+        unsupported(f"{what} {value!r} (known: {', '.join(map(str, options))})")
 
 
 Handler = Callable[[Call], Results]

@@ -113,7 +113,8 @@ def modulo(call: Call) -> str:
 
 
 def gelu(call: Call) -> str:
-    return call.emit(act.Gelu(call.attrs.text("approximate", "none")), call.input(0))
+    tanh = call.attrs.text("approximate", "none") == "tanh"
+    return call.emit(act.Gelu("tanh" if tanh else "none"), call.input(0))
 
 
 def prelu(call: Call) -> str:

@@ -29,14 +29,14 @@ def resize(call: Call) -> str:
         return _resized(call, _scales(call, 1), None, "asymmetric", "floor")
     attrs = call.attrs
     what = "coordinate_transformation_mode"
-    coordinates = call.choice(attrs.text(what, "half_pixel"), COORDINATES, what)
+    coordinates: Transformation = call.choice(attrs.text(what, "half_pixel"), COORDINATES, what)
     policy = attrs.text("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
         unsupported(f"keep_aspect_ratio_policy {policy}")
     rank = call.rank()
     axes = tuple(call.normal(a, rank) for a in attrs.integers("axes", tuple(range(rank))))
     rounding = attrs.text("nearest_mode", "round_prefer_floor")
-    nearest = call.choice(rounding, NEAREST, "nearest_mode")
+    nearest: Nearest = call.choice(rounding, NEAREST, "nearest_mode")
     region = _region(call, axes) if coordinates == "tf_crop_and_resize" else ()
     factors = _scales(call, 2) if call.has(2) else ()
     if factors:

@@ -239,7 +239,8 @@ def tile(call: Call) -> str:
 
 def pad(call: Call) -> str:
     """Pads are an attribute before opset 11, then an operand, with optional axes from 18 on."""
-    rank, mode = call.rank(), call.choice(call.attrs.text("mode", "constant"), MODES, "mode")
+    rank = call.rank()
+    mode: Mode = call.choice(call.attrs.text("mode", "constant"), MODES, "mode")
     value: float | int | bool = 0
     if call.opset < 11:
         pads: tuple[Index, ...] = call.attrs.integers("pads")

@@ -114,7 +114,10 @@ def _arithmetic(function: Callable[[Element, Element], Element | None]) -> Rule:
 
 def _comparison(operator: Comparison) -> Rule:
     def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
-        return _pointwise(lambda a, b: compared(a, operator, b, facts.bounds), operands)
+        def holds(a: Element, b: Element) -> bool | None:
+            return compared(a, operator, b, facts.bounds)
+
+        return _pointwise(holds, operands)
 
     return rule
 
@@ -192,7 +195,10 @@ def _cast(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None
 
 
 def _where(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
-    return _pointwise(lambda c, a, b: a if c else b, operands)
+    def chosen(condition: Element, a: Element, b: Element) -> Element:
+        return a if condition else b
+
+    return _pointwise(chosen, operands)
 
 
 def _reduction(function: Callable[[Any, Any], Any]) -> Rule:

@@ -1,0 +1,176 @@
+"""The Python API: compile a model, run it, look at it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from modelcc.artifact.file import Artifact, read_artifact, write_artifact
+from modelcc.artifact.manifest import TensorSpec
+from modelcc.driver import Compiled, ModelSource, compile_model, report_in, target_of
+from modelcc.driver import import_model as import_with_options
+from modelcc.environment import Environment, read_environment
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Range
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import Array
+from modelcc.options import Dims, Options
+from modelcc.report import Report, StageTime
+from modelcc.runtime.pool import available_cores
+from modelcc.targets.base import Progress, Target, Workplace
+from modelcc.verification import Verification, verify_model
+
+DLPack = object
+"""Anything with ``__dlpack__``: a torch, JAX or CuPy array on the CPU."""
+
+
+class Model:
+    """A compiled model, ready to run; safe to call from several threads at once."""
+
+    def __init__(
+        self, artifact: Artifact, target: Target, threads: int, times: Sequence[StageTime] = ()
+    ) -> None:
+        """Made by :func:`compile` and :func:`load`."""
+        self._artifact = artifact
+        self._session = target.load(artifact, threads)
+        self._times = tuple(times)
+        self.threads = threads
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._artifact.manifest.name
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, element type and shape of each input; extents may be named dimensions."""
+        return self._artifact.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, element type and shape of each output."""
+        return self._artifact.manifest.outputs
+
+    def __call__(self, *arrays: ArrayLike | DLPack, **named: ArrayLike | DLPack) -> (
+        Array | tuple[Array, ...]
+    ):  # fmt: skip
+        """The output for inputs given in order or by name: an array, or a tuple if several.
+
+        :class:`ModelError` if an array does not fit.
+        """
+        if len(arrays) > len(self.inputs):
+            raise ModelError(f"{self.name} has {len(self.inputs)} inputs, not {len(arrays)}")
+        feeds = {spec.name: array for spec, array in zip(self.inputs, arrays, strict=False)}
+        twice = feeds.keys() & named.keys()
+        if twice:
+            raise ModelError(f"input {min(twice)!r} is given twice")
+        results = tuple(self.run({**feeds, **named}).values())
+        return results[0] if len(results) == 1 else results
+
+    def run(self, feeds: Mapping[str, ArrayLike | DLPack]) -> dict[str, Array]:
+        """Outputs by name for inputs by name; :class:`ModelError` if an array does not fit."""
+        return self._session.run({name: as_array(value) for name, value in feeds.items()})
+
+    def save(self, path: str | Path) -> None:
+        """Write the artifact, ``model.mcc``; ``OSError`` if the path cannot be written."""
+        write_artifact(path, self._artifact)
+
+    def report(self, profile: Mapping[str, ArrayLike] | bool = False) -> Report:
+        """Kernels, memory plan and, just after compiling, the compiler's times.
+
+        ``profile`` (inputs, or True for random ones) also measures each kernel.
+        """
+        report = report_in(self._artifact)
+        if report is None:
+            raise ModelError("the artifact carries no report", (self.name,), "compile it again")
+        return report.with_stages(self._times)
+
+
+def compile(
+    model: ModelSource,
+    target: str = "native",
+    *,
+    threads: int | None = None,
+    dims: Dims | None = None,
+    cpu: str = "",
+    optimize: int = 2,
+    cache: str | Path | None = "",
+    progress: Progress | None = None,
+) -> Model:
+    """Compile an ONNX model: a path, the bytes of a file, an ``onnx.ModelProto``, or a graph.
+
+    ``threads``: how many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
+    ``dims`` fixes named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``).
+    ``cpu`` names a processor to compile for, ``optimize`` is 0 to 3.  ``cache`` is a folder, None
+    for no cache.  ``progress`` is told about long work.  :class:`ModelError` says what is wrong
+    with the model or an argument.
+    """
+    environment = read_environment(os.environ)
+    options = Options(
+        target=target,
+        cpu=cpu,
+        threads=default_threads(threads, environment),
+        optimize=optimize,
+        dims=tuple((dims or {}).items()),
+    )
+    folder = environment.cache if cache == "" else (None if cache is None else Path(cache))
+    workplace = Workplace(folder, available_cores(), progress)
+    return model_of(compile_model(model, options, workplace), options.threads)
+
+
+def model_of(compiled: Compiled, threads: int) -> Model:
+    """A compiled model, loaded."""
+    return Model(compiled.artifact, compiled.target, threads, compiled.times)
+
+
+def load(path: str | Path, *, threads: int | None = None, target: str = "native") -> Model:
+    """A compiled model from its file; :class:`ArtifactError` if it is none or damaged."""
+    count = default_threads(threads, read_environment(os.environ))
+    options = Options(target=target, threads=count)
+    return Model(read_artifact(path), target_of(options), count)
+
+
+def import_model(model: ModelSource, *, dims: Dims | None = None) -> Graph:
+    """The graph of a model, before any pass."""
+    return import_with_options(model, Options(dims=tuple((dims or {}).items())))
+
+
+def verify(
+    model: ModelSource,
+    feeds: Mapping[str, Array] | None = None,
+    *,
+    dims: Dims | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+) -> Verification:
+    """The compiled model against the reference interpreter and, if installed, onnxruntime.
+
+    ``feeds`` are the inputs to use (default: random ones from ``seed``).
+    """
+    environment = read_environment(os.environ)
+    count = default_threads(threads, environment)
+    options = Options(threads=count, dims=tuple((dims or {}).items()))
+    return verify_model(model, options, Workplace(environment.cache, count), feeds, seed)
+
+
+def default_threads(asked: int | None, environment: Environment) -> int:
+    """As asked, else as the environment says, else one per core."""
+    if asked is not None:
+        return asked
+    return environment.threads if environment.threads is not None else available_cores()
+
+
+def as_array(value: ArrayLike | DLPack) -> Array:
+    """A NumPy array that shares the value's memory where it can."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)  # pyright: ignore[reportArgumentType]
+    return np.asarray(value)
+
+
+__all__ = ["Model", "Range", "compile", "import_model", "load", "verify"]

@@ -1,0 +1,38 @@
+"""onnxruntime as a second opinion; import it only where the package is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
+from onnx import ModelProto
+
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import Array
+
+
+class OnnxruntimeModel:
+    """A model in onnxruntime, on the CPU."""
+
+    def __init__(self, model: str | Path | bytes | ModelProto, threads: int) -> None:
+        """:class:`ModelError` if onnxruntime cannot load the model."""
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        source = model.SerializeToString() if isinstance(model, ModelProto) else model
+        source = str(source) if isinstance(source, Path) else source
+        providers = ["CPUExecutionProvider"]
+        try:
+            self._session = onnxruntime.InferenceSession(source, options, providers)
+        except Exception as error:  # its exceptions have no common base but this
+            raise ModelError(f"onnxruntime cannot load the model: {error}") from error
+        self.outputs = tuple(str(output.name) for output in self._session.get_outputs())
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name; :class:`ModelError` if onnxruntime fails."""
+        try:
+            results = self._session.run(None, dict(feeds))
+        except Exception as error:  # its exceptions have no common base but this
+            raise ModelError(f"onnxruntime cannot run the model: {error}") from error
+        return dict(zip(self.outputs, results, strict=True))
