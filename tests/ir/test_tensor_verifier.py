@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import evaluate
+from modelcc.ir.index_uses import uses
 from modelcc.ir.op import ModelError
 from modelcc.ir.tensor import Axis, Condition, Guard, Kernel, Number, Read, Stage, TensorProgram
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_ranges import misread
 from modelcc.ir.tensor_text import print_tensor_program
-from modelcc.ir.tensor_traversal import uses
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import F32, TensorType
 from tests.ir.tensor_programs import PROGRAMS, i, k, matmul_relu, padded_pool

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from modelcc.ir.op import ModelError
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, ScalarFunction
+from modelcc.ir.scalar_tree import children
 from modelcc.ir.tensor import (
     Apply,
     Bind,
@@ -17,7 +18,6 @@ from modelcc.ir.tensor import (
     Select,
     Stage,
 )
-from modelcc.ir.tensor_traversal import operands
 from modelcc.ir.types import BOOL, DType, TensorType
 
 
@@ -36,8 +36,8 @@ def verify_body(stage: Stage, types: Mapping[str, TensorType], place: tuple[str,
 
 
 def _first_fault(scalar: Scalar, types: Mapping[str, TensorType]) -> str | None:
-    for operand in operands(scalar):
-        inner = _first_fault(operand, types)
+    for child in children(scalar):
+        inner = _first_fault(child, types)
         if inner is not None:
             return inner
     return _fault(scalar, types)

@@ -19,8 +19,8 @@ from modelcc.ir.index import (
     substitute,
     symbols,
 )
+from modelcc.ir.index_uses import Use
 from modelcc.ir.tensor import Condition, Stage
-from modelcc.ir.tensor_traversal import Use
 from modelcc.ir.types import TensorType
 
 

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.index import Index, Range, compare, symbols
+from modelcc.ir.index_uses import Use, uses
 from modelcc.ir.op import ModelError
+from modelcc.ir.scalar_tree import reads
 from modelcc.ir.scalar_typing import verify_body
 from modelcc.ir.tensor import Axis, Kernel, Stage, TensorProgram, View
 from modelcc.ir.tensor_ranges import misread, miswritten, written_twice
-from modelcc.ir.tensor_traversal import Use, reads, uses
 from modelcc.ir.types import TensorType
 
 
@@ -146,7 +147,7 @@ def verify_kernel(
     _verify_interface(kernel, written, place)
     for position, stage in enumerate(kernel.stages):
         here = (*place, f"stage %{stage.output}")
-        for name in reads(stage.body):
+        for name in read_tensors(stage):
             if name not in types:
                 raise ModelError(f"reads {name!r}, which has no type", here)
             if written.get(name, -1) >= position:
@@ -155,8 +156,13 @@ def verify_kernel(
         _verify_stage(stage, types, dims, here)
 
 
+def read_tensors(stage: Stage) -> tuple[str, ...]:
+    """Names of the tensors that ``stage`` reads, in order of appearance."""
+    return tuple(dict.fromkeys(read.tensor for read in reads(stage.body)))
+
+
 def _verify_interface(kernel: Kernel, written: Mapping[str, int], place: tuple[str, ...]) -> None:
-    used = {name for stage in kernel.stages for name in reads(stage.body)}
+    used = {name for stage in kernel.stages for name in read_tensors(stage)}
     for name in kernel.inputs:
         if name in written:
             raise ModelError(f"input %{name} is written by a stage", place)

@@ -1,4 +1,4 @@
-"""Walking the scalar expressions of the tensor level."""
+"""Where a stage uses index expressions, and what surrounds them there."""
 
 from __future__ import annotations
 
@@ -6,46 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from modelcc.ir.index import Index
-from modelcc.ir.tensor import (
-    Apply,
-    Bind,
-    Cast,
-    Condition,
-    Guard,
-    IndexValue,
-    Number,
-    Read,
-    Scalar,
-    Select,
-    Stage,
-)
-
-
-def operands(scalar: Scalar) -> tuple[Scalar, ...]:
-    """The scalar expressions directly inside ``scalar``."""
-    match scalar:
-        case Number() | IndexValue() | Read():
-            return ()
-        case Apply(_, args):
-            return args
-        case Select(condition, then, other):
-            return condition, then, other
-        case Cast(value):
-            return (value,)
-        case Guard(_, inside, outside):
-            return inside, outside
-        case Bind(_, value, body):
-            return value, body
-
-
-def reads(scalar: Scalar) -> dict[str, None]:
-    """Names of the tensors that ``scalar`` reads, in order of appearance."""
-    if isinstance(scalar, Read):
-        return {scalar.tensor: None}
-    found: dict[str, None] = {}
-    for operand in operands(scalar):
-        found |= reads(operand)
-    return found
+from modelcc.ir.scalar_tree import children
+from modelcc.ir.tensor import Bind, Condition, Guard, IndexValue, Read, Scalar, Stage
 
 
 @dataclass(frozen=True)
@@ -85,5 +47,5 @@ def _uses(
             yield from _uses(value, conditions, gathered)
             yield from _uses(body, conditions, (*gathered, symbol))
         case _:
-            for operand in operands(scalar):
-                yield from _uses(operand, conditions, gathered)
+            for child in children(scalar):
+                yield from _uses(child, conditions, gathered)
