@@ -37,22 +37,22 @@ def scale() -> Function:
 
 
 def small_program() -> Program:
-    """``y = (x + x) * w - x``, ``same = x``; ``h`` and ``g`` in the arena, ``flat`` views ``x``."""
+    """``y = (x + x) * w - x``, ``same = x``; ``h`` and ``g`` in the arena."""
     shape = TensorType((b, 7), F32)
     flat = TensorType((7 * b,), F32)
     bindings = (
-        Binding("x", shape, "input"), Binding("flat", flat, "input", 0, "x"),
+        Binding("x", shape, "input"),
         Binding("h", flat, "arena", 0), Binding("g", flat, "arena", Sym("g_at")),
-        Binding("w", TensorType((1,), F32), "constant"), Binding("y", flat, "output"),
+        Binding("w", TensorType((1,), F32), "constant"), Binding("y", shape, "output"),
         Binding("same", shape, "output"),
     )  # fmt: skip
     return Program(
         "small", ("x",), ("y", "same"), {binding.name: binding for binding in bindings},
         (binary("add", "add"), binary("sub", "sub"), scale()),
         (
-            Launch("add", ("flat", "flat", "h"), (7 * b,), ("Add_0",)),
+            Launch("add", ("x", "x", "h"), (7 * b,), ("Add_0",)),
             Launch("scale", ("h", "w", "g"), (7 * b,), ("Mul_1",)),
-            Launch("sub", ("g", "flat", "y"), (7 * b,)),
+            Launch("sub", ("g", "x", "y"), (7 * b,)),
             CopyTensor("same", "x", ("Identity_3",)),
         ),
         2 * Sym("g_at"),

@@ -27,16 +27,12 @@ Place = Literal["input", "output", "constant", "arena"]
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a named tensor lives.  ``offset`` is in bytes, into the arena; 0 elsewhere.
-
-    ``base`` is the input, output or constant whose memory it shares (None: its own).
-    """
+    """Where a named tensor lives.  ``offset`` is in bytes, into the arena; 0 elsewhere."""
 
     name: str
     type: TensorType
     place: Place
     offset: Index = 0
-    base: str | None = None
 
 
 @dataclass(frozen=True)

@@ -97,13 +97,13 @@ class _ProgramCode:
         return self._argument(binding)
 
     def _argument(self, binding: Binding) -> str:
-        key = f"argument {binding.place} {binding.base or binding.name}"
+        key = f"argument {binding.place} {binding.name}"
         found = self._code.cached(key)
         if found is None:
             names = self._names(binding.place)
-            position = names.index(binding.base or binding.name)
+            position = names.index(binding.name)
             slot = self._moved(f"%{binding.place}s", "ptr", position)
-            found = self._code.emit(f"load ptr, ptr {slot}", binding.base or binding.name)
+            found = self._code.emit(f"load ptr, ptr {slot}", binding.name)
             self._code.scope.cache[key] = found
         return found
 

@@ -1,0 +1,178 @@
+"""Reference interpreter of the loop level: its functions on NumPy arrays.
+
+A function is compiled to Python source (:mod:`modelcc.ir.loop_source`), which calls what is
+defined here.  Reads and writes outside of a buffer raise ``IndexError``; local buffers start with
+NaN or the largest integer, so that reading what was never written shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from modelcc.ir.index import evaluate
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_source import python_function
+from modelcc.ir.scalar import FUNCTIONS
+from modelcc.ir.types import Array, dtype_of
+
+Kernel = Callable[[Sequence[Array], Sequence[int]], None]
+
+
+def compile_loops(function: Function) -> Kernel:
+    """A callable that takes the arrays of the buffer parameters, then the sizes, and runs
+    ``function``; arrays of mutable parameters are changed in place.
+
+    The callable raises ``ValueError`` if an array does not fit its parameter and ``IndexError``
+    if the function accesses memory outside of a buffer.
+    """
+    source = python_function(function)
+    scope: dict[str, Any] = {**_PRIMITIVES, **source.constants}
+    exec(compile(source.text, f"<loop function {function.name}>", "exec"), scope)
+    run = scope["run"]
+
+    def kernel(arrays: Sequence[Array], sizes: Sequence[int]) -> None:
+        flat = _checked(function, arrays, dict(zip(function.sizes, sizes, strict=True)))
+        with np.errstate(all="ignore"):
+            run(*flat, *sizes)
+
+    return kernel
+
+
+def interpret_loops(function: Function, arrays: Sequence[Array], sizes: Sequence[int]) -> None:
+    """Run ``function`` once; see :func:`compile_loops`."""
+    compile_loops(function)(arrays, sizes)
+
+
+def _checked(function: Function, arrays: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
+    flat: list[Array] = []
+    for parameter, array in zip(function.parameters, arrays, strict=True):
+        buffer = parameter.buffer
+        size = evaluate(buffer.size, sizes)
+        wrong = dtype_of(array) != buffer.dtype or array.size < size
+        if wrong or not array.flags.c_contiguous:
+            raise ValueError(
+                f"@{function.name}: %{buffer.name} needs a contiguous array of {size} "
+                f"{buffer.dtype}, but got {array.dtype}{list(array.shape)}"
+            )
+        view = array.reshape(-1)[:size]
+        if not parameter.mutable:
+            view = view.view()
+            view.flags.writeable = False
+        flat.append(view)
+    return flat
+
+
+# --- memory
+
+
+def _load(buffer: Array, offset: int, lanes: int, stride: int, active: int | None) -> Any:
+    if lanes == 1:
+        if active is not None and active < 1:
+            return buffer.dtype.type(0)
+        _check(buffer, offset, offset)
+        return buffer[offset]
+    return _lanes(buffer, offset + stride * np.arange(lanes), active)
+
+
+def _gather(buffer: Array, offset: int, offsets: Any, active: int | None) -> Any:
+    if np.ndim(offsets) == 0:
+        return _load(buffer, offset + int(offsets), 1, 1, active)
+    return _lanes(buffer, offset + offsets.astype(np.int64), active)
+
+
+def _lanes(buffer: Array, where: Array, active: int | None) -> Array:
+    count = len(where) if active is None else min(max(active, 0), len(where))
+    result = np.zeros(len(where), buffer.dtype)
+    if count:
+        _check(buffer, int(where[:count].min()), int(where[:count].max()))
+        result[:count] = buffer[where[:count]]
+    return result
+
+
+def _store(buffer: Array, offset: int, value: Any, stride: int, active: int | None) -> None:
+    if np.ndim(value) == 0:
+        if active is None or active > 0:
+            _check(buffer, offset, offset)
+            buffer[offset] = value
+        return
+    _write(buffer, offset + stride * np.arange(len(value)), value, active)
+
+
+def _scatter(buffer: Array, offset: int, offsets: Any, value: Any, active: int | None) -> None:
+    if np.ndim(value) == 0:
+        _store(buffer, offset + int(offsets), value, 1, active)
+    else:
+        _write(buffer, offset + offsets.astype(np.int64), value, active)
+
+
+def _write(buffer: Array, where: Array, value: Array, active: int | None) -> None:
+    count = len(where) if active is None else min(max(active, 0), len(where))
+    if count:
+        _check(buffer, int(where[:count].min()), int(where[:count].max()))
+        buffer[where[:count]] = value[:count]
+
+
+def _check(buffer: Array, low: int, high: int) -> None:
+    if low < 0 or high >= len(buffer):
+        raise IndexError(
+            f"access to elements {low} to {high} of a buffer of {len(buffer)} {buffer.dtype}"
+        )
+
+
+def _undefined(size: int, dtype: np.dtype[Any]) -> Array:
+    if np.issubdtype(dtype, np.integer):
+        return np.full(size, np.iinfo(dtype).max, dtype)
+    return np.full(size, np.nan, np.float64).astype(dtype)
+
+
+# --- arithmetic
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    """``a > b ? a : b``, which differs from ``np.maximum`` for NaN."""
+    larger: Array = np.where(a > b, a, b)
+    return larger[()]
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    smaller: Array = np.where(a < b, a, b)
+    return smaller[()]
+
+
+def _folded(function: Callable[..., Any]) -> Callable[[Array], Any]:
+    def fold(value: Array) -> Any:
+        result = value[0]
+        for lane in value[1:]:
+            result = function(result, lane)
+        return result
+
+    return fold
+
+
+def _like_operand(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy function with the dtype of its first operand."""
+    return lambda *args: np.asarray(function(*args)).astype(args[0].dtype)[()]
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    name: f.numpy if f.result == "bool" else _like_operand(f.numpy) for name, f in FUNCTIONS.items()
+} | {"max": _maximum, "min": _minimum}
+
+_PRIMITIVES: Mapping[str, Any] = {
+    "load": _load,
+    "gather": _gather,
+    "store": _store,
+    "scatter": _scatter,
+    "undefined": _undefined,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "where": np.where,
+    "full": np.full,
+    "int64": np.int64,
+    "bool_": np.bool_,
+    **{f"call_{name}": call for name, call in _CALLS.items()},
+    **{f"fold_{name}": _folded(call) for name, call in _CALLS.items()},
+}

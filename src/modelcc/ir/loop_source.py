@@ -1,0 +1,226 @@
+"""Python source of a loop function: what the reference interpreter runs.
+
+``func @relu`` of :mod:`modelcc.ir.loop` becomes::
+
+    def relu(B0_x, B1_y, I0_n):
+        for I1_i in range(0, I0_n, 16):
+            V0_v = load(B0_x, I1_i, 16, 1, (I0_n + -1*I1_i))
+            store(B1_y, I1_i, maximum(V0_v, K0), 1, (I0_n + -1*I1_i))
+
+Scalars are NumPy scalars, vectors NumPy arrays of ``lanes`` elements; numbered names cannot clash
+with Python's.  The functions it calls are those of :mod:`modelcc.ir.loop_interpreter`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from modelcc.ir.index import Index, python_source, symbols
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    BindIndex,
+    Bitcast,
+    Buffer,
+    Call,
+    Choose,
+    Comment,
+    Const,
+    Convert,
+    Expr,
+    Fold,
+    For,
+    Function,
+    Gather,
+    If,
+    IndexOf,
+    Let,
+    Load,
+    MulAdd,
+    Prefetch,
+    Register,
+    Scatter,
+    Splat,
+    Stmt,
+    Store,
+    Test,
+    Var,
+)
+from modelcc.ir.types import DType
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+_PREFIX = {"neg": "-", "not": "~"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """``text`` defines a function called ``run``; ``constants`` are the globals it needs."""
+
+    text: str
+    constants: dict[str, Any]
+
+
+def python_function(function: Function) -> Source:
+    """The source of ``function``: its buffers (flat arrays), then its sizes, as parameters."""
+    writer = _Writer()
+    buffers = [writer.bound("B", p.buffer.name) for p in function.parameters]
+    sizes = [writer.bound("I", name) for name in function.sizes]
+    writer.lines.append(f"def run({', '.join(buffers + sizes)}):")
+    writer.block(function.body, 1)
+    return Source("\n".join(writer.lines) + "\n", writer.constants)
+
+
+@dataclass
+class _Writer:
+    lines: list[str] = field(default_factory=list[str])
+    constants: dict[str, Any] = field(default_factory=dict[str, Any])
+    names: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+
+    def bound(self, kind: str, name: str) -> str:
+        """The Python name of a buffer (B), an index symbol (I) or a value (V)."""
+        known = self.names.get((kind, name))
+        if known is None:
+            readable = re.sub(r"\W", "_", name, flags=re.ASCII)
+            known = self.names[kind, name] = f"{kind}{len(self.names)}_{readable}"
+        return known
+
+    def constant(self, value: Any) -> str:
+        """A global that holds ``value``."""
+        name = f"K{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def block(self, body: Sequence[Stmt], depth: int) -> None:
+        """A list of statements, indented by ``depth``."""
+        before = len(self.lines)
+        for s in body:
+            self._statement(s, depth)
+        if len(self.lines) == before:
+            self._line(depth, "pass")
+
+    def _line(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def _statement(self, s: Stmt, depth: int) -> None:
+        match s:
+            case For():
+                bounds = f"{self.index(s.start)}, {self.index(s.stop)}, {s.step}"
+                self._line(depth, f"for {self.bound('I', s.variable)} in range({bounds}):")
+                self.block(s.body, depth + 1)
+            case If():
+                self._line(depth, f"if {self.expression(s.condition)}:")
+                self.block(s.then, depth + 1)
+                if s.other:
+                    self._line(depth, "else:")
+                    self.block(s.other, depth + 1)
+            case Let() | Register() | Assign():
+                name = self.bound("V", s.name)
+                self._line(depth, f"{name} = {self.expression(s.value)}")
+            case BindIndex():
+                name = self.bound("I", s.symbol)
+                self._line(depth, f"{name} = int({self.expression(s.value)})")
+            case Alloc():
+                self._line(depth, self._alloc(s.buffer))
+            case Store() | Scatter():
+                self._line(depth, self._store(s))
+            case Prefetch() | Comment():
+                pass
+
+    def _alloc(self, buffer: Buffer) -> str:
+        dtype = self.constant(buffer.dtype.numpy)
+        return f"{self.bound('B', buffer.name)} = undefined({self.index(buffer.size)}, {dtype})"
+
+    def _store(self, s: Store | Scatter) -> str:
+        place = f"{self.bound('B', s.buffer)}, {self.index(s.offset)}"
+        value, active = self.expression(s.value), self.index(s.active)
+        if isinstance(s, Scatter):
+            return f"scatter({place}, {self.expression(s.offsets)}, {value}, {active})"
+        return f"store({place}, {value}, {self.index(s.stride)}, {active})"
+
+    def index(self, e: Index | None) -> str:
+        """An index expression."""
+        if e is None:
+            return "None"
+        return python_source(e, {name: self.bound("I", name) for name in sorted(symbols(e))})
+
+    def expression(self, e: Expr) -> str:
+        """An expression; vectors are arrays, scalars NumPy scalars."""
+        match e:
+            case Const():
+                return self.constant(_constant(e.value, e.dtype, e.lanes))
+            case Var():
+                return self.bound("V", e.name)
+            case IndexOf():
+                return self._index_of(e)
+            case Load():
+                place = f"{self.bound('B', e.buffer)}, {self.index(e.offset)}"
+                return f"load({place}, {e.lanes}, {self.index(e.stride)}, {self.index(e.active)})"
+            case Gather():
+                place = f"{self.bound('B', e.buffer)}, {self.index(e.offset)}"
+                return f"gather({place}, {self.expression(e.offsets)}, {self.index(e.active)})"
+            case Call():
+                return self._call(e)
+            case MulAdd():
+                a, b, c = (self.expression(x) for x in (e.a, e.b, e.c))
+                return f"({a} * {b} + {c})"
+            case _:
+                return self._shaping(e)
+
+    def _shaping(self, e: Expr) -> str:
+        match e:
+            case Choose():
+                condition = self.expression(e.condition)
+                then, other = self.expression(e.then), self.expression(e.other)
+                if e.lanes == 1:
+                    return f"({then} if {condition} else {other})"
+                return f"where({condition}, {then}, {other})"
+            case Convert():
+                return f"{self.expression(e.value)}.astype({self.constant(e.dtype.numpy)})"
+            case Bitcast():
+                return f"{self.expression(e.value)}.view({self.constant(e.dtype.numpy)})"
+            case Splat():
+                dtype = self.constant(e.dtype.numpy)
+                value = self.expression(e.value)
+                return value if e.lanes == 1 else f"full({e.lanes}, {value}, {dtype})"
+            case Fold():
+                value = self.expression(e.value)
+                return value if e.value.lanes == 1 else f"fold_{e.function}({value})"
+            case Test():
+                return f"bool_({self._condition(e)})"
+            case _:
+                raise TypeError(f"no Python form of {type(e).__name__}")
+
+    def _condition(self, e: Test) -> str:
+        parts = [f"{self.index(c.left)} {c.comparison} {self.index(c.right)}" for c in e.conditions]
+        return " and ".join(parts) or "True"
+
+    def _index_of(self, e: IndexOf) -> str:
+        dtype = self.constant(e.dtype.numpy)
+        value = f"int64({self.index(e.index)})"
+        if e.lanes == 1:
+            return f"{value}.astype({dtype})"
+        steps = self.constant(np.arange(e.lanes) * e.step)
+        return f"({value} + {steps}).astype({dtype})"
+
+    def _call(self, e: Call) -> str:
+        args = [self.expression(a) for a in e.args]
+        if e.function in _INFIX:
+            return f"({args[0]} {_INFIX[e.function]} {args[1]})"
+        if e.function in _PREFIX:
+            return f"({_PREFIX[e.function]}{args[0]})"
+        if e.function in ("min", "max"):
+            return f"{e.function}imum({args[0]}, {args[1]})"
+        return f"call_{e.function}({', '.join(args)})"
+
+
+def _constant(value: float | int | bool, dtype: DType, lanes: int) -> Any:
+    scalar = np.array(value).astype(dtype.numpy)
+    return scalar[()] if lanes == 1 else np.full(lanes, scalar, dtype.numpy)
