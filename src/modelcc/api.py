@@ -6,26 +6,20 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.artifact.manifest import TensorSpec
 from modelcc.driver import Compiled, ModelSource, compile_model, report_in, target_of
 from modelcc.driver import import_model as import_with_options
 from modelcc.environment import Environment, read_environment
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
 from modelcc.options import Dims, Options
 from modelcc.report import Report, StageTime
 from modelcc.runtime.pool import available_cores
+from modelcc.runtime.session import Outs
 from modelcc.targets.base import Progress, Target, Workplace
 from modelcc.verification import Verification, verify_model
-
-DLPack = object
-"""Anything with ``__dlpack__``: a torch, JAX or CuPy array on the CPU."""
 
 
 class Model:
@@ -55,31 +49,27 @@ class Model:
         """Name, element type and shape of each output."""
         return self._artifact.manifest.outputs
 
-    def __call__(self, *arrays: ArrayLike | DLPack, **named: ArrayLike | DLPack) -> (
-        Array | tuple[Array, ...]
-    ):  # fmt: skip
-        """The output for inputs given in order or by name: an array, or a tuple if several.
+    def __call__(
+        self, *arguments: object, out: Outs | None = None, **named: object
+    ) -> Array | tuple[Array, ...]:
+        """The output, or a tuple of the outputs, for inputs in order, by keyword, or in a dict.
 
-        :class:`ModelError` if an array does not fit.
+        Inputs are NumPy arrays or anything with ``__dlpack__`` and are not copied if contiguous.
+        ``out`` gives arrays to write into.  :class:`InputError` says what does not fit.
         """
-        if len(arrays) > len(self.inputs):
-            raise ModelError(f"{self.name} has {len(self.inputs)} inputs, not {len(arrays)}")
-        feeds = {spec.name: array for spec, array in zip(self.inputs, arrays, strict=False)}
-        twice = feeds.keys() & named.keys()
-        if twice:
-            raise ModelError(f"input {min(twice)!r} is given twice")
-        results = tuple(self.run({**feeds, **named}).values())
-        return results[0] if len(results) == 1 else results
+        return self._session(*arguments, out=out, **named)
 
-    def run(self, feeds: Mapping[str, ArrayLike | DLPack]) -> dict[str, Array]:
-        """Outputs by name for inputs by name; :class:`ModelError` if an array does not fit."""
-        return self._session.run({name: as_array(value) for name, value in feeds.items()})
+    def run(
+        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Outputs by name for inputs by name; otherwise as a call."""
+        return self._session.run(feeds, out)
 
     def save(self, path: str | Path) -> None:
         """Write the artifact, ``model.mcc``; ``OSError`` if the path cannot be written."""
         write_artifact(path, self._artifact)
 
-    def report(self, profile: Mapping[str, ArrayLike] | bool = False) -> Report:
+    def report(self, profile: Mapping[str, Array] | bool = False) -> Report:
         """Kernels, memory plan and, just after compiling, the compiler's times.
 
         ``profile`` (inputs, or True for random ones) also measures each kernel.
@@ -164,13 +154,4 @@ def default_threads(asked: int | None, environment: Environment) -> int:
     return environment.threads if environment.threads is not None else available_cores()
 
 
-def as_array(value: ArrayLike | DLPack) -> Array:
-    """A NumPy array that shares the value's memory where it can."""
-    if isinstance(value, np.ndarray):
-        return value
-    if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)  # pyright: ignore[reportArgumentType]
-    return np.asarray(value)
-
-
-__all__ = ["Model", "Range", "compile", "import_model", "load", "verify"]
+__all__ = ["Model", "compile", "import_model", "load", "verify"]
