@@ -28,8 +28,8 @@ from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.options import Options
 from modelcc.passes.graph.canonicalise import Canonicalise
-from modelcc.passes.graph.common_subexpressions import EliminateCommonSubexpressions
-from modelcc.passes.graph.dead_code import EliminateDeadCode
+from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
+from modelcc.passes.graph.dead_code import DeadCode
 from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
@@ -45,6 +45,7 @@ from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from modelcc.passes.program.from_scheduled import lower_to_program
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
+from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
@@ -95,7 +96,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             "graph",
             FoldConstants(),
             Canonicalise(),
-            EliminateCommonSubexpressions(),
+            CommonSubexpressions(),
             RecogniseLayerNorm(),
             RecogniseRmsNorm(),
             RecogniseSoftmax(),
@@ -109,11 +110,11 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             EliminateReshapes(),
             FoldConstants(),
             Canonicalise(),
-            EliminateCommonSubexpressions(),
-            EliminateDeadCode(),
+            CommonSubexpressions(),
+            DeadCode(),
         ),
         *block("lower", lower_graph),
-        *block("tensor", InlineStages(), FuseKernels()),
+        *block("tensor", AssignLayouts(), InlineStages(), FuseKernels()),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),
         *block("plan", order_steps, ("plan_memory", _planned)),

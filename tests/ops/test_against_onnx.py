@@ -115,6 +115,8 @@ TWINS |= {
     gather.Gather: plain,
     gather.GatherElements: plain,
     gather.GatherND: plain,
+    gather.ScatterElements: plain,
+    gather.ScatterND: plain,
     gather.OneHot: lambda op, xs: ("OneHot", {"axis": op.axis}, [xs[0], ints(op.depth), xs[1]]),
 }
 OPSETS: dict[type[Op], int] = {activation.Silu: 24, activation.Swish: 24}

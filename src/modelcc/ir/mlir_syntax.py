@@ -1,8 +1,8 @@
 """Lexical pieces of MLIR's generic form: names, strings, numbers, types, and a scanner.
 
 Grammar: https://mlir.llvm.org/docs/LangRef/ .  Value names may be any text here, so characters
-that MLIR does not allow are spelled ``$`` and two hexadecimal digits per UTF-8 byte
-(``/conv1`` is ``%$2Fconv1``), which reads back exactly.
+that MLIR does not allow are spelled ``$`` and two hexadecimal digits per UTF-8 byte.  A slash is
+a lone ``$`` where two hexadecimal digits do not follow: ``/fc1:0`` is ``%$fc1$3A0``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ ELEMENT_TYPES: Mapping[str, DType] = MappingProxyType({t: d for d, t in ELEMENT_
 _BARE: Final = frozenset(string.ascii_letters + string.digits + "._-")
 _BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
 _ESCAPED: Final = re.compile(r"\\([0-9A-Fa-f]{2}|[\"\\nt])")
-_NAME_ESCAPE: Final = re.compile(rb"\$([0-9A-F]{2})")
+_SLASH: Final = re.compile(r"\$2F(?![0-9A-F]{2})")
+_NAME_ESCAPE: Final = re.compile(rb"\$([0-9A-F]{2})?")
 
 
 def value_text(name: str) -> str:
@@ -62,7 +63,8 @@ def value_text(name: str) -> str:
     if name.isascii() and name.isdigit():
         return "%" + name
     first, rest = _escape(name[0], _BARE - set(string.digits)), _escape(name[1:], _BARE)
-    return f"%{first}{rest}"
+    spelled = _SLASH.sub("$", first + rest)
+    return f"%{spelled}" if spelled != ABSENT else f"%$2F{spelled[1:]}"
 
 
 def _escape(text: str, allowed: frozenset[str]) -> str:
@@ -75,7 +77,7 @@ def value_name(spelling: str) -> str:
     """The inverse of :func:`value_text`, without the ``%``."""
     if spelling == ABSENT:
         return ""
-    raw = _NAME_ESCAPE.sub(lambda m: bytes((int(m[1], 16),)), spelling.encode("utf-8"))
+    raw = _NAME_ESCAPE.sub(lambda m: bytes((int(m[1] or b"2F", 16),)), spelling.encode("utf-8"))
     return raw.decode("utf-8")
 
 

@@ -64,12 +64,9 @@ class Elementwise(Op):
     def reference(self, *xs: Array) -> Array:
         with np.errstate(all="ignore"):
             values = self.evaluate(*xs)
-        symbolic = any(x.dtype == object for x in xs)
-        return (
-            np.asarray(values, BOOL.numpy if self.predicate else xs[-1].dtype)
-            if (not symbolic)
-            else np.asarray(values, object)
-        )
+        if any(x.dtype == object for x in xs):
+            return np.asarray(values, object)
+        return np.asarray(values, BOOL.numpy if self.predicate else xs[-1].dtype)
 
     def compute(self, at: StageBuilder, *xs: Operand) -> Operand:
         shape = broadcast_shapes(*(x.shape for x in xs))

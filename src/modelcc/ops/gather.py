@@ -1,4 +1,4 @@
-"""Ops that read at run-time indices: Gather, GatherElements, GatherND, OneHot.
+"""Ops that read and write at run-time indices: Gather, OneHot, ScatterND …
 
 Negative indices count from the end.  An index out of range is a fault of the caller; the NumPy
 references raise ``IndexError``.
@@ -6,7 +6,7 @@ references raise ``IndexError``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,35 +14,24 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
 from modelcc.ir.op import Builder, Op, Sample, require
-from modelcc.ir.types import BOOL, F16, I32, I64, Array, TensorType
+from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_equal, require_numeric, rounded
 from modelcc.ops.broadcast import numbers
+from modelcc.ops.gather_elements import GatherElements, ScatterElements
+from modelcc.ops.gather_nd import GatherND, ScatterND
+from modelcc.ops.runtime_index import Point, at_index, require_integer, wrapped
 from modelcc.ops.samples import tensor
 
-Point = tuple[Index, ...]
-
-
-def require_integer(indices: TensorType, op: str) -> None:
-    """Refuse indices that are not integers."""
-    require(
-        indices.dtype.is_integer,
-        f"the indices of {op} must be integers, not {indices.dtype}",
-        "cast them to i64",
-    )
-
-
-def wrapped(index: Element, extent: Index) -> Element:
-    """``index``, plus ``extent`` where it is negative."""
-    if index.dtype.kind == "uint":
-        return index
-    return select(index < 0, index + index_value(extent, index.dtype), index)
-
-
-def at_index(
-    at: StageBuilder, index: Element, extent: Index, body: Callable[[Index], Element]
-) -> Element:
-    """``body(i)`` at the run-time ``index``, which may count from the end."""
-    return at.gather(wrapped(index, extent), body)
+__all__ = [
+    "OPS",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "GatherSum",
+    "OneHot",
+    "ScatterElements",
+    "ScatterND",
+]
 
 
 @dataclass(frozen=True)
@@ -143,101 +132,6 @@ class GatherSum(Op):
 
 
 @dataclass(frozen=True)
-class GatherElements(Op):
-    """``result[i] = x[i with i[axis] replaced by indices[i]]``, in the shape of indices."""
-
-    axis: int = 0
-    samples = (
-        Sample((tensor(3, 4), np.array([[0, 2, -1, 1]])), {"axis": 0}),
-        Sample((tensor(2, 3), np.array([[0, -1], [2, 2]], np.int32)), {"axis": 1}),
-        Sample((tensor(3, dtype=I32), np.array([2, 0])), {}),
-    )
-
-    def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
-        require_integer(indices, "GatherElements")
-        require(
-            0 <= self.axis < x.rank == indices.rank,
-            f"GatherElements along axis {self.axis} of {x} needs indices of its rank, "
-            f"not {indices}",
-        )
-        return (TensorType(indices.shape, x.dtype),)
-
-    def reference(self, x: Array, indices: Array) -> Array:
-        crop = tuple(
-            slice(None) if a == self.axis else slice(e) for a, e in enumerate(indices.shape)
-        )
-        return np.take_along_axis(x[crop], indices.astype(np.int64), self.axis)
-
-    def compute(self, at: StageBuilder, x: Operand, indices: Operand) -> Operand:
-        def body(o: Point) -> Element:
-            return at_index(
-                at,
-                indices[o],
-                x.shape[self.axis],
-                lambda i: x[(*o[: self.axis], i, *o[self.axis + 1 :])],
-            )
-
-        return at.stage(indices.shape, body)
-
-
-@dataclass(frozen=True)
-class GatherND(Op):
-    """``result[b…, j…, k…] = x[b…, *indices[b…, j…, :], k…]`` with ``batch_dims`` axes ``b``."""
-
-    batch_dims: int = 0
-    samples = (
-        Sample((tensor(3, 4), np.array([[0, 1], [2, -1]])), {}),
-        Sample((tensor(3, 4), np.array([[1], [-1]])), {}),
-        Sample((tensor(2, 3, 4), np.array([[[0], [2]], [[1], [1]]])), {"batch_dims": 1}),
-        Sample((tensor(2, 3, "n", dtype=I64), np.array([1, 2], np.int32)), {}),
-    )
-
-    def depth(self, indices: TensorType) -> int:
-        """Axes of x that one index tuple selects from."""
-        depth = indices.shape[-1] if indices.rank else 0
-        require(
-            isinstance(depth, int) and depth > 0,
-            f"the last extent of the indices {indices} of GatherND must be a positive number",
-        )
-        assert isinstance(depth, int)
-        return depth
-
-    def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
-        require_integer(indices, "GatherND")
-        last = self.batch_dims + self.depth(indices)
-        require(
-            self.batch_dims < indices.rank and last <= x.rank,
-            f"GatherND with {self.batch_dims} batch axes of {x} by indices {indices}: "
-            "an index has more entries than x has axes",
-        )
-        return (TensorType((*indices.shape[:-1], *x.shape[last:]), x.dtype),)
-
-    def reference(self, x: Array, indices: Array) -> Array:
-        lead = indices.shape[: self.batch_dims]
-        result = np.empty((*indices.shape[:-1], *x.shape[len(lead) + indices.shape[-1] :]), x.dtype)
-        for place in np.ndindex(*indices.shape[:-1]):
-            result[place] = x[(*place[: len(lead)], *indices[place])]
-        return result
-
-    def compute(self, at: StageBuilder, x: Operand, indices: Operand) -> Operand:
-        (result,) = self.infer(x.type, indices.type)
-        outer, depth = indices.rank - 1, self.depth(indices.type)
-
-        def read(o: Point, found: Point) -> Element:
-            k = len(found)
-            if k == depth:
-                return x[(*o[: self.batch_dims], *found, *o[outer:])]
-            return at_index(
-                at,
-                indices[(*o[:outer], k)],
-                x.shape[self.batch_dims + k],
-                lambda i: read(o, (*found, i)),
-            )
-
-        return at.stage(result.shape, lambda o: read(o, ()))
-
-
-@dataclass(frozen=True)
 class OneHot(Op):
     """``values[1]`` where the new ``axis`` of extent ``depth`` is at the index, else ``values[0]``.
 
@@ -284,4 +178,7 @@ class OneHot(Op):
         return at.stage(result.shape, body)
 
 
-OPS: tuple[type[Op], ...] = (Gather, GatherSum, GatherElements, GatherND, OneHot)
+OPS: tuple[type[Op], ...] = (
+    *(Gather, GatherSum, OneHot),
+    *(GatherElements, ScatterElements, GatherND, ScatterND),
+)

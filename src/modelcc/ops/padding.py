@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
-from modelcc.ir.index import Index, maximum, minimum, mod
+from modelcc.ir.index import Index, compare, maximum, minimum, mod
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, I64, Array, TensorType
@@ -102,6 +102,9 @@ class Pad(Op):
             low = [Condition(place, ">=", 0)] if left else []
             high = [Condition(place, "<", size)] if right else []
             return place + crop, low + high
+        if self.mode == "reflect" and _reflects_once(before, after, size):
+            near = maximum(place, -place)
+            return crop + minimum(near, 2 * (size - 1) - near), []
         return crop + _folded(self.mode, place, size), []
 
     def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None]:
@@ -109,6 +112,11 @@ class Pad(Op):
             return (None,)
         negated = tuple(-b for b in self.before), tuple(-a for a in self.after)
         return (build.emit(Pad(*negated), dys[0]),)
+
+
+def _reflects_once(before: Index, after: Index, size: Index) -> bool:
+    """Whether both pads are known to be less than ``size``: one reflection does."""
+    return all(compare(pad, "<", size, {}) for pad in (before, after))
 
 
 def _folded(mode: Mode, i: Index, size: Index) -> Index:

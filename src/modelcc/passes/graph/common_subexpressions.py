@@ -10,7 +10,7 @@ from modelcc.passes.graph.dead_code import with_nodes
 
 
 @dataclass(frozen=True)
-class EliminateCommonSubexpressions:
+class CommonSubexpressions:
     """Of pure nodes with equal ops and operands only the first is kept.
 
     Results that are graph outputs keep a node of their own, since their names are the user's.

@@ -9,7 +9,7 @@ from modelcc.ir.graph import Graph, Node
 
 
 @dataclass(frozen=True)
-class EliminateDeadCode:
+class DeadCode:
     """Nodes and constants that no graph output depends on go; graph inputs stay.
 
     before::

@@ -28,6 +28,7 @@ from modelcc.ir.tensor import (
     TensorProgram,
     View,
 )
+from modelcc.ir.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,19 @@ class InlineStages:
         readers = usage.readers.get(stage.output, [])
         if not simple or not readers or usage.writers[stage.output] != 1:
             return False
+        if _has_border(program.types[stage.output]):
+            return False
         if any(isinstance(s, Bind) for s in walk(stage.body)):
             return False
         if cost(stage.body) == 0:
             accepted = all(_accepts_movement(r, stage, program) for r in readers)
             return accepted and len(readers) <= self.movement_readers
         return len(readers) == 1 and not readers[0].reduce and stage.output not in usage.pinned
+
+
+def _has_border(type_: TensorType) -> bool:
+    """Whether readers count on a zero border, which only a stored tensor has."""
+    return type_.layout is not None and any(b or a for b, a in type_.layout.halo)
 
 
 def _accepts_movement(reader: Stage, moved: Stage, program: TensorProgram) -> bool:

@@ -33,7 +33,7 @@ def emit_tiled(plan: Plan, names: Names, chunks: int) -> list[Stmt]:
 
 def _emit_tile(plan: Plan, names: Names, point: Point, chosen: Chosen) -> list[Stmt]:
     lanes = _lanes(plan, chosen)
-    corners = list(_tile_points(point, chosen))
+    corners = list(_tile_points(point, chosen, plan.tile.vector))
     anchor = plan.group.anchor
     if anchor is None or anchor.combine is None:
         return _epilogue(plan, names, lanes, corners, [])
@@ -55,8 +55,11 @@ def _lanes(plan: Plan, chosen: Chosen) -> Lanes | None:
     return Lanes(plan.lane.name, plan.lanes, active, plan.masked)
 
 
-def _tile_points(point: Point, chosen: Chosen) -> Iterator[Point]:
+def _tile_points(point: Point, chosen: Chosen, vector: str | None) -> Iterator[Point]:
+    """Points of a tile; those of one broadcast value follow each other, so that it can be
+    loaded where it is used instead of occupying a register."""
     tiled = [(name, segment.tile) for name, segment in chosen.items() if segment.tile > 1]
+    tiled.sort(key=lambda t: t[0] == vector)
     names = [name for name, _ in tiled]
     for steps in cartesian(*(range(size) for _, size in tiled)):
         yield {**point, **{n: point[n] + s for n, s in zip(names, steps, strict=True)}}
