@@ -7,7 +7,7 @@ One observer sees every stage with the program before and after it, and the seco
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
