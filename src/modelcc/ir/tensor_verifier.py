@@ -81,19 +81,15 @@ def _verify_defined(
 
 
 def _verify_types(program: TensorProgram, place: tuple[str, ...]) -> None:
-    used = dict.fromkeys((*program.inputs, *program.constants, *program.outputs))
-    for item in program.items:
-        used |= dict.fromkeys((*_item_inputs(item), *_item_outputs(item)))
-        if isinstance(item, Kernel):
-            used |= dict.fromkeys(stage.output for stage in item.stages)
+    used = program.tensors()
     for name in used:
         if not name or name not in program.types:
             raise ModelError(f"tensor {name!r} has no type", place)
         _verify_symbols(f"type of {name!r}", program.types[name].shape, program.dims, place)
         _verify_layout(name, program.types[name], place)
-    spare = [name for name in program.types if name not in used]
-    if spare:
-        raise ModelError(f"there is a type for {spare[0]!r}, which is no tensor", place)
+    spare = min(program.types.keys() - frozenset(used), default=None)
+    if spare is not None:
+        raise ModelError(f"there is a type for {spare!r}, which is no tensor", place)
     for name, constant in program.constants.items():
         if constant.type != program.types[name].with_layout(None):
             message = f"constant {name!r} holds {constant.type}, its type is {program.types[name]}"

@@ -12,7 +12,7 @@ one iteration space (a reduction and its epilogue) or walk the same rows (softma
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from modelcc.ir.index import Sym, symbols
 from modelcc.ir.scalar_tree import reads
@@ -43,7 +43,7 @@ class FuseKernels:
                 groups.append(_Group())
             groups[position].add(item)
             home[stage.output] = max(position, home.get(stage.output, -1))
-        return replace(program, items=_assemble(groups, program))
+        return program.with_items(_assemble(groups, program))
 
     def _target(
         self,
