@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from modelcc.ir.index import Sym, symbols
 from modelcc.ir.scalar_tree import reads
@@ -45,7 +45,7 @@ class FuseKernels:
                 groups.append(_Group())
             groups[position].add(item)
             home[stage.output] = max(position, home.get(stage.output, -1))
-        return replace(program, items=_assemble(groups, program))
+        return program.with_items(_assemble(groups, program))
 
     def _target(
         self,
