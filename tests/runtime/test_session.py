@@ -278,9 +278,11 @@ def test_dimensions_are_solved_and_compared():
     signature = session._signature(((9, 3), (4,)))
     assert signature.sizes.tolist() == [2, 7]
     assert signature.outputs == ((14, 8), (0, 2))
-    message = r"input 'i1' axis 0: expected 2\*n, got 5"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"'i0' axis 0: expected m \+ n, got 9"):
         session._signature(((9, 3), (5,)))
+    session = shaped((2 * N,), (N,))
+    with pytest.raises(InputError, match=r"'i0' axis 0: expected 2\*n \(n is 2 by 'i1' axis 0\)"):
+        session._signature(((5,), (2,)))
     session = shaped((N, M), (M, N))
     with pytest.raises(InputError, match=r"'i1' axis 0: expected m \(m is 3 by 'i0' axis 1\)"):
         session._signature(((2, 3), (4, 2)))

@@ -88,9 +88,9 @@ class Session:
         ``out`` (an array, a sequence, or a dict by output name) gives arrays to write into.
         InputError says what does not fit.
         """
-        if len(arguments) == 1 and isinstance(arguments[0], Mapping):
-            named = {**cast(Mapping[str, object], arguments[0]), **named}
-            arguments = ()
+        if arguments and type(arguments[0]) is dict:
+            named = {**cast(dict[str, object], arguments[0]), **named}
+            arguments = arguments[1:]
         if named or len(arguments) != self._inputs:
             arguments = ordered(self.manifest, arguments, named)
         results = self._run(arguments, out)

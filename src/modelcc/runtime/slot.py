@@ -24,9 +24,6 @@ Entry = Callable[[int, int, int, int, int, int], int]
 _LARGE = 16 << 10  # bytes of an output from which alignment is worth its cost
 _ALIGNMENT = 64
 
-_address = ctypes.addressof
-_pointed = ctypes.c_char.from_buffer
-
 
 @dataclass(frozen=True)
 class Model:
@@ -64,8 +61,8 @@ class Slot:
         self._sizes = signature.sizes
         self._call = partial(
             model.entry,
-            _address(self._inputs),
-            _address(self._outputs),
+            ctypes.addressof(self._inputs),
+            ctypes.addressof(self._outputs),
             model.constants,
             self._arena.address,
             address_of(self._sizes),
@@ -79,8 +76,7 @@ class Slot:
     def accepts(self, arguments: tuple[object, ...]) -> bool:
         """Whether ``arguments`` are arrays of the prepared signature, usable as they are.
 
-        Their addresses are then in place.  This decides what a call of a small model costs, so it
-        takes the quick way: one that does not know read-only, empty and strided arrays.
+        Their addresses are then in place.
         """
         checks = self._checks
         if checks is None:
@@ -90,11 +86,8 @@ class Slot:
             value = arguments[position]
             if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
                 return False
-            try:
-                address = _address(_pointed(value))  # pyright: ignore[reportArgumentType]
-            except (TypeError, ValueError):
-                return False
-            if address % itemsize:
+            address = address_of(value)
+            if address % itemsize or not value.flags.c_contiguous:
                 return False
             table[position] = address
         return True
@@ -116,10 +109,7 @@ class Slot:
             else:
                 array = np.empty(shape, dtype)
             results.append(array)
-            try:
-                table[position] = _address(_pointed(array))  # pyright: ignore[reportArgumentType]
-            except (TypeError, ValueError):
-                table[position] = address_of(array)
+            table[position] = address_of(array)
         return self._call(), results
 
 
