@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
-from modelcc.artifact.manifest import TensorSpec
+from modelcc.artifact.manifest import DimSpec, TensorSpec
 from modelcc.driver import Compiled, ModelSource, compile_model, report_in, target_of
 from modelcc.driver import import_model as import_with_options
 from modelcc.environment import Environment, read_environment
 from modelcc.ir.graph import Graph
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
-from modelcc.options import Dims, Options
+from modelcc.options import Dims, Options, dimension
 from modelcc.report import Report, StageTime
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs
 from modelcc.targets.base import Progress, Target, Workplace
-from modelcc.verification import Verification, verify_model
+from modelcc.verification import Request, Verification, verify_model
 
 
 class Model:
@@ -48,6 +49,11 @@ class Model:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Name, element type and shape of each output."""
         return self._artifact.manifest.outputs
+
+    @property
+    def dims(self) -> tuple[DimSpec, ...]:
+        """Named dimensions, with the least and greatest size of each."""
+        return self._artifact.manifest.dims
 
     def __call__(
         self, *arguments: object, out: Outs | None = None, **named: object
@@ -144,7 +150,8 @@ def verify(
     environment = read_environment(os.environ)
     count = default_threads(threads, environment)
     options = Options(threads=count, dims=tuple((dims or {}).items()))
-    return verify_model(model, options, Workplace(environment.cache, count), feeds, seed)
+    workplace = Workplace(environment.cache, available_cores())
+    return verify_model(Request(model, options, workplace, feeds or {}, {}, seed))
 
 
 def default_threads(asked: int | None, environment: Environment) -> int:
@@ -152,6 +159,22 @@ def default_threads(asked: int | None, environment: Environment) -> int:
     if asked is not None:
         return asked
     return environment.threads if environment.threads is not None else available_cores()
+
+
+def bench_engine(
+    model: str, options: Mapping[str, Any]
+) -> Callable[[Mapping[str, object]], dict[str, Array]]:
+    """For :mod:`modelcc.bench_worker`: options as the command line takes them."""
+    chosen = Options(
+        target=options["target"],
+        cpu=options["cpu"],
+        threads=options["threads"],
+        optimize=options["optimize"],
+        dims=tuple(dimension(text) for text in options["dims"]),
+    )
+    cache = None if options["cache"] is None else Path(options["cache"])
+    compiled = compile_model(Path(model), chosen, Workplace(cache, available_cores()))
+    return model_of(compiled, chosen.threads).run
 
 
 __all__ = ["Model", "compile", "import_model", "load", "verify"]

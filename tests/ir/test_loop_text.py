@@ -6,7 +6,17 @@ import pytest
 from loop_programs import CASES, Case, relu
 
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import Assign, Bitcast, Buffer, Const, Function, Let, Parameter, Register, Store
+from modelcc.ir.loop import (
+    Assign,
+    Bitcast,
+    Buffer,
+    Const,
+    Function,
+    Let,
+    Parameter,
+    Register,
+    Store,
+)
 from modelcc.ir.loop_parser import parse_function, parse_functions
 from modelcc.ir.loop_text import print_function, print_functions
 from modelcc.ir.op import ModelError

@@ -53,18 +53,24 @@ _BARE: Final = frozenset(string.ascii_letters + string.digits + "._-")
 _BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
 _ESCAPED: Final = re.compile(r"\\([0-9A-Fa-f]{2}|[\"\\nt])")
 _SLASH: Final = re.compile(r"\$2F(?![0-9A-F]{2})")
+_DEPTH: Final = re.compile(r"^\$in[0-9]+\.")
 _NAME_ESCAPE: Final = re.compile(rb"\$([0-9A-F]{2})?")
 
 
-def value_text(name: str) -> str:
-    """A value name as an SSA identifier, ``%`` included; ``""`` is an absent operand."""
+def value_text(name: str, depth: int = 0) -> str:
+    """A value name as an SSA identifier, ``%`` included; ``""`` is an absent operand.
+
+    Names in a sub-graph at ``depth`` are spelled ``%$in1.x``: MLIR lets regions see outer values.
+    """
+    prefix = f"%$in{depth}." if depth else "%"
     if not name:
-        return "%" + ABSENT
+        return prefix + ABSENT
     if name.isascii() and name.isdigit():
-        return "%" + name
+        return prefix + name
     first, rest = _escape(name[0], _BARE - set(string.digits)), _escape(name[1:], _BARE)
     spelled = _SLASH.sub("$", first + rest)
-    return f"%{spelled}" if spelled != ABSENT else f"%$2F{spelled[1:]}"
+    reserved = spelled == ABSENT or _DEPTH.match(spelled)
+    return f"{prefix}$2F{spelled[1:]}" if reserved else prefix + spelled
 
 
 def _escape(text: str, allowed: frozenset[str]) -> str:
@@ -75,6 +81,7 @@ def _escape(text: str, allowed: frozenset[str]) -> str:
 
 def value_name(spelling: str) -> str:
     """The inverse of :func:`value_text`, without the ``%``."""
+    spelling = _DEPTH.sub("", spelling)
     if spelling == ABSENT:
         return ""
     raw = _NAME_ESCAPE.sub(lambda m: bytes((int(m[1] or b"2F", 16),)), spelling.encode("utf-8"))
