@@ -65,7 +65,7 @@ def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile
     anchor = group.anchor
     if anchor is None:
         extent = group.final.var(blocks).extent
-        unroll = 4 if not isinstance(extent, int) else next(u for u in (4, 2, 1) if extent >= u)
+        unroll = 4 if not isinstance(extent, int) else next((u for u in (4, 2) if extent >= u), 1)
         return Tile(blocks, ((blocks, unroll),))
     roles = roles_of(anchor, lane)
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
@@ -139,7 +139,3 @@ def _reduce_unroll(anchor: Nest, tile: Tile) -> int:
         return extent
     return next((u for u in (limit, limit // 2) if extent % u == 0), limit)
 
-
-def moves_contiguously(read: Read, variable: str) -> bool:
-    """Whether the flat read steps by one element (or not at all) along ``variable``."""
-    return len(read.indices) != 1 or coefficient(read.indices[0], variable) in (0, 1)
