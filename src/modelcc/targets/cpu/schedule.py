@@ -178,11 +178,11 @@ def _plan(
     outputs = frozenset(kernel.outputs)
     shared = shared_axes(stages)
     once = [c for c in kernel.constants if _times_read(stages, c) == 1]
-    packable = frozenset(once) - taken
+    packable = frozenset(c for c in once if types[c].rank) - taken
     if shared is not None:
         group = make_group(shared, outputs, types, dims, packable)
         if not _prefers_rows(group, packable):
-            return plan_tiled(group, types, packable, machine)
+            return _tiled(shared, outputs, types, dims, packable, machine)
     space = row_space(stages)
     if space is not None:
         rows = plan_rows(space, outputs, types, dims, machine)
@@ -192,8 +192,25 @@ def _plan(
         raise ModelError(
             "no schedule fits this kernel", (), "report the model: fusion made a bad kernel"
         )
-    group = make_group(shared, outputs, types, dims, packable)
-    return plan_tiled(group, types, packable, machine)
+    return _tiled(shared, outputs, types, dims, packable, machine)
+
+
+def _tiled(
+    stages: tuple[Stage, ...],
+    outputs: frozenset[str],
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+    packable: frozenset[str],
+    machine: CpuModel,
+) -> tuple[Plan, dict[str, Layout]]:
+    """Tiles over whole blocks of padded axes, or else up to their ends."""
+    for pad in (True, False):
+        planned = plan_tiled(
+            make_group(stages, outputs, types, dims, packable, pad), types, packable, machine
+        )
+        if planned is not None:
+            return planned
+    raise ValueError("loops without padding fit every kernel")
 
 
 def _times_read(stages: Sequence[Stage], tensor: str) -> int:

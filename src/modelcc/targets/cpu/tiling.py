@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.index import Index, coefficient, symbols
+from modelcc.ir.index import Index, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
@@ -138,4 +138,3 @@ def _reduce_unroll(anchor: Nest, tile: Tile) -> int:
     if extent <= 8:
         return extent
     return next((u for u in (limit, limit // 2) if extent % u == 0), limit)
-
