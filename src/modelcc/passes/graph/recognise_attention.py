@@ -26,7 +26,8 @@ SWALLOWS_SCORES = -1e30
 class RecogniseAttention:
     """``softmax(s * q @ kᵀ + mask) @ v`` is Attention (Vaswani et al., 2017).
 
-    The scale may be on q, on k, on both or on the scores; the mask added or chosen by Where.
+    The scale may be on q, on k, on both or on the scores; the mask added or chosen by Where.  A
+    guard against NaN weights (rows that see nothing) becomes one of the result.
 
     before::
 
@@ -75,13 +76,15 @@ def attention(node: Node, at: Rewriter) -> Replacement:
     if not isinstance(node.op, MatMul):
         return None
     weights, v = node.inputs
-    softmax = made_by(at, _without_nan_guard(at, weights), Softmax)
+    unguarded = _without_nan_guard(at, weights)
+    softmax = made_by(at, unguarded, Softmax)
     result = at.type_of(node.outputs[0])
     if softmax is None or softmax.op != Softmax(result.rank - 1) or at.uses(weights) > 1:
         return None
     for scores in _scores(at, softmax.inputs[0]):
         if _shapes_fit(at, scores, v, result.rank):
-            return _emit(at, scores, v, result)
+            mixed = _emit(at, scores, v, result)
+            return mixed if unguarded == weights else _with_nan_guard(at, mixed)
     return None
 
 
@@ -93,6 +96,12 @@ def _without_nan_guard(at: Rewriter, name: str) -> str:
     condition = made_by(at, guard.inputs[0], IsNaN)
     guarded = guard.inputs[2]
     return guarded if condition is not None and condition.inputs == (guarded,) else name
+
+
+def _with_nan_guard(at: Rewriter, name: str) -> str:
+    """0 where a row sees nothing; weights of 0 would have made it so."""
+    zero = at.constant(0.0, at.type_of(name).dtype)
+    return at.emit(Where(), at.emit(IsNaN(), name), zero, name)
 
 
 def _scores(at: Rewriter, name: str) -> Iterator[Scores]:
