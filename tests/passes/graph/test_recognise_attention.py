@@ -127,3 +127,32 @@ def test_weights_that_are_read_elsewhere_stay() -> None:
 
     before = graph_of(formula, Q, K, V)
     assert RecogniseAttention()(before) == before
+
+
+@pytest.mark.parametrize(("offset", "number"), [(0, -np.inf), (2, -np.inf), (2, -3.4e38)])
+def test_causal_masks(offset: int, number: float) -> None:
+    def formula(q: Value, k: Value, v: Value) -> Value:
+        mask = np.triu(np.full((1, 1, 3, 5), number), offset + 1)
+        return matmul(softmax(matmul(q, turned(k)) * 0.5 + constant(q, mask)), v)
+
+    before = graph_of(formula, Q, K, V)
+    after = RecogniseAttention()(before)
+    assert [n.op for n in after.nodes] == [Attention(0.5, causal=True, offset=offset)]
+    assert_same_meaning(before, after)
+
+
+def test_masks_that_are_not_causal() -> None:
+    hidden = np.full((3, 5), -np.inf)
+    for mask in (
+        np.tril(hidden),
+        np.triu(np.ones((3, 5)), 1),
+        np.triu(hidden, 0),
+        np.zeros((3, 5)),
+    ):
+
+        def formula(q: Value, k: Value, v: Value, mask: np.ndarray = mask) -> Value:
+            return matmul(softmax(matmul(q, turned(k)) + constant(q, mask)), v)
+
+        (node,) = RecogniseAttention()(graph_of(formula, Q, K, V)).nodes
+        assert node.op == Attention(1.0)
+        assert len(node.inputs) == (4 if mask.any() else 3)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.graph import Graph, Node
+from modelcc.ir.index import Index
 from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ir.types import TensorType
+from modelcc.ir.types import Array, TensorType
 from modelcc.ops.attention import Attention, Softmax
 from modelcc.ops.elementwise import Add, IsNaN, Where
 from modelcc.ops.matmul import MatMul
@@ -27,7 +28,8 @@ class RecogniseAttention:
     """``softmax(s * q @ kᵀ + mask) @ v`` is Attention (Vaswani et al., 2017).
 
     The scale may be on q, on k, on both or on the scores; the mask added or chosen by Where.  A
-    guard against NaN weights (rows that see nothing) becomes one of the result.
+    guard against NaN weights (rows that see nothing) becomes one of the result.  A constant mask
+    that hides what comes later makes it causal.
 
     before::
 
@@ -58,7 +60,7 @@ class RecogniseAttention:
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        return rewrite(graph, (attention,), self.limit)
+        return rewrite(graph, (attention, constant_mask), self.limit)
 
 
 @dataclass(frozen=True)
@@ -170,3 +172,29 @@ def _with_heads(at: Rewriter, name: str) -> str:
     """The value with an axis of one head if it has none."""
     shape = at.type_of(name).shape
     return name if len(shape) == 4 else at.emit(Reshape((shape[0], 1, *shape[1:])), name)
+
+
+def constant_mask(node: Node, at: Rewriter) -> Replacement:
+    """A mask that shows query i the keys up to i + offset becomes an attribute; one of 0 goes."""
+    op = node.op
+    if not isinstance(op, Attention) or op.causal or len(node.inputs) < 4:
+        return None
+    mask = at.constant_value(node.inputs[3])
+    if mask is not None and not mask.any():
+        return at.emit(op, *node.inputs[:3])
+    offset = _causal_offset(mask, at.type_of(node.inputs[0]).shape[2])
+    if offset is None:
+        return None
+    return at.emit(Attention(op.scale, causal=True, offset=offset), *node.inputs[:3])
+
+
+def _causal_offset(mask: Array | None, queries: Index) -> int | None:
+    """The offset of a causal mask with a row per query; None if it is not one."""
+    if mask is None or mask.ndim < 2 or mask.shape[-2] != queries or mask[..., 0, :].size == 0:
+        return None
+    table = mask.reshape(-1, *mask.shape[-2:])
+    rows, columns = np.ogrid[: mask.shape[-2], : mask.shape[-1]]
+    offset = int((table[0, 0] == 0).sum()) - 1
+    wanted = columns <= rows + offset
+    fits = np.where(wanted, table == 0, table <= SWALLOWS_SCORES)
+    return offset if offset >= 0 and bool(fits.all()) else None
