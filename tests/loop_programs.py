@@ -364,9 +364,7 @@ def integers(dtype: DType) -> Case:
     binary = ("add", "sub", "mul", "div", "floordiv", "mod", "fmod", "min", "max", "and", "or",
               "xor")  # fmt: skip
     unary = ("neg", "abs", "sign", "not")
-    stores: list[Stmt] = [
-        Store(f"y_{f}", i, Call(f, (a, b), dtype, lanes)) for f in binary
-    ]
+    stores: list[Stmt] = [Store(f"y_{f}", i, Call(f, (a, b), dtype, lanes)) for f in binary]
     stores += [Store(f"y_{f}", i, Call(f, (a,), dtype, lanes)) for f in unary]
     shift = Load("s", i, dtype, lanes)
     stores += [Store(f"y_{f}", i, Call(f, (a, shift), dtype, lanes)) for f in ("shl", "shr")]
@@ -433,9 +431,11 @@ def float_functions(dtype: DType) -> Case:
         a, b = (3 * rng.standard_normal((2, 32))).astype(dtype.numpy)
         special = np.resize([np.nan, np.inf, -np.inf, 0.0, 1.5], 32).astype(dtype.numpy)
         outputs = {f"y_{f}": np.zeros(32, dtype.numpy) for f in calls}
-        return {"a": a, "b": b, "special": special} | outputs | {
-            f"y_{f}": np.zeros(32, bool) for f in checks
-        }
+        return (
+            {"a": a, "b": b, "special": special}
+            | outputs
+            | {f"y_{f}": np.zeros(32, bool) for f in checks}
+        )
 
     def expected(given: Arrays) -> dict[str, Any]:
         a, b = (given[name].astype(np.float64) for name in "ab")

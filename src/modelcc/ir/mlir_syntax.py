@@ -178,9 +178,12 @@ _PATTERNS: Final = {
     "dims": re.compile(r"(?:(?:\?|\d+)x)*"),
     "element": re.compile(r"complex<\w+>|![\w.]+|[A-Za-z]\w*"),
     "opaque": re.compile(r"#mcc\.([a-z]+)<"),
+    "layout": re.compile(r"<(?:d\d[^>]*)?>"),
     "label": re.compile(r"\^\w+"),
     "literal": re.compile(r"true|false|0x[0-9A-Fa-f]+|-?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?"),
 }
+
+_INDEX_PIECE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\w.+*%()/,-]| ')
 
 
 class Scanner:
@@ -249,6 +252,23 @@ class Scanner:
         except SyntaxError as error:
             raise self.error(f"{text!r} is no index expression: {error.msg}") from error
 
+    def bare_index(self) -> Index:
+        """An index expression without quotes; it ends where no expression can go on."""
+        start, end, depth = self.end, self.end, 0
+        while (piece := _INDEX_PIECE.match(self.text, end)) is not None:
+            depth += (piece[0] == "(") - (piece[0] == ")")
+            if depth < 0 or (depth == 0 and piece[0] == ","):
+                break
+            end = piece.end()
+        text = self.text[start:end].strip()
+        try:
+            found = parse_index(text)
+        except SyntaxError as error:
+            raise self.error(f"{text!r} is no index expression: {error.msg}") from error
+        self.end = end
+        self._skip()
+        return found
+
     def element(self) -> DType:
         """An element type."""
         name = self.take("element")
@@ -282,7 +302,7 @@ class Scanner:
         self.expect(",")
         self.expect("layout")
         self.expect("=")
-        layout = self._layout(self.string())
+        layout = self.layout(self.string())
         self.expect("}")
         return named, layout
 
@@ -294,7 +314,8 @@ class Scanner:
             self.accept(",")
         return found
 
-    def _layout(self, text: str) -> Layout:
+    def layout(self, text: str) -> Layout:
+        """The layout that ``text`` spells, the inverse of its ``str``."""
         match = re.fullmatch(r"<((?:d\d+(?:/\d+)?(?:%\d+)? ?)*)(?:halo([\d:,]+))?>", text)
         if match is None:
             raise self.error(f"{text!r} is no layout")

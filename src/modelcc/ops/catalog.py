@@ -12,6 +12,8 @@ from modelcc.ops import (
     matmul,
     norm,
     pool,
+    quant,
+    quant_matmul,
     reduce,
     resize,
     shape,
@@ -31,5 +33,7 @@ MCC = Dialect(
         *norm.OPS,
         *attention.OPS,
         *resize.OPS,
+        *quant.OPS,
+        *quant_matmul.OPS,
     ),
 )

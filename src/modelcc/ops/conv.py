@@ -111,8 +111,12 @@ class Conv(Op):
     def compute(
         self, at: StageBuilder, x: Operand, w: Operand, b: Operand | None = None
     ) -> Operand:
-        (result,) = self.infer(x.type, w.type, None if b is None else b.type)
-        window, wide = self.window(w.shape), accumulator(x.dtype)
+        return with_bias(at, self.contract(at, x, w, accumulator(x.dtype)), b, x.dtype)
+
+    def contract(self, at: StageBuilder, x: Operand, w: Operand, wide: DType) -> Operand:
+        """The sums in ``wide``, to which elements are cast before they are multiplied."""
+        (result,) = self.infer(TensorType(x.shape, wide), TensorType(w.shape, wide))
+        window = self.window(w.shape)
         sizes, per_group = x.shape[2:], w.shape[1]
 
         def body(o: Point, r: Point) -> Element:
@@ -122,8 +126,7 @@ class Conv(Op):
             padded = guard(window.conditions(place, sizes), inside, 0)
             return padded.cast(wide) * w[(o[1], *r)].cast(wide)
 
-        total = combined(at, result.shape, (per_group, *window.kernel), "sum", body)
-        return _with_bias(at, total, b, x.dtype)
+        return combined(at, result.shape, (per_group, *window.kernel), "sum", body)
 
     def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
         x, w, *b = inputs
@@ -161,7 +164,8 @@ def _check_bias(b: TensorType | None, outputs: Index) -> None:
     require_equal(b.shape[0], outputs, "the bias needs one value per output channel")
 
 
-def _with_bias(at: StageBuilder, total: Operand, b: Operand | None, dtype: DType) -> Operand:
+def with_bias(at: StageBuilder, total: Operand, b: Operand | None, dtype: DType) -> Operand:
+    """``total`` plus a per-channel bias, as ``dtype``."""
     if b is None:
         return rounded(at, total, dtype)
     return at.stage(total.shape, lambda o: (total[o] + b[o[1]].cast(total.dtype)).cast(dtype))
@@ -296,7 +300,7 @@ class ConvTranspose(Op):
         )
         for chosen in cartesian(*(list(phases(*axis)) for axis in geometry)):
             self._fill(at, total, x, w, chosen)
-        return _with_bias(at, total, b, x.dtype)
+        return with_bias(at, total, b, x.dtype)
 
     def grad(self, build: Builder, dys: Sequence[str], *inputs: str) -> tuple[str | None, ...]:
         x, w, *b = inputs

@@ -12,7 +12,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.index import Index
 from modelcc.ir.op import Builder, ModelError, Op, Sample, broadcast_shapes, require, same_dtype
-from modelcc.ir.types import F16, I32, Array, TensorType
+from modelcc.ir.types import F16, I32, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
@@ -64,8 +64,11 @@ class MatMul(Op):
         return np.asarray(np.matmul(widen(a), widen(b))).astype(a.dtype, copy=False)
 
     def compute(self, at: StageBuilder, a: Operand, b: Operand) -> Operand:
-        (result,) = self.infer(a.type, b.type)
-        wide = accumulator(a.dtype)
+        return rounded(at, self.contract(at, a, b, accumulator(a.dtype)), a.dtype)
+
+    def contract(self, at: StageBuilder, a: Operand, b: Operand, wide: DType) -> Operand:
+        """The product in ``wide``, to which elements are cast before they are multiplied."""
+        (result,) = self.infer(TensorType(a.shape, wide), TensorType(b.shape, wide))
         end = result.rank - len(_columns(b.type))
         begin = end - len(a.shape[-2:-1])
 
@@ -74,8 +77,7 @@ class MatMul(Op):
             right = b.broadcast((*o[:begin], *r, *o[end:]))
             return left.cast(wide) * right.cast(wide)
 
-        product = combined(at, result.shape, (a.shape[-1],), "sum", body)
-        return rounded(at, product, a.dtype)
+        return combined(at, result.shape, (a.shape[-1],), "sum", body)
 
     def grad(self, build: Builder, dys: Sequence[str], a: str, b: str) -> tuple[str, str]:
         left, right = build.type_of(a).shape, build.type_of(b).shape

@@ -17,6 +17,11 @@ def tensor(*shape: Index | str, dtype: DType = F32) -> TensorType:
     return TensorType(tuple(Sym(d) if isinstance(d, str) else d for d in shape), dtype)
 
 
+def scalar(value: float, dtype: DType = F32) -> Array:
+    """An array without axes."""
+    return np.asarray(value, dtype.numpy)
+
+
 def sizes(op: Op, sample: Sample) -> dict[str, int]:
     """A number for every named dimension of the sample, the op being made from it."""
     shapes = [e for t in sample.operands if isinstance(t, TensorType) for e in t.shape]

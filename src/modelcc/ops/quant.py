@@ -1,0 +1,276 @@
+"""Quantisation of tensors: to and from integers by ``real = (q - zero_point) * scale``.
+
+Jacob et al., "Quantization and training of neural networks for efficient integer-arithmetic-only
+inference", 2018.  Scales are per tensor (scalar or one element), per slice of ``axis`` (vector) or
+per block of ``block`` elements along it (same rank as x).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import ml_dtypes
+import numpy as np
+
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
+from modelcc.ir.index import ceildiv, floordiv
+from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.types import F8E4M3FN, F16, F32, I4, I8, I32, U8, Array, DType, TensorType
+from modelcc.ops.accumulate import (
+    Point,
+    accumulator,
+    combined,
+    require_equal,
+    require_float,
+    widen,
+)
+from modelcc.ops.samples import scalar, tensor
+
+
+def limits(dtype: DType) -> tuple[float, float]:
+    """The least and the greatest finite number of a quantised type."""
+    if dtype.is_float:
+        high = float(cast(Any, ml_dtypes.finfo)(dtype.numpy).max)
+        return -high, high
+    if dtype.kind == "uint":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+
+
+@dataclass(frozen=True)
+class Granularity:
+    """Which parameter belongs to which element: that of slice ``axis``, in blocks if ``block``."""
+
+    axis: int
+    block: int
+
+    def check(self, x: TensorType, parameter: TensorType, what: str) -> None:
+        """Refuse a parameter whose shape does not fit ``x``."""
+        if parameter.elements == 1 and parameter.rank <= 1:
+            return
+        require(
+            0 <= self.axis < x.rank, f"axis {self.axis} of a quantisation of {x} is out of range"
+        )
+        extent = x.shape[self.axis]
+        if not self.block:
+            require(parameter.rank == 1, f"{what} {parameter} must be a scalar or a vector")
+            require_equal(
+                parameter.shape[0], extent, f"{what} {parameter} along axis {self.axis} of {x}"
+            )
+            return
+        require(parameter.rank == x.rank, f"blocked {what} {parameter} must have the rank of {x}")
+        require_equal(
+            parameter.shape[self.axis],
+            ceildiv(extent, self.block),
+            f"{what} {parameter} for blocks of {self.block} along axis {self.axis} of {x}",
+        )
+
+    def read(self, parameter: Operand, o: Point) -> Element:
+        """The parameter of the element at ``o``."""
+        if parameter.rank == 0:
+            return parameter[()]
+        if parameter.rank == 1 and parameter.shape[0] == 1:
+            return parameter[0]
+        if not self.block:
+            return parameter[o[self.axis]]
+        place = floordiv(o[self.axis], self.block)
+        return parameter[(*o[: self.axis], place, *o[self.axis + 1 :])]
+
+    def spread(self, parameter: Array, x: Array) -> Array:
+        """The parameters, shaped to broadcast against ``x``."""
+        if parameter.size == 1:
+            return parameter.reshape(())
+        if not self.block:
+            return parameter.reshape(-1, *(1,) * (x.ndim - self.axis - 1))
+        every = np.repeat(parameter, self.block, self.axis)
+        return every[(slice(None),) * self.axis + (slice(x.shape[self.axis]),)]
+
+
+def quantised(value: Array, to: DType) -> Array:
+    """``value``, already rounded, limited to the range of ``to``."""
+    low, high = limits(to)
+    return np.clip(value, low, high).astype(to.numpy)
+
+
+def saturated(value: Element, to: DType) -> Element:
+    """``value``, already rounded, limited to the range of ``to``."""
+    low, high = limits(to)
+    return apply("min", apply("max", value, low), high).cast(to)
+
+
+@dataclass(frozen=True)
+class QuantizeLinear(Op):
+    """``saturate(round(x / scale) + zero_point)`` as ``to``, halves to even (x, scale, zero?)."""
+
+    to: DType = U8
+    axis: int = 1
+    block: int = 0
+    samples: ClassVar[tuple[Sample, ...]] = (
+        Sample((tensor("n", 4), scalar(0.02), scalar(120, U8)), {}),
+        Sample((tensor(2, 3, "h"), np.array([0.01, 0.02, 0.1], np.float32)), {"to": I8}),
+        Sample(
+            (
+                tensor(3, 4),
+                np.array([0.01, 0.02, 0.1], np.float32),
+                np.array([0, 5, -9], np.int8),
+            ),
+            {"to": I8, "axis": 0},
+        ),
+        Sample(
+            (tensor(2, 5), np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], np.float32)),
+            {"to": I8, "block": 2},
+        ),
+        Sample((tensor(4, 6), scalar(0.2)), {"to": I4}),
+        Sample((np.array([0.5, 1.5, 2.5, -0.5], np.float32), scalar(1)), {"to": I8}),
+        Sample((tensor(5, dtype=F16), scalar(0.1, F16)), {"to": I8}),
+        Sample((tensor(5), scalar(0.001)), {"to": F8E4M3FN}),
+    )
+
+    def infer(
+        self, x: TensorType, scale: TensorType, zero: TensorType | None = None
+    ) -> tuple[TensorType]:
+        require_float(x.dtype, "QuantizeLinear")
+        require_float(scale.dtype, "QuantizeLinear")
+        granularity = Granularity(self.axis, self.block)
+        granularity.check(x, scale, "scale")
+        if zero is not None:
+            granularity.check(x, zero, "zero point")
+            require(zero.dtype == self.to, f"zero point {zero} of a quantisation to {self.to}")
+        return (TensorType(x.shape, self.to),)
+
+    def reference(self, x: Array, scale: Array, zero: Array | None = None) -> Array:
+        granularity = Granularity(self.axis, self.block)
+        value = widen(x) / granularity.spread(widen(scale), x)
+        if not self.to.is_float:
+            value = np.rint(value)
+        if zero is not None:
+            value = value + granularity.spread(zero.astype(value.dtype), x)
+        return quantised(value, self.to)
+
+    def compute(
+        self, at: StageBuilder, x: Operand, scale: Operand, zero: Operand | None = None
+    ) -> Operand:
+        granularity, wide = Granularity(self.axis, self.block), accumulator(x.dtype)
+
+        def body(o: Point) -> Element:
+            value = x[o].cast(wide) / granularity.read(scale, o).cast(wide)
+            value = value if self.to.is_float else apply("round", value)
+            if zero is not None:
+                value = value + granularity.read(zero, o).cast(wide)
+            return saturated(value, self.to)
+
+        return at.stage(x.shape, body)
+
+
+@dataclass(frozen=True)
+class DequantizeLinear(Op):
+    """``(x - zero_point) * scale`` in the dtype of scale (x, scale, zero?)."""
+
+    axis: int = 1
+    block: int = 0
+    samples: ClassVar[tuple[Sample, ...]] = (
+        Sample((tensor("n", 4, dtype=U8), scalar(0.02), scalar(120, U8)), {}, 0, 255),
+        Sample(
+            (tensor(2, 3, "h", dtype=I8), np.array([0.01, 0.02, 0.1], np.float32)), {}, -128, 127
+        ),
+        Sample(
+            (
+                tensor(3, 4, dtype=I8),
+                np.array([0.01, 0.02, 0.1], np.float32),
+                np.array([0, 5, -9], np.int8),
+            ),
+            {"axis": 0},
+            -128,
+            127,
+        ),
+        Sample(
+            (tensor(2, 5, dtype=I8), np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], np.float32)),
+            {"block": 2},
+            -128,
+            127,
+        ),
+        Sample((tensor(4, dtype=I32), scalar(0.5)), {}, -1000, 1000),
+        Sample((tensor(5, dtype=I8), scalar(0.1, F16)), {}, -128, 127),
+    )
+
+    def infer(
+        self, x: TensorType, scale: TensorType, zero: TensorType | None = None
+    ) -> tuple[TensorType]:
+        require_float(scale.dtype, "DequantizeLinear")
+        granularity = Granularity(self.axis, self.block)
+        granularity.check(x, scale, "scale")
+        if zero is not None:
+            granularity.check(x, zero, "zero point")
+            require(
+                zero.dtype == x.dtype, f"zero point {zero} of {x}: the element types must agree"
+            )
+        return (TensorType(x.shape, scale.dtype),)
+
+    def reference(self, x: Array, scale: Array, zero: Array | None = None) -> Array:
+        granularity = Granularity(self.axis, self.block)
+        value = x.astype(widen(scale).dtype)
+        if zero is not None:
+            value = value - granularity.spread(zero.astype(value.dtype), x)
+        return (value * granularity.spread(widen(scale), x)).astype(scale.dtype, copy=False)
+
+    def compute(
+        self, at: StageBuilder, x: Operand, scale: Operand, zero: Operand | None = None
+    ) -> Operand:
+        granularity, wide = Granularity(self.axis, self.block), accumulator(scale.dtype)
+
+        def body(o: Point) -> Element:
+            value = x[o].cast(wide)
+            if zero is not None:
+                value = value - granularity.read(zero, o).cast(wide)
+            return (value * granularity.read(scale, o).cast(wide)).cast(scale.dtype)
+
+        return at.stage(x.shape, body)
+
+
+@dataclass(frozen=True)
+class DynamicQuantizeLinear(Op):
+    """x as u8 with the scale and zero point that its own range, extended to 0, asks for."""
+
+    samples: ClassVar[tuple[Sample, ...]] = (
+        Sample((tensor("n", 6),), {}),
+        Sample((tensor(3, 4),), {}, 0.5, 2.0),
+        Sample((tensor(5),), {}, -3.0, -1.0),
+        Sample((np.zeros((2, 2), np.float32),), {}),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+        require(x.dtype == F32, f"DynamicQuantizeLinear takes f32, not {x}")
+        return TensorType(x.shape, U8), TensorType((), F32), TensorType((), U8)
+
+    def reference(self, x: Array) -> tuple[Array, Array, Array]:
+        low, high = np.minimum(x.min(), np.float32(0)), np.maximum(x.max(), np.float32(0))
+        scale = np.asarray(1 if high == low else (high - low) / np.float32(255), np.float32)
+        zero = quantised(np.rint(-low / scale), U8)
+        y = quantised(np.rint(x / scale) + zero.astype(np.float32), U8)
+        return y, scale, np.asarray(zero)
+
+    def compute(self, at: StageBuilder, x: Operand) -> tuple[Operand, Operand, Operand]:
+        def extreme(o: Point, r: Point) -> Element:
+            return x[r]
+
+        highest = combined(at, (), x.shape, "max", extreme)
+        lowest = combined(at, (), x.shape, "min", extreme)
+
+        def low() -> Element:
+            return apply("min", lowest[()], 0.0)
+
+        def step(_: Point) -> Element:
+            extent = apply("max", highest[()], 0.0) - low()
+            return select(apply("eq", extent, 0.0), number(1.0, F32), extent / 255.0)
+
+        scale = at.stage((), step)
+        zero = at.stage((), lambda _: saturated(apply("round", -low() / scale[()]), U8))
+
+        def body(o: Point) -> Element:
+            return saturated(apply("round", x[o] / scale[()]) + zero[()].cast(F32), U8)
+
+        return at.stage(x.shape, body), scale, zero
+
+
+OPS: tuple[type[Op], ...] = (QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear)
