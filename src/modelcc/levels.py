@@ -1,6 +1,6 @@
 """The levels as text: written, and read back with their constants beside them.
 
-Constants are no text: a file ``constants.npz`` holds them by digest, next to the text.
+Constants are no text: beside ``model.graph.mlir`` a file ``model.graph.npz`` holds them by digest.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, DType, dtype_of
 from modelcc.ops.catalog import MCC
-
-CONSTANTS = "constants.npz"
 
 Functions = tuple[Function, ...]
 
@@ -126,6 +124,11 @@ def constants_of(program: Any) -> dict[str, Constant]:
     if isinstance(program, TensorProgram | ScheduledProgram | Program):
         return {constant.digest: constant for constant in program.constants.values()}
     return {}
+
+
+def constants_path(text: Path) -> Path:
+    """Where the constants of a text file are."""
+    return text.with_suffix(".npz")
 
 
 def write_constants(path: Path, constants: Mapping[str, Constant]) -> None:
