@@ -131,7 +131,7 @@ class Session:
     def _step_times(self, symbol: str, steps: int) -> NDArray[np.float64]:
         """Seconds on the clock before each step and after the last."""
         values = (ctypes.c_int64 * (2 * (steps + 1))).from_address(self._code.address(symbol))
-        stamps = np.frombuffer(values, np.int64).reshape(-1, 2).astype(np.float64)
+        stamps = np.array(values[:], np.float64).reshape(-1, 2)
         return (stamps[:, 0] - stamps[0, 0]) + stamps[:, 1] * 1e-9
 
     def arena_size(self, *shapes: tuple[int, ...]) -> int:
