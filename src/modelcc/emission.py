@@ -12,13 +12,13 @@ from modelcc.ir.graph import Constant
 from modelcc.ir.op import ModelError
 from modelcc.levels import (
     CONSTANTS,
-    DIALECTS,
     LEVELS,
     constants_of,
     level_text,
     parse_level,
     read_constants,
 )
+from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.pipeline import Observer, Stage, before_block, from_block, run_stages
 from modelcc.targets.base import Module, Target, Workplace
@@ -85,7 +85,7 @@ def read_level(path: Path, level: str, constants: Path | None) -> Any:
         return (Module(path.stem, text),)
     beside = constants if constants is not None else path.parent / CONSTANTS
     try:
-        return parse_level(level, text, read_constants(beside), DIALECTS)
+        return parse_level(level, text, read_constants(beside), dialects())
     except ModelError as error:
         raise error.at(str(path)) from error
 

@@ -29,7 +29,6 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import TensorType
-from modelcc.ops.catalog import MCC
 
 CONSTANTS = "constants.npz"
 
@@ -151,5 +150,3 @@ def stored_shape(type: TensorType) -> tuple[int, ...]:
 def _raw(constant: Constant) -> Any:
     return np.ascontiguousarray(constant.data).reshape(-1).view(np.uint8)
 
-
-DIALECTS = (MCC,)

@@ -13,9 +13,8 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
-from modelcc.packaging import Label, package
 from modelcc.passes.loop.expand_math import expand_math
-from modelcc.runtime.session import Session, shared_pool
+from modelcc.runtime.session import Session
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
@@ -27,6 +26,7 @@ from modelcc.targets.native.machine import Machine, function_attributes
 from modelcc.targets.native.parallel_build import build
 from modelcc.targets.native.shared_object import link_shared
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
+from modelcc.targets.packaging import Label, package
 
 _RENAMED = ".output"
 """What program lowering appends to an output's name that an input or constant has, too."""
@@ -120,7 +120,7 @@ class NativeTarget:
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""
-        return Session(artifact, shared_pool(threads) if threads > 1 else None)
+        return Session(artifact, threads)
 
     @property
     def _emission(self) -> EmitOptions:
