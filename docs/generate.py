@@ -1,7 +1,8 @@
 """Writes the pages that follow from the sources: ``python -m docs.generate``.
 
 ``ops.md`` lists every op of the built-in dialect and every ONNX operator that is imported,
-``targets.md`` the targets.  A test fails when a page is out of date.
+``targets.md`` the targets, ``commands.md`` what each command says of itself.  A test fails when a
+page is out of date.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
+from modelcc.cli.main import cli
 from modelcc.frontends.onnx.handlers import HANDLERS
 from modelcc.ir.op import Op
 from modelcc.ops.catalog import MCC
@@ -20,6 +24,7 @@ from modelcc.targets.registry import BUILT_IN, make_target
 
 FOLDER = Path(__file__).parent
 NOTE = "<!-- Made by `python -m docs.generate`; change the sources instead. -->"
+WIDTH = 96
 FACETS = ("compute", "decompose", "grad")
 
 
@@ -27,6 +32,7 @@ def pages() -> Mapping[str, str]:
     """Text of each generated page, by file name."""
     return {
         "ops.md": "\n".join((*_op_lines(), *_onnx_lines())) + "\n",
+        "commands.md": "\n".join(_command_lines()) + "\n",
         "targets.md": "\n".join(_target_lines()) + "\n",
     }
 
@@ -72,6 +78,14 @@ def _onnx_lines() -> Iterator[str]:
     yield from ("", "## ONNX operators", "")
     yield f"{len(names)} operators are imported, opsets 7 to the newest of the installed onnx:"
     yield from ("", ", ".join(f"`{name}`" for name in names) + ".")
+
+
+def _command_lines() -> Iterator[str]:
+    yield from ("# Commands", "", NOTE)
+    for name in ("", *cli.commands):
+        arguments = [name, "--help"] if name else ["--help"]
+        result = CliRunner().invoke(cli, arguments, prog_name="modelcc", terminal_width=WIDTH)
+        yield from ("", f"## modelcc {name}".rstrip(), "", "```", result.output.rstrip(), "```")
 
 
 def _target_lines() -> Iterator[str]:

@@ -15,6 +15,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from modelcc.version import VERSION
+
 if TYPE_CHECKING:
     from modelcc.api import Model, compile, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from modelcc.report import Report
     from modelcc.verification import Verification
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOME = MappingProxyType(
     {

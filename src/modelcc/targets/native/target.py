@@ -15,7 +15,7 @@ from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.runtime.session import Session
-from modelcc.targets.base import Module, TargetOptions, Workplace
+from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
@@ -148,4 +148,4 @@ def _joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
     if len(texts) == 1:
         return texts[0].encode()
     named = zip(modules, texts, strict=True)
-    return "\n".join(f"; ---- module {m.name}\n{text}" for m, text in named).encode()
+    return "\n".join(f"{MODULE_LINE}{m.name}\n{text}" for m, text in named).encode()
