@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import Any
 
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
-from modelcc.artifact.manifest import TensorSpec
+from modelcc.artifact.manifest import DimSpec, TensorSpec
 from modelcc.driver import Compiled, ModelSource, compile_model, report_in, target_of
 from modelcc.driver import import_model as import_with_options
 from modelcc.environment import Environment, read_environment
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
-from modelcc.options import Dims, Options
+from modelcc.options import Dims, Options, dimension
 from modelcc.report import Report, StageTime
 from modelcc.runtime.pool import available_cores
+from modelcc.runtime.session import Outs
 from modelcc.targets.base import Progress, Target, Workplace
-from modelcc.verification import Verification, verify_model
-
-DLPack = object
-"""Anything with ``__dlpack__``: a torch, JAX or CuPy array on the CPU."""
+from modelcc.verification import Request, Verification, verify_model
 
 
 class Model:
@@ -55,31 +50,32 @@ class Model:
         """Name, element type and shape of each output."""
         return self._artifact.manifest.outputs
 
-    def __call__(self, *arrays: ArrayLike | DLPack, **named: ArrayLike | DLPack) -> (
-        Array | tuple[Array, ...]
-    ):  # fmt: skip
-        """The output for inputs given in order or by name: an array, or a tuple if several.
+    @property
+    def dims(self) -> tuple[DimSpec, ...]:
+        """Named dimensions, with the least and greatest size of each."""
+        return self._artifact.manifest.dims
 
-        :class:`ModelError` if an array does not fit.
+    def __call__(
+        self, *arguments: object, out: Outs | None = None, **named: object
+    ) -> Array | tuple[Array, ...]:
+        """The output, or a tuple of the outputs, for inputs in order, by keyword, or in a dict.
+
+        Inputs are NumPy arrays or anything with ``__dlpack__`` and are not copied if contiguous.
+        ``out`` gives arrays to write into.  :class:`InputError` says what does not fit.
         """
-        if len(arrays) > len(self.inputs):
-            raise ModelError(f"{self.name} has {len(self.inputs)} inputs, not {len(arrays)}")
-        feeds = {spec.name: array for spec, array in zip(self.inputs, arrays, strict=False)}
-        twice = feeds.keys() & named.keys()
-        if twice:
-            raise ModelError(f"input {min(twice)!r} is given twice")
-        results = tuple(self.run({**feeds, **named}).values())
-        return results[0] if len(results) == 1 else results
+        return self._session(*arguments, out=out, **named)
 
-    def run(self, feeds: Mapping[str, ArrayLike | DLPack]) -> dict[str, Array]:
-        """Outputs by name for inputs by name; :class:`ModelError` if an array does not fit."""
-        return self._session.run({name: as_array(value) for name, value in feeds.items()})
+    def run(
+        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Outputs by name for inputs by name; otherwise as a call."""
+        return self._session.run(feeds, out)
 
     def save(self, path: str | Path) -> None:
         """Write the artifact, ``model.mcc``; ``OSError`` if the path cannot be written."""
         write_artifact(path, self._artifact)
 
-    def report(self, profile: Mapping[str, ArrayLike] | bool = False) -> Report:
+    def report(self, profile: Mapping[str, Array] | bool = False) -> Report:
         """Kernels, memory plan and, just after compiling, the compiler's times.
 
         ``profile`` (inputs, or True for random ones) also measures each kernel.
@@ -154,7 +150,8 @@ def verify(
     environment = read_environment(os.environ)
     count = default_threads(threads, environment)
     options = Options(threads=count, dims=tuple((dims or {}).items()))
-    return verify_model(model, options, Workplace(environment.cache, count), feeds, seed)
+    workplace = Workplace(environment.cache, available_cores())
+    return verify_model(Request(model, options, workplace, feeds or {}, {}, seed))
 
 
 def default_threads(asked: int | None, environment: Environment) -> int:
@@ -164,13 +161,20 @@ def default_threads(asked: int | None, environment: Environment) -> int:
     return environment.threads if environment.threads is not None else available_cores()
 
 
-def as_array(value: ArrayLike | DLPack) -> Array:
-    """A NumPy array that shares the value's memory where it can."""
-    if isinstance(value, np.ndarray):
-        return value
-    if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)  # pyright: ignore[reportArgumentType]
-    return np.asarray(value)
+def bench_engine(
+    model: str, options: Mapping[str, Any]
+) -> Callable[[Mapping[str, object]], dict[str, Array]]:
+    """For :mod:`modelcc.bench_worker`: options as the command line takes them."""
+    chosen = Options(
+        target=options["target"],
+        cpu=options["cpu"],
+        threads=options["threads"],
+        optimize=options["optimize"],
+        dims=tuple(dimension(text) for text in options["dims"]),
+    )
+    cache = None if options["cache"] is None else Path(options["cache"])
+    compiled = compile_model(Path(model), chosen, Workplace(cache, available_cores()))
+    return model_of(compiled, chosen.threads).run
 
 
-__all__ = ["Model", "Range", "compile", "import_model", "load", "verify"]
+__all__ = ["Model", "compile", "import_model", "load", "verify"]

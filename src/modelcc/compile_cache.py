@@ -30,7 +30,9 @@ def compiler_fingerprint() -> str:
     for path in sorted(root.rglob("*")):
         if path.suffix in (".py", ".ll", ".c", ".h"):
             status = path.stat()
-            digest.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}".encode())
+            digest.update(
+                f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}".encode()
+            )
     return digest.hexdigest()
 
 

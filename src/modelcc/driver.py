@@ -7,8 +7,9 @@ One observer sees every stage with the program before and after it, and the seco
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
@@ -25,7 +26,8 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
-from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.tensor import TensorProgram
 from modelcc.options import Options
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
@@ -55,6 +57,7 @@ from modelcc.pipeline import (
     StageRun,
     all_of,
     block,
+    from_block,
     numbered,
     run_stages,
 )
@@ -150,21 +153,23 @@ class Compiled:
 
 
 def compile_model(
-    model: ModelSource,
+    model: ModelSource | TensorProgram | Program,
     options: Options = DEFAULT,
     workplace: Workplace = NOWHERE,
     observer: Observer | None = None,
+    entering: str = "import",
 ) -> Compiled:
     """The artifact of ``model``: from the workplace's cache, else by running the pipeline.
 
     An ``observer`` wants to see the stages, so the cache of artifacts is passed by then.
+    ``entering`` is the block of the pipeline that a program of another level enters at.
     :class:`ModelError` if something is wrong with the model or the options.
     """
     target = target_of(options)
-    cache = _artifact_cache(workplace) if observer is None else None
-    key = artifact_key(model, options, target) if cache else None
-    if cache and key:
-        found = cache.find(key)
+    kept = _artifact_cache(workplace) if observer is None else None
+    key = artifact_key(model, options, target) if kept else None
+    if kept and key:
+        found = kept.find(key)
         if found:
             return Compiled(read_artifact(found), target)
     times: list[StageTime] = []
@@ -175,14 +180,14 @@ def compile_model(
         if run.stage.block == "import":
             graphs.append(run.after)
 
-    stages = pipeline(target, options, workplace)
+    stages = from_block(pipeline(target, options, workplace), entering)
     artifact: Artifact = run_stages(stages, model, all_of(note, observer))
-    if cache and key:
-        cache.add(key, lambda path: write_artifact(path, artifact), external_files(graphs[0]))
+    if kept and key:
+        kept.add(key, lambda path: write_artifact(path, artifact), external_files(graphs[0]))
     return Compiled(artifact, target, tuple(times))
 
 
-def artifact_key(model: ModelSource, options: Options, target: Target) -> str | None:
+def artifact_key(model: object, options: Options, target: Target) -> str | None:
     """What determines the artifact, hashed; None for models that have no bytes to hash."""
     content = _content_digest(model)
     if content is None:
@@ -197,7 +202,7 @@ def report_in(artifact: Artifact) -> Report | None:
     return None if text is None else report_from_json(text)
 
 
-def _content_digest(model: ModelSource) -> str | None:
+def _content_digest(model: object) -> str | None:
     match model:
         case str() | Path() if Path(model).is_file():
             # External data lies next to the model, so the folder counts as well.
@@ -224,11 +229,9 @@ def _on_functions(
     legalize: Callable[[Function], Function],
 ) -> Callable[[ScheduledProgram], ScheduledProgram]:
     def run(program: ScheduledProgram) -> ScheduledProgram:
-        done: dict[Function, Function] = {}
+        once = cache(legalize)
         items = tuple(
-            item
-            if not hasattr(item, "function")
-            else replace(item, function=done.setdefault(item.function, legalize(item.function)))
+            replace(item, function=once(item.function)) if isinstance(item, KernelCall) else item
             for item in program.items
         )
         return replace(program, items=items)
@@ -271,7 +274,9 @@ def _restricted(stages: tuple[Stage, ...], options: Options) -> tuple[Stage, ...
     asked = (*options.skip, *((limit.stage,) if limit else ()))
     for name in asked:
         if name not in names:
-            raise ModelError(f"there is no stage {name!r}", (), f"stages: {', '.join(sorted(names))}")
+            raise ModelError(
+                f"there is no stage {name!r}", (), f"stages: {', '.join(sorted(names))}"
+            )
     kept = [stage for stage in stages if stage.name not in options.skip]
     if limit is None:
         return tuple(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
@@ -36,3 +36,10 @@ class OnnxruntimeModel:
         except Exception as error:  # its exceptions have no common base but this
             raise ModelError(f"onnxruntime cannot run the model: {error}") from error
         return dict(zip(self.outputs, results, strict=True))
+
+
+def bench_engine(
+    model: str, options: Mapping[str, int]
+) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+    """For :mod:`modelcc.bench_worker`."""
+    return OnnxruntimeModel(model, options["threads"]).run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from modelcc.bisection import Culprit, differences_by_interpreter, find_culprit
 from modelcc.comparison import Difference, compare, compare_all
-from modelcc.driver import ModelSource, compile_model, import_model
+from modelcc.driver import NOWHERE, ModelSource, compile_model, import_model
 from modelcc.feeds import index_limits, nominal_sizes, random_feeds
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import bind_feeds, interpret
@@ -62,65 +62,65 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model with inputs for it and the values of its named dimensions."""
+class Request:
+    """What to verify: a model, how to compile it, and inputs.
+
+    ``feeds`` are inputs; those missing are random from ``seed``, with ``sizes`` for their named
+    dimensions.  ``tolerance`` replaces the one of :data:`~modelcc.comparison.TOLERANCES`.
+    """
 
     model: ModelSource
+    options: Options
+    workplace: Workplace = NOWHERE
+    feeds: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    seed: int = 0
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model's graph with inputs for it and the values of its named dimensions."""
+
     graph: Graph
     feeds: Mapping[str, Array]
     sizes: Mapping[str, int]
 
 
-def subject_of(
-    model: ModelSource, options: Options, feeds: Mapping[str, Array] | None, seed: int
-) -> Subject:
-    """``model`` with ``feeds``, those missing filled with random values."""
-    graph = import_model(model, options)
-    given = dict(feeds or {})
-    sizes = nominal_sizes(graph.dims, {})
-    types = {name: graph.types[name] for name in graph.inputs if name not in given}
-    arrays = given | random_feeds(types, sizes, seed, index_limits(graph))
-    return Subject(model, graph, arrays, bind_feeds(graph, arrays))
+def subject_of(request: Request) -> Subject:
+    """The graph of a request and all its inputs."""
+    graph = import_model(request.model, request.options)
+    types = {name: graph.types[name] for name in graph.inputs if name not in request.feeds}
+    sizes = nominal_sizes(graph.dims, request.sizes)
+    random = random_feeds(types, sizes, request.seed, index_limits(graph))
+    feeds = {**request.feeds, **random}
+    return Subject(graph, feeds, bind_feeds(graph, feeds))
 
 
-def verify_model(
-    model: ModelSource,
-    options: Options,
-    workplace: Workplace,
-    feeds: Mapping[str, Array] | None = None,
-    seed: int = 0,
-    tolerance: float | None = None,
-) -> Verification:
-    """Compile ``model``, run it and compare its outputs."""
-    subject = subject_of(model, options, feeds, seed)
-    got = _run_compiled(subject.model, options, workplace, subject.feeds)
-    workplace.report("running the reference interpreter", 0, 1)
+def verify_model(request: Request) -> Verification:
+    """Compile the model, run it and compare its outputs."""
+    subject = subject_of(request)
+    got = _run_compiled(request, subject)
+    request.workplace.report("running the reference interpreter", 0, 1)
     expected = interpret(subject.graph, subject.feeds)
-    workplace.report("running the reference interpreter", 1, 1)
-    peer = peer_of(model, options.threads)
+    request.workplace.report("running the reference interpreter", 1, 1)
+    peer = peer_of(request.model, request.options.threads)
     others = peer.run(subject.feeds) if peer else {}
     wanted = {name: others[name] for name in got if name in others}
     return Verification(
         subject.graph.name,
         subject.sizes,
-        compare_all(got, expected, tolerance),
-        compare_all(got, wanted, tolerance),
+        compare_all(got, expected, request.tolerance),
+        compare_all(got, wanted, request.tolerance),
     )
 
 
-def first_wrong_layer(
-    model: ModelSource,
-    options: Options,
-    workplace: Workplace,
-    feeds: Mapping[str, Array] | None = None,
-    seed: int = 0,
-    tolerance: float | None = None,
-) -> Layer | None:
-    """The first node that differs when the result of every node is kept; None if none does.
+def first_wrong_layer(request: Request, result: Verification) -> Verification:
+    """``result`` with the first node that differs when the results of all nodes are kept.
 
     Keeping results leaves little to fuse, so a fault of fusion may not show here.
     """
-    subject = subject_of(model, options, feeds, seed)
+    subject = subject_of(request)
     expected: dict[str, tuple[Node, Array]] = {}
 
     def keep(node: Node, results: tuple[Array, ...]) -> None:
@@ -128,30 +128,24 @@ def first_wrong_layer(
         expected.update({name: (node, result) for name, result in named if name})
 
     interpret(subject.graph, subject.feeds, keep)
-    kept = replace(options, keep=tuple(expected))
-    got = _run_compiled(subject.model, kept, workplace, subject.feeds)
-    for name, (node, result) in expected.items():
-        difference = compare(name, got[name], result, tolerance)
+    kept = replace(request, options=replace(request.options, keep=tuple(expected)))
+    got = _run_compiled(kept, subject)
+    for name, (node, value) in expected.items():
+        difference = compare(name, got[name], value, request.tolerance)
         if not difference.agrees:
-            return Layer(node_place(node), node.op.mnemonic(), difference)
-    return None
+            layer = Layer(node_place(node), node.op.mnemonic(), difference)
+            return replace(result, layer=layer)
+    return result
 
 
-def first_wrong_stage(
-    model: ModelSource,
-    options: Options,
-    workplace: Workplace,
-    feeds: Mapping[str, Array] | None = None,
-    seed: int = 0,
-    tolerance: float | None = None,
-) -> Culprit | None:
-    """The stage of the pipeline that broke the program, by its interpreters; None if none did."""
-    subject = subject_of(model, options, feeds, seed)
+def first_wrong_stage(request: Request, result: Verification) -> Verification:
+    """``result`` with the stage of the pipeline that broke the program, by the interpreters."""
+    subject = subject_of(request)
     expected = interpret(subject.graph, subject.feeds)
     runs: list[StageRun] = []
-    compile_model(model, options, workplace, runs.append)
-    check = differences_by_interpreter(subject.feeds, subject.sizes, expected, tolerance)
-    return find_culprit(runs, check)
+    compile_model(request.model, request.options, request.workplace, runs.append)
+    check = differences_by_interpreter(subject.feeds, subject.sizes, expected, request.tolerance)
+    return replace(result, culprit=find_culprit(runs, check))
 
 
 def peer_of(model: ModelSource, threads: int) -> Peer | None:
@@ -163,8 +157,7 @@ def peer_of(model: ModelSource, threads: int) -> Peer | None:
     return cast(Peer, engine.OnnxruntimeModel(source, threads))
 
 
-def _run_compiled(
-    model: ModelSource, options: Options, workplace: Workplace, feeds: Mapping[str, Array]
-) -> dict[str, Array]:
-    compiled = compile_model(model, options, workplace)
-    return compiled.target.load(compiled.artifact, options.threads).run(feeds)
+def _run_compiled(request: Request, subject: Subject) -> dict[str, Array]:
+    compiled = compile_model(request.model, request.options, request.workplace)
+    session = compiled.target.load(compiled.artifact, request.options.threads)
+    return session.run(subject.feeds)

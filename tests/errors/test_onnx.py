@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
 from modelcc.ir.op import ModelError
-from tests.errors.onnx.cases import CASES, UNSUPPORTED, Case, valid_bytes
+from tests.errors.onnx.cases import CASES, UNSUPPORTED, Case, valid_bytes, valid_large_bytes
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
@@ -34,14 +36,24 @@ def test_missing_file(tmp_path: Path) -> None:
         import_onnx(tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_corrupted_bytes_never_give_a_traceback(seed: int) -> None:
+def test_values_that_do_not_fit() -> None:
+    with pytest.raises(ModelError, match="no input 'z'"):
+        import_onnx(valid_bytes(), values={"z": np.zeros(3, np.float32)})
+    with pytest.raises(ModelError, match="'x' is float64"):
+        import_onnx(valid_bytes(), values={"x": np.zeros((2, 3))})
+    with pytest.raises(ModelError, match=r"'x' is float32\[2, 4\]"):
+        import_onnx(valid_bytes(), values={"x": np.zeros((2, 4), np.float32)})
+
+
+@pytest.mark.parametrize("make", [valid_bytes, valid_large_bytes])
+@pytest.mark.parametrize("seed", range(10))
+def test_corrupted_bytes_never_give_a_traceback(seed: int, make: Callable[[], bytes]) -> None:
     """Random bytes of a valid file are overwritten, inserted or lost."""
     choose = random.Random(seed)
     for _ in range(25):
-        data = bytearray(valid_bytes())
+        data = bytearray(make())
         for _ in range(choose.randint(1, 4)):
-            at = choose.randrange(len(data))
+            at = choose.choice((choose.randrange(len(data)), choose.randrange(min(99, len(data)))))
             match choose.randrange(3):
                 case 0:
                     data[at] = choose.randrange(256)

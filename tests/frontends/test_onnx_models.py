@@ -30,7 +30,7 @@ LIGHT_MODELS = (
     *("squeezenet", "zfnet512"),
 )
 UNSUPPORTED = {
-    "ppocr_cls_v2_qoperator": "QuantizeLinear",
+    "ppocr_cls_v2_qoperator": "QLinearAdd",
     "tract_xgboost_tree": "TreeEnsembleClassifier",
     "voicefilter_embedder_int8": "DynamicQuantizeLSTM",
     "yolov8_nms_postproc": "NonMaxSuppression",

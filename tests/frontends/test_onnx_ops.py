@@ -260,7 +260,28 @@ RESIZES = (
     F("Resize", [IMAGE, None, None, i64(14, 6)], {"axes": [2, 3]}, opset=19, constant=(3,)),
 )
 
-FORMS = (*UNARY, *NARY, *SHAPES, *REDUCTIONS, *NETWORK, *RESIZES)
+BYTES = ints(1, 2, 5, 5, low=0, high=255).astype(np.uint8)
+WEIGHTS = ints(3, 2, 3, 3, low=-127, high=127, seed=1).astype(np.int8)
+ZERO, SCALE = np.uint8(120), np.float32(0.02)
+QUANTISED = (
+    F("QuantizeLinear", [X, SCALE]),
+    F("QuantizeLinear", [X, SCALE, ZERO], opset=10),
+    F("QuantizeLinear", [X, floats(3, low=0.01, high=0.1), np.zeros(3, np.int8)], {"axis": 1}),
+    F("DequantizeLinear", [BYTES, SCALE, ZERO]),
+    F("DequantizeLinear", [WEIGHTS, floats(3, low=0.01, high=0.1)], {"axis": 0}),
+    F("DynamicQuantizeLinear", [X], outputs=3),
+    F("MatMulInteger", [BYTES[0, 0], WEIGHTS[:, 0, 0, :1].repeat(5, 1).T.copy(), ZERO]),
+    F("ConvInteger", [BYTES, WEIGHTS.astype(np.uint8), ZERO], {"pads": [1, 1, 1, 1]}),
+    F("QLinearMatMul", [BYTES[0, 0], SCALE, ZERO, BYTES[0, 1], SCALE, ZERO, np.float32(2), ZERO]),
+    F(
+        "QLinearConv",
+        [BYTES, SCALE, ZERO, WEIGHTS, SCALE, np.int8(0), np.float32(0.5), ZERO],
+        {"strides": [2, 2], "auto_pad": "SAME_UPPER"},
+        constant=(1, 2, 3, 4, 5, 6, 7),
+    ),
+)
+
+FORMS = (*UNARY, *NARY, *SHAPES, *REDUCTIONS, *NETWORK, *RESIZES, *QUANTISED)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=[f.id for f in FORMS])

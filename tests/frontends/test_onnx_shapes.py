@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
 from modelcc.ir.graph import Graph
@@ -283,15 +286,48 @@ def test_unknown_types_are_not_reported_again() -> None:
     assert [n.op_type for n in caught.value.nodes] == ["NonZero"]
 
 
-def test_constant_contents_are_not_copied() -> None:
-    weights = np.arange(5000, dtype=np.float32)
-    tensor = helper.make_tensor("w", TensorProto.FLOAT, [5000], weights.tobytes(), raw=True)
+def test_weights_are_views_of_the_file(tmp_path: Path) -> None:
+    """Small, large and external initializers: none but the small one is copied."""
+    rng = np.random.default_rng(0)
+    arrays = {"s": rng.random((3,)), "l": rng.random((50, 60)), "e": rng.random((7, 400))}
     model = parsed(
-        "g (float[5000] x) => (float[5000] y) { y = Add(x, w) }".replace("Add(x, w)", "Neg(x)")
+        """g (double[3] x) => (double[3] y, double[50, 60] z, double[7, 400] w) {
+          y = Add(x, s)
+          z = Neg(l)
+          w = Neg(e)
+        }"""
     )
-    model.graph.node[0].op_type = "Add"
-    model.graph.node[0].input.append("w")
-    model.graph.initializer.append(tensor)
-    graph = import_onnx(model)
-    assert not graph.constants["w"].data.flags.owndata
-    np.testing.assert_array_equal(graph.constants["w"].data, weights)
+    for name, array in arrays.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    tensor = model.graph.initializer[2]
+    (tmp_path / "weights.bin").write_bytes(bytes(64) + tensor.raw_data)
+    onnx.external_data_helper.set_external_data(tensor, "weights.bin", offset=64)
+    tensor.ClearField("raw_data")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    constants = import_onnx(path).constants
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(constants[name].data, array)
+    assert _owner(constants["l"].data) is mmap.mmap
+    assert _owner(constants["e"].data) is mmap.mmap
+
+
+def _owner(array: Array) -> type:
+    """What holds the memory of ``array``."""
+    base: object = array
+    while (below := getattr(base, "base", None)) is not None:
+        base = below
+    return type(base.obj) if isinstance(base, memoryview) else type(base)
+
+
+def test_values_fix_inputs() -> None:
+    """A branch on an input is decided by its value."""
+    model = parsed(
+        """g (float[2] x, bool c) => (float y) {
+          y = If (c) <then_branch = t () => (float[2] p) { p = Relu(x) },
+                      else_branch = e () => (float[2] q) { q = Neg(x) }>
+        }"""
+    )
+    graph = import_onnx(model, values={"c": np.array(False)})
+    assert graph.inputs == ("x",)
+    assert names(graph) == ["Neg"]

@@ -29,7 +29,7 @@ def parse_graph(
     defaults.  :class:`ModelError` with line and column if the text is malformed, names an unknown
     op or a constant that ``constants`` lacks.  Does not verify: see ``verify_graph``.
     """
-    resolve = constants if callable(constants) else _lookup(constants)
+    resolve = resolver(constants)
     ops = {op.mnemonic(): op for dialect in dialects for op in dialect.ops}
     parser = _GraphParser(Scanner(text), resolve, ops)
     graph = parser.graph()
@@ -38,7 +38,11 @@ def parse_graph(
     return graph
 
 
-def _lookup(constants: Mapping[str, Constant]) -> Resolve:
+def resolver(constants: Mapping[str, Constant] | Resolve) -> Resolve:
+    """A function that finds constants, from a mapping by digest or a function."""
+    if callable(constants):
+        return constants
+
     def resolve(digest: str, type: TensorType) -> Constant:
         found = constants.get(digest)
         if found is None:

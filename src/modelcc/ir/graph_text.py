@@ -16,7 +16,8 @@ handles to their content's digest; small ones are spelled out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from modelcc.ir.graph import Constant, Graph, Node
@@ -30,7 +31,7 @@ from modelcc.ir.mlir_syntax import (
     type_text,
     value_text,
 )
-from modelcc.ir.types import DType, TensorType
+from modelcc.ir.types import DType
 
 INLINE_ELEMENTS = 16
 
@@ -40,39 +41,77 @@ def print_graph(graph: Graph, inline: int = INLINE_ELEMENTS) -> str:
 
     ``TypeError`` if an op has an attribute of a type that has no text form.
     """
-    return "\n".join(_graph_lines(graph, '"mcc.graph"() (', "", inline)) + "\n"
+    return "\n".join(_Printer(graph, inline, 0).lines()) + "\n"
 
 
 def constants_by_digest(graph: Graph) -> dict[str, Constant]:
     """The constants of a graph and its sub-graphs as ``parse_graph`` wants them."""
     found = {c.digest: c for c in graph.constants.values()}
     for node in graph.nodes:
-        for region in _regions(node):
-            found |= constants_by_digest(region)
+        for value in node.op.attributes().values():
+            found |= constants_by_digest(value) if isinstance(value, Graph) else {}
     return found
 
 
-def _graph_lines(graph: Graph, head: str, indent: str, inline: int) -> Iterator[str]:
-    yield f"{indent}{head}{{"
-    yield from _body_lines(graph, indent, inline)
-    attributes = f"name = {string_text(graph.name)}, dims = {_dims_text(graph.dims)}"
-    yield f"{indent}}}) {{{attributes}}} : () -> ()"
+@dataclass(frozen=True)
+class _Printer:
+    """Prints one graph, ``depth`` graphs inside the outermost."""
 
+    graph: Graph
+    inline: int
+    depth: int
 
-def _body_lines(graph: Graph, indent: str, inline: int) -> Iterator[str]:
-    types = graph.types
-    arguments = ", ".join(f"{value_text(n)}: {type_text(types[n])}" for n in graph.inputs)
-    yield f"{indent}^bb0({arguments}):" if arguments else f"{indent}^bb0:"
-    inner = indent + "  "
-    for name, constant in graph.constants.items():
-        yield inner + _constant_line(name, constant, types[name], inline)
-    if any("" in node.inputs for node in graph.nodes):
-        yield f'{inner}{value_text("")} = "mcc.none"() : () -> none'
-    for node in graph.nodes:
-        yield from _node_lines(graph, node, inner, inline)
-    outputs = ", ".join(map(value_text, graph.outputs))
-    signature = ", ".join(type_text(types[n]) for n in graph.outputs)
-    yield f'{inner}"mcc.return"({outputs}) : ({signature}) -> ()'
+    def lines(self) -> Iterator[str]:
+        indent = "    " * self.depth
+        yield f'{indent}"mcc.graph"() ({{'
+        for line in self._body():
+            yield indent + line
+        name, dims = string_text(self.graph.name), _dims_text(self.graph.dims)
+        yield f"{indent}}}) {{name = {name}, dims = {dims}}} : () -> ()"
+
+    def _body(self) -> Iterator[str]:
+        graph, types = self.graph, self.graph.types
+        arguments = ", ".join(f"{self._value(n)}: {type_text(types[n])}" for n in graph.inputs)
+        yield f"^bb0({arguments}):" if arguments else "^bb0:"
+        for name, constant in graph.constants.items():
+            yield f"  {self._constant(name, constant)}"
+        if any("" in node.inputs for node in graph.nodes):
+            yield f'  {self._value("")} = "mcc.none"() : () -> none'
+        for node in graph.nodes:
+            yield from self._node(node)
+        signature = ", ".join(type_text(types[n]) for n in graph.outputs)
+        yield f'  "mcc.return"({self._values(graph.outputs)}) : ({signature}) -> ()'
+
+    def _value(self, name: str) -> str:
+        return value_text(name, self.depth)
+
+    def _values(self, names: Sequence[str]) -> str:
+        return ", ".join(map(self._value, names))
+
+    def _constant(self, name: str, constant: Constant) -> str:
+        data, type = constant.data, self.graph.types[name]
+        if type.dtype.kind not in ("string", "complex") and 0 < data.size <= self.inline:
+            plain = type_text(type.with_layout(None))
+            attribute = f"value = dense<{dense_text(data)}> : {plain}"
+        else:
+            attribute = f"digest = {string_text(constant.digest)}"
+        return f'{self._value(name)} = "mcc.constant"() {{{attribute}}} : () -> {type_text(type)}'
+
+    def _node(self, node: Node) -> Iterator[str]:
+        regions: list[Graph] = []
+        pairs = [(k, attribute_text(v, regions)) for k, v in node.op.attributes().items()]
+        attributes = ", ".join(f"{key_text(k)} = {v}" for k, v in pairs)
+        call = f"{string_text(node.op.mnemonic())}({self._values(node.inputs)})"
+        head = f"  {self._values(node.outputs)} = {call}"
+        tail = f" {{{attributes}}}" if attributes else ""
+        tail += f" : {_signature(self.graph, node)}{_location(node)}"
+        if not regions:
+            yield head + tail
+            return
+        yield head + " ({"
+        for n, region in enumerate(regions):
+            yield from _Printer(region, self.inline, self.depth + 1).lines()
+            yield "  }, {" if n + 1 < len(regions) else "  })" + tail
 
 
 def _dims_text(dims: Bounds) -> str:
@@ -81,39 +120,6 @@ def _dims_text(dims: Bounds) -> str:
 
     ranges = (f"{key_text(n)} = [{bound(r.lo)}, {bound(r.hi)}]" for n, r in dims.items())
     return "{" + ", ".join(ranges) + "}"
-
-
-def _constant_line(name: str, constant: Constant, type: TensorType, inline: int) -> str:
-    data = constant.data
-    spelled = type.dtype.kind not in ("string", "complex") and 0 < data.size <= inline
-    if spelled:
-        plain = type_text(type.with_layout(None))
-        attribute = f"value = dense<{dense_text(data)}> : {plain}"
-    else:
-        attribute = f"digest = {string_text(constant.digest)}"
-    return f'{value_text(name)} = "mcc.constant"() {{{attribute}}} : () -> {type_text(type)}'
-
-
-def _regions(node: Node) -> list[Graph]:
-    return [v for v in node.op.attributes().values() if isinstance(v, Graph)]
-
-
-def _node_lines(graph: Graph, node: Node, indent: str, inline: int) -> Iterator[str]:
-    results = ", ".join(map(value_text, node.outputs))
-    operands = ", ".join(map(value_text, node.inputs))
-    regions: list[Graph] = []
-    pairs = [(k, attribute_text(v, regions)) for k, v in node.op.attributes().items()]
-    attributes = ", ".join(f"{key_text(k)} = {v}" for k, v in pairs)
-    head = f"{indent}{results} = {string_text(node.op.mnemonic())}({operands})"
-    tail = (f" {{{attributes}}}" if attributes else "") + f" : {_signature(graph, node)}"
-    tail += _location(node)
-    if not regions:
-        yield head + tail
-        return
-    yield head + " ({"
-    for n, region in enumerate(regions):
-        yield from _graph_lines(region, '  "mcc.graph"() (', indent, inline)
-        yield f"{indent}}}, {{" if n + 1 < len(regions) else f"{indent}}})" + tail
 
 
 def _signature(graph: Graph, node: Node) -> str:

@@ -7,9 +7,9 @@ The interpreter in :mod:`modelcc.ir.loop_interpreter` is the meaning; emitters p
 Example, 16 lanes at a time with a masked tail::
 
     func @relu(%x: f32[n], %y: mut f32[n]; n) {
-      parallel i in 0..n step 16 {
+      parallel i in 0 .. n step 16 {
         let %v = load %x[i] x16 mask(n - i)
-        store %y[i] x16 = max(%v, splat(0.0)) mask(n - i)
+        store %y[i] mask(n - i) = max(%v, f32x16(0.0))
       }
     }
 """

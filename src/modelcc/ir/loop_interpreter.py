@@ -74,6 +74,11 @@ def _load(buffer: Array, offset: int, lanes: int, stride: int, active: int | Non
             return buffer.dtype.type(0)
         _check(buffer, offset, offset)
         return buffer[offset]
+    if stride == 1:
+        count = lanes if active is None else min(max(active, 0), lanes)
+        _check(buffer, offset, offset + count - 1)
+        result = buffer[offset : offset + count].copy()
+        return result if count == lanes else np.pad(result, (0, lanes - count))
     return _lanes(buffer, offset + stride * np.arange(lanes), active)
 
 
@@ -98,6 +103,11 @@ def _store(buffer: Array, offset: int, value: Any, stride: int, active: int | No
             _check(buffer, offset, offset)
             buffer[offset] = value
         return
+    if stride == 1:
+        count = len(value) if active is None else min(max(active, 0), len(value))
+        _check(buffer, offset, offset + count - 1)
+        buffer[offset : offset + count] = value[:count]
+        return
     _write(buffer, offset + stride * np.arange(len(value)), value, active)
 
 
@@ -116,7 +126,7 @@ def _write(buffer: Array, where: Array, value: Array, active: int | None) -> Non
 
 
 def _check(buffer: Array, low: int, high: int) -> None:
-    if low < 0 or high >= len(buffer):
+    if low <= high and (low < 0 or high >= len(buffer)):
         raise IndexError(
             f"access to elements {low} to {high} of a buffer of {len(buffer)} {buffer.dtype}"
         )
@@ -131,15 +141,13 @@ def _undefined(size: int, dtype: np.dtype[Any]) -> Array:
 # --- arithmetic
 
 
-def _maximum(a: Any, b: Any) -> Any:
+def _maximum(a: Array, b: Array) -> Any:
     """``a > b ? a : b``, which differs from ``np.maximum`` for NaN."""
-    larger: Array = np.where(a > b, a, b)
-    return larger[()]
+    return np.where(a > b, a, b)[()]
 
 
-def _minimum(a: Any, b: Any) -> Any:
-    smaller: Array = np.where(a < b, a, b)
-    return smaller[()]
+def _minimum(a: Array, b: Array) -> Any:
+    return np.where(a < b, a, b)[()]
 
 
 def _folded(function: Callable[..., Any]) -> Callable[[Array], Any]:

@@ -53,18 +53,24 @@ _BARE: Final = frozenset(string.ascii_letters + string.digits + "._-")
 _BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
 _ESCAPED: Final = re.compile(r"\\([0-9A-Fa-f]{2}|[\"\\nt])")
 _SLASH: Final = re.compile(r"\$2F(?![0-9A-F]{2})")
+_DEPTH: Final = re.compile(r"^\$in[0-9]+\.")
 _NAME_ESCAPE: Final = re.compile(rb"\$([0-9A-F]{2})?")
 
 
-def value_text(name: str) -> str:
-    """A value name as an SSA identifier, ``%`` included; ``""`` is an absent operand."""
+def value_text(name: str, depth: int = 0) -> str:
+    """A value name as an SSA identifier, ``%`` included; ``""`` is an absent operand.
+
+    Names in a sub-graph at ``depth`` are spelled ``%$in1.x``: MLIR lets regions see outer values.
+    """
+    prefix = f"%$in{depth}." if depth else "%"
     if not name:
-        return "%" + ABSENT
+        return prefix + ABSENT
     if name.isascii() and name.isdigit():
-        return "%" + name
+        return prefix + name
     first, rest = _escape(name[0], _BARE - set(string.digits)), _escape(name[1:], _BARE)
     spelled = _SLASH.sub("$", first + rest)
-    return f"%{spelled}" if spelled != ABSENT else f"%$2F{spelled[1:]}"
+    reserved = spelled == ABSENT or _DEPTH.match(spelled)
+    return f"{prefix}$2F{spelled[1:]}" if reserved else prefix + spelled
 
 
 def _escape(text: str, allowed: frozenset[str]) -> str:
@@ -75,6 +81,7 @@ def _escape(text: str, allowed: frozenset[str]) -> str:
 
 def value_name(spelling: str) -> str:
     """The inverse of :func:`value_text`, without the ``%``."""
+    spelling = _DEPTH.sub("", spelling)
     if spelling == ABSENT:
         return ""
     raw = _NAME_ESCAPE.sub(lambda m: bytes((int(m[1] or b"2F", 16),)), spelling.encode("utf-8"))
@@ -171,9 +178,12 @@ _PATTERNS: Final = {
     "dims": re.compile(r"(?:(?:\?|\d+)x)*"),
     "element": re.compile(r"complex<\w+>|![\w.]+|[A-Za-z]\w*"),
     "opaque": re.compile(r"#mcc\.([a-z]+)<"),
+    "layout": re.compile(r"<(?:d\d[^>]*)?>"),
     "label": re.compile(r"\^\w+"),
     "literal": re.compile(r"true|false|0x[0-9A-Fa-f]+|-?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?"),
 }
+
+_INDEX_PIECE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\w.+*%()/,-]| ')
 
 
 class Scanner:
@@ -242,6 +252,23 @@ class Scanner:
         except SyntaxError as error:
             raise self.error(f"{text!r} is no index expression: {error.msg}") from error
 
+    def bare_index(self) -> Index:
+        """An index expression without quotes; it ends where no expression can go on."""
+        start, end, depth = self.end, self.end, 0
+        while (piece := _INDEX_PIECE.match(self.text, end)) is not None:
+            depth += (piece[0] == "(") - (piece[0] == ")")
+            if depth < 0 or (depth == 0 and piece[0] == ","):
+                break
+            end = piece.end()
+        text = self.text[start:end].strip()
+        try:
+            found = parse_index(text)
+        except SyntaxError as error:
+            raise self.error(f"{text!r} is no index expression: {error.msg}") from error
+        self.end = end
+        self._skip()
+        return found
+
     def element(self) -> DType:
         """An element type."""
         name = self.take("element")
@@ -275,7 +302,7 @@ class Scanner:
         self.expect(",")
         self.expect("layout")
         self.expect("=")
-        layout = self._layout(self.string())
+        layout = self.layout(self.string())
         self.expect("}")
         return named, layout
 
@@ -287,7 +314,8 @@ class Scanner:
             self.accept(",")
         return found
 
-    def _layout(self, text: str) -> Layout:
+    def layout(self, text: str) -> Layout:
+        """The layout that ``text`` spells, the inverse of its ``str``."""
         match = re.fullmatch(r"<((?:d\d+(?:/\d+)?(?:%\d+)? ?)*)(?:halo([\d:,]+))?>", text)
         if match is None:
             raise self.error(f"{text!r} is no layout")

@@ -16,7 +16,7 @@ Example, ``C = A @ B`` followed by a ReLU, one kernel::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from modelcc.ir.graph import Constant
@@ -171,3 +171,20 @@ class TensorProgram:
     types: Mapping[str, TensorType]
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
+
+    def tensors(self) -> tuple[str, ...]:
+        """Every tensor that the program takes, makes or returns, in order of appearance."""
+        found = dict.fromkeys((*self.inputs, *self.constants))
+        for item in self.items:
+            if isinstance(item, View):
+                found |= dict.fromkeys((item.input, item.output))
+            else:
+                made = (stage.output for stage in item.stages)
+                found |= dict.fromkeys((*item.inputs, *made, *item.outputs))
+        return tuple(found | dict.fromkeys(self.outputs))
+
+    def with_items(self, items: tuple[Item, ...]) -> TensorProgram:
+        """The program with other items; types of tensors that are gone go too."""
+        program = replace(self, items=items)
+        types = {name: self.types[name] for name in program.tensors() if name in self.types}
+        return replace(program, types=types)

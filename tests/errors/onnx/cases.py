@@ -54,6 +54,14 @@ def valid_bytes() -> bytes:
     return onnx.parser.parse_model(DENSE).SerializeToString()
 
 
+def valid_large_bytes() -> bytes:
+    """A valid model with a weight of 6 kB, which is not read through protobuf."""
+    model = onnx.parser.parse_model(RELU.replace("Relu(x)", "MatMul(x, w)"))
+    weights = np.linspace(-1, 1, 6000 // 4, dtype=np.float32).reshape(4, -1)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    return model.SerializeToString()
+
+
 def _body(nodes: str, inputs: str = "float[n, 4] x", weights: str = "") -> str:
     return f"{HEAD}g ({inputs}) => (float y) {weights} {{ {nodes} }}"
 

@@ -18,9 +18,7 @@ from modelcc.targets.llvm.emitter import emit_llvm
 
 
 def execute(pool: ThreadPool, threaded: bool) -> Runner:
-    def run(
-        function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]
-    ) -> None:
+    def run(function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
         code = compiled([function], pool)
         call(code, function, arguments, sizes, pool if threaded else None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
@@ -12,7 +12,7 @@ from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import Unsupported, UnsupportedForm, UnsupportedModel
 from modelcc.frontends.onnx.functions import bound, specialised
 from modelcc.frontends.onnx.handlers import HANDLERS
-from modelcc.frontends.onnx.inputs import Dims, InputTypes
+from modelcc.frontends.onnx.inputs import Dims, InputTypes, fixed_inputs
 from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
 from modelcc.frontends.onnx.naming import renamed
 from modelcc.frontends.onnx.schema import Expansion, Schemas, expansion
@@ -22,23 +22,28 @@ from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import dtype_of
+from modelcc.ir.types import Array, dtype_of
 from modelcc.ops.elementwise import Identity
 
 
-def import_onnx(model: Model, dims: Dims | None = None) -> Graph:
+def import_onnx(
+    model: Model, dims: Dims | None = None, values: Mapping[str, Array] | None = None
+) -> Graph:
     """The graph of an ONNX model: a path, the bytes of a file, or a ``ModelProto``.
 
     ``dims`` fixes named dimensions (a number) or bounds them (a ``Range``); a dynamic dimension
-    without a name is called ``<input>_d<position>``.  Raises :class:`ModelError` if the model is
-    broken and :class:`UnsupportedModel`, listing every node, for what modelcc cannot import.
+    without a name is called ``<input>_d<position>``.  ``values`` turns inputs into constants: a
+    model whose shapes or branches hang on them can then be imported.
+
+    Raises :class:`ModelError` if the model is broken and :class:`UnsupportedModel`, listing every
+    node, for what modelcc cannot import.
     """
     loaded = load(model)
-    return _Importer(loaded, dims or {}).run()
+    return _Importer(loaded, dims or {}, values or {}).run()
 
 
 class _Importer:
-    def __init__(self, model: LoadedModel, dims: Dims) -> None:
+    def __init__(self, model: LoadedModel, dims: Dims, values: Mapping[str, Array]) -> None:
         self._model = model
         self._proto: ModelProto = model.proto
         self._opsets = opsets(model.proto, model.name)
@@ -49,7 +54,9 @@ class _Importer:
         stored |= {t.values.name for t in graph.sparse_initializer}
         check_unique([i.name for i in graph.input], "input", model.name)
         check_unique([o.name for o in graph.output], "output", model.name)
-        self._inputs = [i for i in graph.input if i.name not in stored]
+        inputs = [i for i in graph.input if i.name not in stored]
+        self._values = fixed_inputs(inputs, values, model.name)
+        self._inputs = [i for i in inputs if i.name not in values]
         self._types = InputTypes(self._inputs, dims, model.name)
         name = graph.name or "main"
         self._emitter = Emitter(GraphBuilder(name, self._types.bounds), self._types.bounds)
@@ -61,7 +68,9 @@ class _Importer:
         for value in self._inputs:
             type = self._types.types[value.name]
             scope.values[value.name] = self._emitter.builder.input(value.name, type)
-        outputs = self._graph(self._proto.graph, scope, {o.name for o in self._proto.graph.output})
+        for name, array in self._values.items():
+            scope.values[name] = self._emitter.note(array, dtype_of(array), name)
+        outputs = self._graph(self._proto.graph, scope, self._model.raw)
         if self._problems:
             raise UnsupportedModel(self._model.name, self._problems)
         return self._finish(scope, [o for o in outputs if o is not None])
@@ -86,13 +95,18 @@ class _Importer:
                 wanted.setdefault(value, name)
         return renamed(self._emitter.builder.build(results), wanted)
 
-    def _graph(self, graph: GraphProto, scope: Scope, read: set[str]) -> list[str | None]:
-        """Convert ``graph`` into ``scope``; its outputs' values."""
-        self._initializers(graph, scope)
+    def _graph(
+        self, graph: GraphProto, scope: Scope, raw: Mapping[int, memoryview]
+    ) -> list[str | None]:
+        """Convert ``graph`` into ``scope``; its outputs' values.
+
+        ``raw`` is raw data of its initializers that is not in the protobuf, by position.
+        """
+        self._initializers(graph, scope, raw)
         where = self._model.name
         available = scope.names() | {i.name for i in graph.input}
         nodes = ordered(graph.node, available, where)
-        used = read | {n for _, node in nodes for n in reads(node)}
+        used = {o.name for o in graph.output} | {n for _, node in nodes for n in reads(node)}
         for name, node in nodes:
             self._node(name, node, scope, used)
         return [self._output(o.name, scope) for o in graph.output]
@@ -107,13 +121,13 @@ class _Importer:
                 "the model is incomplete; export it again",
             ) from None
 
-    def _initializers(self, graph: GraphProto, scope: Scope) -> None:
+    def _initializers(self, graph: GraphProto, scope: Scope, raw: Mapping[int, memoryview]) -> None:
         names = [t.name for t in graph.initializer]
         names += [t.values.name for t in graph.sparse_initializer]
         check_unique(names, "initializer", self._model.name)
         folder = self._model.folder
-        for tensor in graph.initializer:
-            array = to_array(tensor, folder, f"initializer {tensor.name!r}")
+        for i, tensor in enumerate(graph.initializer):
+            array = to_array(tensor, folder, f"initializer {tensor.name!r}", raw.get(i))
             scope.values[tensor.name] = self._emitter.note(array, dtype_of(array), tensor.name)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
@@ -184,8 +198,32 @@ class _Importer:
         handler = HANDLERS.get((domain, node.op_type))
         if handler is None or (schema is None and domain == ""):
             return self._expanded(source, node, domain, version, operands, scope)
-        results = handler(self._call(source, node, version, operands, scope, used))
+        try:
+            results = handler(self._call(source, node, version, operands, scope, used))
+        except UnsupportedForm as form:
+            return self._second_try(form, source, node, domain, version, operands, scope)
         return (results,) if isinstance(results, str) else results
+
+    def _second_try(
+        self,
+        form: UnsupportedForm,
+        source: tuple[str, ...],
+        node: NodeProto,
+        domain: str,
+        version: int,
+        operands: tuple[str, ...],
+        scope: Scope,
+    ) -> Sequence[str | None]:
+        """A form without a direct counterpart may still expand into the standard's definition."""
+        before = len(self._problems)
+        try:
+            results = self._expanded(source, node, domain, version, operands, scope)
+        except UnsupportedForm:
+            raise form from None
+        if len(self._problems) > before:
+            del self._problems[before:]
+            raise form
+        return results
 
     def _call(
         self,
@@ -198,7 +236,7 @@ class _Importer:
     ) -> Call:
         def inline(graph: GraphProto) -> tuple[str, ...]:
             inner = Scope(scope.opsets, source, scope, scope.arguments, scope.calls)
-            outputs = self._graph(graph, inner, {o.name for o in graph.output})
+            outputs = self._graph(graph, inner, {})
             if None in outputs:
                 raise UnsupportedForm("a branch of it could not be imported")
             return tuple(o for o in outputs if o is not None)
@@ -249,7 +287,8 @@ class _Importer:
         arguments = {a.name: a for a in function.attribute_proto}
         arguments |= standard.defaults if standard is not None else {}
         arguments |= {a.name: a for a in node.attribute}
-        sets |= {"": standard.version} if standard is not None else {}
+        if standard is not None:
+            sets[function.domain if function.domain != "ai.onnx" else ""] = standard.version
         opsets = {**scope.opsets, **sets}
         key = (function.domain, function.name)
         inner = Scope(opsets, source, None, arguments, (*scope.calls, key))
@@ -265,4 +304,5 @@ class _Importer:
         used = set(function.output) | {n for _, inside in nodes for n in reads(inside)}
         for name, inside in nodes:
             self._node(name, inside, inner, used)
-        return [self._output(o, inner) for o in function.output]
+        named = zip(function.output, node.output, strict=False)
+        return [self._output(inside, inner) if outside else None for inside, outside in named]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from types import MappingProxyType
 
+import ml_dtypes
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.ir.op import Op
-from modelcc.ir.types import BOOL, STRING
+from modelcc.ir.types import BOOL, STRING, DType
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
 from modelcc.ops.shape import Full
@@ -36,17 +37,24 @@ def mean(call: Call) -> str:
 
 
 def cast(call: Call) -> str:
-    to = dtype_from_onnx(call.attrs.integer("to"), call.source[-1])
-    if STRING in (to, call.dtype()):
-        unsupported("casts to and from strings need text processing")
-    if not call.attrs.flag("saturate", True):
-        unsupported("casts without saturation (saturate=0)")
-    return call.input(0) if to == call.dtype() else call.emit(ew.Cast(to), call.input(0))
+    return _converted(call, dtype_from_onnx(call.attrs.integer("to"), call.source[-1]))
 
 
 def cast_like(call: Call) -> str:
-    to = call.dtype(1)
-    return call.input(0) if to == call.dtype() else call.emit(ew.Cast(to), call.input(0))
+    return _converted(call, call.dtype(1))
+
+
+def _converted(call: Call, to: DType) -> str:
+    """Cast; to 8-bit floats, what lies beyond the largest number becomes it unless told not to."""
+    if STRING in (to, call.dtype()):
+        unsupported("casts to and from strings need text processing")
+    if to == call.dtype():
+        return call.input(0)
+    x = call.input(0)
+    if to.is_float and to.bits == 8 and call.dtype().is_float and call.attrs.flag("saturate", True):
+        largest = float(np.asarray(ml_dtypes.finfo(to.numpy).max, np.float32))
+        x = call.emit(act.Clip(-largest, largest), x)
+    return call.emit(ew.Cast(to), x)
 
 
 def passed(call: Call) -> str:
@@ -106,10 +114,7 @@ def is_inf(call: Call) -> str:
 
 
 def modulo(call: Call) -> str:
-    fmod = call.attrs.flag("fmod")
-    if call.dtype().is_float and not fmod:
-        call.fail("Mod of floats needs fmod=1")
-    return call.emit(ew.Mod(fmod), *call.inputs)
+    return call.emit(ew.Mod(call.attrs.flag("fmod")), *call.inputs)
 
 
 def gelu(call: Call) -> str:

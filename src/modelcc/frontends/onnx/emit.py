@@ -15,7 +15,7 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio, as_ratio
 from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
-from modelcc.ir.index import Bounds, Index, compare, product
+from modelcc.ir.index import Bounds, Expr, Index, compare, product
 from modelcc.ir.op import Op
 from modelcc.ir.types import I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.elementwise import Cast, Div
@@ -129,6 +129,8 @@ class Emitter:
 
 def require_index(element: object, what: str) -> Index:
     """A known element as an index; the node is not supported if it is no integer."""
-    if isinstance(element, Ratio | float):
+    if isinstance(element, Expr):
+        return element
+    if not isinstance(element, int | float) or element != int(element):
         unsupported(f"{what} is not a whole number: {element}")
-    return element if not isinstance(element, bool) else int(element)  # pyright: ignore
+    return int(element)

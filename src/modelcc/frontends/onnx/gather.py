@@ -6,7 +6,9 @@ from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.ir.index import Index
+from modelcc.ir.types import I64
 from modelcc.ops import gather as ga
+from modelcc.ops.elementwise import Cast
 
 
 def gather(call: Call) -> str:
@@ -24,7 +26,10 @@ def gather_nd(call: Call) -> str:
 def one_hot(call: Call) -> str:
     depth: Index = call.index(1, "depth")
     axis = call.axis(-1, call.rank() + 1)
-    return call.emit(ga.OneHot(axis, depth), call.input(0), call.input(2))
+    indices = call.input(0)
+    if not call.dtype().is_integer:
+        indices = call.emit(Cast(I64), indices)
+    return call.emit(ga.OneHot(axis, depth), indices, call.input(2))
 
 
 GATHER: Handlers = MappingProxyType(

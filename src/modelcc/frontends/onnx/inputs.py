@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from onnx import TensorProto, TensorShapeProto, ValueInfoProto
 
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.ir.index import DIM, Index, Range, Sym
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import STRING, DType, TensorType
+from modelcc.ir.types import STRING, Array, DType, TensorType
 
 Dims = Mapping[str, int | Range]
 
@@ -84,6 +85,33 @@ def _unnamed(inputs: Sequence[ValueInfoProto]) -> frozenset[str]:
     """Dimension names that do not name anything: ``?`` and what stands for it."""
     counts = Counter(d.dim_param for v in inputs for d in v.type.tensor_type.shape.dim)
     return frozenset(name for name in counts if name.strip() in ("?", "-1", "None", "unk"))
+
+
+def fixed_inputs(
+    inputs: Sequence[ValueInfoProto], values: Mapping[str, Array], where: str
+) -> dict[str, Array]:
+    """``values`` as arrays of their inputs' dtypes; :class:`ModelError` if they do not fit."""
+    known = {i.name: i for i in inputs}
+    result: dict[str, Array] = {}
+    for name, value in values.items():
+        if name not in known:
+            names = ", ".join(map(repr, known)) or "none"
+            raise ModelError(f"the model has no input {name!r}", (where,), f"inputs: {names}")
+        array, proto = np.asarray(value), known[name]
+        dtype = input_dtype(proto, where)
+        shape = proto.type.tensor_type.shape.dim
+        extents = [d.dim_value for d in shape]
+        fits = len(extents) == array.ndim and all(
+            e in (0, n) for e, n in zip(extents, array.shape, strict=True)
+        )
+        if array.dtype != dtype.numpy or not fits:
+            raise ModelError(
+                f"the value given for {name!r} is {array.dtype}{list(array.shape)}, "
+                f"but the input is {dtype}{[e or '?' for e in extents]}",
+                (where,),
+            )
+        result[name] = array
+    return result
 
 
 def input_dtype(value: ValueInfoProto, where: str) -> DType:

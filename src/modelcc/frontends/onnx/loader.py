@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
+from modelcc.frontends.onnx.wire import split
 from modelcc.ir.op import ModelError
 
 OLDEST_OPSET = 7
@@ -18,11 +21,15 @@ Model = str | Path | bytes | ModelProto
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A parsed model: its protobuf, its name in errors, its folder (for external data)."""
+    """A parsed model: its protobuf, its name in errors, its folder (for external data).
+
+    ``raw`` holds the raw data of large initializers, by position: views of the file.
+    """
 
     proto: ModelProto
     name: str
     folder: Path | None
+    raw: Mapping[int, memoryview] = field(default_factory=dict[int, memoryview])
 
 
 def load(model: Model) -> LoadedModel:
@@ -30,42 +37,48 @@ def load(model: Model) -> LoadedModel:
     if isinstance(model, ModelProto):
         return LoadedModel(model, model.graph.name or "model", None)
     if isinstance(model, bytes):
-        return LoadedModel(_parse(model, "model"), "model", None)
+        return _parse(memoryview(model), "model", None)
     path = Path(model)
-    return LoadedModel(_parse(_read(path), path.name), path.name, path.parent)
+    return _parse(_mapped(path), path.name, path.parent)
 
 
-def _read(path: Path) -> bytes:
+def _mapped(path: Path) -> memoryview:
+    """The file, memory-mapped; closed when nothing refers to it any more."""
     if path.is_dir():
         raise ModelError(f"{path} is a folder", (), "give the path of the .onnx file")
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelError(f"cannot read {path}: {reason}", (), "check the path") from error
 
 
-def _parse(data: bytes, name: str) -> ModelProto:
+def _parse(data: memoryview, name: str, folder: Path | None) -> LoadedModel:
     if not data:
         raise ModelError("the file is empty", (name,), "export or download the model again")
+    parts = split(data)
     proto = ModelProto()
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(parts.message)
     except DecodeError as error:
         raise ModelError(
             "this is not an ONNX file, or it is truncated or corrupted", (name,), _again(data)
         ) from error
     if not proto.HasField("graph"):
         raise ModelError("the file holds no ONNX graph", (name,), _again(data))
-    return proto
+    return LoadedModel(proto, name, folder, parts.raw)
 
 
-def _again(data: bytes) -> str:
-    if data.startswith(b"version https://git-lfs"):
+def _again(data: memoryview) -> str:
+    start = bytes(data[:32])
+    if start.startswith(b"version https://git-lfs"):
         return "this is a Git LFS pointer; fetch the file itself with git lfs pull"
-    if data[4:8] == b"TFL3":
+    if start[4:8] == b"TFL3":
         return "this is a TensorFlow Lite model; name it .tflite"
-    if data.startswith(b"PK\x03\x04"):
+    if start.startswith(b"PK\x03\x04"):
         return "this is a zip archive (a PyTorch checkpoint?); export the model to ONNX"
     return "export or download the model again"
 

@@ -13,7 +13,7 @@ from modelcc.ops import conv, matmul, norm, pool
 
 
 def convolution(call: Call) -> str:
-    kernel = _weight_kernel(call)
+    kernel = weight_kernel(call)
     window = geometry(call, kernel)
     op = conv.Conv(
         window.strides,
@@ -25,11 +25,12 @@ def convolution(call: Call) -> str:
     return call.emit(op, *call.inputs)
 
 
-def _weight_kernel(call: Call) -> tuple[int, ...]:
-    extents = call.shape(1)[2:]
+def weight_kernel(call: Call, operand: int = 1) -> tuple[int, ...]:
+    """Spatial extents of the weights, checked against attribute ``kernel_shape``."""
+    extents = call.shape(operand)[2:]
     kernel = tuple(d for d in extents if isinstance(d, int))
     if len(kernel) != len(extents):
-        unsupported(f"the extents of its kernel are not known: {call.type(1)}")
+        unsupported(f"the extents of its kernel are not known: {call.type(operand)}")
     given = call.attrs.integers("kernel_shape", kernel)
     if given != kernel:
         call.fail(f"kernel_shape {list(given)} differs from that of the weights, {list(kernel)}")
@@ -37,7 +38,7 @@ def _weight_kernel(call: Call) -> tuple[int, ...]:
 
 
 def conv_transpose(call: Call) -> str:
-    sizes, kernel = spatial(call), _weight_kernel(call)
+    sizes, kernel = spatial(call), weight_kernel(call)
     rank = len(sizes)
     strides, dilations = per_axis(call, "strides", rank), per_axis(call, "dilations", rank)
     extra = call.attrs.integers("output_padding", (0,) * rank)

@@ -331,7 +331,8 @@ def space_to_depth(call: Call) -> str:
     b = call.attrs.integer("blocksize")
     rows, columns = floordiv(h, b), floordiv(w, b)
     split = call.emit(sh.Reshape((n, c, rows, b, columns, b)), call.input(0))
-    blocks = call.emit(sh.Transpose((0, 3, 5, 1, 2, 4)), split)
+    crd = call.attrs.text("mode", "DCR") == "CRD"
+    blocks = call.emit(sh.Transpose((0, 1, 3, 5, 2, 4) if crd else (0, 3, 5, 1, 2, 4)), split)
     return call.emit(sh.Reshape((n, c * b * b, rows, columns)), blocks)
 
 

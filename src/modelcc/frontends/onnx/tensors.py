@@ -116,16 +116,21 @@ def checked_dims(tensor: TensorProto, dtype: DType, where: str) -> tuple[int, ..
 _CORRUPT = "the file looks corrupted; export or download it again"
 
 
-def to_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
+def to_array(
+    tensor: TensorProto, folder: Path | None, where: str, raw: memoryview | None = None
+) -> Array:
     """The contents of ``tensor``.
 
-    External data is looked for under ``folder`` and memory-mapped read-only.
+    External data is looked for under ``folder`` and memory-mapped read-only.  ``raw`` is its
+    raw data where that was taken out of the protobuf.
     ``where`` names the tensor in errors: :class:`ModelError` for data that does not fit its dims.
     """
     dtype = dtype_from_onnx(tensor.data_type, where)
     dims = checked_dims(tensor, dtype, where)
     if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, dtype, dims, folder, where)
+    if raw is not None:
+        return _decode(raw, dtype, dims, where)
     if tensor.HasField("raw_data"):
         return _decode(tensor.raw_data, dtype, dims, where)
     return _typed(tensor, dtype, dims, where)
@@ -136,7 +141,7 @@ def packed_bytes(dtype: DType, dims: tuple[int, ...]) -> int:
     return (math.prod(dims) * dtype.bits + 7) // 8
 
 
-def _decode(data: bytes, dtype: DType, dims: tuple[int, ...], where: str) -> Array:
+def _decode(data: bytes | memoryview, dtype: DType, dims: tuple[int, ...], where: str) -> Array:
     expected = packed_bytes(dtype, dims)
     if len(data) != expected:
         raise ModelError(

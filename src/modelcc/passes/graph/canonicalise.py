@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from modelcc.ir.graph import Graph, Node
+from modelcc.ir.index import product
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.activation import Clip, Relu
 from modelcc.ops.elementwise import (
@@ -23,8 +24,12 @@ from modelcc.ops.elementwise import (
     Sqrt,
 )
 from modelcc.ops.matmul import Gemm, MatMul
+from modelcc.ops.reduce import ReduceMean, ReduceSum
 from modelcc.ops.shape import Concat
-from modelcc.passes.graph.products import made_by, scalar
+from modelcc.passes.graph.products import close, made_by, scalar, times_scalar
+
+ROUNDED = 2e-7
+"""Relative error of the f32 nearest to a quotient; n and n-1 differ by more up to n = 5 million."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Canonicalise:
       from below becomes ``Relu``.
     - ``Gemm`` keeps its flags, but alpha, beta and a constant transposed matrix are folded into
       constant operands; without addend and flags it is ``MatMul``.
-    - ``Reciprocal(Sqrt(x))`` is ``Rsqrt(x)``.
+    - ``Reciprocal(Sqrt(x))`` is ``Rsqrt(x)``; a sum divided by its number of terms is a mean.
 
     before::
 
@@ -67,7 +72,7 @@ class Canonicalise:
     def __call__(self, graph: Graph) -> Graph:
         rules = (
             *(no_identity, constant_right, clip_of_tensors, clip_of_extremum, merge_clips, relu),
-            *(gemm_factors, gemm_matrix, gemm_without_addend, reciprocal_root),
+            *(gemm_factors, gemm_matrix, gemm_without_addend, reciprocal_root, mean),
         )
         return rewrite(graph, rules, self.limit)
 
@@ -186,3 +191,17 @@ def gemm_without_addend(node: Node, at: Rewriter) -> Replacement:
     """Just a product of matrices."""
     plain = node.op == Gemm() and not any(node.inputs[2:])
     return at.emit(MatMul(), *node.inputs[:2]) if plain else None
+
+
+def mean(node: Node, at: Rewriter) -> Replacement:
+    """A sum divided by the number of its terms."""
+    scaled = times_scalar(at, node)
+    total = made_by(at, scaled[1], ReduceSum) if scaled is not None else None
+    if total is None or scaled is None or not isinstance(total.op, ReduceSum):
+        return None
+    shape = at.type_of(total.inputs[0]).shape
+    count = product(shape[axis] for axis in total.op.axes)
+    is_mean = isinstance(count, int) and count > 0 and close(scaled[0] * count, 1.0, ROUNDED)
+    if not is_mean or not at.type_of(total.inputs[0]).dtype.is_float:
+        return None
+    return at.emit(ReduceMean(total.op.axes, total.op.keepdims), total.inputs[0])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.graph import Graph, Node
+from modelcc.ir.index import Index
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.arithmetic import Elementwise
 from modelcc.ops.elementwise import Cast
@@ -41,7 +43,7 @@ class EliminateReshapes:
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        return rewrite(graph, (merge, no_expansion, sink), self.limit)
+        return rewrite(graph, (merge, no_expansion, sink, sink_unit_axes), self.limit)
 
 
 def merge(node: Node, at: Rewriter) -> Replacement:
@@ -72,6 +74,53 @@ def sink(node: Node, at: Rewriter) -> Replacement:
     operands = (inner.inputs[0] if n == computed[0] else n for n in node.inputs)
     shape = at.type_of(node.outputs[0]).shape
     return at.emit(Reshape(shape), at.emit(node.op, *operands))
+
+
+def sink_unit_axes(node: Node, at: Rewriter) -> Replacement:
+    """The same for a reshape that only adds axes of extent 1, if all operands can do without."""
+    if not isinstance(node.op, Elementwise | Cast) or len(node.outputs) != 1:
+        return None
+    inner = next((n for n in (made_by(at, i, Reshape) for i in node.inputs) if n), None)
+    shape = at.type_of(node.outputs[0]).shape
+    if inner is None or at.uses(inner.outputs[0]) > 1 or not _meets_reshape(node, at):
+        return None
+    x, reshaped = inner.inputs[0], at.type_of(inner.outputs[0]).shape
+    added = _added_axes(at.type_of(x).shape, reshaped)
+    if not added or reshaped != shape:
+        return None
+    operands = [
+        x if n == inner.outputs[0] else _without_axes(at, n, added, len(shape)) for n in node.inputs
+    ]
+    known = [n for n in operands if n is not None]
+    if len(known) < len(operands):
+        return None
+    return at.emit(Reshape(shape), at.emit(node.op, *known))
+
+
+def _added_axes(shape: Sequence[Index], longer: Sequence[Index]) -> tuple[int, ...]:
+    """Axes of extent 1 that ``longer`` has and ``shape`` has not; none if that is not all."""
+    added: list[int] = []
+    position = 0
+    for axis, extent in enumerate(longer):
+        if position < len(shape) and shape[position] == extent:
+            position += 1
+        elif extent == 1:
+            added.append(axis)
+        else:
+            return ()
+    return tuple(added) if position == len(shape) else ()
+
+
+def _without_axes(at: Rewriter, name: str, axes: Sequence[int], rank: int) -> str | None:
+    """A constant without ``axes`` of the ``rank`` it broadcasts to; None if it is none."""
+    data = at.constant_value(name)
+    if data is None:
+        return name if _is_scalar(at, name) else None
+    whole = data.reshape((1,) * (rank - data.ndim) + data.shape)
+    if any(whole.shape[axis] != 1 for axis in axes):
+        return None
+    kept = tuple(d for axis, d in enumerate(whole.shape) if axis not in axes)
+    return at.constant(whole.reshape(kept))
 
 
 def _is_scalar(at: Rewriter, name: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.arithmetic import Elementwise
-from modelcc.ops.elementwise import Cast
+from modelcc.ops.elementwise import Add, Cast, Mul
 from modelcc.ops.matmul import Gemm, MatMul
 from modelcc.ops.shape import Reshape, Transpose
 from modelcc.passes.graph.permutations import Permutation, inverse, is_identity, transposed
@@ -23,8 +23,9 @@ CHAIN = 12
 class EliminateTransposes:
     """Transposes are merged, cancelled, turned into views and moved towards others.
 
-    A transpose moves behind elementwise ops if another transpose follows, or if all operands have
-    the same one; constants are transposed at compile time.  ``Gemm`` and products of matrices
+    A transpose moves behind elementwise ops if another transpose follows, if all operands have
+    the same one, or if a constant is multiplied or added, which weights before may take; constants
+    are transposed at compile time.  ``Gemm`` and products of matrices
     read transposed operands directly.
 
     before::
@@ -87,7 +88,8 @@ def sink(node: Node, at: Rewriter) -> Replacement:
         return None
     (perm,) = perms
     moved = sum(n is not None for n in inner)
-    if moved < 2 and not _meets_transpose(node, at):
+    affine = isinstance(node.op, Mul | Add) and at.constant_value(node.inputs[1]) is not None
+    if moved < 2 and not affine and not _meets_transpose(node, at):
         return None
     if at.type_of(node.outputs[0]).rank != len(perm):
         return None

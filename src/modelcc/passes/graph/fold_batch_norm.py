@@ -13,7 +13,7 @@ from modelcc.ops.conv import Conv, ConvTranspose
 from modelcc.ops.elementwise import Add, Mul
 from modelcc.ops.matmul import Gemm, MatMul
 from modelcc.ops.norm import BatchNorm
-from modelcc.passes.graph.products import swapped
+from modelcc.passes.graph.products import made_by, swapped
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class FoldBatchNorm:
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        rules = (fold_norm, fold_factor, fold_addend, norm_to_affine)
+        rules = (fold_norm, fold_factor, factor_before_addend, fold_addend, norm_to_affine)
         return rewrite(graph, rules, self.limit)
 
 
@@ -95,6 +95,26 @@ def fold_factor(node: Node, at: Rewriter) -> Replacement:
         found = _scaled(at, name, factor, np.zeros_like(factor)) if factor is not None else None
         if found is not None:
             return found
+    return None
+
+
+def factor_before_addend(node: Node, at: Rewriter) -> Replacement:
+    """``(linear + b) * c`` as ``linear * c + b * c``, so that weights can take the factor."""
+    if not isinstance(node.op, Mul):
+        return None
+    for name, constant in swapped(node):
+        total, c = made_by(at, name, Add), at.constant_value(constant)
+        if total is None or c is None or at.uses(name) > 1:
+            continue
+        for linear, addend in swapped(total):
+            b, weights = at.constant_value(addend), made_by(at, linear, *_LINEAR)
+            if b is None or weights is None or at.uses(linear) > 1:
+                continue
+            foldable = at.constant_value(weights.inputs[1]) is not None
+            same_shape = at.type_of(linear) == at.type_of(node.outputs[0])
+            if foldable and same_shape and _per_channel(at, total, linear, constant) is not None:
+                scaled = at.emit(Mul(), linear, constant)
+                return at.emit(Add(), scaled, at.constant(np.asarray(b * c)))
     return None
 
 

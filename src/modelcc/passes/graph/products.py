@@ -18,26 +18,37 @@ from modelcc.ops.elementwise import Add, Div, Mul, Neg, Pow, Reciprocal, Rsqrt, 
 DEPTH = 8
 """Nested products that are looked into."""
 
-TOLERANCE = 5e-4
-"""Relative difference within which an exported constant is the one of the formula (f16 exports
-round 0.044715 by 2e-4)."""
+TOLERANCE = 1e-5
+"""Relative difference within which an exported f32 is the number of a formula (``1.41421``)."""
+
+NARROW_TOLERANCE = 5e-4
+"""The same for numbers rounded to 16 bits: f16 rounds by up to 2.4e-4, bf16 constants are rare."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """``coefficient`` times each value to its power; powers are not 0."""
+    """``coefficient`` times each value to its power; powers are not 0.
+
+    ``tolerance`` is the relative error that the coefficient may have from rounded constants.
+    """
 
     coefficient: float
     powers: Mapping[str, int]
+    tolerance: float = TOLERANCE
 
     def is_like(self, coefficient: float, powers: Mapping[str, int]) -> bool:
-        """Whether this is ``coefficient`` times ``powers``, within :data:`TOLERANCE`."""
-        return self.powers == powers and close(self.coefficient, coefficient)
+        """Whether this is ``coefficient`` times ``powers``, within the tolerance."""
+        return self.powers == powers and close(self.coefficient, coefficient, self.tolerance)
 
 
-def close(value: float, wanted: float) -> bool:
+def close(value: float, wanted: float, tolerance: float = TOLERANCE) -> bool:
     """Whether ``value`` is ``wanted`` as exporters round it."""
-    return isclose(value, wanted, rel_tol=TOLERANCE)
+    return isclose(value, wanted, rel_tol=tolerance)
+
+
+def tolerance_of(at: Rewriter, name: str) -> float:
+    """Relative error of exported constants next to ``name``."""
+    return TOLERANCE if at.type_of(name).dtype.bits >= 32 else NARROW_TOLERANCE
 
 
 def scalar(at: Rewriter, name: str) -> float | None:
@@ -121,7 +132,8 @@ def product(at: Rewriter, name: str, stop: frozenset[str] = frozenset()) -> Prod
     """``name`` as a product, not looking into values of ``stop``."""
     powers: dict[str, int] = {}
     coefficient = _multiply(at, name, 1, stop, powers, DEPTH)
-    return Product(coefficient, {n: p for n, p in powers.items() if p})
+    kept = {n: p for n, p in powers.items() if p}
+    return Product(coefficient, kept, tolerance_of(at, name))
 
 
 def _multiply(

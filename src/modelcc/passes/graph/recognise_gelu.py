@@ -18,6 +18,7 @@ from modelcc.passes.graph.products import (
     product,
     scalings,
     swapped,
+    tolerance_of,
 )
 
 CUBIC = 0.044715
@@ -82,7 +83,7 @@ def _arguments(at: Rewriter, name: str) -> Iterator[tuple[str, Approximate]]:
         return
     if isinstance(node.op, Erf):
         for scale, x in scalings(at, node.inputs[0]):
-            if close(scale, sqrt(0.5)):
+            if close(scale, sqrt(0.5), tolerance_of(at, x)):
                 yield x, "none"
         return
     for x in _cubic_arguments(at, node.inputs[0]):
@@ -93,7 +94,7 @@ def _cubic_arguments(at: Rewriter, name: str) -> Iterator[str]:
     """Every x with ``name == √(2/π) * (x + CUBIC * x³)``, x multiplied in or out."""
     for scale, total in scalings(at, name):
         node = made_by(at, total, Add)
-        if node is None or not close(scale, sqrt(2 / pi)):
+        if node is None or not close(scale, sqrt(2 / pi), tolerance_of(at, name)):
             continue
         for x, cube in swapped(node):
             if product(at, cube, frozenset((x,))).is_like(CUBIC, {x: 3}):

@@ -61,9 +61,12 @@ def lower_to_program(scheduled: ScheduledProgram, plan: MemoryPlan) -> Program:
 
 
 def _dims(scheduled: ScheduledProgram) -> dict[str, Range]:
-    """Bounds of every dimension that a tensor's shape names."""
-    named = {name for t in scheduled.types.values() for dim in t.shape for name in symbols(dim)}
-    return {**scheduled.dims, **{n: DIM for n in sorted(named) if n not in scheduled.dims}}
+    """Bounds of every dimension that matters: named by a tensor's shape or a kernel's size."""
+    sizes = [dim for t in scheduled.types.values() for dim in t.shape]
+    sizes += [size for call in kernels(scheduled) for size in call.sizes]
+    named = sorted({name for size in sizes for name in symbols(size)})
+    known = {name: bounds for name, bounds in scheduled.dims.items() if name in named}
+    return known | {name: DIM for name in named if name not in known}
 
 
 def _bound(plan: MemoryPlan, tensor: str) -> str:

@@ -11,8 +11,9 @@ one iteration space (a reduction and its epilogue) or walk the same rows (softma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from modelcc.ir.index import Sym, symbols
 from modelcc.ir.scalar_tree import reads
@@ -32,18 +33,19 @@ class FuseKernels:
         groups: list[_Group] = []
         home: dict[str, int] = {}
         views = {i.output: i for i in program.items if isinstance(i, View)}
+        usage = _Usage.of(program)
         for item in program.items:
             if isinstance(item, View):
                 home[item.output] = home.get(item.input, -1)
                 continue
             stage = item.stages[0]
-            position = self._target(item, groups, home, views, program)
+            position = self._target(item, groups, home, views, usage, program)
             if position is None:
                 position = len(groups)
                 groups.append(_Group())
             groups[position].add(item)
             home[stage.output] = max(position, home.get(stage.output, -1))
-        return replace(program, items=_assemble(groups, program))
+        return program.with_items(_assemble(groups, program))
 
     def _target(
         self,
@@ -51,6 +53,7 @@ class FuseKernels:
         groups: Sequence[_Group],
         home: Mapping[str, int],
         views: Mapping[str, View],
+        usage: _Usage,
         program: TensorProgram,
     ) -> int | None:
         """Group that the kernel may join, None for a new one."""
@@ -64,8 +67,29 @@ class FuseKernels:
             return None
         if item.outputs[0] in group.outputs or len(group.kernels) >= self.limit:
             return None
+        if item.outputs[0] in usage.parts and any(usage.readers[t] > 1 for t in direct):
+            return None
         stages = (*group.stages, item.stages[0])
         return latest if _fits(stages, program.types) else None
+
+
+@dataclass(frozen=True)
+class _Usage:
+    """``readers``: how many stages read a tensor; ``parts``: tensors written by several stages.
+
+    A part (of a concatenation) is written by its producer only if nobody else reads it, or every
+    producer would be compiled for each of its places.
+    """
+
+    readers: Mapping[str, int]
+    parts: frozenset[str]
+
+    @staticmethod
+    def of(program: TensorProgram) -> _Usage:
+        stages = [s for i in program.items if isinstance(i, Kernel) for s in i.stages]
+        readers = Counter(t for s in stages for t in {r.tensor for r in reads(s.body)})
+        writers = Counter(s.output for s in stages)
+        return _Usage(readers, frozenset(t for t, n in writers.items() if n > 1))
 
 
 @dataclass

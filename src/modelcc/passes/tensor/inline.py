@@ -52,7 +52,7 @@ class InlineStages:
                 if stage.output not in usage.pinned:
                     continue
             items.append(kernel)
-        return replace(program, items=tuple(items))
+        return program.with_items(tuple(items))
 
     def _inlines(self, stage: Stage, usage: _Usage, program: TensorProgram) -> bool:
         simple = stage.write == tuple(Sym(a.name) for a in stage.axes) and not stage.reduce

@@ -42,16 +42,21 @@ def blocked_dims(
 ) -> dict[str, int]:
     """Tensor → the dimension whose blocks should be innermost.
 
-    Seeds are contractions with a constant whose own axis is not the output's last; what reads a
-    blocked tensor along the same axis follows.
+    Seeds are contractions with a constant, which are computed in vectors along the constant's own
+    axis; what reads them along that axis follows.  Where it is the last dimension of a tensor,
+    row-major order already is what is wanted.
     """
     wanted: dict[str, int] = {}
+    along: dict[str, int] = {}
     refused: set[str] = set()
     for stage in stages_of(items):
         type_ = types[stage.output]
         dim = _seed_dim(stage, constants) if stage.reduce else None
         if dim is None:
-            dim = _followed_dim(stage, wanted, block)
+            dim = _followed_dim(stage, {**along, **wanted}, block)
+        if dim is not None and dim == len(stage.write) - 1:
+            along[stage.output] = dim
+            continue
         known = wanted.get(stage.output)
         first = stage.output not in wanted and stage.output not in refused
         fits = dim is not None and _worth_blocking(dim, type_, block)
@@ -86,7 +91,7 @@ def _seed_dim(stage: Stage, constants: frozenset[str]) -> int | None:
         return None
     moved = _names(constant)
     candidates = [d for d, i in enumerate(stage.write) if symbols(i) & moved]
-    return candidates[-1] if candidates and candidates[-1] < len(stage.write) - 1 else None
+    return candidates[-1] if candidates else None
 
 
 def _product(stage: Stage) -> tuple[Read, Read] | None:
@@ -121,7 +126,7 @@ def _followed_dim(stage: Stage, wanted: Mapping[str, int], block: int) -> int | 
             if coefficient(index, axis.name) != 1 or not isinstance(shift, int):
                 continue
             target = _written_dim(stage, axis.name)
-            if shift % block == 0 and target is not None and target < len(stage.write) - 1:
+            if shift % block == 0 and target is not None:
                 return target
     return None
 

@@ -73,20 +73,21 @@ class _Naming:
     def unify(self, stage: Stage, done: Mapping[str, Stage]) -> dict[str, Index] | None:
         """Values of the stage's axes in common names, from what it reads or who reads it."""
         values: dict[str, Index] = {}
+        own_axes = frozenset(a.name for a in (*stage.axes, *stage.reduce))
         known = {a.name: a.extent for a in (*self.outer, *self.row)}
         touched = False
         for read in reads(stage.body):
             if read.tensor in done:
                 touched = True
                 pairs = zip(read.indices, done[read.tensor].write, strict=True)
-                if not all(_bind(own, named, values) for own, named in pairs):
+                if not all(_bind(own, named, values, own_axes) for own, named in pairs):
                     return None
         for reader in done.values():
             for read in reads(reader.body):
                 if read.tensor == stage.output:
                     touched = True
                     pairs = zip(stage.write, read.indices, strict=True)
-                    if not all(_bind(own, named, values) for own, named in pairs):
+                    if not all(_bind(own, named, values, own_axes) for own, named in pairs):
                         return None
         return self._complete(stage, values, known) if touched else None
 
@@ -114,13 +115,13 @@ class _Naming:
         return values
 
 
-def _bind(own: Index, named: Index, values: dict[str, Index]) -> bool:
+def _bind(own: Index, named: Index, values: dict[str, Index], axes: frozenset[str]) -> bool:
     """Unify an index over a stage's own axes with one in common names."""
     names = symbols(own)
     if not names:
         return own == named or not symbols(named)
     name = next(iter(names))
-    return own == Sym(name) and values.setdefault(name, named) == named
+    return own == Sym(name) and name in axes and values.setdefault(name, named) == named
 
 
 def _aligned(stages: Sequence[Stage]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
+from modelcc.ir.index import Index, Range, Sym, coefficient, simplify, substitute, symbols
 from modelcc.ir.loop import (
     Assign,
     BindIndex,
@@ -26,7 +26,7 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
-from modelcc.ir.scalar_tree import index_symbols, reads
+from modelcc.ir.scalar_tree import children, index_symbols
 from modelcc.ir.tensor import (
     Apply,
     Bind,
@@ -69,7 +69,18 @@ class Lanes:
     masked: frozenset[str] = frozenset()
 
     def active_for(self, buffer: str) -> Index | None:
+        """Lanes that may touch ``buffer``; None: all."""
         return self.active if buffer in self.masked else None
+
+    def split(self, offset: Index) -> tuple[Index, Index]:
+        """Offset of lane 0 and stride between lanes; ``ValueError`` if the lanes are irregular."""
+        stride = coefficient(offset, self.variable)
+        if stride is None:
+            offset = simplify(offset, {self.variable: Range(0, self.count - 1)})
+            stride = coefficient(offset, self.variable)
+        if stride is None:
+            raise ValueError(f"{offset} is not linear in the vector variable {self.variable}")
+        return substitute(offset, {self.variable: 0}), stride
 
 
 def widen(value: Expr, lanes: int) -> Expr:
@@ -187,10 +198,7 @@ class PointEmitter:
         lanes = self.lanes
         if lanes is None or lanes.variable not in symbols(offset):
             return Load(read.tensor, offset, read.dtype)
-        stride = coefficient(offset, lanes.variable)
-        if stride is None:
-            raise ValueError(f"{offset} is not linear in the vector variable")
-        base = substitute(offset, {lanes.variable: 0})
+        base, stride = lanes.split(offset)
         active = lanes.active_for(read.tensor)
         active = substitute(active, point) if active is not None else None
         return Load(read.tensor, base, read.dtype, lanes.count, stride, active)
@@ -238,38 +246,34 @@ def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assi
     return Assign(register, Call(function, args, value.dtype, lanes))
 
 
-def vectorisable(scalar: Scalar, variable: str) -> bool:
-    """Whether the expression can be evaluated for a whole vector along ``variable``.
+def vectorisable(scalar: Scalar, variable: str, lanes: int) -> bool:
+    """Whether the expression can be evaluated for whole vectors along ``variable``.
 
-    Every index must be linear in it, and neither guards nor gathered positions may depend on it.
+    Every index must be linear within a vector, and neither guards nor gathered positions may
+    depend on the variable.
     """
     match scalar:
         case Read():
-            return all(coefficient(i, variable) is not None for i in scalar.indices)
+            return all(regular(i, variable, lanes) for i in scalar.indices)
         case IndexValue():
             return isinstance(coefficient(scalar.index, variable), int)
         case Guard():
-            uniform = all(variable not in symbols(c.left) for c in scalar.conditions)
-            return (
-                uniform
-                and vectorisable(scalar.inside, variable)
-                and vectorisable(scalar.outside, variable)
-            )
+            if any(variable in symbols(c.left) for c in scalar.conditions):
+                return False
         case Bind():
-            uniform = variable not in index_symbols(scalar.value)
-            return uniform and vectorisable(scalar.body, variable)
-        case Number():
-            return True
-        case Apply():
-            return all(vectorisable(a, variable) for a in scalar.args)
-        case Select():
-            parts = (scalar.condition, scalar.then, scalar.other)
-            return all(vectorisable(p, variable) for p in parts)
-        case Cast():
-            return vectorisable(scalar.value, variable)
+            if variable in index_symbols(scalar.value):
+                return False
+            return vectorisable(scalar.body, variable, lanes)
+        case _:
+            pass
+    return all(vectorisable(part, variable, lanes) for part in children(scalar))
 
 
-def lane_strides(scalar: Scalar, variable: str) -> list[Index | None]:
-    """Stride along ``variable`` of every flat read that moves with it."""
-    strides = [coefficient(r.indices[0], variable) for r in reads(scalar) if len(r.indices) == 1]
-    return [s for s in strides if s != 0]
+def regular(index: Index, variable: str, lanes: int) -> bool:
+    """Whether ``index`` is linear within each vector of ``lanes`` along ``variable``."""
+    if coefficient(index, variable) is not None:
+        return True
+    vector, lane = Sym(f"{variable}.vector"), Sym(f"{variable}.lane")
+    within = substitute(index, {variable: vector * lanes + lane})
+    within = simplify(within, {lane.name: Range(0, lanes - 1)})
+    return coefficient(within, lane.name) is not None

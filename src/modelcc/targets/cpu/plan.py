@@ -73,9 +73,9 @@ def _split_vector(
     inner = next((v for v in reversed(final.parallel) if v.extent != 1), None)
     if inner is None or coefficient(final.store, inner.name) != 1:
         return None
-    if any(not vectorisable(n.body, inner.name) for n in group.nests):
-        return None
     lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
+    if any(not vectorisable(n.body, inner.name, lanes) for n in group.nests):
+        return None
     outer = next((v for v in final.parallel if _continues(v, inner)), None)
     if inner.extent == lanes and outer is not None:
         return group, inner, outer.name, _missing_lanes(final, inner)

@@ -13,7 +13,6 @@ from modelcc.ir.index import (
     Bounds,
     Index,
     Sym,
-    coefficient,
     floordiv,
     loop_range,
     product,
@@ -47,6 +46,7 @@ from modelcc.targets.cpu.expression import (
     PointEmitter,
     accumulate,
     identity,
+    regular,
     vectorisable,
     widen,
 )
@@ -102,10 +102,13 @@ def plan_rows(
 
 
 def _lane_count(nests: Sequence[Nest], row: LoopVar, machine: CpuModel) -> int:
-    if row.extent == 1 or not all(vectorisable(n.body, row.name) for n in nests):
-        return 1
     widths = [r.dtype.bits for n in nests for r in reads(n.body)]
-    return machine.lanes(max([32, *widths]))
+    lanes = machine.lanes(max([32, *widths]))
+    if row.extent == 1:
+        return 1
+    fits = (vectorisable(n.body, row.name, lanes) for n in nests)
+    stores = (regular(n.store, row.name, lanes) for n in nests)
+    return lanes if all(fits) and all(stores) else 1
 
 
 def _unroll(row: LoopVar, lanes: int) -> int:
@@ -250,13 +253,14 @@ class _RowEmitter:
         self.statements += self._blocks(lambda position, _: store(position, None), 1, store)
 
     def _target(self, nest: Nest, position: Index) -> tuple[str, Index, Index]:
-        row = self.plan.row.name
+        row, count = self.plan.row.name, self.plan.lanes
         if nest.output in self.plan.kept:
             return kept_row(nest.output), position, 1
-        stride = coefficient(nest.store, row)
-        if stride is None:
-            raise ValueError(f"{nest.output}: {nest.store} is not linear along the row")
-        return nest.output, substitute(nest.store, {**self.point, row: position}), stride
+        if count == 1:
+            return nest.output, substitute(nest.store, {**self.point, row: position}), 1
+        lanes = Lanes(f"{row}l", count)
+        point = {**self.point, row: position + Sym(lanes.variable)}
+        return nest.output, *lanes.split(substitute(nest.store, point))
 
     def _reduce(self, nest: Nest) -> Expr:
         """Reduce a row to a scalar."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product as cartesian
 
-from modelcc.ir.index import Index, Sym, coefficient, floordiv, substitute, symbols
+from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
 from modelcc.ir.loop import Const, Expr, For, If, Register, Stmt, Store, Test, Var
 from modelcc.ir.tensor import Condition
 from modelcc.targets.cpu.expression import (
@@ -205,10 +205,7 @@ def _store(
     offset = substitute(nest.store, corner)
     if lanes is None:
         return Store(nest.output, offset, value)
-    stride = coefficient(offset, lanes.variable)
-    if stride is None:
-        raise ValueError(f"{nest.output}: {offset} is not linear in the vector variable")
-    base = substitute(offset, {lanes.variable: 0})
+    base, stride = lanes.split(offset)
     active = lanes.active_for(nest.output)
     active = substitute(active, corner) if active is not None else None
     return Store(nest.output, base, widen(value, plan.lanes), stride, active)

@@ -7,25 +7,29 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from modelcc.artifact.file import Artifact
+from modelcc.artifact.manifest import MachineSpec
 from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
+from modelcc.packaging import Label, package
 from modelcc.passes.loop.expand_math import expand_math
-from modelcc.runtime.session import Session
+from modelcc.runtime.session import Session, shared_pool
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
-from modelcc.targets.llvm.program import emit_program
+from modelcc.targets.llvm.program import emit_program, entry_name
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, function_attributes
-from modelcc.targets.native.packaging import package_program
 from modelcc.targets.native.parallel_build import build
 from modelcc.targets.native.shared_object import link_shared
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
+
+_RENAMED = ".output"
+"""What program lowering appends to an output's name that an input or constant has, too."""
 
 FUNCTIONS_PER_MODULE = 4
 """Few enough that processes share the work evenly and that equal layers hit the object cache."""
@@ -109,11 +113,14 @@ class NativeTarget:
         self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
     ) -> Artifact:
         """The finished artifact; ``notes`` are texts to carry along, by name."""
-        return package_program(program, objects, self.machine, notes)
+        names = [user_output_name(program, name) for name in program.outputs]
+        machine = MachineSpec(self.machine.triple, self.machine.cpu, self.machine.features)
+        label = Label(versions={"llvm": llvm_version()}, sources=notes)
+        return package(program, entry_name(program), objects, machine, names, label)
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""
-        return Session(artifact, threads)
+        return Session(artifact, shared_pool(threads) if threads > 1 else None)
 
     @property
     def _emission(self) -> EmitOptions:
@@ -127,6 +134,14 @@ def native_target(options: TargetOptions) -> NativeTarget:
     return NativeTarget(
         machine, cpu_model(machine, fused, options.threads), CodegenOptions(optimize=level)
     )
+
+
+def user_output_name(program: Program, name: str) -> str:
+    """The user's name of an output that is bound under another one."""
+    taken = {*program.inputs, *program.constants, *program.outputs}
+    while name.endswith(_RENAMED) and name.removesuffix(_RENAMED) in taken:
+        name = name.removesuffix(_RENAMED)
+    return name
 
 
 def _joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:

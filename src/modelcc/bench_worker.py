@@ -1,0 +1,64 @@
+"""One engine in a process of its own, so that its time and memory are its own.
+
+    python -m modelcc.bench_worker ENGINE MODEL FEEDS.npz OUTPUTS.npz OPTIONS.json
+
+It loads the model, runs it once, writes the outputs and prints a line of JSON; then for each
+number read from stdin it runs that often and prints the seconds of each run as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+Feeds = Mapping[str, Any]
+Run = Callable[[Feeds], Mapping[str, Any]]
+
+ENGINES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "modelcc": ("modelcc.api", "bench_engine"),
+        "onnxruntime": ("modelcc.onnxruntime_peer", "bench_engine"),
+    }
+)
+"""Module and function that loads a model (path, options) into each engine."""
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until stdin ends."""
+    engine, model, feeds_path, outputs_path, options = arguments
+    with np.load(feeds_path, allow_pickle=False) as archive:
+        feeds = {name: archive[name] for name in archive.files}
+    module, function = ENGINES[engine]
+    start = perf_counter()
+    run: Run = getattr(import_module(module), function)(model, json.loads(options))
+    loaded = perf_counter()
+    results = run(feeds)
+    first = perf_counter()
+    with Path(outputs_path).open("wb") as file:
+        np.savez(file, allow_pickle=False, **results)
+    _reply({"load": loaded - start, "first": first - loaded})
+    for line in sys.stdin:
+        times: list[float] = []
+        for _ in range(int(line)):
+            start = perf_counter()
+            run(feeds)
+            times.append(perf_counter() - start)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        _reply({"times": times, "peak": peak})
+
+
+def _reply(data: Mapping[str, Any]) -> None:
+    print(json.dumps(data), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

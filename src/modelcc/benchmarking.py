@@ -1,0 +1,156 @@
+"""Latency of engines side by side: in turns, in separate processes, by medians."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from modelcc.bench_worker import ENGINES
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import Array
+from modelcc.targets.base import Progress
+
+BATCH_SECONDS = 0.1
+"""What one turn of an engine is to take, so that short runs are repeated within it."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One engine: seconds of all runs, to load (compile) and of the first run; peak bytes."""
+
+    engine: str
+    times: tuple[float, ...]
+    load: float
+    first: float
+    peak: int
+    outputs: Mapping[str, Array] = field(default_factory=dict[str, Array])
+
+    @property
+    def median(self) -> float:
+        """Seconds of the median run."""
+        return median(self.times)
+
+    @property
+    def spread(self) -> float:
+        """Half the distance between the quartiles, as a fraction of the median."""
+        ordered = sorted(self.times)
+        low, high = ordered[len(ordered) // 4], ordered[(3 * len(ordered)) // 4]
+        return (high - low) / 2 / self.median if self.median else 0.0
+
+
+def measure(
+    engines: Sequence[str],
+    model: Path,
+    feeds: Mapping[str, Array],
+    options: Mapping[str, Any],
+    rounds: int,
+    progress: Progress,
+) -> tuple[Measurement, ...]:
+    """Each engine on ``model``, taking turns for ``rounds`` rounds.
+
+    :class:`ModelError` for an unknown engine, or one that fails, with what it said.
+    """
+    unknown = [name for name in engines if name not in ENGINES]
+    if unknown:
+        hint = f"choose from {', '.join(ENGINES)}"
+        raise ModelError(f"there is no engine {unknown[0]!r}", (), hint)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.savez(folder / "feeds.npz", allow_pickle=False, **feeds)  # pyright: ignore
+        workers: list[_Worker] = []
+        try:
+            for engine in engines:
+                workers.append(_Worker(engine, model, folder, options))
+                progress("loading engines", len(workers), len(engines))
+            return _in_turns(workers, rounds, progress)
+        finally:
+            for worker in workers:
+                worker.close()
+
+
+def _in_turns(
+    workers: Sequence[_Worker], rounds: int, progress: Progress
+) -> tuple[Measurement, ...]:
+    counts = [_batch(worker) for worker in workers]
+    for done in range(rounds):
+        for worker, count in zip(workers, counts, strict=True):
+            worker.run(count)
+        progress("measuring", done + 1, rounds)
+    return tuple(worker.measurement() for worker in workers)
+
+
+def _batch(worker: _Worker) -> int:
+    """Runs that fill a turn; measuring them warms the engine up."""
+    for count in (1, 3):
+        worker.run(count)
+    once = min(worker.times)
+    worker.times.clear()
+    return max(1, int(BATCH_SECONDS / max(once, 1e-9)))
+
+
+class _Worker:
+    """The process of one engine."""
+
+    def __init__(self, engine: str, model: Path, folder: Path, options: Mapping[str, Any]) -> None:
+        self.engine = engine
+        self.times: list[float] = []
+        self._peak = 0
+        self._outputs = folder / f"{engine}.npz"
+        self._errors = (folder / f"{engine}.err").open("w+")
+        files = [str(model), str(folder / "feeds.npz"), str(self._outputs)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "modelcc.bench_worker", engine, *files, json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        ready = self._receive()
+        self._load, self._first = ready["load"], ready["first"]
+
+    def run(self, count: int) -> None:
+        """Run ``count`` times."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{count}\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # what it said on the way out is reported by the next line
+        reply = self._receive()
+        self.times += reply["times"]
+        self._peak = reply["peak"]
+
+    def measurement(self) -> Measurement:
+        """Everything measured."""
+        with np.load(self._outputs, allow_pickle=False) as archive:
+            outputs = {name: archive[name] for name in archive.files}
+        times = tuple(self.times)
+        return Measurement(self.engine, times, self._load, self._first, self._peak, outputs)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._errors.close()
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if line:
+            return json.loads(line)
+        self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read().strip().splitlines()
+        raise ModelError(f"engine {self.engine} failed: {said[-1] if said else 'without a word'}")

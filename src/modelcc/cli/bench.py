@@ -1,0 +1,117 @@
+"""``modelcc bench``: latency and memory, side by side with other engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from modelcc.bench_worker import ENGINES
+from modelcc.benchmarking import Measurement, measure
+from modelcc.cli.console import output_console, print_json, progress_of
+from modelcc.cli.parameters import (
+    MODEL,
+    compiling,
+    feeding,
+    options_of,
+    sizes_of,
+    workplace_of,
+)
+from modelcc.comparison import compare_all
+from modelcc.driver import compile_model
+from modelcc.environment import Environment
+from modelcc.ir.op import ModelError
+from modelcc.report_tables import byte_text
+from modelcc.verification import Request, subject_of
+
+HELP = """Measure the latency and memory of the compiled MODEL, and of other engines in turns
+with it, each in a process of its own. Times are medians.
+
+\b
+  modelcc bench model.onnx
+  modelcc bench model.onnx --against onnxruntime --threads 1
+  modelcc bench model.onnx --size batch=8 --json
+"""
+
+
+@click.command("bench", help=HELP)
+@click.argument("model", type=MODEL)
+@click.option(
+    "--against",
+    "peers",
+    multiple=True,
+    metavar="ENGINE",
+    help=f"Another engine: {', '.join(sorted(set(ENGINES) - {'modelcc'}))}.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), default=15, show_default=True, help="Turns of each engine."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@compiling
+@feeding
+@click.pass_obj
+def bench(
+    environment: Environment,
+    model: Path,
+    peers: tuple[str, ...],
+    rounds: int,
+    as_json: bool,
+    no_cache: bool,
+    inputs: tuple[str, ...],
+    seed: int,
+    sizes: tuple[str, ...],
+    **asked: Any,
+) -> None:  # fmt: skip
+    """See HELP."""
+    options = options_of(environment, **asked)
+    unknown = [name for name in peers if name not in ENGINES]
+    if unknown:
+        raise ModelError(f"there is no engine {unknown[0]!r}", (), f"there is {', '.join(ENGINES)}")
+    if inputs:
+        raise ModelError("bench uses random inputs", (), "give --seed and --size instead of -i")
+    with progress_of() as progress:
+        workplace = workplace_of(environment, no_cache, progress)
+        request = Request(model, options, workplace, sizes=sizes_of(sizes), seed=seed)
+        subject = subject_of(request)
+        compile_model(model, options, workplace)  # so that loading finds it in the cache
+        cache = None if workplace.cache is None else str(workplace.cache)
+        settings = {**asked, "threads": options.threads, "cache": cache}
+        engines = ("modelcc", *dict.fromkeys(peers))
+        found = measure(engines, model, subject.feeds, settings, rounds, progress)
+    if as_json:
+        print_json({"model": str(model), "threads": options.threads, "engines": _figures(found)})
+    else:
+        output_console().print(_table(found, model, options.threads))
+
+
+def _figures(found: tuple[Measurement, ...]) -> dict[str, Any]:
+    return {
+        m.engine: {
+            "seconds": m.median,
+            "spread": m.spread,
+            "load": m.load,
+            "peak_bytes": m.peak,
+            "difference": _difference(m, found[0]),
+        }
+        for m in found
+    }
+
+
+def _difference(measured: Measurement, first: Measurement) -> float:
+    differences = compare_all(first.outputs, measured.outputs)
+    return max((d.relative if not d.problem else float("inf") for d in differences), default=0.0)
+
+
+def _table(found: tuple[Measurement, ...], model: Path, threads: int) -> Table:
+    table = Table(title=f"{model.name}, {threads} threads", title_justify="left")
+    table.add_column("engine")
+    for name in ("ms", "±", "speed", "load s", "peak memory", "difference"):
+        table.add_column(name, justify="right")
+    for m in found:
+        speed = found[0].median / m.median
+        cells = [f"{m.median * 1e3:.3f}", f"{100 * m.spread:.1f} %", f"{speed:.2f} ×"]
+        cells += [f"{m.load:.2f}", byte_text(m.peak), f"{_difference(m, found[0]):.1e}"]
+        table.add_row(m.engine, *cells)
+    return table

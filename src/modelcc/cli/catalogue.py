@@ -1,0 +1,74 @@
+"""``modelcc ops`` and ``modelcc targets``: what there is."""
+
+from __future__ import annotations
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from modelcc.cli.console import output_console, print_json
+from modelcc.ir.op import Op
+from modelcc.levels import DIALECTS
+from modelcc.targets.base import TargetOptions
+from modelcc.targets.registry import make_target, target_names
+
+OPS_HELP = """List the ops of the graph level, with what is known of each: its result's type and
+meaning (always), code (compute), simpler ops (decompose), gradient (grad).
+
+\b
+  modelcc ops
+  modelcc ops conv
+  modelcc ops --json
+"""
+
+TARGETS_HELP = """List the kinds of machines that models can be compiled for.
+
+Packages add targets by the entry point group modelcc.targets.
+"""
+
+FACETS = ("compute", "decompose", "grad")
+
+
+@click.command("ops", help=OPS_HELP)
+@click.argument("word", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def ops(word: str, as_json: bool) -> None:
+    """See OPS_HELP."""
+    found = [op for d in DIALECTS for op in d.ops if word.lower() in op.mnemonic().lower()]
+    if as_json:
+        print_json({op.mnemonic(): {"facets": facets(op), "doc": first_line(op)} for op in found})
+        return
+    table = Table()
+    for name in ("op", *FACETS, "meaning"):
+        table.add_column(name)
+    for op in found:
+        marks = ["✓" if op.has(facet) else "" for facet in FACETS]
+        table.add_row(op.mnemonic(), *marks, Text(first_line(op)))
+    output_console().print(table)
+
+
+@click.command("targets", help=TARGETS_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def targets(as_json: bool) -> None:
+    """See TARGETS_HELP."""
+    found = [make_target(name, TargetOptions()) for name in target_names()]
+    if as_json:
+        described = {t.name: {"machine": t.description, "forms": t.forms} for t in found}
+        print_json(described)
+        return
+    table = Table()
+    for name in ("target", "machine", "emits"):
+        table.add_column(name)
+    for target in found:
+        table.add_row(target.name, Text(target.description), ", ".join(target.forms))
+    output_console().print(table)
+
+
+def facets(op: type[Op]) -> list[str]:
+    """What is known of an op beyond its type and meaning."""
+    return [facet for facet in FACETS if op.has(facet)]
+
+
+def first_line(op: type[Op]) -> str:
+    """The op's contract."""
+    return (op.__doc__ or "").strip().splitlines()[0] if op.__doc__ else ""

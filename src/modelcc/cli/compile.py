@@ -1,0 +1,193 @@
+"""``modelcc compile``: an artifact, or any level on the way to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from modelcc.artifact.file import Artifact, write_artifact
+from modelcc.cli.console import note, output_console, print_json, progress_of
+from modelcc.cli.parameters import MODEL, compiling, options_of, workplace_of
+from modelcc.compile_cache import replace_file
+from modelcc.driver import Compiled, compile_model, report_in, target_of
+from modelcc.dumping import dump_observer, verify_observer
+from modelcc.emission import FORMS, Emission, emit, entering_block, read_level
+from modelcc.environment import Environment
+from modelcc.ir.op import ModelError
+from modelcc.levels import CONSTANTS, LEVELS, write_constants
+from modelcc.pipeline import Observer, all_of
+from modelcc.report_page import report_page
+from modelcc.report_tables import byte_text, report_tables, stage_table
+
+HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the way.
+
+\b
+  modelcc compile model.onnx                      writes model.mcc
+  modelcc compile model.onnx -o net.mcc --dim batch=1..64
+  modelcc compile model.onnx --report             kernels, memory plan, times
+  modelcc compile model.onnx --page plan.html     the memory plan as a drawing
+  modelcc compile model.onnx --emit graph         print the graph after its passes
+  modelcc compile model.onnx --emit program -o d/ write its text and its constants into d/
+  modelcc compile d/model.program.txt --from program
+  modelcc compile model.onnx --emit asm | less
+  modelcc compile model.onnx --pass-timing --dump-dir dumps/
+"""
+
+
+@click.command("compile", help=HELP)
+@click.argument("model", type=MODEL)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="File to write, or folder for --emit.  [default: MODEL with .mcc]",
+)
+@click.option(
+    "--emit",
+    "form",
+    type=click.Choice(FORMS),
+    metavar="FORM",
+    help=f"Print this form instead: {', '.join(FORMS)}.",
+)
+@click.option(
+    "--from",
+    "level",
+    type=click.Choice([*LEVELS, "llvm"]),
+    metavar="LEVEL",
+    help=f"MODEL is the text of this level: {', '.join(LEVELS)} or llvm.",
+)
+@click.option(
+    "--constants",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"Constants of --from.  [default: {CONSTANTS} next to MODEL]",
+)
+@click.option("--report", "show_report", is_flag=True, help="Print kernels and memory plan.")
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write the report as an HTML page.",
+)
+@click.option("--pass-timing", is_flag=True, help="Print the seconds of each stage.")
+@click.option(
+    "--dump-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the program after every stage into this folder.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@compiling
+@click.pass_obj
+def compile_command(
+    environment: Environment,
+    model: Path,
+    output: Path | None,
+    form: str | None,
+    level: str | None,
+    constants: Path | None,
+    show_report: bool,
+    page: Path | None,
+    pass_timing: bool,
+    dump_dir: Path | None,
+    as_json: bool,
+    no_cache: bool,
+    **asked: Any,
+) -> None:  # fmt: skip
+    """See HELP."""
+    options = options_of(environment, **asked)
+    check_writable(output, page)
+    observer: Observer | None = None
+    if dump_dir is not None:
+        observer = all_of(verify_observer, dump_observer(dump_dir))
+    with progress_of() as progress:
+        workplace = workplace_of(environment, no_cache or pass_timing, progress)
+        target = target_of(options)
+        source = read_level(model, level, constants) if level else model
+        if form is not None or level == "llvm":
+            emission = emit(source, level, form or "obj", target, options, workplace, observer)
+        else:
+            entering = entering_block(level)
+            compiled = compile_model(source, options, workplace, observer, entering)
+            emission = None
+    if emission is not None:
+        _write_emission(emission, model, output)
+        return
+    path = output or model.with_suffix(".mcc").with_name(model.name.split(".")[0] + ".mcc")
+    write_artifact(path, compiled.artifact)
+    _tell(compiled, path, page, show_report, pass_timing, as_json)
+
+
+def check_writable(*paths: Path | None) -> None:
+    """:class:`ModelError` before any work if the folder of a path does not exist."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise ModelError(f"cannot write {path}: there is no folder {path.parent}")
+
+
+def _write_emission(emission: Emission, model: Path, output: Path | None) -> None:
+    if output is None and not emission.binary:
+        click.echo(emission.contents.decode(), nl=False)
+        if emission.constants:
+            note(f"constants are not part of the text; -o FOLDER/ writes them to {CONSTANTS}")
+        return
+    stem = model.name.split(".")[0]
+    folder = output is not None and (output.is_dir() or str(output).endswith("/"))
+    if output is not None and str(output).endswith("/"):
+        output.mkdir(exist_ok=True)
+    path = Path(stem + emission.suffix) if output is None else output
+    path = path / (stem + emission.suffix) if folder else path
+    replace_file(path, lambda temporary: _write_bytes(temporary, emission.contents))
+    note(f"wrote {path} ({byte_text(len(emission.contents))})")
+    if emission.constants:
+        beside = path.parent / CONSTANTS
+        replace_file(beside, lambda temporary: write_constants(temporary, emission.constants))
+        note(f"wrote {beside}")
+
+
+def _write_bytes(path: Path, contents: bytes) -> None:
+    path.write_bytes(contents)
+
+
+def _tell(
+    compiled: Compiled,
+    path: Path,
+    page: Path | None,
+    show_report: bool,
+    pass_timing: bool,
+    as_json: bool,
+) -> None:
+    report = report_in(compiled.artifact)
+    if report is not None and page is not None:
+        text = report_page(report)
+        replace_file(page, lambda temporary: _write_bytes(temporary, text.encode()))
+    if as_json:
+        print_json(_summary(compiled, path))
+        return
+    if show_report and report is not None:
+        output_console().print(report_tables(report.with_stages(compiled.times)))
+    elif pass_timing:
+        output_console().print(stage_table(compiled.times))
+    seconds = sum(time.seconds for time in compiled.times)
+    how = f"compiled in {seconds:.2f} s" if compiled.times else "found in the cache"
+    note(f"wrote {path} ({byte_text(path.stat().st_size)}; {how})")
+
+
+def _summary(compiled: Compiled, path: Path) -> dict[str, Any]:
+    artifact: Artifact = compiled.artifact
+    report = report_in(artifact)
+    return {
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "cached": not compiled.times,
+        "inputs": {spec.name: str(spec) for spec in artifact.manifest.inputs},
+        "outputs": {spec.name: str(spec) for spec in artifact.manifest.outputs},
+        "arena": report.arena if report else None,
+        "lower_bound": report.lower_bound if report else None,
+        "flops": report.flops if report else None,
+        "kernels": len(report.kernels) if report else None,
+        "stages": {time.stage: time.seconds for time in compiled.times},
+    }

@@ -1,0 +1,104 @@
+"""The command ``modelcc``, its help and its exit codes.
+
+0: done; 1: a result is wrong (``verify``); 2: something about the model, the files or the
+arguments, told in one message; 3: a fault of modelcc.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+
+from modelcc import __version__
+from modelcc.artifact.errors import ArtifactError
+from modelcc.cli.bench import bench
+from modelcc.cli.catalogue import ops, targets
+from modelcc.cli.compile import compile_command
+from modelcc.cli.run import run
+from modelcc.cli.verify import verify
+from modelcc.environment import read_environment
+from modelcc.ir.op import ModelError
+from modelcc.runtime.errors import InputError, RunError
+from modelcc.runtime.loader import LoadError
+from modelcc.runtime.pool import PoolError
+
+DIFFERS, USER_ERROR, INTERNAL_ERROR = 1, 2, 3
+
+USER_FAULTS = (ModelError, ArtifactError, InputError, LoadError, PoolError, RunError)
+
+HELP = """A deep learning compiler: cc for models.
+
+\b
+  modelcc compile model.onnx                compile for this machine: model.mcc
+  modelcc run model.mcc --input image.npy   run it (or straight from the .onnx)
+  modelcc verify model.onnx --layers        is it right? where does it go wrong?
+  modelcc bench model.onnx --against onnxruntime
+  modelcc compile model.onnx --emit graph   look at any level of the compiler
+
+Each command explains itself: modelcc COMMAND --help.
+
+\b
+Environment:
+  MODELCC_NUM_THREADS   threads to run on (default: one per core)
+  MODELCC_CACHE_DIR     where compiled models are kept (default: ~/.cache/modelcc);
+                        empty for no cache
+
+\b
+Exit codes: 0 done, 1 a result differs, 2 wrong model or arguments, 3 a fault of modelcc.
+"""
+
+
+@click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="modelcc")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Reads the environment, once."""
+    context.obj = read_environment(os.environ)
+
+
+for _command in (compile_command, run, bench, verify, ops, targets):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code, and prints one message on errors."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        result = cli.main(arguments, prog_name="modelcc", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as request:
+        return request.exit_code
+    except click.Abort:
+        console.print("interrupted")
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return USER_ERROR
+    except USER_FAULTS as error:
+        return _failed(console, str(error))
+    except BrokenPipeError:
+        # The reader of our output has gone (| head); point stdout elsewhere for the final flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _failed(console, f"{place}{error.strerror or error}")
+    except Exception as error:  # the last line of defence: everything else is our fault
+        traceback.print_exc()
+        console.print(
+            f"[bold red]internal error[/]: {type(error).__name__}; this is a fault of modelcc "
+            f"{__version__}, not of your model.\n  hint: please report it, with the lines above "
+            "and the command",
+        )
+        return INTERNAL_ERROR
+
+
+def _failed(console: Console, message: str) -> int:
+    console.print("[bold red]error[/]: ", end="")
+    console.print(message, markup=False, soft_wrap=True)
+    return USER_ERROR

@@ -1,0 +1,98 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from modelcc.cli.console import progress_of
+from modelcc.environment import Environment
+from modelcc.ir.op import ModelError
+from modelcc.options import Options, dimension
+from modelcc.runtime.pool import available_cores
+from modelcc.targets.base import Progress, Workplace
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+MODEL = click.Path(path_type=Path, dir_okay=False)
+
+
+def compiling(command: Command) -> Command:
+    """Options that say how to compile."""
+    for option in reversed(_COMPILING):
+        command = option(command)
+    return command
+
+
+def feeding(command: Command) -> Command:
+    """Options that say what to run on."""
+    for option in reversed(_FEEDING):
+        command = option(command)
+    return command
+
+
+_COMPILING = (
+    click.option("--target", default="native", show_default=True, metavar="NAME",
+                 help="Kind of machine; `modelcc targets` lists them."),
+    click.option("--cpu", default="", metavar="NAME",
+                 help="Processor to compile for, e.g. x86-64-v3.  [default: this machine's]"),
+    click.option("-O", "--optimize", type=click.IntRange(0, 3), default=2, show_default=True,
+                 help="0 compiles quickest, 3 tries hardest."),
+    click.option("--threads", type=click.IntRange(1), metavar="N",
+                 help="Threads to run on.  [default: MODELCC_NUM_THREADS, or one per core]"),
+    click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
+                 help="Fix a named dimension (batch=8) or bound it (batch=1..512)."),
+    click.option("--no-cache", is_flag=True, help="Compile afresh and keep nothing."),
+)  # fmt: skip
+
+_FEEDING = (
+    click.option("-i", "--input", "inputs", multiple=True, metavar="[NAME=]FILE.npy",
+                 help="An input from a file; those not given are random."),
+    click.option("--seed", type=int, default=0, show_default=True,
+                 help="Seed of random inputs."),
+    click.option("--size", "sizes", multiple=True, metavar="NAME=SIZE",
+                 help="Size of a named dimension in random inputs."),
+)  # fmt: skip
+
+
+def options_of(
+    environment: Environment,
+    *,
+    target: str,
+    cpu: str,
+    optimize: int,
+    threads: int | None,
+    dims: Sequence[str],
+) -> Options:
+    """Compiler options from the command line and the environment."""
+    default = environment.threads if environment.threads is not None else available_cores()
+    return Options(
+        target=target,
+        cpu=cpu,
+        optimize=optimize,
+        threads=default if threads is None else threads,
+        dims=tuple(dimension(text) for text in dims),
+    )
+
+
+def workplace_of(environment: Environment, no_cache: bool, progress: Progress) -> Workplace:
+    """Where to build, and whom to tell."""
+    return Workplace(None if no_cache else environment.cache, available_cores(), progress)
+
+
+def sizes_of(texts: Sequence[str]) -> dict[str, int]:
+    """Sizes of named dimensions from ``NAME=SIZE`` texts."""
+    sizes: dict[str, int] = {}
+    for text in texts:
+        name, size = dimension(text)
+        if not isinstance(size, int):
+            raise ModelError(f"--size {text} is a range", (), "give one number")
+        sizes[name] = size
+    return sizes
+
+
+__all__ = ["MODEL", "compiling", "feeding", "options_of", "progress_of", "sizes_of",
+           "workplace_of"]  # fmt: skip

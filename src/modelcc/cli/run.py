@@ -1,0 +1,147 @@
+"""``modelcc run``: a model on inputs from files, or random ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import click
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from modelcc.api import Model, load, model_of
+from modelcc.cli.compile import check_writable
+from modelcc.cli.console import output_console, print_json, progress_of
+from modelcc.cli.parameters import (
+    MODEL,
+    compiling,
+    feeding,
+    options_of,
+    sizes_of,
+    workplace_of,
+)
+from modelcc.compile_cache import replace_file
+from modelcc.driver import compile_model
+from modelcc.environment import Environment
+from modelcc.feeds import nominal_sizes, random_feeds, read_feeds
+from modelcc.ir.index import Range
+from modelcc.ir.types import Array, TensorType, dtype_of
+from modelcc.report_tables import report_tables
+
+HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
+
+\b
+  modelcc run model.onnx                       on random inputs
+  modelcc run model.mcc -i image=cat.npy       on an array from a file
+  modelcc run model.mcc -i inputs.npz -o outputs.npz
+  modelcc run model.onnx --size batch=8        random inputs of this size
+  modelcc run model.onnx --profile             the time of every kernel
+"""
+
+
+@click.command("run", help=HELP)
+@click.argument("model", type=MODEL)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.npz",
+    help="Write the outputs into this file.",
+)
+@click.option(
+    "--repeat", type=click.IntRange(1), default=10, show_default=True, help="Runs to time."
+)
+@click.option("--profile", is_flag=True, help="Also measure each kernel.")
+@click.option("--json", "as_json", is_flag=True, help="Print outputs' facts and times as JSON.")
+@compiling
+@feeding
+@click.pass_obj
+def run(
+    environment: Environment,
+    model: Path,
+    output: Path | None,
+    repeat: int,
+    profile: bool,
+    as_json: bool,
+    no_cache: bool,
+    inputs: tuple[str, ...],
+    seed: int,
+    sizes: tuple[str, ...],
+    **asked: Any,
+) -> None:  # fmt: skip
+    """See HELP."""
+    check_writable(output)
+    options = options_of(environment, **asked)
+    if model.suffix == ".mcc":
+        net = load(model, threads=options.threads, target=options.target)
+    else:
+        with progress_of() as progress:
+            workplace = workplace_of(environment, no_cache, progress)
+            net = model_of(compile_model(model, options, workplace), options.threads)
+    feeds = feeds_for(net, inputs, sizes_of(sizes), seed)
+    results = net.run(feeds)
+    times = timed(net, feeds, repeat)
+    if output is not None:
+        replace_file(output, lambda path: save_arrays(path, results))
+    if as_json:
+        print_json({"outputs": {n: facts(a) for n, a in results.items()}, "seconds": times})
+        return
+    console = output_console()
+    console.print(_output_table(results))
+    console.print(f"{median(times) * 1e3:.3f} ms (median of {repeat}, {options.threads} threads)")
+    if profile:
+        console.print(report_tables(net.report(profile=feeds)))
+
+
+def feeds_for(
+    net: Model, items: tuple[str, ...], sizes: dict[str, int], seed: int
+) -> dict[str, Array]:
+    """Arrays from files for the inputs named there, random ones for the others."""
+    types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in net.inputs}
+    given, missing = read_feeds(items, types)
+    if not missing:
+        return given
+    bounds = {dim.name: Range(dim.low, dim.high) for dim in net.dims}
+    random = random_feeds({n: types[n] for n in missing}, nominal_sizes(bounds, sizes), seed)
+    return given | random
+
+
+def timed(net: Model, feeds: dict[str, Array], repeat: int) -> list[float]:
+    """Seconds of each of ``repeat`` calls."""
+    times: list[float] = []
+    for _ in range(repeat):
+        start = perf_counter()
+        net.run(feeds)
+        times.append(perf_counter() - start)
+    return times
+
+
+def save_arrays(path: Path, arrays: dict[str, Array]) -> None:
+    """Write named arrays as .npz."""
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def facts(array: Array) -> dict[str, Any]:
+    """Type, range and first values of an array."""
+    known: dict[str, Any] = {"type": f"{dtype_of(array)}{list(array.shape)}"}
+    if array.size and array.dtype.kind != "O":
+        wide = array.astype(np.float64)
+        known |= {"min": float(wide.min()), "max": float(wide.max()), "mean": float(wide.mean())}
+    return known | {"first": array.reshape(-1)[:4].tolist()}
+
+
+def _output_table(results: dict[str, Array]) -> Table:
+    table = Table()
+    for name in ("output", "type", "min", "max", "mean", "first values"):
+        table.add_column(name)
+    for name, array in results.items():
+        known = facts(array)
+        numbers = [f"{known[k]:.5g}" if k in known else "" for k in ("min", "max", "mean")]
+        first = ", ".join(f"{value:.5g}" if isinstance(value, float) else str(value)
+                          for value in known["first"])  # fmt: skip
+        table.add_row(*(Text(cell) for cell in (name, known["type"], *numbers, first)))
+    return table

@@ -1,0 +1,47 @@
+"""Observers that write, time and verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from modelcc.driver import Emitted
+from modelcc.ir.graph import Graph
+from modelcc.ir.op import ModelError
+from modelcc.ir.program import Program
+from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.tensor import TensorProgram
+from modelcc.levels import level_text, verify_level
+from modelcc.pipeline import Observer, StageRun
+
+_TEXTS = (Graph, TensorProgram, ScheduledProgram, Program)
+
+
+def dump_observer(folder: Path) -> Observer:
+    """Writes the program after each stage that changed it: ``007-graph-Canonicalise.txt``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+
+    def dump(run: StageRun) -> None:
+        nonlocal count
+        count += 1
+        text = _text(run.after)
+        if text is not None and run.after != run.before:
+            name = f"{count:03}-{run.stage.block}-{run.stage.name}.txt"
+            (folder / name).write_text(text)
+
+    return dump
+
+
+def verify_observer(run: StageRun) -> None:
+    """Raises :class:`ModelError` naming the stage if its result breaks the rules of its level."""
+    try:
+        verify_level(run.after)
+    except ModelError as error:
+        raise RuntimeError(f"stage {run.stage.label} made an invalid program: {error}") from error
+
+
+def _text(program: Any) -> str | None:
+    if isinstance(program, Emitted):
+        return "\n".join(f"; ---- {module.name}\n{module.text}" for module in program.modules)
+    return level_text(program) if isinstance(program, _TEXTS) else None

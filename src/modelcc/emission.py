@@ -1,0 +1,126 @@
+"""Any form of a model on its way through the compiler: texts of levels, and what targets print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from modelcc.driver import Emitted, pipeline
+from modelcc.ir.graph import Constant
+from modelcc.ir.op import ModelError
+from modelcc.levels import (
+    CONSTANTS,
+    DIALECTS,
+    LEVELS,
+    constants_of,
+    level_text,
+    parse_level,
+    read_constants,
+)
+from modelcc.options import Options
+from modelcc.pipeline import Observer, Stage, before_block, from_block, run_stages
+from modelcc.targets.base import Module, Target, Workplace
+
+FORMS = (*LEVELS, "llvm", "asm", "c", "obj", "so")
+"""Everything that can be printed, from the model to the machine."""
+
+_LEAVES = {"graph": "lower", "tensor": "schedule", "loop": "emit", "program": "emit"}
+_SUFFIX = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
+_BINARY = ("obj", "so")
+
+
+@dataclass(frozen=True)
+class Emission:
+    """One form of a model: its bytes, the suffix of its file and the constants it refers to."""
+
+    form: str
+    contents: bytes
+    suffix: str
+    constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
+
+    @property
+    def binary(self) -> bool:
+        """Whether a terminal cannot show it."""
+        return self.form in _BINARY
+
+
+def emit(
+    source: Any,
+    level: str | None,
+    form: str,
+    target: Target,
+    options: Options,
+    workplace: Workplace,
+    observer: Observer | None = None,
+) -> Emission:
+    """``source`` (a model, or a program of ``level``) in ``form``.
+
+    :class:`ModelError` if the target does not know the form, or it lies before the level.
+    """
+    if form not in LEVELS and form not in target.forms:
+        known = ", ".join((*LEVELS, *target.forms))
+        raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
+    if level is not None and FORMS.index(form) < FORMS.index(level):
+        raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
+    if form not in LEVELS:
+        modules = _modules(source, level, target, options, workplace, observer)
+        return Emission(form, target.render(modules, form, workplace), _SUFFIX[form])
+    stages = before_block(pipeline(target, options, workplace), _LEAVES[form])
+    program = source if level == form else run_stages(resumed(stages, level), source, observer)
+    if form == "loop" and level != "loop":
+        program = program.functions
+    constants = constants_of(program)
+    return Emission(form, level_text(program).encode(), LEVELS[form].suffix, constants)
+
+
+def read_level(path: Path, level: str, constants: Path | None) -> Any:
+    """The program in the text file ``path``; LLVM text stays text, as a module."""
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path} is no text", (), "leave --from out for a model") from error
+    if level == "llvm":
+        return (Module(path.stem, text),)
+    beside = constants if constants is not None else path.parent / CONSTANTS
+    try:
+        return parse_level(level, text, read_constants(beside), DIALECTS)
+    except ModelError as error:
+        raise error.at(str(path)) from error
+
+
+def entering_block(level: str | None) -> str:
+    """The block of the pipeline that a program of ``level`` (None: a model) enters at.
+
+    :class:`ModelError` for levels that are no whole program.
+    """
+    if level is None:
+        return "import"
+    enters = LEVELS[level].enters if level in LEVELS else None
+    if enters is None:
+        hint = "it can be emitted as llvm, asm, obj or so"
+        raise ModelError(f"a model cannot be resumed from {level!r} text", (), hint)
+    return enters
+
+
+def resumed(stages: tuple[Stage, ...], level: str | None) -> tuple[Stage, ...]:
+    """The stages that are left to run on a program of ``level``."""
+    return from_block(stages, entering_block(level))
+
+
+def _modules(
+    source: Any,
+    level: str | None,
+    target: Target,
+    options: Options,
+    workplace: Workplace,
+    observer: Observer | None,
+) -> tuple[Module, ...]:
+    if level == "llvm":
+        return source
+    if level == "loop":
+        return target.emit_functions(source)
+    stages = before_block(pipeline(target, options, workplace), "build")
+    emitted: Emitted = run_stages(resumed(stages, level), source, observer)
+    return emitted.modules

@@ -1,0 +1,51 @@
+"""Where a stage uses index expressions, and what surrounds them there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index
+from modelcc.ir.scalar_tree import children
+from modelcc.ir.tensor import Bind, Condition, Guard, IndexValue, Read, Scalar, Stage
+
+
+@dataclass(frozen=True)
+class Use:
+    """Index expressions of one read (``tensor`` None: of a number) and what surrounds them."""
+
+    tensor: str | None
+    indices: tuple[Index, ...]
+    conditions: tuple[Condition, ...] = ()
+    gathered: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As it stands in text form."""
+        inner = ", ".join(map(str, self.indices))
+        return f"index({inner})" if self.tensor is None else f"%{self.tensor}[{inner}]"
+
+
+def uses(stage: Stage) -> tuple[Use, ...]:
+    """Every place where the body of ``stage`` uses index expressions, guards outside only too."""
+    return tuple(_uses(stage.body, (), ()))
+
+
+def _uses(
+    scalar: Scalar, conditions: tuple[Condition, ...], gathered: tuple[str, ...]
+) -> Iterator[Use]:
+    match scalar:
+        case Read(tensor, indices):
+            yield Use(tensor, indices, conditions, gathered)
+        case IndexValue(index):
+            yield Use(None, (index,), conditions, gathered)
+        case Guard(tests, inside, outside):
+            yield Use(None, (), (*conditions, *tests), gathered)
+            yield from _uses(inside, (*conditions, *tests), gathered)
+            yield from _uses(outside, conditions, gathered)
+        case Bind(symbol, value, body):
+            yield from _uses(value, conditions, gathered)
+            yield from _uses(body, conditions, (*gathered, symbol))
+        case _:
+            for child in children(scalar):
+                yield from _uses(child, conditions, gathered)

@@ -1,0 +1,357 @@
+"""Reads the text form of loop functions; see :mod:`modelcc.ir.loop_text`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, cast
+
+from modelcc.ir.index import Index, parse_index, quote_name, symbols
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    BindIndex,
+    Bitcast,
+    Buffer,
+    Call,
+    Choose,
+    Comment,
+    Const,
+    Convert,
+    Expr,
+    Fold,
+    For,
+    Function,
+    Gather,
+    If,
+    IndexOf,
+    Let,
+    Load,
+    LoopKind,
+    MulAdd,
+    Parameter,
+    Prefetch,
+    Register,
+    Scatter,
+    Space,
+    Splat,
+    Stmt,
+    Store,
+    Test,
+    Var,
+)
+from modelcc.ir.loop_text import LOOP_WORDS
+from modelcc.ir.mlir_syntax import Scanner, string_value, value_name
+from modelcc.ir.scalar import FUNCTIONS
+from modelcc.ir.tensor import Comparison, Condition
+from modelcc.ir.types import BOOL, DTYPES, DType
+
+_WORD: Final = re.compile(r"[A-Za-z_]\w*")
+_NAME: Final = re.compile(r'[A-Za-z_][\w.]*|"(?:[^"\\]|\\.)*"')
+_TYPE: Final = re.compile(r"([a-z]+\d*[a-z0-9]*?)(?:x(\d+))?(?=[\[\]( ])")
+_COMPARISON: Final = re.compile(r"<=|>=|==|!=|<|>")
+_KINDS: Final = {word: kind for kind, word in LOOP_WORDS.items()}
+
+
+def parse_functions(text: str) -> tuple[Function, ...]:
+    """The functions that ``text`` spells: the inverse of ``print_functions``.
+
+    :class:`ModelError` with line and column if the text is malformed or names an unknown buffer,
+    value, type or function.  Does not verify: see ``verify_function``.
+    """
+    scanner = Scanner(text)
+    found: list[Function] = []
+    while scanner.end < len(scanner.text):
+        found.append(FunctionParser(scanner).function())
+    return tuple(found)
+
+
+def parse_function(text: str) -> Function:
+    """The one function that ``text`` spells: the inverse of ``print_function``."""
+    scanner = Scanner(text)
+    function = FunctionParser(scanner).function()
+    if scanner.end < len(scanner.text):
+        raise scanner.error("expected the end of the text")
+    return function
+
+
+class FunctionParser:
+    """Reads one function at the scanner's position."""
+
+    def __init__(self, scanner: Scanner) -> None:
+        self._at = scanner
+        self._buffers: dict[str, Buffer] = {}
+        self._values: dict[str, tuple[DType, int]] = {}
+
+    def function(self) -> Function:
+        """``func @name(buffers; sizes) from "…" { … }``."""
+        self._at.expect("func")
+        self._at.expect("@")
+        name = self._bare("function name", re.compile(r"[\w.$-]+"))
+        self._at.expect("(")
+        parameters: list[Parameter] = []
+        while self._at.text.startswith("%", self._at.end):
+            parameters.append(self._parameter())
+            self._at.accept(",")
+        sizes: list[str] = []
+        if self._at.accept(";"):
+            sizes.append(self._symbol())
+            while self._at.accept(","):
+                sizes.append(self._symbol())
+        self._at.expect(")")
+        source = parse_source(self._at)
+        body = self._block()
+        return Function(value_name(name), tuple(parameters), tuple(sizes), body, source)
+
+    # --- names, indices and types
+
+    def _bare(self, what: str, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self._at.text, self._at.end)
+        if match is None:
+            raise self._at.error(f"expected a {what}")
+        self._at.expect(match[0])
+        return match[0]
+
+    def _value(self) -> str:
+        return value_name(self._at.take("value"))
+
+    def _symbol(self) -> str:
+        spelled = self._bare("symbol", _NAME)
+        (name,) = symbols(parse_index(spelled))
+        assert quote_name(name) == spelled or spelled.startswith('"')
+        return name
+
+    def _index(self, *stops: str) -> Index:
+        """An index expression up to one of ``stops`` outside of brackets, which is left."""
+        start, depth = self._at.end, 0
+        for match in re.compile(r'"(?:[^"\\]|\\.)*"|\.\.|.', re.DOTALL).finditer(
+            self._at.text, start
+        ):
+            if depth == 0 and any(self._at.text.startswith(s, match.start()) for s in stops):
+                return self._parsed_index(self._at.text[start : match.start()])
+            depth += (match[0] == "(") - (match[0] == ")")
+        raise self._at.error(f"expected an index expression before {' or '.join(stops)}")
+
+    def _parsed_index(self, text: str) -> Index:
+        try:
+            index = parse_index(text.strip())
+        except SyntaxError as error:
+            raise self._at.error(f"{text!r} is no index expression: {error.msg}") from error
+        self._at.expect(text.strip())
+        return index
+
+    def _type(self) -> tuple[DType, int]:
+        match = _TYPE.match(self._at.text, self._at.end)
+        dtype = DTYPES.get(match[1]) if match else None
+        if match is None or dtype is None:
+            raise self._at.error("expected an element type")
+        self._at.expect(match[0])
+        return dtype, int(match[2] or 1)
+
+    def _number(self) -> int:
+        return int(self._at.take("number"))
+
+    def _optional_index(self, word: str) -> Index | None:
+        if not self._at.accept(f"{word}("):
+            return None
+        index = self._index(")")
+        self._at.expect(")")
+        return index
+
+    def _parameter(self) -> Parameter:
+        name = self._value()
+        self._at.expect(":")
+        mutable = self._at.accept("mut ")
+        return Parameter(self._buffer(name, "global"), mutable)
+
+    def _buffer(self, name: str, space: Space) -> Buffer:
+        dtype, _ = self._type()
+        self._at.expect("[")
+        size = self._index("]")
+        self._at.expect("]")
+        align = self._number() if self._at.accept("align ") else 64
+        self._buffers[name] = Buffer(name, dtype, size, space, align)
+        return self._buffers[name]
+
+    def _known_buffer(self) -> Buffer:
+        name = self._value()
+        if name not in self._buffers:
+            raise self._at.error(f"there is no buffer %{name}")
+        return self._buffers[name]
+
+    # --- statements
+
+    def _block(self) -> tuple[Stmt, ...]:
+        self._at.expect("{")
+        found: list[Stmt] = []
+        while not self._at.accept("}"):
+            found.append(self._statement())
+        return tuple(found)
+
+    def _statement(self) -> Stmt:
+        if self._at.text.startswith("%", self._at.end):
+            return Assign(self._value(), self._assigned())
+        word = self._bare("statement", _WORD)
+        match word:
+            case "for" | "parallel" | "unrolled":
+                return self._for(_KINDS[word])
+            case "if":
+                condition = self._expression()
+                then = self._block()
+                return If(condition, then, self._block() if self._at.accept("else") else ())
+            case "let" | "register":
+                name = self._value()
+                value = self._assigned()
+                self._values[name] = (value.dtype, value.lanes)
+                return Let(name, value) if word == "let" else Register(name, value)
+            case "index":
+                return BindIndex(self._symbol(), self._assigned())
+            case "comment":
+                return Comment(self._at.string())
+            case "local":
+                name = self._value()
+                self._at.expect(":")
+                return Alloc(self._buffer(name, "local"))
+            case "store" | "scatter" | "prefetch":
+                return self._memory_statement(word)
+            case _:
+                raise self._at.error(f"unknown statement {word!r}")
+
+    def _assigned(self) -> Expr:
+        self._at.expect("=")
+        return self._expression()
+
+    def _for(self, kind: str) -> For:
+        variable = self._symbol()
+        self._at.expect("in ")
+        start = self._index("..")
+        self._at.expect("..")
+        stop = self._index(" step ", "{")
+        step = self._number() if self._at.accept("step ") else 1
+        return For(variable, start, stop, self._block(), step, cast(LoopKind, kind))
+
+    def _memory_statement(self, word: str) -> Stmt:
+        buffer = self._known_buffer()
+        self._at.expect("[")
+        offset = self._index(";", "]")
+        offsets = self._expression() if self._at.accept(";") else None
+        self._at.expect("]")
+        if word == "prefetch":
+            self._at.expect("level ")
+            return Prefetch(buffer.name, offset, self._number())
+        stride = self._optional_index("stride")
+        active = self._optional_index("mask")
+        value = self._assigned()
+        if offsets is not None:
+            return Scatter(buffer.name, offset, offsets, value, active)
+        return Store(buffer.name, offset, value, 1 if stride is None else stride, active)
+
+    # --- expressions
+
+    def _expression(self) -> Expr:
+        if self._at.text.startswith("%", self._at.end):
+            name = self._value()
+            if name not in self._values:
+                raise self._at.error(f"there is no value %{name}")
+            return Var(name, *self._values[name])
+        match = _WORD.match(self._at.text, self._at.end)
+        word = match[0] if match else ""
+        if word in ("load", "gather"):
+            self._at.expect(word)
+            return self._read(word)
+        if word == "index":
+            return self._index_of()
+        if word == "test":
+            return self._test()
+        if word.split("x")[0] in DTYPES and f"{word}(" in self._at.text:
+            return self._const()
+        return self._application(word)
+
+    def _read(self, word: str) -> Expr:
+        buffer = self._known_buffer()
+        self._at.expect("[")
+        offset = self._index(";", "]")
+        offsets = self._expression() if self._at.accept(";") else None
+        self._at.expect("]")
+        if offsets is not None and word == "gather":
+            active = self._optional_index("mask")
+            return Gather(buffer.name, offset, offsets, buffer.dtype, active)
+        lanes = int(self._bare("number of lanes", re.compile(r"x\d+"))[1:]) if (
+            re.match(r"x\d", self._at.text[self._at.end : self._at.end + 2])
+        ) else 1  # fmt: skip
+        stride = self._optional_index("stride")
+        active = self._optional_index("mask")
+        return Load(
+            buffer.name, offset, buffer.dtype, lanes, 1 if stride is None else stride, active
+        )
+
+    def _index_of(self) -> IndexOf:
+        self._at.expect("index[")
+        dtype, lanes = self._type()
+        self._at.expect("](")
+        index = self._index(" step ", ")")
+        step = self._number() if self._at.accept("step ") else 0
+        self._at.expect(")")
+        return IndexOf(index, dtype, lanes, step)
+
+    def _test(self) -> Test:
+        self._at.expect("test(")
+        conditions: list[Condition] = []
+        while not self._at.accept(")"):
+            left = self._index("<", ">", "=", "!")
+            comparison = cast(Comparison, self._bare("comparison", _COMPARISON))
+            conditions.append(Condition(left, comparison, self._index(",", ")")))
+            self._at.accept(",")
+        return Test(tuple(conditions))
+
+    def _const(self) -> Const:
+        dtype, lanes = self._type()
+        self._at.expect("(")
+        text = self._bare("number", re.compile(r"true|false|-?(?:inf|nan|[\d.]+(?:e[-+]?\d+)?)"))
+        self._at.expect(")")
+        if text in ("true", "false"):
+            return Const(text == "true", dtype, lanes)
+        return Const(int(text) if re.fullmatch(r"-?\d+", text) else float(text), dtype, lanes)
+
+    def _application(self, word: str) -> Expr:
+        self._at.expect(word)
+        detail = ""
+        if self._at.accept("["):
+            detail = self._bare("type, number or function", re.compile(r"\w+"))
+            self._at.expect("]")
+        self._at.expect("(")
+        args = [self._expression()]
+        while self._at.accept(","):
+            args.append(self._expression())
+        self._at.expect(")")
+        return self._applied(word, detail, args)
+
+    def _applied(self, word: str, detail: str, args: list[Expr]) -> Expr:
+        match word:
+            case "muladd":
+                return MulAdd(*args)
+            case "choose":
+                return Choose(*args)
+            case "convert" | "bitcast":
+                if detail not in DTYPES:
+                    raise self._at.error(f"unknown element type {detail!r}")
+                return (Convert if word == "convert" else Bitcast)(args[0], DTYPES[detail])
+            case "splat":
+                return Splat(args[0], int(detail))
+            case "fold":
+                return Fold(detail, args[0])
+            case _:
+                function = FUNCTIONS.get(word)
+                if function is None:
+                    raise self._at.error(f"unknown function {word!r}")
+                dtype = BOOL if function.result == "bool" else args[0].dtype
+                return Call(word, tuple(args), dtype, args[0].lanes)
+
+
+def parse_source(scanner: Scanner) -> tuple[str, ...]:
+    """The clause that names the user's nodes, if there is one."""
+    if not scanner.accept("from "):
+        return ()
+    names = [string_value(scanner.take("string"))]
+    while scanner.accept(","):
+        names.append(string_value(scanner.take("string")))
+    return tuple(names)

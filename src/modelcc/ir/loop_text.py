@@ -1,0 +1,220 @@
+"""Text form of loop functions, read back by :mod:`modelcc.ir.loop_parser`.
+
+::
+
+    func @relu(%x: f32[n], %y: mut f32[n] align 4; n) from "relu_1" {
+      local %t: f32[16]
+      parallel i in 0 .. n step 16 {
+        comment "16 elements"
+        let %v = load %x[i] x16 mask(n - i)
+        store %y[i] mask(n - i) = max(%v, f32x16(0.0))
+      }
+      if test(n < 4, n != 2) {
+        index g = load %rows[0]
+        register %s = splat[8](index[f32](2*g))
+        %s = muladd(%s, convert[f32](gather %q[4; index[i32x8](g step 1)]), %s)
+        scatter %y[0; %to] = choose(gt(%s, %s), %s, %s)
+        store %y[0] stride(2) = fold[add](%s)
+        prefetch %x[64] level 2
+      } else {
+      }
+    }
+
+Types of values follow from those of buffers and constants, so only conversions spell theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from modelcc.ir.index import Index, quote_name
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    BindIndex,
+    Bitcast,
+    Buffer,
+    Call,
+    Choose,
+    Comment,
+    Const,
+    Convert,
+    Expr,
+    Fold,
+    For,
+    Function,
+    Gather,
+    If,
+    IndexOf,
+    Let,
+    Load,
+    MulAdd,
+    Parameter,
+    Prefetch,
+    Register,
+    Scatter,
+    Splat,
+    Stmt,
+    Store,
+    Test,
+    Var,
+)
+from modelcc.ir.mlir_syntax import string_text, value_text
+from modelcc.ir.types import DType
+
+LOOP_WORDS = {"serial": "for", "parallel": "parallel", "unrolled": "unrolled"}
+
+
+def print_functions(functions: Sequence[Function]) -> str:
+    """The text of several functions."""
+    return "\n".join(print_function(f) for f in functions)
+
+
+def print_function(function: Function) -> str:
+    """The text of ``function``."""
+    return "\n".join(function_lines(function)) + "\n"
+
+
+def function_lines(function: Function) -> Iterator[str]:
+    """The lines of :func:`print_function`."""
+    parameters = ", ".join(_parameter_text(p) for p in function.parameters)
+    sizes = "; " + ", ".join(map(quote_name, function.sizes)) if function.sizes else ""
+    name = value_text(function.name)[1:]
+    yield f"func @{name}({parameters}{sizes}){source_text(function.source)} {{"
+    yield from _block_lines(function.body, "  ")
+    yield "}"
+
+
+def source_text(source: Sequence[str]) -> str:
+    """The clause that names the user's nodes."""
+    return f" from {', '.join(map(string_text, source))}" if source else ""
+
+
+def statement_text(s: Stmt) -> str:
+    """The first line of a statement, for messages."""
+    return next(_statement_lines(s, ""))
+
+
+def _parameter_text(parameter: Parameter) -> str:
+    mutable = "mut " if parameter.mutable else ""
+    return f"{value_text(parameter.buffer.name)}: {mutable}{_buffer_type(parameter.buffer)}"
+
+
+def _buffer_type(buffer: Buffer) -> str:
+    align = f" align {buffer.align}" if buffer.align != 64 else ""
+    return f"{buffer.dtype}[{buffer.size}]{align}"
+
+
+def _block_lines(body: Sequence[Stmt], indent: str) -> Iterator[str]:
+    for s in body:
+        yield from _statement_lines(s, indent)
+
+
+def _statement_lines(s: Stmt, indent: str) -> Iterator[str]:
+    match s:
+        case For():
+            step = f" step {s.step}" if s.step != 1 else ""
+            word = LOOP_WORDS[s.kind]
+            bounds = f"{s.start} .. {s.stop}{step}"
+            yield f"{indent}{word} {quote_name(s.variable)} in {bounds} {{"
+            yield from _block_lines(s.body, indent + "  ")
+            yield f"{indent}}}"
+        case If():
+            yield f"{indent}if {expression_text(s.condition)} {{"
+            yield from _block_lines(s.then, indent + "  ")
+            if s.other:
+                yield f"{indent}}} else {{"
+                yield from _block_lines(s.other, indent + "  ")
+            yield f"{indent}}}"
+        case _:
+            yield indent + _simple_text(s)
+
+
+def _simple_text(s: Stmt) -> str:
+    match s:
+        case Let():
+            return f"let {value_text(s.name)} = {expression_text(s.value)}"
+        case BindIndex():
+            return f"index {quote_name(s.symbol)} = {expression_text(s.value)}"
+        case Register():
+            return f"register {value_text(s.name)} = {expression_text(s.value)}"
+        case Assign():
+            return f"{value_text(s.name)} = {expression_text(s.value)}"
+        case Store():
+            place = f"{value_text(s.buffer)}[{s.offset}]{_stride(s.stride)}{_mask(s.active)}"
+            return f"store {place} = {expression_text(s.value)}"
+        case Scatter():
+            place = f"{value_text(s.buffer)}[{s.offset}; {expression_text(s.offsets)}]"
+            return f"scatter {place}{_mask(s.active)} = {expression_text(s.value)}"
+        case Alloc():
+            return f"local {value_text(s.buffer.name)}: {_buffer_type(s.buffer)}"
+        case Prefetch():
+            return f"prefetch {value_text(s.buffer)}[{s.offset}] level {s.level}"
+        case Comment():
+            return f"comment {string_text(s.text)}"
+        case For() | If():
+            raise AssertionError("printed as a block")
+
+
+def expression_text(e: Expr) -> str:
+    """The text of an expression."""
+    match e:
+        case Const():
+            return f"{_type(e.dtype, e.lanes)}({_number(e.value)})"
+        case Var():
+            return value_text(e.name)
+        case IndexOf():
+            step = f" step {e.step}" if e.step else ""
+            return f"index[{_type(e.dtype, e.lanes)}]({e.index}{step})"
+        case Load():
+            lanes = f" x{e.lanes}" if e.lanes != 1 else ""
+            place = f"{value_text(e.buffer)}[{e.offset}]{lanes}{_stride(e.stride)}"
+            return f"load {place}{_mask(e.active)}"
+        case Gather():
+            place = f"{value_text(e.buffer)}[{e.offset}; {expression_text(e.offsets)}]"
+            return f"gather {place}{_mask(e.active)}"
+        case Test():
+            conditions = (f"{c.left} {c.comparison} {c.right}" for c in e.conditions)
+            return f"test({', '.join(conditions)})"
+        case _:
+            return _applied(*_application(e))
+
+
+def _application(e: Expr) -> tuple[str, tuple[Expr, ...]]:
+    match e:
+        case Call():
+            return e.function, e.args
+        case MulAdd():
+            return "muladd", (e.a, e.b, e.c)
+        case Choose():
+            return "choose", (e.condition, e.then, e.other)
+        case Convert():
+            return f"convert[{e.dtype}]", (e.value,)
+        case Bitcast():
+            return f"bitcast[{e.dtype}]", (e.value,)
+        case Splat():
+            return f"splat[{e.lanes}]", (e.value,)
+        case Fold():
+            return f"fold[{e.function}]", (e.value,)
+        case _:
+            raise AssertionError("printed by expression_text")
+
+
+def _applied(name: str, args: tuple[Expr, ...]) -> str:
+    return f"{name}({', '.join(map(expression_text, args))})"
+
+
+def _type(dtype: DType, lanes: int) -> str:
+    return str(dtype) if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def _number(value: float | int | bool) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else repr(value)
+
+
+def _stride(stride: Index) -> str:
+    return "" if stride == 1 else f" stride({stride})"
+
+
+def _mask(active: Index | None) -> str:
+    return "" if active is None else f" mask({active})"

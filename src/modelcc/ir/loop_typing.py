@@ -1,0 +1,111 @@
+"""Typing rules of loop-level expressions: dtypes and lanes of operands agree."""
+
+from __future__ import annotations
+
+from modelcc.ir.loop import (
+    Bitcast,
+    Call,
+    Choose,
+    Const,
+    Convert,
+    Expr,
+    Fold,
+    Gather,
+    IndexOf,
+    Load,
+    MulAdd,
+    Splat,
+)
+from modelcc.ir.scalar import FUNCTIONS
+from modelcc.ir.types import BOOL, DType
+
+FOLDS = ("add", "mul", "min", "max", "and", "or", "xor")
+
+
+def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
+    """What is wrong with the types of ``e``, whose direct operands are ``parts``; "" if nothing."""
+    if e.lanes < 1:
+        return f"a value has {e.lanes} lanes"
+    match e:
+        case Const() | IndexOf() | Load():
+            return _leaf_fault(e)
+        case Gather():
+            integer = e.offsets.dtype.is_integer
+            return "" if integer else f"offsets must be integers, not {e.offsets.dtype}"
+        case Call():
+            return _call_fault(e)
+        case MulAdd():
+            return _same("muladd", parts, parts[0].dtype)
+        case Choose():
+            if e.condition.dtype != BOOL:
+                return f"the condition of choose must be bool, not {e.condition.dtype}"
+            lanes = _same_lanes("choose", parts)
+            return lanes or _same("choose", parts[1:], e.then.dtype)
+        case Bitcast():
+            if e.value.dtype.bits == e.dtype.bits:
+                return ""
+            return f"bitcast from {e.value.dtype} to {e.dtype} changes the width"
+        case Splat():
+            return "" if e.value.lanes == 1 else f"splat of {e.value.lanes} lanes, not of a scalar"
+        case Fold():
+            return "" if e.function in FOLDS else f"cannot fold with '{e.function}'"
+        case Convert():
+            return ""
+        case _:
+            return ""
+
+
+def _leaf_fault(e: Const | IndexOf | Load) -> str:
+    match e:
+        case Const():
+            is_number = not isinstance(e.value, bool) or e.dtype == BOOL
+            whole = not e.dtype.is_integer or isinstance(e.value, int)
+            return "" if is_number and whole else f"{e.value!r} is no constant of {e.dtype}"
+        case IndexOf():
+            numeric = e.dtype.is_integer or e.dtype.is_float
+            return "" if numeric else f"an index cannot be {e.dtype}"
+        case Load():
+            return ""
+
+
+def _call_fault(e: Call) -> str:
+    function = FUNCTIONS.get(e.function)
+    if function is None:
+        return f"unknown function '{e.function}'"
+    if len(e.args) != function.arity:
+        return f"{e.function} takes {function.arity} operands, not {len(e.args)}"
+    operand = e.args[0].dtype
+    if not _in_domain(operand, function.domain):
+        return f"{e.function} is not defined for {operand}"
+    result = BOOL if function.result == "bool" else operand
+    if e.dtype != result or e.lanes != e.args[0].lanes:
+        return f"{e.function} of {operand}x{e.args[0].lanes} is not {e.dtype}x{e.lanes}"
+    return _same(e.function, e.args, operand)
+
+
+def _in_domain(dtype: DType, domain: str) -> bool:
+    match domain:
+        case "float":
+            return dtype.is_float
+        case "int":
+            return dtype.is_integer
+        case "bool":
+            return dtype == BOOL
+        case "number":
+            return dtype.is_float or dtype.is_integer
+        case _:
+            return True
+
+
+def _same(name: str, parts: tuple[Expr, ...], dtype: DType) -> str:
+    for part in parts:
+        if part.dtype != dtype:
+            return f"operands of {name} differ: {dtype} and {part.dtype}"
+    return _same_lanes(name, parts)
+
+
+def _same_lanes(name: str, parts: tuple[Expr, ...]) -> str:
+    for part in parts:
+        if part.lanes != parts[0].lanes:
+            return f"operands of {name} have {parts[0].lanes} and {part.lanes} lanes"
+    return ""

@@ -1,0 +1,289 @@
+"""Checks that loop functions are well formed: names, types, registers, memory, parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from modelcc.ir.index import Bounds, Index, Range, bounds_of, symbols
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    BindIndex,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Gather,
+    If,
+    Let,
+    Load,
+    Prefetch,
+    Register,
+    Scatter,
+    Stmt,
+    Store,
+    Var,
+)
+from modelcc.ir.loop_text import statement_text
+from modelcc.ir.loop_traversal import (
+    indices,
+    operands,
+    statement_expressions,
+    statement_indices,
+    walk,
+)
+from modelcc.ir.loop_typing import type_fault
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import BOOL
+
+
+def verify_functions(functions: Sequence[Function]) -> None:
+    """:func:`verify_function` for each, and that their names differ."""
+    names: set[str] = set()
+    for function in functions:
+        if function.name in names:
+            raise ModelError("there are two functions of this name", (f"@{function.name}",))
+        names.add(function.name)
+        verify_function(function)
+
+
+def verify_function(function: Function) -> None:
+    """Raise :class:`ModelError` naming the first statement that breaks a rule of loops.
+
+    A name is defined once where it is visible, before it is used; dtypes and lanes agree;
+    registers are not shared by iterations of a parallel loop; accesses that are known to lie
+    outside of their buffer are refused.
+    """
+    _Verifier(function).verify()
+
+
+@dataclass
+class _Scope:
+    """Names of one block.  ``in_parallel`` tells the loop's own names from outer ones."""
+
+    in_parallel: bool
+    symbols: dict[str, Range] = field(default_factory=dict[str, Range])
+    values: dict[str, Let | Register] = field(default_factory=dict[str, "Let | Register"])
+    buffers: dict[str, tuple[Buffer, bool]] = field(
+        default_factory=dict[str, "tuple[Buffer, bool]"]
+    )
+    exact: set[str] = field(default_factory=set[str])
+
+
+class _Verifier:
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._scopes = [_Scope(False)]
+        self._where = ""
+        self._conditions = 0
+
+    def verify(self) -> None:
+        """Check parameters, then the body."""
+        for parameter in function_buffers(self._function):
+            self._declare_buffer(parameter[0], parameter[1])
+        for name in self._function.sizes:
+            self._new_name(name)
+            self._scopes[-1].symbols[name] = Range(0, None)
+        for buffer, _ in function_buffers(self._function):
+            self._check_symbols(buffer.size)
+        self._block(self._function.body, top=True)
+
+    def _fail(self, message: str) -> ModelError:
+        where = (f"@{self._function.name}", *((self._where,) if self._where else ()))
+        return ModelError(message, where)
+
+    # --- names
+
+    @contextmanager
+    def _nested(self, in_parallel: bool = False) -> Generator[_Scope]:
+        scope = _Scope(in_parallel or self._scopes[-1].in_parallel)
+        self._scopes.append(scope)
+        try:
+            yield scope
+        finally:
+            self._scopes.pop()
+
+    def _new_name(self, name: str) -> None:
+        for scope in self._scopes:
+            if name in scope.symbols or name in scope.values or name in scope.buffers:
+                raise self._fail(f"'{name}' is already defined here")
+
+    def _declare_buffer(self, buffer: Buffer, mutable: bool) -> None:
+        self._new_name(buffer.name)
+        if buffer.align < 1 or buffer.align & (buffer.align - 1):
+            raise self._fail(f"%{buffer.name}: alignment {buffer.align} is no power of two")
+        self._scopes[-1].buffers[buffer.name] = (buffer, mutable)
+
+    def _buffer(self, name: str) -> tuple[Buffer, bool, _Scope]:
+        for scope in reversed(self._scopes):
+            if name in scope.buffers:
+                return (*scope.buffers[name], scope)
+        raise self._fail(f"there is no buffer %{name} here")
+
+    def _value(self, name: str) -> tuple[Let | Register, _Scope]:
+        for scope in reversed(self._scopes):
+            if name in scope.values:
+                return scope.values[name], scope
+        raise self._fail(f"there is no value %{name} here")
+
+    def _check_symbols(self, index: Index) -> None:
+        known = {name for scope in self._scopes for name in scope.symbols}
+        missing = sorted(symbols(index) - known)
+        if missing:
+            raise self._fail(f"index symbol '{missing[0]}' is not defined here")
+
+    def _bounds(self) -> Bounds:
+        return {name: r for scope in self._scopes for name, r in scope.symbols.items()}
+
+    # --- statements
+
+    def _block(self, body: Sequence[Stmt], top: bool = False) -> None:
+        for s in body:
+            self._where = statement_text(s)
+            for index in statement_indices(s):
+                self._check_symbols(index)
+            for e in statement_expressions(s):
+                self._expression(e)
+            self._statement(s, top)
+
+    def _statement(self, s: Stmt, top: bool) -> None:
+        match s:
+            case For():
+                self._for(s, top)
+            case If():
+                if s.condition.dtype != BOOL or s.condition.lanes != 1:
+                    raise self._fail("the condition must be a scalar bool")
+                self._conditions += 1
+                for branch in (s.then, s.other):
+                    with self._nested():
+                        self._block(branch)
+                self._conditions -= 1
+            case Let() | Register():
+                self._new_name(s.name)
+                self._scopes[-1].values[s.name] = s
+            case BindIndex():
+                if not s.value.dtype.is_integer or s.value.lanes != 1:
+                    raise self._fail("an index symbol must be a scalar integer")
+                self._new_name(s.symbol)
+                self._scopes[-1].symbols[s.symbol] = Range(None, None)
+            case Assign():
+                self._assign(s)
+            case Alloc():
+                if not isinstance(s.buffer.size, int) or s.buffer.space != "local":
+                    raise self._fail("a local buffer needs a constant size")
+                self._declare_buffer(s.buffer, True)
+            case Store() | Scatter():
+                self._store(s)
+            case Prefetch():
+                self._buffer(s.buffer)
+            case _:
+                pass
+
+    def _for(self, s: For, top: bool) -> None:
+        if s.step < 1:
+            raise self._fail(f"the step {s.step} must be positive")
+        if s.kind == "parallel":
+            loops = [o for o in self._function.body if isinstance(o, For) and o.kind == s.kind]
+            if not top or len(loops) > 1:
+                raise self._fail("a function has at most one parallel loop, its outermost one")
+        extent = s.stop - s.start
+        if s.kind == "unrolled" and not isinstance(extent, int):
+            raise self._fail(f"a loop over {extent} cannot be unrolled: it needs a number")
+        self._new_name(s.variable)
+        with self._nested(s.kind == "parallel") as scope:
+            last = s.stop - 1
+            if isinstance(s.start, int) and isinstance(extent, int) and extent > 0:
+                last = s.start + (extent - 1) // s.step * s.step
+                scope.exact.add(s.variable)
+            scope.symbols[s.variable] = Range(s.start, last)
+            self._block(s.body)
+
+    def _assign(self, s: Assign) -> None:
+        register, scope = self._value(s.name)
+        if not isinstance(register, Register):
+            raise self._fail(f"%{s.name} is no register and cannot be changed")
+        if self._scopes[-1].in_parallel and not scope.in_parallel:
+            raise self._fail(f"iterations of a parallel loop would share register %{s.name}")
+        have, want = s.value, register.value
+        if (have.dtype, have.lanes) != (want.dtype, want.lanes):
+            raise self._fail(
+                f"register %{s.name} holds {_shape(want)}, but is assigned {_shape(have)}"
+            )
+
+    def _store(self, s: Store | Scatter) -> None:
+        buffer, mutable, scope = self._buffer(s.buffer)
+        if not mutable:
+            raise self._fail(f"%{s.buffer} is an input and cannot be written")
+        if buffer.space == "local" and self._scopes[-1].in_parallel and not scope.in_parallel:
+            raise self._fail(f"iterations of a parallel loop would share local %{s.buffer}")
+        if s.value.dtype != buffer.dtype:
+            raise self._fail(
+                f"%{s.buffer} has elements of {buffer.dtype}, but {s.value.dtype} are stored"
+            )
+        if isinstance(s, Scatter):
+            if s.offsets.lanes != s.value.lanes or not s.offsets.dtype.is_integer:
+                raise self._fail("there must be one integer offset for each lane stored")
+        elif s.active is None:
+            self._check_range(buffer, s.offset, s.value.lanes, s.stride)
+
+    # --- expressions
+
+    def _expression(self, outer: Expr) -> None:
+        for e in walk(outer):
+            for index in indices(e):
+                self._check_symbols(index)
+            match e:
+                case Var():
+                    self._check_variable(e)
+                case Load():
+                    self._check_load(e)
+                case Gather():
+                    if self._buffer(e.buffer)[0].dtype != e.dtype:
+                        raise self._fail(f"%{e.buffer} has no elements of {e.dtype}")
+                case _:
+                    pass
+            fault = type_fault(e, operands(e))
+            if fault:
+                raise self._fail(fault)
+
+    def _check_variable(self, e: Var) -> None:
+        definition, scope = self._value(e.name)
+        value = definition.value
+        if (value.dtype, value.lanes) != (e.dtype, e.lanes):
+            raise self._fail(f"%{e.name} is {_shape(value)}, not {_shape(e)}")
+        is_shared = self._scopes[-1].in_parallel and not scope.in_parallel
+        if isinstance(definition, Register) and is_shared:
+            raise self._fail(f"iterations of a parallel loop would share register %{e.name}")
+
+    def _check_load(self, e: Load) -> None:
+        buffer = self._buffer(e.buffer)[0]
+        if buffer.dtype != e.dtype:
+            raise self._fail(f"%{e.buffer} has elements of {buffer.dtype}, not {e.dtype}")
+        if e.active is None:
+            self._check_range(buffer, e.offset, e.lanes, e.stride)
+
+    def _check_range(self, buffer: Buffer, offset: Index, lanes: int, stride: Index) -> None:
+        """Refuse what is always out of range, and what sometimes is where that is certain."""
+        ends = (offset, offset + (lanes - 1) * stride)
+        bounds = self._bounds()
+        exact = {name for scope in self._scopes for name in scope.exact}
+        for end in ends:
+            certain = not self._conditions and symbols(end) | symbols(buffer.size) <= exact
+            below, above = bounds_of(end, bounds), bounds_of(end - buffer.size, bounds)
+            low = below.lo if certain else below.hi
+            high = above.hi if certain else above.lo
+            if (low is not None and low < 0) or (high is not None and high >= 0):
+                raise self._fail(
+                    f"element {end} lies outside of %{buffer.name}, which has {buffer.size}"
+                )
+
+
+def function_buffers(function: Function) -> tuple[tuple[Buffer, bool], ...]:
+    """Parameter buffers and whether they may be written."""
+    return tuple((p.buffer, p.mutable) for p in function.parameters)
+
+
+def _shape(e: Expr) -> str:
+    return f"{e.dtype}x{e.lanes}" if e.lanes != 1 else f"{e.dtype}"

@@ -1,0 +1,163 @@
+"""What is provably wrong with the ranges of reads and writes.
+
+An affine index reaches its extremes where every axis is at its first or last position (a corner
+of the iteration space), so an index that leaves the tensor at a corner which all guards admit is
+a fault, not a suspicion.  Indices that are not affine are compared under the axes' bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    compare,
+    loop_range,
+    product,
+    split_affine,
+    substitute,
+    symbols,
+)
+from modelcc.ir.index_uses import Use
+from modelcc.ir.tensor import Condition, Stage
+from modelcc.ir.types import TensorType
+
+
+def misread(
+    stage: Stage, found: Sequence[Use], types: Mapping[str, TensorType], dims: Bounds
+) -> Iterator[str]:
+    """Reads of ``stage`` that provably leave their tensor and its border."""
+    space = _Space.of(stage, dims, with_reduction=True)
+    for use in found:
+        if use.tensor is None or not space.populated:
+            continue
+        type = types[use.tensor]
+        for d, (index, extent) in enumerate(zip(use.indices, type.shape, strict=True)):
+            before, after = type.physical.halo[d]
+            reached = space.outside(index, -before, extent + after, use)
+            if reached is not None:
+                yield f"{use.text} is out of range: {_reach(index, reached, d, extent)}"
+
+
+def miswritten(stage: Stage, type: TensorType, dims: Bounds) -> Iterator[str]:
+    """What is provably wrong with where ``stage`` writes: out of range, or twice the same."""
+    space = _Space.of(stage, dims, with_reduction=False)
+    if not space.populated:
+        return
+    for d, (index, extent) in enumerate(zip(stage.write, type.shape, strict=True)):
+        reached = space.outside(index, 0, extent, Use(None, ()))
+        if reached is not None:
+            yield f"writes out of range: {_reach(index, reached, d, extent)}"
+    used = frozenset[str]().union(*map(symbols, stage.write))
+    for axis in stage.axes:
+        if axis.name not in used and compare(axis.extent, ">", 1, dims):
+            where = ", ".join(map(str, stage.write))
+            yield f"writes [{where}] once for each of the {axis.extent} values of {axis.name}"
+
+
+def _reach(index: Index, reached: Index, dimension: int, extent: Index) -> str:
+    value = f"{index} reaches {reached}" if index != reached else f"index {index}"
+    return f"{value} in dimension {dimension} of extent {extent}"
+
+
+def written_twice(stages: Sequence[Stage], type: TensorType, dims: Bounds) -> str | None:
+    """The fault if the parts that ``stages`` write provably overlap or leave a gap."""
+    boxes = [_box(stage) for stage in stages]
+    for n, one in enumerate(boxes):
+        for other in boxes[:n]:
+            if one is not None and other is not None and _meet(one, other, dims):
+                return f"two stages write the same elements of %{stages[0].output}"
+    written: Index = 0
+    for stage in stages:
+        written = written + product(axis.extent for axis in stage.axes)
+    if compare(written, "==", type.elements, dims) is False:
+        return f"%{stages[0].output} has {type.elements} elements, of which {written} are written"
+    return None
+
+
+Box = tuple[tuple[Index, Index], ...]
+"""First and past-the-last index, by dimension."""
+
+
+def _box(stage: Stage) -> Box | None:
+    """The elements that ``stage`` writes if they are a contiguous box."""
+    extents = {axis.name: axis.extent for axis in stage.axes}
+    names = tuple(extents)
+    sides: list[tuple[Index, Index]] = []
+    for index in stage.write:
+        split = split_affine(index, names)
+        if split is None:
+            return None
+        moving = [name for name, coefficient in split[0].items() if coefficient != 0]
+        if len(moving) > 1 or any(split[0][name] != 1 for name in moving):
+            return None
+        length = extents.pop(moving[0], None) if moving else 1
+        if length is None:
+            return None
+        sides.append((split[1], split[1] + length))
+    return tuple(sides)
+
+
+def _meet(one: Box, other: Box, dims: Bounds) -> bool:
+    """Whether two boxes provably share an element; empty ones share none."""
+    return all(
+        compare(low, "<", past, dims) and compare(a, "<", b, dims)
+        for (a, b), (c, d) in zip(one, other, strict=True)
+        for low, past in ((a, d), (c, b))
+    )
+
+
+class _Space:
+    """The points that a stage runs over."""
+
+    def __init__(self, extents: Mapping[str, Index], dims: Bounds) -> None:
+        self._extents = extents
+        self._dims = dims
+        self._bounds = {**dims, **{name: loop_range(e) for name, e in extents.items()}}
+        self.populated = all(compare(e, ">=", 1, dims) for e in extents.values())
+
+    @staticmethod
+    def of(stage: Stage, dims: Bounds, with_reduction: bool) -> _Space:
+        axes = (*stage.axes, *(stage.reduce if with_reduction else ()))
+        return _Space({axis.name: axis.extent for axis in axes}, dims)
+
+    def outside(self, index: Index, low: Index, past: Index, use: Use) -> Index | None:
+        """A value of ``index`` that is provably taken and not in ``low <= index < past``."""
+        if not symbols(index).isdisjoint(use.gathered):
+            return None
+        split = split_affine(index, tuple(self._extents))
+        if split is None:
+            return self._always_outside(index, low, past, use)
+        for least in (True, False):
+            corner = self._corner(split[0], least)
+            reached = substitute(index, corner) if corner is not None else None
+            if reached is None or corner is None or not self._admitted(use.conditions, corner):
+                continue
+            if compare(reached, "<", low, self._dims) or compare(reached, ">=", past, self._dims):
+                return reached
+        return None
+
+    def _corner(self, coefficients: Mapping[str, Index], least: bool) -> dict[str, Index] | None:
+        """Positions at which the index is least (greatest); None if a sign is not known."""
+        corner: dict[str, Index] = {}
+        for name, coefficient in coefficients.items():
+            rising = compare(coefficient, ">=", 0, self._dims)
+            if rising is None:
+                return None
+            if coefficient != 0:
+                corner[name] = 0 if rising == least else self._extents[name] - 1
+        return corner
+
+    def _admitted(self, conditions: Sequence[Condition], corner: Mapping[str, Index]) -> bool:
+        return all(
+            compare(
+                substitute(c.left, corner), c.comparison, substitute(c.right, corner), self._bounds
+            )
+            for c in conditions
+        )
+
+    def _always_outside(self, index: Index, low: Index, past: Index, use: Use) -> Index | None:
+        below = compare(index, "<", low, self._bounds)
+        above = compare(index, ">=", past, self._bounds)
+        return index if (below or above) and not use.conditions else None

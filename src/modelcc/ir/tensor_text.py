@@ -1,0 +1,197 @@
+"""Text form of tensor programs, read back to an equal program by ``parse_tensor_program``.
+
+    program @main(%x: f32[batch, 64]) -> (%y) dims(batch in 1:) {
+      constant %w: f32[64, 32] = "9f2c…"
+      kernel @fc(%x: f32[batch, 64], %w: f32[64, 32]) -> (%h: f32[batch, 32]) source("fc1") {
+        %t: f32[batch, 32] = [i < batch, j < 32] sum[k < 64] %x[i, k] * %w[k, j]
+        %h: f32[batch, 32] = [i < batch, j < 32] max(%t[i, j], 0.0)
+      }
+      view %y: f32[32*batch] = %h source("flatten")
+    }
+
+A stage that does not write at its axes says where: ``%y[i, j + 32]: f32[n, 64] = [i < n, j < 32]
+…``.  Scalar expressions have Python's precedence.  A literal with a point is f32 and one without
+i64, unless a suffix says otherwise (``0.5:f16``); ``f32(x)`` is a cast, ``index(i + 1):i64`` an
+index as a number, ``select(c, x, y)`` a choice by value, ``(x if [i >= 1] else 0.0)`` a guard and
+``(let g = %rows[i] in %table[g, j])`` a gather.  What follows from the rules of the level (the
+dtype of a sum, of a read) is not printed, so only verified programs are sure to read back equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from modelcc.ir.index import Bounds, Index, Sym, quote_name
+from modelcc.ir.mlir_syntax import float_text, key_text, string_text, value_text
+from modelcc.ir.scalar import FUNCTIONS
+from modelcc.ir.tensor import (
+    Apply,
+    Axis,
+    Bind,
+    Cast,
+    Condition,
+    Guard,
+    IndexValue,
+    Kernel,
+    Number,
+    Read,
+    Scalar,
+    Select,
+    Stage,
+    TensorProgram,
+    View,
+)
+from modelcc.ir.types import BOOL, F32, I64, TensorType
+
+COMPARED, ADDED, MULTIPLIED, NEGATED, WHOLE = 1, 2, 3, 4, 5
+"""How tightly an expression binds, loosest first."""
+
+INFIX: Mapping[str, int] = {
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), COMPARED),
+    **dict.fromkeys(("add", "sub"), ADDED),
+    **dict.fromkeys(("mul", "div"), MULTIPLIED),
+}
+"""Functions that are written between their operands."""
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
+
+
+def print_tensor_program(program: TensorProgram) -> str:
+    """The text of ``program``; constants are named by the digest of their content."""
+    return "\n".join(_program_lines(program)) + "\n"
+
+
+def print_kernel(kernel: Kernel, types: Mapping[str, TensorType]) -> str:
+    """The text of one kernel; ``types`` are those of every tensor in it."""
+    return "\n".join(_kernel_lines(kernel, types, "")) + "\n"
+
+
+def print_stage(stage: Stage, types: Mapping[str, TensorType]) -> str:
+    """The text of one stage, a single line."""
+    head = value_text(stage.output)
+    if stage.write != tuple(Sym(axis.name) for axis in stage.axes):
+        head += f"[{_join(stage.write)}]"
+    combine = f"{stage.combine}[{_axes(stage.reduce)}] " if stage.reduce or stage.combine else ""
+    where = f"[{_axes(stage.axes)}]"
+    return f"{head}: {types[stage.output]} = {where} {combine}{print_scalar(stage.body)}"
+
+
+def _program_lines(program: TensorProgram) -> Iterator[str]:
+    inputs = _typed(program.inputs, program.types)
+    outputs = ", ".join(map(value_text, program.outputs))
+    head = f"program {_symbol(program.name)}({inputs}) -> ({outputs})"
+    yield head + (f" dims({_dims(program.dims)}) {{" if program.dims else " {")
+    for name, constant in program.constants.items():
+        yield f"  constant {_typed([name], program.types)} = {string_text(constant.digest)}"
+    for item in program.items:
+        if isinstance(item, View):
+            result = _typed([item.output], program.types)
+            yield f"  view {result} = {value_text(item.input)}{_source(item.source)}"
+        else:
+            yield from _kernel_lines(item, program.types, "  ")
+    yield "}"
+
+
+def _kernel_lines(kernel: Kernel, types: Mapping[str, TensorType], indent: str) -> Iterator[str]:
+    signature = f"({_typed(kernel.inputs, types)}) -> ({_typed(kernel.outputs, types)})"
+    yield f"{indent}kernel {_symbol(kernel.name)}{signature}{_source(kernel.source)} {{"
+    for stage in kernel.stages:
+        yield f"{indent}  {print_stage(stage, types)}"
+    yield f"{indent}}}"
+
+
+def _symbol(name: str) -> str:
+    return "@" + (name if _PLAIN.fullmatch(name) else string_text(name))
+
+
+def _typed(names: Iterable[str], types: Mapping[str, TensorType]) -> str:
+    return ", ".join(f"{value_text(name)}: {types[name]}" for name in names)
+
+
+def _source(source: tuple[str, ...]) -> str:
+    return f" source({', '.join(map(string_text, source))})" if source else ""
+
+
+def _dims(dims: Bounds) -> str:
+    def end(value: Index | None) -> str:
+        return "" if value is None else str(value)
+
+    return ", ".join(f"{key_text(n)} in {end(r.lo)}:{end(r.hi)}" for n, r in dims.items())
+
+
+def _axes(axes: tuple[Axis, ...]) -> str:
+    return ", ".join(f"{quote_name(axis.name)} < {axis.extent}" for axis in axes)
+
+
+def _join(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items))
+
+
+# --- scalar expressions ----------------------------------------------------------------------
+
+
+def print_scalar(scalar: Scalar) -> str:
+    """The text of a scalar expression."""
+    return _text(scalar)[0]
+
+
+def _text(scalar: Scalar) -> tuple[str, int]:
+    """The text and how tightly it binds."""
+    match scalar:
+        case Number():
+            return _number(scalar), WHOLE
+        case IndexValue(index, dtype):
+            return f"index({index}):{dtype}", WHOLE
+        case Read(tensor, indices):
+            return f"{value_text(tensor)}[{_join(indices)}]", WHOLE
+        case Apply():
+            return _apply(scalar)
+        case Select(condition, then, other):
+            parts = ", ".join(map(print_scalar, (condition, then, other)))
+            return f"select({parts})", WHOLE
+        case Cast(value, dtype):
+            return f"{dtype}({print_scalar(value)})", WHOLE
+        case Guard(conditions, inside, outside):
+            test = ", ".join(map(condition_text, conditions))
+            return f"({print_scalar(inside)} if [{test}] else {print_scalar(outside)})", WHOLE
+        case Bind(symbol, value, body):
+            bound = f"let {quote_name(symbol)} = {print_scalar(value)}"
+            return f"({bound} in {print_scalar(body)})", WHOLE
+
+
+def condition_text(condition: Condition) -> str:
+    """A comparison between indices."""
+    return f"{condition.left} {condition.comparison} {condition.right}"
+
+
+def _apply(scalar: Apply) -> tuple[str, int]:
+    level = INFIX.get(scalar.function)
+    if level is not None and len(scalar.args) == 2:
+        left, right = scalar.args
+        first = level + 1 if level == COMPARED else level
+        sign = FUNCTIONS[scalar.function].symbol
+        return f"{_operand(left, first)} {sign} {_operand(right, level + 1)}", level
+    if scalar.function == "neg" and len(scalar.args) == 1:
+        operand = scalar.args[0]
+        return f"-{_operand(operand, WHOLE + isinstance(operand, Number))}", NEGATED
+    return f"{scalar.function}({', '.join(map(print_scalar, scalar.args))})", WHOLE
+
+
+def _operand(scalar: Scalar, least: int) -> str:
+    text, level = _text(scalar)
+    return text if level >= least else f"({text})"
+
+
+def _number(number: Number) -> str:
+    dtype, value = number.dtype, number.value
+    if dtype == BOOL:
+        return "true" if value else "false"
+    suffix = "" if dtype in (F32, I64) else f":{dtype}"
+    if not dtype.is_float:
+        return f"{int(value)}{suffix}"
+    if value != value:
+        return f"nan{suffix}"
+    if value in (float("inf"), float("-inf")):
+        return ("inf" if value > 0 else "-inf") + suffix
+    return float_text(float(value)) + suffix

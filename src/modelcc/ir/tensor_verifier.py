@@ -1,0 +1,257 @@
+"""Checks that a tensor program is well formed: definitions, ranks, symbols, dtypes, ranges.
+
+What depends on named dimensions is reported only where it is proved to be wrong: see
+:mod:`modelcc.ir.tensor_ranges`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index, Range, compare, symbols
+from modelcc.ir.index_uses import Use, uses
+from modelcc.ir.op import ModelError
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.scalar_typing import verify_body
+from modelcc.ir.tensor import Axis, Kernel, Stage, TensorProgram, View
+from modelcc.ir.tensor_ranges import misread, miswritten, written_twice
+from modelcc.ir.types import TensorType
+
+
+def verify_tensor_program(program: TensorProgram) -> None:
+    """Raise :class:`ModelError` naming the kernel, stage and source of the first broken rule."""
+    place = (f"tensor program {program.name!r}",)
+    complete = _completed(program)
+    defined: dict[str, int] = {}
+    for name in (*program.inputs, *program.constants):
+        if name in defined:
+            raise ModelError(f"tensor {name!r} is defined twice", place)
+        defined[name] = -1
+    _verify_types(program, place)
+    for position, item in enumerate(program.items):
+        for name in _item_inputs(item):
+            _verify_defined(name, defined, complete, position, item_place(item))
+        if isinstance(item, View):
+            _verify_view(item, program)
+        else:
+            verify_kernel(item, program.types, program.dims)
+        for name in _item_outputs(item):
+            if defined.get(name, position) == -1 or (isinstance(item, View) and name in defined):
+                raise ModelError(f"tensor {name!r} is defined twice", item_place(item))
+            defined[name] = position
+    _verify_disjoint(program)
+    for name in program.outputs:
+        if name not in defined:
+            raise ModelError(f"program output {name!r} is not computed by any kernel", place)
+
+
+def item_place(item: Kernel | View) -> tuple[str, ...]:
+    """Where ``item`` is, for messages: the user's names and its own."""
+    own = f"kernel {item.name!r}" if isinstance(item, Kernel) else f"view {item.output!r}"
+    return (*item.source, own)
+
+
+def _item_inputs(item: Kernel | View) -> tuple[str, ...]:
+    return (item.input,) if isinstance(item, View) else item.inputs
+
+
+def _item_outputs(item: Kernel | View) -> tuple[str, ...]:
+    return (item.output,) if isinstance(item, View) else item.outputs
+
+
+def _completed(program: TensorProgram) -> dict[str, int]:
+    """Tensor → position of the last item that writes it."""
+    return {name: n for n, item in enumerate(program.items) for name in _item_outputs(item)}
+
+
+def _verify_defined(
+    name: str,
+    defined: Mapping[str, int],
+    complete: Mapping[str, int],
+    position: int,
+    place: tuple[str, ...],
+) -> None:
+    if name not in defined and name not in complete:
+        hint = "list it among the outputs of the kernel that defines it"
+        raise ModelError(f"reads tensor {name!r}, which nothing defines", place, hint)
+    if name not in defined or complete.get(name, -1) >= position:
+        message = f"reads tensor {name!r} before all of it is computed"
+        raise ModelError(message, place, "items must be in execution order")
+
+
+def _verify_types(program: TensorProgram, place: tuple[str, ...]) -> None:
+    used = program.tensors()
+    for name in used:
+        if not name or name not in program.types:
+            raise ModelError(f"tensor {name!r} has no type", place)
+        _verify_symbols(f"type of {name!r}", program.types[name].shape, program.dims, place)
+        _verify_layout(name, program.types[name], place)
+    spare = min(program.types.keys() - frozenset(used), default=None)
+    if spare is not None:
+        raise ModelError(f"there is a type for {spare!r}, which is no tensor", place)
+    for name, constant in program.constants.items():
+        if constant.type != program.types[name].with_layout(None):
+            message = f"constant {name!r} holds {constant.type}, its type is {program.types[name]}"
+            raise ModelError(message, place)
+
+
+def _verify_layout(name: str, type: TensorType, place: tuple[str, ...]) -> None:
+    if type.layout is None:
+        return
+    axes = {part.axis for part in type.layout.parts}
+    if type.layout.rank != type.rank or axes != set(range(type.rank)):
+        plain = type.with_layout(None)
+        raise ModelError(f"layout {type.layout} of {name!r} does not fit {plain}", place)
+
+
+def _verify_view(view: View, program: TensorProgram) -> None:
+    output, source = program.types[view.output], program.types[view.input]
+    place = item_place(view)
+    if output.dtype != source.dtype:
+        raise ModelError(f"a view of {source} cannot be {output}: dtypes differ", place)
+    if compare(output.elements, "==", source.elements, program.dims) is False:
+        raise ModelError(f"a view of {source} cannot be {output}: sizes differ", place)
+    if not (output.physical.is_row_major and source.physical.is_row_major):
+        raise ModelError(f"a view of {source} as {output} needs row-major layouts", place)
+
+
+def _verify_symbols(
+    what: str, indices: Iterable[Index], known: Iterable[str], place: tuple[str, ...]
+) -> None:
+    allowed = frozenset(known)
+    for index in indices:
+        unknown = sorted(symbols(index) - allowed)
+        if unknown:
+            names = ", ".join(sorted(allowed)) or "none"
+            message = f"{what} uses {unknown[0]!r} in {index}, which is not bound here"
+            raise ModelError(message, place, f"bound are: {names}")
+
+
+# --- kernels ---------------------------------------------------------------------------------
+
+
+def verify_kernel(
+    kernel: Kernel, types: Mapping[str, TensorType], dims: Mapping[str, Range]
+) -> None:
+    """As :func:`verify_tensor_program`, for one kernel among tensors of these ``types``."""
+    place = item_place(kernel)
+    for names, what in ((kernel.inputs, "input"), (kernel.outputs, "output")):
+        if len(set(names)) != len(names):
+            raise ModelError(f"an {what} is listed twice", place)
+    written: dict[str, int] = {stage.output: n for n, stage in enumerate(kernel.stages)}
+    _verify_interface(kernel, written, place)
+    for position, stage in enumerate(kernel.stages):
+        here = (*place, f"stage %{stage.output}")
+        for name in read_tensors(stage):
+            if name not in types:
+                raise ModelError(f"reads {name!r}, which has no type", here)
+            if written.get(name, -1) >= position:
+                message = f"reads %{name} before all of it is computed"
+                raise ModelError(message, here, "stages must be in order of execution")
+        _verify_stage(stage, types, dims, here)
+
+
+def read_tensors(stage: Stage) -> tuple[str, ...]:
+    """Names of the tensors that ``stage`` reads, in order of appearance."""
+    return tuple(dict.fromkeys(read.tensor for read in reads(stage.body)))
+
+
+def _verify_interface(kernel: Kernel, written: Mapping[str, int], place: tuple[str, ...]) -> None:
+    used = {name for stage in kernel.stages for name in read_tensors(stage)}
+    for name in kernel.inputs:
+        if name in written:
+            raise ModelError(f"input %{name} is written by a stage", place)
+        if name not in used:
+            raise ModelError(f"input %{name} is not read by any stage", place)
+    for name in kernel.outputs:
+        if name not in written:
+            raise ModelError(f"output %{name} is not written by any stage", place)
+    missing = sorted(used - set(kernel.inputs) - written.keys())
+    if missing:
+        raise ModelError(f"reads %{missing[0]}, which is no input of it", place)
+
+
+def _verify_stage(
+    stage: Stage,
+    types: Mapping[str, TensorType],
+    dims: Mapping[str, Range],
+    place: tuple[str, ...],
+) -> None:
+    axes = (*stage.axes, *stage.reduce)
+    _verify_axes(axes, dims, place)
+    _verify_combine(stage, place)
+    target = types[stage.output]
+    if len(stage.write) != target.rank:
+        raise ModelError(f"writes {len(stage.write)} indices of {target}", place)
+    parallel = (*dims, *(axis.name for axis in stage.axes))
+    _verify_symbols("the written position", stage.write, parallel, place)
+    bound = frozenset(dims) | {axis.name for axis in axes}
+    found = uses(stage)
+    for use in found:
+        _verify_use(use, bound, types, place)
+    verify_body(stage, types, place)
+    faults = [*miswritten(stage, target, dims), *misread(stage, found, types, dims)]
+    if faults:
+        raise ModelError(faults[0], place)
+
+
+def _verify_axes(axes: Sequence[Axis], dims: Mapping[str, Range], place: tuple[str, ...]) -> None:
+    seen = dict.fromkeys(dims)
+    for axis in axes:
+        if axis.name in seen:
+            raise ModelError(f"axis {axis.name!r} has the name of another axis or dimension", place)
+        seen[axis.name] = None
+        _verify_symbols(f"the extent of axis {axis.name!r}", [axis.extent], dims, place)
+        if compare(axis.extent, "<", 0, dims) is True:
+            raise ModelError(f"axis {axis.name!r} has the negative extent {axis.extent}", place)
+
+
+def _verify_combine(stage: Stage, place: tuple[str, ...]) -> None:
+    if stage.reduce and stage.combine is None:
+        raise ModelError("has reduction axes but does not say how to combine", place)
+    if stage.combine is not None and not stage.reduce:
+        raise ModelError(f"combines by {stage.combine} but has no reduction axis", place)
+
+
+def _verify_use(
+    use: Use, bound: frozenset[str], types: Mapping[str, TensorType], place: tuple[str, ...]
+) -> None:
+    for symbol in use.gathered:
+        if symbol in bound:
+            raise ModelError(f"gather symbol {symbol!r} is the name of an axis", place)
+    known = bound | frozenset(use.gathered)
+    for condition in use.conditions:
+        _verify_symbols("a guard", (condition.left, condition.right), known, place)
+    _verify_symbols(use.text, use.indices, known, place)
+    rank = types[use.tensor].rank if use.tensor is not None else len(use.indices)
+    if len(use.indices) != rank:
+        message = f"{use.text} has {len(use.indices)} indices for a tensor of rank {rank}"
+        raise ModelError(message, place)
+
+
+# --- several writers of one tensor -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Writer:
+    stage: Stage
+    kernel: Kernel
+
+
+def _verify_disjoint(program: TensorProgram) -> None:
+    writers: dict[str, list[_Writer]] = {}
+    for item in program.items:
+        if isinstance(item, Kernel):
+            for stage in item.stages:
+                writers.setdefault(stage.output, []).append(_Writer(stage, item))
+    for name, found in writers.items():
+        fault = written_twice([w.stage for w in found], program.types[name], program.dims)
+        if fault is not None:
+            kernels = dict.fromkeys(w.kernel for w in found)
+            places = [p for kernel in kernels for p in item_place(kernel)]
+            raise ModelError(fault, tuple(dict.fromkeys(places)))
+        owners = dict.fromkeys(w.kernel for w in found if name not in w.kernel.outputs)
+        if len(owners) > 1 or (owners and any(name in w.kernel.outputs for w in found)):
+            message = f"%{name} is internal to this kernel but written by another one too"
+            raise ModelError(message, item_place(next(iter(owners))))

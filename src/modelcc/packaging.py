@@ -1,0 +1,81 @@
+"""From a program and its object files to an artifact, which is all the runtime knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from modelcc.artifact.constants import constant_table
+from modelcc.artifact.file import Artifact
+from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
+from modelcc.ir.index import DIM, Range
+from modelcc.ir.op import ModelError
+from modelcc.ir.program import Program
+
+
+@dataclass(frozen=True)
+class Label:
+    """What an artifact says of its making: hash of options, versions of tools, sources by path."""
+
+    options: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def package(
+    program: Program,
+    entry: str,
+    objects: Sequence[bytes],
+    machine: MachineSpec,
+    outputs: Sequence[str] = (),
+    label: Label = Label(),
+) -> Artifact:
+    """The artifact of ``program``, whose compiled ``objects`` define ``entry``.
+
+    ``outputs`` are the user's names, if they differ from the program's.  Raises ModelError for a
+    dimension whose size no input tells.
+    """
+    _check_dimensions(program)
+    names = outputs or program.outputs
+    constants = {name: constant.data for name, constant in program.constants.items()}
+    files = {f"{number:04}.o": data for number, data in enumerate(objects)}
+    manifest = Manifest(
+        name=program.name,
+        entry=entry,
+        inputs=tuple(_spec(program, name, name) for name in program.inputs),
+        outputs=tuple(
+            _spec(program, bound, name) for bound, name in zip(program.outputs, names, strict=True)
+        ),
+        machine=machine,
+        dims=tuple(_dim(name, known) for name, known in program.dims.items()),
+        definitions=tuple((d.symbol, d.value) for d in program.definitions),
+        arena=program.arena,
+        constants=constant_table(constants),
+        objects=tuple(files),
+        options=label.options,
+        versions=label.versions,
+    )
+    return Artifact(manifest, files, constants, label.sources)
+
+
+def _spec(program: Program, bound: str, name: str) -> TensorSpec:
+    found = program.bindings[bound].type
+    return TensorSpec(name, found.dtype, found.shape)
+
+
+def _dim(name: str, known: Range) -> DimSpec:
+    low = known.lo if isinstance(known.lo, int) else DIM.lo
+    high = known.hi if isinstance(known.hi, int) else None
+    return DimSpec(name, low if isinstance(low, int) else 1, high)
+
+
+def _check_dimensions(program: Program) -> None:
+    extents = [dim for name in program.inputs for dim in program.bindings[name].type.shape]
+    given = {name for dim in extents if not isinstance(dim, int) for name in dim.symbols}
+    for name in program.dims:
+        if name not in given:
+            raise ModelError(
+                f"no input tells the size of dimension {name!r}",
+                (),
+                f"fix it when compiling, for example {name}=1",
+            )

@@ -1,0 +1,111 @@
+"""Callers' arrays: what may be passed, and where their elements lie in memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from modelcc.artifact.manifest import Manifest, TensorSpec
+from modelcc.ir.types import Array
+from modelcc.runtime.errors import InputError
+
+_HEAD = object.__basicsize__
+_number = ctypes.c_int64.from_address
+
+
+def address_of(array: Array) -> int:
+    """Where the first element of an array lies; ten times as fast as ``array.ctypes.data``.
+
+    The pointer to the elements follows the object's head.  NumPy's binary interface promises
+    this: compiled extensions rely on it through ``PyArray_DATA``.
+    """
+    return _number(id(array) + _HEAD).value
+
+
+def ordered(
+    manifest: Manifest, arguments: Sequence[object], named: Mapping[str, object]
+) -> tuple[object, ...]:
+    """Arguments in the order of the model's inputs; InputError for missing or unknown ones."""
+    names = [spec.name for spec in manifest.inputs]
+    signature = f"{manifest.name}({', '.join(names)})"
+    if len(arguments) > len(names):
+        raise InputError(
+            manifest.name, f"{len(names)} inputs", f"{len(arguments)}", f"call {signature}"
+        )
+    given = dict(zip(names, arguments, strict=False))
+    for name, value in named.items():
+        if name not in names:
+            raise InputError(manifest.name, signature, f"'{name}'", "check the name")
+        if name in given:
+            raise InputError(f"input '{name}'", "one value", "two", "give it once")
+        given[name] = value
+    missing = [name for name in names if name not in given]
+    if missing:
+        listed = ", ".join(f"'{name}'" for name in missing)
+        raise InputError(manifest.name, signature, f"no {listed}", "give every input")
+    return tuple(given[name] for name in names)
+
+
+def as_input(spec: TensorSpec, value: object) -> Array:
+    """``value`` as a contiguous, aligned array; a copy only if it is not.
+
+    Takes NumPy arrays and scalars, and whatever has ``__dlpack__``.  InputError for anything
+    else and for another element type: nothing is converted silently.
+    """
+    array = _as_array(spec, value)
+    if array.dtype != spec.dtype.numpy:
+        raise InputError(
+            f"input '{spec.name}'",
+            f"{spec.dtype.numpy} elements, {spec}",
+            f"{array.dtype}",
+            f"convert it, as in x.astype('{spec.dtype.numpy}')",
+        )
+    if array.flags.c_contiguous and not address_of(array) % array.itemsize:
+        return array
+    return array.copy(order="C")
+
+
+def _as_array(spec: TensorSpec, value: object) -> Array:
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(cast(Any, value))
+    if not hasattr(value, "__dlpack__"):
+        raise InputError(
+            f"input '{spec.name}'",
+            f"a NumPy array or an object with __dlpack__, {spec}",
+            type(value).__name__,
+            f"use numpy.asarray(x, '{spec.dtype.numpy}')",
+        )
+    try:
+        return cast(Array, np.from_dlpack(cast(Any, value)))
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"input '{spec.name}'",
+            f"an array in this machine's memory, {spec}",
+            f"a {type(value).__name__} that does not share its memory ({error})",
+            "move it to the CPU and detach it, or convert it to a NumPy array",
+        ) from error
+
+
+def check_output(spec: TensorSpec, shape: tuple[int, ...], value: object) -> Array:
+    """An ``out=`` array that results can be written into; InputError if it cannot be used."""
+    where, expected = f"output '{spec.name}'", f"{spec.dtype.numpy} array of shape {list(shape)}"
+    if not isinstance(value, np.ndarray):
+        raise InputError(where, expected, type(value).__name__, "give NumPy arrays as out=")
+    array = cast(Array, value)
+    if array.dtype != spec.dtype.numpy or array.shape != shape:
+        given = f"{array.dtype} of shape {list(array.shape)}"
+        raise InputError(where, expected, given, "give an array of this type and shape")
+    flags = array.flags
+    if not (flags.c_contiguous and flags.writeable and flags.aligned):
+        given = "one that is not contiguous, aligned and writable"
+        raise InputError(where, expected, given, "use numpy.empty(shape, dtype)")
+    return array
+
+
+def overlap(a: Array, b: Array) -> bool:
+    """Whether two contiguous arrays have bytes in common."""
+    start, other = address_of(a), address_of(b)
+    return start < other + b.nbytes and other < start + a.nbytes

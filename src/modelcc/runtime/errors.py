@@ -1,0 +1,18 @@
+"""What can go wrong between a compiled model and its caller."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """An argument that does not fit the model: which one, expected and given, and a remedy."""
+
+    def __init__(self, where: str, expected: str, given: str, remedy: str) -> None:
+        super().__init__(f"{where}: expected {expected}, got {given}; {remedy}")
+        self.where = where
+        self.expected = expected
+        self.given = given
+        self.remedy = remedy
+
+
+class RunError(RuntimeError):
+    """A model that stopped before the end."""

@@ -1,0 +1,196 @@
+"""Running a compiled model."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import combinations
+from typing import cast
+
+import numpy as np
+
+from modelcc.artifact.constants import block_size, constant_bytes
+from modelcc.artifact.file import AnyPath, Artifact, read_artifact
+from modelcc.artifact.manifest import Manifest
+from modelcc.ir.types import Array
+from modelcc.runtime.arguments import as_input, check_output, ordered, overlap
+from modelcc.runtime.errors import InputError, RunError
+from modelcc.runtime.loader import NativeCode, load_objects
+from modelcc.runtime.machine import check_machine
+from modelcc.runtime.memory import Memory
+from modelcc.runtime.pool import ThreadPool, available_cores, native_pool
+from modelcc.runtime.signature import Signature, SignatureMaker
+from modelcc.runtime.slot import ENTRY, Entry, Model, Slot
+
+_PARALLEL_FOR = "mcc_parallel_for"
+_SIGNATURES = 1024  # shapes to remember; a growing sequence would fill memory otherwise
+
+Outs = Array | Sequence[Array] | Mapping[str, Array]
+
+
+def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Session:
+    """The compiled model in the file ``path``, ready to run on ``threads`` threads (None: all).
+
+    Sessions of as many threads share them.  ``verify`` checks that no weight has changed on disk.
+    """
+    count = available_cores() if threads is None else threads
+    return Session(read_artifact(path, verify), shared_pool(count) if count != 1 else None)
+
+
+@cache
+def shared_pool(threads: int) -> ThreadPool:
+    """The process's pool of this many threads."""
+    return ThreadPool(threads)
+
+
+class Session:
+    """A compiled model in memory.
+
+    Call it like a function, or :meth:`run` it by name.  Several threads may do so at the same
+    time: each call has its own arena, and the weights are shared.
+    """
+
+    def __init__(self, artifact: Artifact, pool: ThreadPool | None = None) -> None:
+        """Load ``artifact``; without ``pool``, loops run in the calling thread.
+
+        Raises LoadError if the code is not for this machine.
+        """
+        self.manifest: Manifest = artifact.manifest
+        check_machine(self.manifest.machine)
+        self._code = _linked(artifact)
+        self._constants, table = _packed(artifact)
+        self._table = table
+        self._pool = pool
+        self._model = Model(
+            self.manifest,
+            cast(Entry, ENTRY(self._code.address(self.manifest.entry))),
+            ctypes.addressof(table),
+            0 if pool is None else pool.address,
+        )
+        self._maker = SignatureMaker(self.manifest)
+        self._signatures: dict[tuple[tuple[int, ...], ...], Signature] = {}
+        self._inputs = len(self.manifest.inputs)
+        self._idle: list[Slot] = []
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.manifest.inputs)
+        outputs = ", ".join(f"{spec.name}: {spec}" for spec in self.manifest.outputs)
+        return f"<Session {self.manifest.name}({inputs}) -> ({outputs})>"
+
+    def __call__(
+        self, *arguments: object, out: Outs | None = None, **named: object
+    ) -> Array | tuple[Array, ...]:
+        """The model's output, or a tuple of its outputs.
+
+        Inputs are positional, by keyword, or one dict; NumPy arrays or objects with
+        ``__dlpack__``, and are not copied if they are contiguous.  Results are new arrays, unless
+        ``out`` (an array, a sequence, or a dict by output name) gives arrays to write into.
+        InputError says what does not fit.
+        """
+        if arguments and type(arguments[0]) is dict:
+            named = {**cast(dict[str, object], arguments[0]), **named}
+            arguments = arguments[1:]
+        if named or len(arguments) != self._inputs:
+            arguments = ordered(self.manifest, arguments, named)
+        results = self._run(arguments, out)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(
+        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Outputs by name, for inputs by name; otherwise as a call."""
+        results = self._run(ordered(self.manifest, (), feeds), out)
+        return {s.name: r for s, r in zip(self.manifest.outputs, results, strict=True)}
+
+    def arena_size(self, *shapes: tuple[int, ...]) -> int:
+        """Bytes of scratch memory that a call with inputs of these shapes takes."""
+        return self._signature(shapes).arena
+
+    def _run(self, arguments: tuple[object, ...], out: Outs | None) -> list[Array]:
+        try:
+            slot = self._idle.pop()
+        except IndexError:
+            slot = Slot(self._model)
+        try:
+            if out is None and slot.accepts(arguments):
+                status, results = slot.run({})
+            else:
+                status, results = self._run_any(slot, arguments, out)
+        finally:
+            self._idle.append(slot)
+        if status:
+            raise RunError(f"{self.manifest.name} stopped with status {status}")
+        return results
+
+    def _run_any(
+        self, slot: Slot, arguments: tuple[object, ...], out: Outs | None
+    ) -> tuple[int, list[Array]]:
+        arrays = [as_input(s, v) for s, v in zip(self.manifest.inputs, arguments, strict=True)]
+        signature = self._signature(tuple(array.shape for array in arrays))
+        outs = {} if out is None else self._outs(out, signature)
+        for position, array in enumerate(arrays):
+            if any(overlap(array, target) for target in outs.values()):
+                arrays[position] = array.copy()
+        slot.prepare(signature)
+        slot.place(arrays)
+        return slot.run(outs)
+
+    def _signature(self, shapes: tuple[tuple[int, ...], ...]) -> Signature:
+        found = self._signatures.get(shapes)
+        if found is None:
+            found = self._maker.signature(shapes)
+            if len(self._signatures) >= _SIGNATURES:
+                self._signatures = {}
+            self._signatures[shapes] = found
+        return found
+
+    def _outs(self, out: Outs, signature: Signature) -> dict[int, Array]:
+        specs = self.manifest.outputs
+        outs = {
+            position: check_output(specs[position], signature.outputs[position], array)
+            for position, array in _by_position(self.manifest, out).items()
+        }
+        for (i, a), (j, b) in combinations(outs.items(), 2):
+            if overlap(a, b):
+                raise InputError(
+                    f"output '{specs[j].name}'",
+                    "memory of its own",
+                    f"memory that output '{specs[i].name}' uses",
+                    "give separate arrays",
+                )
+        return outs
+
+
+def _by_position(manifest: Manifest, out: Outs) -> dict[int, object]:
+    names = [spec.name for spec in manifest.outputs]
+    if isinstance(out, Mapping):
+        unknown = [name for name in out if name not in names]
+        if unknown:
+            expected = f"names of outputs ({', '.join(names)})"
+            raise InputError("out=", expected, f"'{unknown[0]}'", "check the name")
+        return {names.index(name): array for name, array in out.items()}
+    arrays: list[object] = [out] if isinstance(out, np.ndarray) else list(out)
+    if len(arrays) != len(names):
+        expected = f"{len(names)} arrays ({', '.join(names)})"
+        raise InputError("out=", expected, f"{len(arrays)}", "give one array for each output")
+    return dict(enumerate(arrays))
+
+
+def _linked(artifact: Artifact) -> NativeCode:
+    objects = [artifact.objects[name] for name in artifact.manifest.objects]
+    if not any(_PARALLEL_FOR.encode() in data for data in objects):
+        return load_objects(objects)
+    return load_objects(objects, {_PARALLEL_FOR: native_pool().address(_PARALLEL_FOR)})
+
+
+def _packed(artifact: Artifact) -> tuple[Memory, ctypes.Array[ctypes.c_int64]]:
+    """The constants in one block of memory, and their addresses."""
+    specs = artifact.manifest.constants
+    memory = Memory(block_size(specs))
+    block = np.frombuffer(memory.view, np.uint8) if memory.size else np.empty(0, np.uint8)
+    table = (ctypes.c_int64 * max(1, len(specs)))()
+    for position, spec in enumerate(specs):
+        block[spec.offset : spec.offset + spec.size] = constant_bytes(artifact.constants[spec.name])
+        table[position] = memory.address + spec.offset
+    return memory, table

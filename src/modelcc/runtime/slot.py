@@ -1,0 +1,127 @@
+"""What one call of a compiled model needs for itself: address tables and an arena."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from modelcc.artifact.manifest import Manifest
+from modelcc.ir.types import Array
+from modelcc.runtime.arguments import address_of
+from modelcc.runtime.memory import Memory
+from modelcc.runtime.signature import Signature
+
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 6)
+"""The C type of a compiled entry point, see :mod:`modelcc.artifact.manifest`."""
+
+Entry = Callable[[int, int, int, int, int, int], int]
+
+_LARGE = 16 << 10  # bytes of an output from which alignment is worth its cost
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Model:
+    """Loaded code: the entry point and the addresses that are the same for every call."""
+
+    manifest: Manifest
+    entry: Entry
+    constants: int
+    pool: int
+
+
+class Slot:
+    """Runs one call at a time.  Prepared for one signature; another one prepares it anew."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        manifest = model.manifest
+        self._inputs = (ctypes.c_int64 * max(1, len(manifest.inputs)))()
+        self._outputs = (ctypes.c_int64 * max(1, len(manifest.outputs)))()
+        self._arena = Memory(0)
+        self._checks: list[tuple[np.dtype[Any], tuple[int, ...], int]] | None = None
+        self._results: list[tuple[tuple[int, ...], np.dtype[Any], bool]] = []
+        self._call: Callable[[], int] = lambda: 1
+
+    def prepare(self, signature: Signature) -> None:
+        """Get ready for calls of ``signature``."""
+        model, manifest = self._model, self._model.manifest
+        self._checks = None
+        if signature.arena > self._arena.size:
+            self._arena = Memory(signature.arena)
+        self._results = [
+            (shape, spec.dtype.numpy, _nbytes(shape, spec.dtype.numpy) >= _LARGE)
+            for spec, shape in zip(manifest.outputs, signature.outputs, strict=True)
+        ]
+        self._sizes = signature.sizes
+        self._call = partial(
+            model.entry,
+            ctypes.addressof(self._inputs),
+            ctypes.addressof(self._outputs),
+            model.constants,
+            self._arena.address,
+            address_of(self._sizes),
+            model.pool,
+        )
+        self._checks = [
+            (spec.dtype.numpy, shape, spec.dtype.numpy.itemsize)
+            for spec, shape in zip(manifest.inputs, signature.inputs, strict=True)
+        ]
+
+    def accepts(self, arguments: tuple[object, ...]) -> bool:
+        """Whether ``arguments`` are arrays of the prepared signature, usable as they are.
+
+        Their addresses are then in place.
+        """
+        checks = self._checks
+        if checks is None:
+            return False
+        table = self._inputs
+        for position, (dtype, shape, itemsize) in enumerate(checks):
+            value = arguments[position]
+            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
+                return False
+            address = address_of(value)
+            if address % itemsize or not value.flags.c_contiguous:
+                return False
+            table[position] = address
+        return True
+
+    def place(self, arrays: list[Array]) -> None:
+        """Put the addresses of input ``arrays``, which fit the signature, in place."""
+        for position, array in enumerate(arrays):
+            self._inputs[position] = address_of(array)
+
+    def run(self, outs: dict[int, Array]) -> tuple[int, list[Array]]:
+        """The entry point's status and the results: ``outs`` by position, new arrays else."""
+        results: list[Array] = []
+        table = self._outputs
+        for position, (shape, dtype, is_large) in enumerate(self._results):
+            if position in outs:
+                array = outs[position]
+            elif is_large:
+                array = _aligned_array(shape, dtype)
+            else:
+                array = np.empty(shape, dtype)
+            results.append(array)
+            table[position] = address_of(array)
+        return self._call(), results
+
+
+def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    size = dtype.itemsize
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def _aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    size = _nbytes(shape, dtype)
+    block = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -address_of(block) % _ALIGNMENT
+    return block[start : start + size].view(dtype).reshape(shape)

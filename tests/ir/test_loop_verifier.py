@@ -1,0 +1,95 @@
+"""Well-formed loop functions pass; what breaks a rule is refused, naming the statement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from loop_programs import CASES, Case
+
+from modelcc.ir.loop import Alloc, Assign, Buffer, Const, Let, Store, Var
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.loop_verifier import verify_function, verify_functions
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import F32, F64, I32
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_accepts(case: Case) -> None:
+    verify_function(case.function)
+
+
+REFUSED = {
+    "store %x[0] = f32(1.0)": "%x is an input and cannot be written",
+    "store %y[0] = f64(1.0)": "%y has elements of f32, but f64 are stored",
+    "store %y[8] = f32(1.0)": "element 8 lies outside of %y, which has 8",
+    "store %y[-1] = f32(1.0)": "element -1 lies outside",
+    "store %y[1] = f32x8(1.0)": "element 8 lies outside",
+    "store %z[n] = f32(1.0)": "element n lies outside of %z, which has n",
+    "for i in 0 .. 5 step 2 { store %y[2*i + 1] = f32(1.0) }": r"element 2\*i \+ 1 lies outside",
+    "store %y[i] = f32(1.0)": "index symbol 'i' is not defined here",
+    "for i in 0 .. 4 { } store %y[i] = f32(1.0)": "index symbol 'i' is not defined here",
+    "for n in 0 .. 4 { }": "'n' is already defined here",
+    "for i in 0 .. 4 step 0 { }": "step 0 must be positive",
+    "for i in 0 .. 4 { parallel j in 0 .. 4 { } }": "at most one parallel loop, its outermost",
+    "parallel i in 0 .. 4 { } parallel j in 0 .. 4 { }": "at most one parallel loop",
+    "unrolled i in 0 .. n { }": "a loop over n cannot be unrolled",
+    "let %a = f32(1.0) %a = f32(2.0)": "%a is no register",
+    "let %a = f32(1.0) let %a = f32(2.0)": "'a' is already defined here",
+    "register %a = f32(1.0) %a = f64(2.0)": "register %a holds f32, but is assigned f64",
+    "register %a = f32(1.0) parallel i in 0 .. 4 { %a = f32(2.0) }": "would share register %a",
+    "register %a = f32(1.0) parallel i in 0 .. 4 { store %y[i] = %a }": "would share register %a",
+    "local %t: f32[4] parallel i in 0 .. 4 { store %t[0] = f32(1.0) }": "would share local %t",
+    "local %t: f32[n]": "needs a constant size",
+    "local %t: f32[4] align 3": "alignment 3 is no power of two",
+    "if f32(1.0) { }": "condition must be a scalar bool",
+    "index g = f32(1.0)": "must be a scalar integer",
+    "let %a = add(f32(1.0), f64(1.0))": "operands of add differ: f32 and f64",
+    "let %a = add(f32(1.0), f32x4(1.0))": "operands of add have 1 and 4 lanes",
+    "let %a = add(f32(1.0))": "add takes 2 operands, not 1",
+    "let %a = exp(i32(1))": "exp is not defined for i32",
+    "let %a = choose(f32(1.0), f32(1.0), f32(1.0))": "condition of choose must be bool",
+    "let %a = choose(bool(true), f32x4(1.0), f32x4(1.0))": "operands of choose have 1 and 4",
+    "let %a = bitcast[f64](f32(1.0))": "bitcast from f32 to f64 changes the width",
+    "let %a = splat[4](f32x4(1.0))": "splat of 4 lanes",
+    "let %a = fold[sub](f32x4(1.0))": "cannot fold with 'sub'",
+    "let %a = i32(1.5)": "1.5 is no constant of i32",
+    "let %a = gather %x[0; f32(1.0)]": "offsets must be integers",
+    "scatter %y[0; i32x4(0)] = f32(1.0)": "one integer offset for each lane",
+    "let %a = index[bool](n)": "an index cannot be bool",
+}
+
+
+@pytest.mark.parametrize("body", REFUSED)
+def test_refuses(body: str) -> None:
+    head = "func @f(%x: f32[8], %y: mut f32[8], %z: mut f32[n]; n) {"
+    function = parse_function(f"{head} {body} }}")
+    with pytest.raises(ModelError, match=REFUSED[body]) as caught:
+        verify_function(function)
+    assert caught.value.where[0] == "@f"
+    assert len(caught.value.where) == 2
+
+
+def test_guarded_accesses_may_look_out_of_range() -> None:
+    verify_function(parse_function(
+        "func @f(%x: f32[8], %y: mut f32[8]) { for i in 0 .. 8 { if test(i > 0) {"
+        "store %y[i] = load %x[i - 1] } } }"
+    ))  # fmt: skip
+
+
+def test_variables_agree_with_their_definition() -> None:
+    function = CASES[0].function
+    body = (Let("v", Const(1.0, F32)), Store("y", 0, Var("v", F64)))
+    with pytest.raises(ModelError, match="%v is f32, not f64"):
+        verify_function(replace(function, body=body))
+    with pytest.raises(ModelError, match="there is no value %w here"):
+        verify_function(replace(function, body=(Store("y", 0, Var("w", F32)),)))
+    with pytest.raises(ModelError, match="there is no value %w here"):
+        verify_function(replace(function, body=(Assign("w", Const(1.0, F32)),)))
+    with pytest.raises(ModelError, match="'y' is already defined"):
+        verify_function(replace(function, body=(Alloc(Buffer("y", I32, 4, "local")),)))
+
+
+def test_functions_have_different_names() -> None:
+    with pytest.raises(ModelError, match="two functions of this name"):
+        verify_functions([CASES[0].function, CASES[0].function])

@@ -1,0 +1,363 @@
+"""Sessions of small hand-written LLVM programs: calls, shapes, refusals, threads, memory."""
+
+import ctypes
+import threading
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from modelcc.artifact.constants import constant_table
+from modelcc.artifact.file import Artifact, write_artifact
+from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
+from modelcc.ir.index import Sym, maximum
+from modelcc.ir.types import BF16, F32, F64, I64
+from modelcc.runtime.errors import InputError, RunError
+from modelcc.runtime.loader import LoadError
+from modelcc.runtime.pool import ThreadPool
+from modelcc.runtime.session import Session, load
+from modelcc.targets.native.machine import host_machine
+from modelcc.targets.native.toolchain import compile_llvm
+
+N, M = Sym("n"), Sym("m")
+HOST = host_machine()
+MACHINE = MachineSpec(HOST.triple, HOST.cpu, HOST.features)
+
+# y[i] = x[i] + b[0], by way of the arena; n elements
+ADD = """
+define i32 @add_run(ptr %inputs, ptr %outputs, ptr %constants, ptr %arena, ptr %sizes, ptr %pool) {
+entry:
+  %x = load ptr, ptr %inputs
+  %y = load ptr, ptr %outputs
+  %b.at = load ptr, ptr %constants
+  %b = load float, ptr %b.at, align 64
+  %n = load i64, ptr %sizes
+  br label %fill
+fill:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %fill ]
+  %x.at = getelementptr float, ptr %x, i64 %i
+  %v = load float, ptr %x.at
+  %a.at = getelementptr float, ptr %arena, i64 %i
+  store float %v, ptr %a.at
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %n
+  br i1 %more, label %fill, label %drain
+drain:
+  %j = phi i64 [ 0, %fill ], [ %j.next, %drain ]
+  %s.at = getelementptr float, ptr %arena, i64 %j
+  %s = load float, ptr %s.at
+  %r = fadd float %s, %b
+  %y.at = getelementptr float, ptr %y, i64 %j
+  store float %r, ptr %y.at
+  %j.next = add i64 %j, 1
+  %again = icmp slt i64 %j.next, %n
+  br i1 %again, label %drain, label %done
+done:
+  ret i32 0
+}
+"""
+# status 3; two inputs and two outputs, which are not touched
+REFUSE = """
+define i32 @refuse_run(ptr %i, ptr %o, ptr %c, ptr %a, ptr %s, ptr %p) {
+  ret i32 3
+}
+"""
+# out0 = in1[0], out1 = in0[0] and then in1[0] (notices when out0 overwrites an input)
+SWAP = """
+define i32 @swap_run(ptr %i, ptr %o, ptr %c, ptr %a, ptr %s, ptr %p) {
+  %i1 = getelementptr ptr, ptr %i, i64 1
+  %o1 = getelementptr ptr, ptr %o, i64 1
+  %x = load ptr, ptr %i
+  %y = load ptr, ptr %i1
+  %first = load ptr, ptr %o
+  %second = load ptr, ptr %o1
+  %v = load double, ptr %y
+  store double %v, ptr %first
+  %u = load double, ptr %x
+  store double %u, ptr %second
+  ret i32 0
+}
+"""
+# y[i] = i on the pool
+COUNT = """
+declare void @mcc_parallel_for(ptr, ptr, ptr, i64, i64)
+define internal void @body(ptr %y, i64 %begin, i64 %end, i32 %thread) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ %begin, %entry ], [ %next, %loop ]
+  %at = getelementptr i64, ptr %y, i64 %i
+  store i64 %i, ptr %at
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+define i32 @count_run(ptr %i, ptr %o, ptr %c, ptr %a, ptr %s, ptr %pool) {
+  %y = load ptr, ptr %o
+  call void @mcc_parallel_for(ptr %pool, ptr @body, ptr %y, i64 100, i64 1)
+  ret i32 0
+}
+"""
+
+
+def artifact(name, text, inputs, outputs, constants=None, **rest):
+    arrays = constants or {}
+    manifest = Manifest(
+        name=name,
+        entry=f"{name}_run",
+        inputs=inputs,
+        outputs=outputs,
+        machine=MACHINE,
+        constants=constant_table(arrays),
+        objects=("o",),
+        **rest,
+    )
+    return Artifact(manifest, {"o": compile_llvm(text, HOST)}, arrays)
+
+
+def add_artifact(extent=N):
+    return artifact(
+        "add",
+        ADD,
+        (TensorSpec("x", F32, (extent,)),),
+        (TensorSpec("y", F32, (extent,)),),
+        {"b": np.array([10], np.float32)},
+        dims=(DimSpec("n", 1, 100_000),),
+        definitions=(("at0", maximum(4 * N, 640)),),
+        arena=Sym("at0") + 64,
+    )
+
+
+@pytest.fixture(scope="module")
+def add():
+    return Session(add_artifact())
+
+
+@pytest.fixture(scope="module")
+def swap():
+    specs = (TensorSpec("a", F64, (1,)), TensorSpec("b", F64, (1,)))
+    return Session(
+        artifact("swap", SWAP, specs, (replace(specs[0], name="c"), replace(specs[1], name="d")))
+    )
+
+
+@pytest.mark.parametrize("size", [1, 5, 7, 40_000, 100_000, 3])
+def test_any_size(add, size):
+    x = np.arange(size, dtype=np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(add(x), x + 10)
+    assert add.arena_size((size,)) == max(4 * size, 640) + 64
+
+
+def test_results_are_new_arrays(add):
+    x = np.ones(3, np.float32)
+    first, second = add(x), add(x + 1)
+    np.testing.assert_array_equal(first, [11, 11, 11])
+    np.testing.assert_array_equal(second, [12, 12, 12])
+    assert add(np.ones(5000, np.float32)).ctypes.data % 64 == 0
+
+
+def test_ways_to_give_inputs(swap):
+    a, b = np.array([1.0]), np.array([2.0])
+    for results in (swap(a, b), swap(a, b=b), swap(b=b, a=a), swap({"a": a, "b": b})):
+        assert [r.tolist() for r in results] == [[2.0], [1.0]]
+    named = swap.run({"b": b, "a": a})
+    assert {k: v.tolist() for k, v in named.items()} == {"c": [2.0], "d": [1.0]}
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.arange(12, dtype=np.float32)[::3],
+        np.arange(4, dtype=np.float32)[::-1],
+        np.frombuffer(bytes(17), np.uint8)[1:].view(np.float32),
+        np.frombuffer(b"\0\0\x80\x3f" * 4, np.float32),
+        torch.arange(4, dtype=torch.float32),
+        np.arange(4, dtype=np.float32).astype(">f4").astype("<f4"),
+    ],
+    ids=["strided", "reversed", "unaligned", "read-only", "torch", "swapped"],
+)
+def test_arrays_of_all_kinds(add, x):
+    np.testing.assert_array_equal(add(x), np.asarray(x) + 10)
+
+
+def test_out_is_written_and_returned(add, swap):
+    x, y = np.arange(4, dtype=np.float32), np.empty(4, np.float32)
+    assert add(x, out=y) is y
+    np.testing.assert_array_equal(y, x + 10)
+    assert add.run({"x": x}, out={"y": y})["y"] is y
+    d = np.empty(1)
+    c, same = swap(np.array([1.0]), np.array([2.0]), out={"d": d})
+    assert same is d and (c[0], d[0]) == (2.0, 1.0)
+
+
+def test_out_may_be_an_input(swap):
+    a, b = np.array([1.0]), np.array([2.0])
+    swap(a, b, out=[a, b])
+    assert (a[0], b[0]) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (np.empty(3, np.float32), r"output 'y': expected float32 array of shape \[4\], got .*3"),
+        (np.empty(4), "got float64 of shape"),
+        (np.empty(8, np.float32)[::2], "not contiguous"),
+        (torch.empty(4), "got Tensor; give NumPy arrays"),
+        ([], "1 arrays .y., got 0"),
+        ({"z": np.empty(4, np.float32)}, "names of outputs .y., got 'z'"),
+        (np.frombuffer(bytes(16), np.float32), "writable"),
+    ],
+)
+def test_unusable_outs_are_refused(add, out, message):
+    out = [out] if isinstance(out, torch.Tensor) else out
+    with pytest.raises(InputError, match=message):
+        add(np.zeros(4, np.float32), out=out)
+
+
+def test_outs_must_be_apart(swap):
+    c = np.empty(1)
+    with pytest.raises(InputError, match="memory that output 'c' uses"):
+        swap(np.ones(1), np.ones(1), out=[c, c])
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros(4), r"input 'x': expected float32 elements, f32\[n\], got float64; convert it"),
+        (np.zeros((2, 2), np.float32), r"expected 1 dimensions, f32\[n\], got 2, of shape"),
+        ([1.0, 2.0], "got list; use numpy.asarray"),
+        (None, "got NoneType"),
+        (np.zeros(0, np.float32), "expected n = 1 to 100000, got 0"),
+        (np.zeros(100_001, np.float32), "input 'x' axis 0: expected n = 1 to 100000, got 100001"),
+        (torch.zeros(3, requires_grad=True), "does not share its memory .*detach"),
+    ],
+)
+def test_unusable_inputs_are_refused(add, x, message):
+    with pytest.raises(InputError, match=message):
+        add(x)
+    np.testing.assert_array_equal(add(np.ones(2, np.float32)), [11, 11])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "message"),
+    [
+        ((), {}, r"expected swap\(a, b\), got no 'a', 'b'"),
+        ((1,), {}, "got no 'b'"),
+        ((1, 2, 3), {}, "expected 2 inputs, got 3"),
+        ((1,), {"a": 2}, "input 'a': expected one value, got two"),
+        ((1,), {"z": 2}, "got 'z'; check the name"),
+    ],
+)
+def test_wrong_arguments_are_refused(swap, arguments, named, message):
+    with pytest.raises(InputError, match=message):
+        swap(*arguments, **named)
+
+
+def test_static_shapes_are_checked():
+    session = Session(add_artifact(4))
+    message = r"input 'x' axis 0: expected 4, got 5; the model was compiled for f32\[4\]; recompile"
+    with pytest.raises(InputError, match=message):
+        session(np.zeros(5, np.float32))
+
+
+def shaped(*inputs, dims=("n", "m")):
+    specs = tuple(TensorSpec(f"i{k}", F32, shape) for k, shape in enumerate(inputs))
+    outputs = (TensorSpec("y", F32, (M * N, M + 1)), TensorSpec("z", BF16, (0, N)))
+    return Session(
+        artifact("refuse", REFUSE, specs, outputs, dims=tuple(DimSpec(name) for name in dims))
+    )
+
+
+def test_dimensions_are_solved_and_compared():
+    session = shaped((M + N, 3), (2 * N,))
+    signature = session._signature(((9, 3), (4,)))
+    assert signature.sizes.tolist() == [2, 7]
+    assert signature.outputs == ((14, 8), (0, 2))
+    with pytest.raises(InputError, match=r"'i0' axis 0: expected m \+ n, got 9"):
+        session._signature(((9, 3), (5,)))
+    session = shaped((2 * N,), (N,))
+    with pytest.raises(InputError, match=r"'i0' axis 0: expected 2\*n \(n is 2 by 'i1' axis 0\)"):
+        session._signature(((5,), (2,)))
+    session = shaped((N, M), (M, N))
+    with pytest.raises(InputError, match=r"'i1' axis 0: expected m \(m is 3 by 'i0' axis 1\)"):
+        session._signature(((2, 3), (4, 2)))
+
+
+def test_dimensions_that_no_shape_tells():
+    with pytest.raises(InputError, match="dimension 'm': expected an input that tells its size"):
+        shaped((N,))._signature(((2,),))
+
+
+def test_a_status_is_an_error():
+    session = shaped((N, M))
+    with pytest.raises(RunError, match="refuse stopped with status 3"):
+        session(np.zeros((2, 3), np.float32))
+    with pytest.raises(RunError, match="status 3"):
+        session(np.zeros((2, 3), np.float32))
+
+
+def test_types_outside_the_buffer_protocol():
+    spec = TensorSpec("x", BF16, (4,))
+    session = Session(artifact("swap", SWAP, (spec, spec), (spec, replace(spec, name="y"))))
+    a, b = (np.full(4, v, ml_dtypes.bfloat16) for v in (1, 2))
+    for _ in range(2):
+        x, y = session(a, b)
+        assert (x.tolist(), y.tolist()) == ([2] * 4, [1] * 4)
+        assert x.dtype == ml_dtypes.bfloat16
+
+
+def test_many_threads_share_a_session(add):
+    wrong = []
+
+    def work(seed):
+        sizes = np.random.default_rng(seed).integers(1, 3000, 100)
+        for size in sizes:
+            x = np.full(size, seed, np.float32)
+            if not np.array_equal(add(x), x + 10):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_loops_run_on_the_pool(threads):
+    count = artifact("count", COUNT, (), (TensorSpec("y", I64, (100,)),))
+    with ThreadPool(threads) as pool:
+        session = Session(count, pool)
+        np.testing.assert_array_equal(session(), np.arange(100))
+
+
+def test_load_from_a_file(tmp_path):
+    write_artifact(tmp_path / "add.mcc", add_artifact())
+    session = load(tmp_path / "add.mcc", threads=2, verify=True)
+    (tmp_path / "add.mcc").unlink()
+    np.testing.assert_array_equal(session(np.ones(3, np.float32)), [11, 11, 11])
+    assert repr(session) == "<Session add(x: f32[n]) -> (y: f32[n])>"
+
+
+def test_code_for_other_machines_is_refused():
+    good = add_artifact()
+    other = MachineSpec(HOST.triple, "future9", ("+avx2048", "-sse"))
+    with pytest.raises(LoadError, match=r"compiled for future9, .* lacks avx2048; compile it on"):
+        Session(Artifact(replace(good.manifest, machine=other), good.objects, good.constants))
+    other = MachineSpec("riscv64-unknown-linux-gnu")
+    with pytest.raises(LoadError, match="compiled for riscv64 and this machine is"):
+        Session(Artifact(replace(good.manifest, machine=other), good.objects, good.constants))
+
+
+def test_constants_are_copied_to_aligned_memory():
+    weights = {"a": np.arange(3, dtype=np.float32), "b": np.arange(5.0), "c": np.arange(5.0)}
+    session = Session(artifact("refuse", REFUSE, (), (), weights))
+    addresses = list(session._table)
+    assert addresses[1] == addresses[2] and all(a % 64 == 0 for a in addresses)
+    assert ctypes.c_double.from_address(addresses[1] + 32).value == 4.0
