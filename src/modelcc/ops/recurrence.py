@@ -243,6 +243,8 @@ def source(like: Value, op: Op) -> Value:
 def piece(x: Value, axis: int, start: int, extent: Index) -> Value:
     """``extent`` elements of ``x`` along ``axis`` from ``start`` on."""
     shape = x.type.shape
+    if shape[axis] == extent:
+        return x
     starts = tuple(start if a == axis else 0 for a in range(len(shape)))
     extents = tuple(extent if a == axis else e for a, e in enumerate(shape))
     return of(Slice(starts, extents, (1,) * len(shape)), x)
