@@ -35,7 +35,7 @@ def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Ses
     Sessions of as many threads share them.  ``verify`` checks that no weight has changed on disk.
     """
     count = available_cores() if threads is None else threads
-    return Session(read_artifact(path, verify), shared_pool(count) if count != 1 else None)
+    return Session(read_artifact(path, verify), count)
 
 
 @cache
@@ -51,22 +51,22 @@ class Session:
     time: each call has its own arena, and the weights are shared.
     """
 
-    def __init__(self, artifact: Artifact, pool: ThreadPool | None = None) -> None:
-        """Load ``artifact``; without ``pool``, loops run in the calling thread.
+    def __init__(self, artifact: Artifact, threads: int = 1) -> None:
+        """Load ``artifact`` to run on ``threads`` threads, the caller's among them.
 
-        Raises LoadError if the code is not for this machine.
+        Raises LoadError if the code is not for this machine, PoolError if the system refuses
+        the threads.
         """
         self.manifest: Manifest = artifact.manifest
         check_machine(self.manifest.machine)
         self._code = _linked(artifact)
-        self._constants, table = _packed(artifact)
-        self._table = table
-        self._pool = pool
+        self._constants, self._table = _packed(artifact)
+        self._pool = None if threads == 1 else shared_pool(threads)
         self._model = Model(
             self.manifest,
             cast(Entry, ENTRY(self._code.address(self.manifest.entry))),
-            ctypes.addressof(table),
-            0 if pool is None else pool.address,
+            ctypes.addressof(self._table),
+            0 if self._pool is None else self._pool.address,
         )
         self._maker = SignatureMaker(self.manifest)
         self._signatures: dict[tuple[tuple[int, ...], ...], Signature] = {}

@@ -46,12 +46,15 @@ class Slot:
         self._arena = Memory(0)
         self._checks: list[tuple[np.dtype[Any], tuple[int, ...], int]] | None = None
         self._results: list[tuple[tuple[int, ...], np.dtype[Any], bool]] = []
+        self._signature: Signature | None = None
         self._call: Callable[[], int] = lambda: 1
 
     def prepare(self, signature: Signature) -> None:
         """Get ready for calls of ``signature``."""
+        if signature is self._signature:
+            return
         model, manifest = self._model, self._model.manifest
-        self._checks = None
+        self._checks = self._signature = None
         if signature.arena > self._arena.size:
             self._arena = Memory(signature.arena)
         self._results = [
@@ -72,6 +75,8 @@ class Slot:
             (spec.dtype.numpy, shape, spec.dtype.numpy.itemsize)
             for spec, shape in zip(manifest.inputs, signature.inputs, strict=True)
         ]
+
+        self._signature = signature
 
     def accepts(self, arguments: tuple[object, ...]) -> bool:
         """Whether ``arguments`` are arrays of the prepared signature, usable as they are.
