@@ -276,6 +276,28 @@ def test_random_poolings_equal_onnxruntime(seed: int) -> None:
     np.testing.assert_allclose(op.reference(x), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(80))
+def test_random_resizes_equal_onnxruntime(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mode = str(rng.choice(["nearest", "linear", "cubic"]))
+    coordinates = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    sizes_in, sizes_out = (tuple(int(n) for n in rng.integers(1, 9, 2)) for _ in range(2))
+    op = resize.Resize(
+        shape=(1, 2, *sizes_out),
+        scales=(None,) * 4,
+        mode=mode,
+        coordinates=str(rng.choice(coordinates)),
+        nearest=str(rng.choice(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])),
+        cubic_a=float(rng.choice([-0.5, -0.75])),
+        exclude_outside=mode == "cubic" and bool(rng.integers(2)),
+    )
+    x = rng.standard_normal((1, 2, *sizes_in)).astype(np.float32)
+    twin, operands = accepted(op, [x])
+    name, attributes = TWINS[resize.Resize](twin)
+    (expected,) = run_onnx(name, attributes, operands)
+    np.testing.assert_allclose(op.reference(x), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_convolution_with_zero_points_per_channel_is_that_of_the_differences() -> None:
     sample = quant_matmul.ConvInteger.samples[2]
     op = quant_matmul.ConvInteger(**sample.attributes)
