@@ -7,14 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.artifact.manifest import DimSpec, TensorSpec
 from modelcc.driver import Compiled, ModelSource, compile_model, report_in, target_of
 from modelcc.driver import import_model as import_with_options
 from modelcc.environment import Environment, read_environment
+from modelcc.feeds import nominal_sizes, random_feeds
 from modelcc.ir.graph import Graph
+from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import Array
+from modelcc.ir.types import Array, TensorType
 from modelcc.options import Dims, Options, dimension
 from modelcc.report import Report, StageTime
 from modelcc.runtime.pool import available_cores
@@ -75,7 +79,7 @@ class Model:
         """Write the artifact, ``model.mcc``; ``OSError`` if the path cannot be written."""
         write_artifact(path, self._artifact)
 
-    def report(self, profile: Mapping[str, Array] | bool = False) -> Report:
+    def report(self, profile: Mapping[str, object] | bool = False) -> Report:
         """Kernels, memory plan and, just after compiling, the compiler's times.
 
         ``profile`` (inputs, or True for random ones) also measures each kernel.
@@ -83,7 +87,19 @@ class Model:
         report = report_in(self._artifact)
         if report is None:
             raise ModelError("the artifact carries no report", (self.name,), "compile it again")
+        if profile is not False:
+            feeds = self.random_inputs(report.sizes) if profile is True else profile
+            seconds = np.median(self._session.profile(feeds, len(report.kernels)), axis=0)
+            report = report.with_profile([float(s) for s in seconds])
         return report.with_stages(self._times)
+
+    def random_inputs(self, sizes: Mapping[str, int] | None = None, seed: int = 0) -> (
+        dict[str, Array]
+    ):  # fmt: skip
+        """Random arrays for all inputs; ``sizes`` are those of named dimensions."""
+        types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in self.inputs}
+        bounds = {dim.name: Range(dim.low, dim.high) for dim in self.dims}
+        return random_feeds(types, nominal_sizes(bounds, sizes or {}), seed)
 
 
 def compile(

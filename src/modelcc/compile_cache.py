@@ -100,7 +100,7 @@ class ArtifactCache:
                 path.unlink(missing_ok=True)
 
 
-def replace_file(path: Path, save: Callable[[Path], None]) -> None:
+def replace_file(path: Path, save: Callable[[Path], object]) -> None:
     """Write ``path`` by ``save``, which gets a temporary name: it is seen whole or not at all."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=path.suffix)
     os.close(handle)

@@ -7,6 +7,7 @@ One observer sees every stage with the program before and after it, and the seco
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,6 +19,7 @@ from modelcc.compile_cache import (
     compiler_fingerprint,
     external_files,
     file_digest,
+    replace_file,
 )
 from modelcc.feeds import nominal_sizes
 from modelcc.frontends.onnx import import_onnx
@@ -145,11 +147,21 @@ def import_model(model: ModelSource, options: Options) -> Graph:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A finished artifact; ``seconds`` by stage are empty if it came from the cache."""
+    """A finished artifact; ``file`` is its place in the cache and ``times`` are empty if it
+    was found there."""
 
     artifact: Artifact
     target: Target
     times: tuple[StageTime, ...] = ()
+    file: Path | None = None
+
+    def save(self, path: Path) -> None:
+        """Write the artifact to ``path``, which is seen whole or not at all."""
+        found = self.file
+        if found is None:
+            write_artifact(path, self.artifact)
+        else:
+            replace_file(path, lambda temporary: shutil.copyfile(found, temporary))
 
 
 def compile_model(
@@ -171,7 +183,7 @@ def compile_model(
     if kept and key:
         found = kept.find(key)
         if found:
-            return Compiled(read_artifact(found), target)
+            return Compiled(read_artifact(found), target, (), found)
     times: list[StageTime] = []
     graphs: list[Graph] = []
 

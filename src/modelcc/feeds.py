@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -121,8 +122,10 @@ def _load_npz(path: Path) -> dict[str, Array]:
 
 def _load(path: Path) -> Array | dict[str, Array]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else {n: loaded[n] for n in loaded}
+        loaded: Any = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return cast(Array, loaded)
+        return {name: loaded[name] for name in loaded.files}
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, EOFError) as error:

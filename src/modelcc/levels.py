@@ -17,6 +17,7 @@ from modelcc.ir.graph import Constant, Graph
 from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_text import constants_by_digest, print_graph
 from modelcc.ir.graph_verifier import verify_graph
+from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import parse_functions
 from modelcc.ir.loop_text import print_functions
@@ -134,11 +135,17 @@ def read_constants(path: Path | None) -> Resolve:
                 raise ModelError(f"{path} holds no constant {digest[:12]}…")
             data = archive[digest]
         try:
-            return Constant(data.view(type.dtype.numpy).reshape(type.physical_shape()))
+            return Constant(data.view(type.dtype.numpy).reshape(stored_shape(type)))
         except ValueError as error:
             raise ModelError(f"constant {digest[:12]}… of {path} is no {type}") from error
 
     return resolve
+
+
+def stored_shape(type: TensorType) -> tuple[int, ...]:
+    """Shape of the array that holds a constant: of its physical buffer, if it has a layout."""
+    shape = type.shape if type.layout is None else type.layout.physical_shape(type.shape)
+    return tuple(evaluate(extent, {}) for extent in shape)
 
 
 def _raw(constant: Constant) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, cast
 
-import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
+import onnxruntime
 from onnx import ModelProto
 
 from modelcc.ir.op import ModelError
@@ -17,14 +18,15 @@ class OnnxruntimeModel:
 
     def __init__(self, model: str | Path | bytes | ModelProto, threads: int) -> None:
         """:class:`ModelError` if onnxruntime cannot load the model."""
-        options = onnxruntime.SessionOptions()
+        engine: Any = onnxruntime  # its stubs are incomplete
+        options = engine.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
         source = model.SerializeToString() if isinstance(model, ModelProto) else model
         source = str(source) if isinstance(source, Path) else source
         providers = ["CPUExecutionProvider"]
         try:
-            self._session = onnxruntime.InferenceSession(source, options, providers)
+            self._session: Any = engine.InferenceSession(source, options, providers)
         except Exception as error:  # its exceptions have no common base but this
             raise ModelError(f"onnxruntime cannot load the model: {error}") from error
         self.outputs = tuple(str(output.name) for output in self._session.get_outputs())
@@ -35,7 +37,7 @@ class OnnxruntimeModel:
             results = self._session.run(None, dict(feeds))
         except Exception as error:  # its exceptions have no common base but this
             raise ModelError(f"onnxruntime cannot run the model: {error}") from error
-        return dict(zip(self.outputs, results, strict=True))
+        return dict(zip(self.outputs, cast("list[Array]", results), strict=True))
 
 
 def bench_engine(

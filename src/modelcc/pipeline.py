@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 Transform = Callable[[Any], Any]
 """A pass or lowering: takes the program on one level, returns it changed or one level down."""
@@ -60,7 +60,7 @@ def block(name: str, *steps: Transform | tuple[str, Transform]) -> tuple[Stage, 
 
 def _named(step: Transform | tuple[str, Transform]) -> tuple[str, Transform]:
     if isinstance(step, tuple):
-        return step
+        return cast("tuple[str, Transform]", step)
     return getattr(step, "__name__", type(step).__name__), step
 
 

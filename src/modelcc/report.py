@@ -121,11 +121,12 @@ def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report
 def report_from_json(text: str) -> Report:
     """The inverse of :meth:`Report.to_json`."""
     data: dict[str, Any] = json.loads(text)
-    kernels = [KernelRow(**{**row, "source": tuple(row["source"])}) for row in data["kernels"]]
-    regions = [Region(**row) for row in data["regions"]]
-    stages = [StageTime(**row) for row in data["stages"]]
-    lists = {"kernels": tuple(kernels), "regions": tuple(regions), "stages": tuple(stages)}
-    return Report(**{**data, **lists})
+    for row in data["kernels"]:
+        row["source"] = tuple(row["source"])
+    data["kernels"] = tuple(KernelRow(**row) for row in data["kernels"])
+    data["regions"] = tuple(Region(**row) for row in data["regions"])
+    data["stages"] = tuple(StageTime(**row) for row in data["stages"])
+    return Report(**data)
 
 
 def most_live(regions: Sequence[Region]) -> int:

@@ -43,7 +43,7 @@ def kernel_table(report: Report, rows: int | None = None) -> Table:
     profiled = report.seconds
     table = Table(title="kernels", title_justify="left")
     for name in ("step", "kernel", "from"):
-        table.add_column(name, overflow="fold" if name == "from" else "ellipsis")
+        table.add_column(name, overflow="ellipsis", no_wrap=True)
     for name in ("MFLOP", "bytes", *(("µs", "%", "GFLOP/s") if profiled else ())):
         table.add_column(name, justify="right")
     for kernel in _dearest(report.kernels, rows):
@@ -84,4 +84,4 @@ def _dearest(kernels: Sequence[KernelRow], rows: int | None) -> Sequence[KernelR
 
 
 def _sources(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" … {len(names)} nodes" if len(names) > 3 else "")
+    return names[0] + (f" + {len(names) - 1}" if len(names) > 1 else "") if names else ""

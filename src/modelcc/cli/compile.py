@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from modelcc.artifact.file import Artifact, write_artifact
+from modelcc.artifact.file import Artifact
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.parameters import MODEL, compiling, options_of, workplace_of
 from modelcc.compile_cache import replace_file
@@ -108,17 +108,18 @@ def compile_command(
         target = target_of(options)
         source = read_level(model, level, constants) if level else model
         if form is not None or level == "llvm":
-            emission = emit(source, level, form or "obj", target, options, workplace, observer)
+            result: Emission | Compiled = emit(
+                source, level, form or "obj", target, options, workplace, observer
+            )
         else:
             entering = entering_block(level)
-            compiled = compile_model(source, options, workplace, observer, entering)
-            emission = None
-    if emission is not None:
-        _write_emission(emission, model, output)
+            result = compile_model(source, options, workplace, observer, entering)
+    if isinstance(result, Emission):
+        _write_emission(result, model, output)
         return
     path = output or model.with_suffix(".mcc").with_name(model.name.split(".")[0] + ".mcc")
-    write_artifact(path, compiled.artifact)
-    _tell(compiled, path, page, show_report, pass_timing, as_json)
+    result.save(path)
+    _tell(result, path, page, show_report, pass_timing, as_json)
 
 
 def check_writable(*paths: Path | None) -> None:

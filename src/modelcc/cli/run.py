@@ -26,8 +26,7 @@ from modelcc.cli.parameters import (
 from modelcc.compile_cache import replace_file
 from modelcc.driver import compile_model
 from modelcc.environment import Environment
-from modelcc.feeds import nominal_sizes, random_feeds, read_feeds
-from modelcc.ir.index import Range
+from modelcc.feeds import read_feeds
 from modelcc.ir.types import Array, TensorType, dtype_of
 from modelcc.report_tables import report_tables
 
@@ -102,11 +101,7 @@ def feeds_for(
     """Arrays from files for the inputs named there, random ones for the others."""
     types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in net.inputs}
     given, missing = read_feeds(items, types)
-    if not missing:
-        return given
-    bounds = {dim.name: Range(dim.low, dim.high) for dim in net.dims}
-    random = random_feeds({n: types[n] for n in missing}, nominal_sizes(bounds, sizes), seed)
-    return given | random
+    return net.random_inputs(sizes, seed) | given if missing else given
 
 
 def timed(net: Model, feeds: dict[str, Array], repeat: int) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, cast
 
-from modelcc.ir.index import Index, parse_index, quote_name, symbols
+from modelcc.ir.index import Index, parse_index, symbols
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -48,6 +48,8 @@ from modelcc.ir.types import BOOL, DTYPES, DType
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _NAME: Final = re.compile(r'[A-Za-z_][\w.]*|"(?:[^"\\]|\\.)*"')
 _TYPE: Final = re.compile(r"([a-z]+\d*[a-z0-9]*?)(?:x(\d+))?(?=[\[\]( ])")
+_FUNCTION_NAME: Final = re.compile(r"[\w.$-]+")
+_INDEX_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 _COMPARISON: Final = re.compile(r"<=|>=|==|!=|<|>")
 _KINDS: Final = {word: kind for kind, word in LOOP_WORDS.items()}
 
@@ -58,7 +60,7 @@ def parse_functions(text: str) -> tuple[Function, ...]:
     :class:`ModelError` with line and column if the text is malformed or names an unknown buffer,
     value, type or function.  Does not verify: see ``verify_function``.
     """
-    scanner = Scanner(text)
+    scanner = LoopScanner(text)
     found: list[Function] = []
     while scanner.end < len(scanner.text):
         found.append(FunctionParser(scanner).function())
@@ -67,17 +69,73 @@ def parse_functions(text: str) -> tuple[Function, ...]:
 
 def parse_function(text: str) -> Function:
     """The one function that ``text`` spells: the inverse of ``print_function``."""
-    scanner = Scanner(text)
+    scanner = LoopScanner(text)
     function = FunctionParser(scanner).function()
     if scanner.end < len(scanner.text):
         raise scanner.error("expected the end of the text")
     return function
 
 
+class LoopScanner(Scanner):
+    """A position in loop or program text; index expressions are not quoted here."""
+
+    def bare(self, what: str, pattern: re.Pattern[str]) -> str:
+        """The text that ``pattern`` matches here."""
+        match = pattern.match(self.text, self.end)
+        if match is None:
+            raise self.error(f"expected a {what}")
+        self.expect(match[0])
+        return match[0]
+
+    def word(self, what: str) -> str:
+        """A plain word."""
+        return self.bare(what, _WORD)
+
+    def function_name(self) -> str:
+        """A function's name, after its ``@``."""
+        return value_name(self.bare("function name", _FUNCTION_NAME))
+
+    def symbol(self) -> str:
+        """The name of an index symbol."""
+        (name,) = symbols(self.parsed_index(self.bare("symbol", _NAME), step=False))
+        return name
+
+    def index_before(self, *stops: str) -> Index:
+        """An index expression up to one of ``stops`` outside of brackets, which is left."""
+        depth = 0
+        for match in _INDEX_PIECE.finditer(self.text, self.end):
+            if depth == 0 and self.text.startswith(stops, match.start()):
+                return self.parsed_index(self.text[self.end : match.start()], step=True)
+            depth += (match[0] == "(") - (match[0] == ")")
+        raise self.error(f"expected an index expression before {' or '.join(stops)}")
+
+    def rest_of_line(self) -> str:
+        """What is left of the line before the position, which skips line ends; stepped over."""
+        line = self.text.rfind("\n", 0, self.end) + 1
+        before = self.text[line : self.end]
+        if not before.strip():
+            return ""
+        end = self.text.find("\n", self.end)
+        text = self.text[self.end : end if end >= 0 else len(self.text)].strip()
+        self.expect(text)
+        return text
+
+    def parsed_index(self, text: str, step: bool = False) -> Index:
+        """The index expression ``text``; with ``step`` the position moves behind it."""
+        try:
+            index = parse_index(text.strip())
+        except SyntaxError as error:
+            message = f"{text.strip()!r} is no index expression: {error.msg}"
+            raise self.error(message) from error
+        if step:
+            self.expect(text.strip())
+        return index
+
+
 class FunctionParser:
     """Reads one function at the scanner's position."""
 
-    def __init__(self, scanner: Scanner) -> None:
+    def __init__(self, scanner: LoopScanner) -> None:
         self._at = scanner
         self._buffers: dict[str, Buffer] = {}
         self._values: dict[str, tuple[DType, int]] = {}
@@ -86,7 +144,7 @@ class FunctionParser:
         """``func @name(buffers; sizes) from "…" { … }``."""
         self._at.expect("func")
         self._at.expect("@")
-        name = self._bare("function name", re.compile(r"[\w.$-]+"))
+        name = self._at.function_name()
         self._at.expect("(")
         parameters: list[Parameter] = []
         while self._at.text.startswith("%", self._at.end):
@@ -94,50 +152,15 @@ class FunctionParser:
             self._at.accept(",")
         sizes: list[str] = []
         if self._at.accept(";"):
-            sizes.append(self._symbol())
+            sizes.append(self._at.symbol())
             while self._at.accept(","):
-                sizes.append(self._symbol())
+                sizes.append(self._at.symbol())
         self._at.expect(")")
         source = parse_source(self._at)
         body = self._block()
-        return Function(value_name(name), tuple(parameters), tuple(sizes), body, source)
+        return Function(name, tuple(parameters), tuple(sizes), body, source)
 
-    # --- names, indices and types
-
-    def _bare(self, what: str, pattern: re.Pattern[str]) -> str:
-        match = pattern.match(self._at.text, self._at.end)
-        if match is None:
-            raise self._at.error(f"expected a {what}")
-        self._at.expect(match[0])
-        return match[0]
-
-    def _value(self) -> str:
-        return value_name(self._at.take("value"))
-
-    def _symbol(self) -> str:
-        spelled = self._bare("symbol", _NAME)
-        (name,) = symbols(parse_index(spelled))
-        assert quote_name(name) == spelled or spelled.startswith('"')
-        return name
-
-    def _index(self, *stops: str) -> Index:
-        """An index expression up to one of ``stops`` outside of brackets, which is left."""
-        start, depth = self._at.end, 0
-        for match in re.compile(r'"(?:[^"\\]|\\.)*"|\.\.|.', re.DOTALL).finditer(
-            self._at.text, start
-        ):
-            if depth == 0 and any(self._at.text.startswith(s, match.start()) for s in stops):
-                return self._parsed_index(self._at.text[start : match.start()])
-            depth += (match[0] == "(") - (match[0] == ")")
-        raise self._at.error(f"expected an index expression before {' or '.join(stops)}")
-
-    def _parsed_index(self, text: str) -> Index:
-        try:
-            index = parse_index(text.strip())
-        except SyntaxError as error:
-            raise self._at.error(f"{text!r} is no index expression: {error.msg}") from error
-        self._at.expect(text.strip())
-        return index
+    # --- types and buffers
 
     def _type(self) -> tuple[DType, int]:
         match = _TYPE.match(self._at.text, self._at.end)
@@ -147,13 +170,16 @@ class FunctionParser:
         self._at.expect(match[0])
         return dtype, int(match[2] or 1)
 
+    def _value(self) -> str:
+        return value_name(self._at.take("value"))
+
     def _number(self) -> int:
         return int(self._at.take("number"))
 
     def _optional_index(self, word: str) -> Index | None:
         if not self._at.accept(f"{word}("):
             return None
-        index = self._index(")")
+        index = self._at.index_before(")")
         self._at.expect(")")
         return index
 
@@ -166,7 +192,7 @@ class FunctionParser:
     def _buffer(self, name: str, space: Space) -> Buffer:
         dtype, _ = self._type()
         self._at.expect("[")
-        size = self._index("]")
+        size = self._at.index_before("]")
         self._at.expect("]")
         align = self._number() if self._at.accept("align ") else 64
         self._buffers[name] = Buffer(name, dtype, size, space, align)
@@ -190,7 +216,7 @@ class FunctionParser:
     def _statement(self) -> Stmt:
         if self._at.text.startswith("%", self._at.end):
             return Assign(self._value(), self._assigned())
-        word = self._bare("statement", _WORD)
+        word = self._at.word("statement")
         match word:
             case "for" | "parallel" | "unrolled":
                 return self._for(_KINDS[word])
@@ -204,7 +230,7 @@ class FunctionParser:
                 self._values[name] = (value.dtype, value.lanes)
                 return Let(name, value) if word == "let" else Register(name, value)
             case "index":
-                return BindIndex(self._symbol(), self._assigned())
+                return BindIndex(self._at.symbol(), self._assigned())
             case "comment":
                 return Comment(self._at.string())
             case "local":
@@ -221,18 +247,18 @@ class FunctionParser:
         return self._expression()
 
     def _for(self, kind: str) -> For:
-        variable = self._symbol()
+        variable = self._at.symbol()
         self._at.expect("in ")
-        start = self._index("..")
+        start = self._at.index_before("..")
         self._at.expect("..")
-        stop = self._index(" step ", "{")
+        stop = self._at.index_before(" step ", "{")
         step = self._number() if self._at.accept("step ") else 1
         return For(variable, start, stop, self._block(), step, cast(LoopKind, kind))
 
     def _memory_statement(self, word: str) -> Stmt:
         buffer = self._known_buffer()
         self._at.expect("[")
-        offset = self._index(";", "]")
+        offset = self._at.index_before(";", "]")
         offsets = self._expression() if self._at.accept(";") else None
         self._at.expect("]")
         if word == "prefetch":
@@ -269,13 +295,13 @@ class FunctionParser:
     def _read(self, word: str) -> Expr:
         buffer = self._known_buffer()
         self._at.expect("[")
-        offset = self._index(";", "]")
+        offset = self._at.index_before(";", "]")
         offsets = self._expression() if self._at.accept(";") else None
         self._at.expect("]")
         if offsets is not None and word == "gather":
             active = self._optional_index("mask")
             return Gather(buffer.name, offset, offsets, buffer.dtype, active)
-        lanes = int(self._bare("number of lanes", re.compile(r"x\d+"))[1:]) if (
+        lanes = int(self._at.bare("number of lanes", re.compile(r"x\d+"))[1:]) if (
             re.match(r"x\d", self._at.text[self._at.end : self._at.end + 2])
         ) else 1  # fmt: skip
         stride = self._optional_index("stride")
@@ -288,7 +314,7 @@ class FunctionParser:
         self._at.expect("index[")
         dtype, lanes = self._type()
         self._at.expect("](")
-        index = self._index(" step ", ")")
+        index = self._at.index_before(" step ", ")")
         step = self._number() if self._at.accept("step ") else 0
         self._at.expect(")")
         return IndexOf(index, dtype, lanes, step)
@@ -297,16 +323,16 @@ class FunctionParser:
         self._at.expect("test(")
         conditions: list[Condition] = []
         while not self._at.accept(")"):
-            left = self._index("<", ">", "=", "!")
-            comparison = cast(Comparison, self._bare("comparison", _COMPARISON))
-            conditions.append(Condition(left, comparison, self._index(",", ")")))
+            left = self._at.index_before("<", ">", "=", "!")
+            comparison = cast(Comparison, self._at.bare("comparison", _COMPARISON))
+            conditions.append(Condition(left, comparison, self._at.index_before(",", ")")))
             self._at.accept(",")
         return Test(tuple(conditions))
 
     def _const(self) -> Const:
         dtype, lanes = self._type()
         self._at.expect("(")
-        text = self._bare("number", re.compile(r"true|false|-?(?:inf|nan|[\d.]+(?:e[-+]?\d+)?)"))
+        text = self._at.bare("number", re.compile(r"true|false|-?(?:inf|nan|[\d.]+(?:e[-+]?\d+)?)"))
         self._at.expect(")")
         if text in ("true", "false"):
             return Const(text == "true", dtype, lanes)
@@ -316,7 +342,7 @@ class FunctionParser:
         self._at.expect(word)
         detail = ""
         if self._at.accept("["):
-            detail = self._bare("type, number or function", re.compile(r"\w+"))
+            detail = self._at.bare("type, number or function", re.compile(r"\w+"))
             self._at.expect("]")
         self._at.expect("(")
         args = [self._expression()]

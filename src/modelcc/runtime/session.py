@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from modelcc.artifact.constants import block_size, constant_bytes
 from modelcc.artifact.file import AnyPath, Artifact, read_artifact
@@ -102,6 +104,31 @@ class Session:
         """Outputs by name, for inputs by name; otherwise as a call."""
         results = self._run(ordered(self.manifest, (), feeds), out)
         return {s.name: r for s, r in zip(self.manifest.outputs, results, strict=True)}
+
+    def profile(
+        self, feeds: Mapping[str, object], steps: int, runs: int = 20
+    ) -> NDArray[np.float64]:
+        """Seconds that each of the program's ``steps`` took, of shape (runs, steps).
+
+        Calls must not overlap.  RunError if the model was compiled without a profiled entry.
+        """
+        entry = self.manifest.entry
+        if f"{entry}.profile" not in self._code.names:
+            raise RunError(f"{self.manifest.name} has no profiled entry point; compile it again")
+        code = cast(Entry, ENTRY(self._code.address(f"{entry}.profile")))
+        slot = Slot(replace(self._model, entry=code))
+        arguments = ordered(self.manifest, (), feeds)
+        found: list[NDArray[np.float64]] = []
+        for _ in range(runs + 1):  # the first warms up
+            self._run_any(slot, arguments, None)
+            found.append(np.diff(self._step_times(f"{entry}.times", steps)))
+        return np.array(found[1:])
+
+    def _step_times(self, symbol: str, steps: int) -> NDArray[np.float64]:
+        """Seconds on the clock before each step and after the last."""
+        values = (ctypes.c_int64 * (2 * (steps + 1))).from_address(self._code.address(symbol))
+        stamps = np.frombuffer(values, np.int64).reshape(-1, 2).astype(np.float64)
+        return (stamps[:, 0] - stamps[0, 0]) + stamps[:, 1] * 1e-9
 
     def arena_size(self, *shapes: tuple[int, ...]) -> int:
         """Bytes of scratch memory that a call with inputs of these shapes takes."""

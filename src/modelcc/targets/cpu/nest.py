@@ -85,20 +85,42 @@ def _axis_block(index: Index, axis: Axis, dim: int, type_: TensorType) -> int | 
 
 
 def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]:
-    """Stage axis → block by which its loop is split, from the layouts it walks through."""
-    blocks: dict[str, int] = {}
-    accesses = [(stage.output, stage.write)]
-    accesses += [(r.tensor, r.indices) for r in reads(stage.body)]
-    for tensor, indices in accesses:
-        type_ = types.get(tensor)
-        if type_ is None or type_.layout is None:
-            continue
-        for axis in stage.axes + stage.reduce:
-            for dim, index in enumerate(indices):
-                block = _axis_block(index, axis, dim, type_)
-                if block is not None:
-                    blocks.setdefault(axis.name, block)
+    """Stage axis → block by which its loop is split, from the layouts it walks through.
+
+    A parallel axis that does not fill its last block is split only for an output padded alike:
+    the points past its end are computed as well.
+    """
+    blocks = _blocks_along(stage.output, stage.write, stage.axes, types)
+    whole = tuple(a for a in stage.axes if a.name not in blocks)
+    for read in reads(stage.body):
+        found = _blocks_along(read.tensor, read.indices, (*whole, *stage.reduce), types)
+        for axis in (*whole, *stage.reduce):
+            block = found.get(axis.name)
+            if block is not None and (axis in stage.reduce or _divides(block, axis.extent)):
+                blocks.setdefault(axis.name, block)
     return blocks
+
+
+def _divides(block: int, extent: Index) -> bool:
+    return isinstance(extent, int) and extent % block == 0
+
+
+def _blocks_along(
+    tensor: str,
+    indices: Sequence[Index],
+    axes: Sequence[Axis],
+    types: Mapping[str, TensorType],
+) -> dict[str, int]:
+    type_ = types.get(tensor)
+    if type_ is None or type_.layout is None:
+        return {}
+    found: dict[str, int] = {}
+    for axis in axes:
+        for dim, index in enumerate(indices):
+            block = _axis_block(index, axis, dim, type_)
+            if block is not None:
+                found.setdefault(axis.name, block)
+    return found
 
 
 def split_axis(axis: Axis, block: int | None) -> tuple[LoopVar, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
@@ -96,17 +97,17 @@ def _reduction(
             emitter.statements.append(accumulate(combine, register, value, plan.lanes))
         return emitter.statements
 
-    guards = [c for c in open_guards(plan, chosen)]
-    loops = reduction_order(anchor)
-    unrolls = _unroll_factors(loops, plan.tile.reduce_unroll, len(corners))
-    return _reduce_loops(
-        list(zip(loops, unrolls, strict=True)), guards, corners[0], {}, step, names
-    )
+    unrolls = _unroll_factors(anchor.reduce, plan.tile.reduce_unroll, len(corners))
+    loops = list(zip(anchor.reduce, unrolls, strict=True))
+    reduction = _Reduction(open_guards(plan, chosen), corners[0], step, names, _ragged(anchor))
+    return reduction.loops(loops, {})
 
 
-def reduction_order(anchor: Nest) -> tuple[LoopVar, ...]:
-    """Reduction loops, outermost first."""
-    return anchor.reduce
+def _ragged(anchor: Nest) -> dict[str, int]:
+    """Static extents of blocked reduction axes that do not fill their last block."""
+    blocks = {v.axis: v.multiplier for v in anchor.reduce if v.multiplier > 1}
+    extents = {axis: anchor.extents[axis] for axis in blocks}
+    return {a: e for a, e in extents.items() if isinstance(e, int) and e % blocks[a]}
 
 
 def _unroll_factors(loops: Sequence[LoopVar], innermost: int, points: int) -> list[int]:
@@ -128,43 +129,62 @@ def _unroll_factors(loops: Sequence[LoopVar], innermost: int, points: int) -> li
     return factors
 
 
-def _reduce_loops(
-    loops: list[tuple[LoopVar, int]],
-    guards: list[Condition],
-    corner: Point,
-    at: Point,
-    step: Callable[[Point], list[Stmt]],
-    names: Names,
-) -> list[Stmt]:
-    """Reduction loops with every guard tested as soon as its variables are known."""
-    waiting = {v.name for v, _ in loops}
-    ready = [c for c in guards if not symbols(c.left) & waiting]
-    later = [c for c in guards if symbols(c.left) & waiting]
-    if not loops:
-        body = step(at)
-    else:
-        (variable, unroll), rest = loops[0], loops[1:]
+@dataclass(frozen=True)
+class _Reduction:
+    """The loops around one accumulation ``step``; guards are tested as soon as they can be.
+
+    ``ragged`` axes end within a block: their last block is walked apart, to its real end.
+    """
+
+    guards: list[Condition]
+    corner: Point
+    step: Callable[[Point], list[Stmt]]
+    names: Names
+    ragged: Mapping[str, int]
+
+    def loops(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
+        """Statements of the ``remaining`` loops (variable, unrolling), given the outer ones."""
+        waiting = {v.name for v, _ in remaining}
+        ready = [c for c in self.guards if not symbols(c.left) & waiting]
+        later = [c for c in self.guards if symbols(c.left) & waiting]
+        inner = replace(self, guards=later)
+        body = inner.loop(remaining, at) if remaining else self.step(at)
+        if not ready:
+            return body
+        here = {**self.corner, **at}
+        test = Test(tuple(Condition(substitute(c.left, here), c.comparison, 0) for c in ready))
+        return [If(test, tuple(body))]
+
+    def loop(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
+        """The first of the ``remaining`` loops around the others."""
+        (variable, unroll), rest = remaining[0], remaining[1:]
+        counter = self.names.fresh(variable.name)
 
         def below(value: Index) -> list[Stmt]:
-            return _reduce_loops(rest, later, corner, {**at, variable.name: value}, step, names)
+            return self.loops(rest, {**at, variable.name: value})
 
-        body = counted_loop(variable.extent, unroll, names.fresh(variable.name), below)
-    if not ready:
-        return body
-    here = {**corner, **at}
-    test = Test(tuple(Condition(substitute(c.left, here), c.comparison, 0) for c in ready))
-    return [If(test, tuple(body))]
+        extent = self.ragged.get(variable.axis)
+        if extent is None or variable.multiplier == 1:
+            return counted_loop(variable.extent, unroll, counter, below)
+        full, end = divmod(extent, variable.multiplier)
+        cut = [(replace(v, extent=end) if v.axis == variable.axis else v, u) for v, u in rest]
+        last = self.loops(cut, {**at, variable.name: full})
+        return [*counted_loop(full, unroll, counter, below), *last]
 
 
 def counted_loop(
     extent: Index, unroll: int, counter: str, below: Callable[[Index], list[Stmt]]
 ) -> list[Stmt]:
     """A serial loop over ``0 … extent-1`` unrolled by ``unroll``, with a remainder loop."""
+    if extent == 0:
+        return []
     if extent == 1:
         return below(0)
     if unroll <= 1:
         return [For(counter, 0, extent, tuple(below(Sym(counter))))]
     if extent == unroll:
+        return [For(counter, 0, extent, tuple(below(Sym(counter))), kind="unrolled")]
+    if isinstance(extent, int) and extent < unroll:
         return [For(counter, 0, extent, tuple(below(Sym(counter))), kind="unrolled")]
     whole, inner = floordiv(extent, unroll), f"{counter}u"
     main = For(inner, 0, unroll, tuple(below(Sym(counter) * unroll + Sym(inner))), kind="unrolled")

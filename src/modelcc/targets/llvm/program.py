@@ -9,6 +9,9 @@
 ``constants`` likewise in the order of ``program.constants``; ``sizes`` to the i64 values of
 ``program.dims``, in order.  ``arena`` is aligned to 64 bytes; ``pool`` is null or a thread pool.
 The result is 0.  Kernels are declared, not defined: they may come from other modules.
+
+``@<name>_run.profile`` does the same and notes the time before each step and after the last in
+``@<name>_run.times``, an array of ``struct timespec`` (CLOCK_MONOTONIC); one call at a time.
 """
 
 from __future__ import annotations
@@ -22,6 +25,10 @@ from modelcc.targets.llvm.emitter import PLAIN, EmitOptions, module_text, signat
 from modelcc.targets.llvm.indices import IndexCode
 from modelcc.targets.llvm.values import quoted
 
+PROFILE, TIMES = ".profile", ".times"
+"""What is appended to the entry point's name for its profiled twin, and for the times."""
+
+_CLOCK_MONOTONIC = 1  # Linux
 _PARAMETERS = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 
 
@@ -32,29 +39,54 @@ def entry_name(program: Program) -> str:
 
 def emit_program(program: Program, options: EmitOptions = PLAIN) -> str:
     """LLVM IR text of the module that defines :func:`entry_name`."""
-    writer = _ProgramCode(program)
+    declarations: dict[str, None] = {}
+    writer = _ProgramCode(program, declarations)
     for step in program.steps:
         writer.step(step)
-    return module_text([writer.text()], writer.declarations, options)
+    entry = entry_name(program)
+    profiled = _profiled(program, declarations)
+    return module_text([times_text(program), writer.text(entry), profiled], declarations, options)
+
+
+def times_text(program: Program) -> str:
+    """The array that the profiled entry point writes."""
+    count = 2 * (len(program.steps) + 1)
+    return f"@{quoted(entry_name(program) + TIMES)} = global [{count} x i64] zeroinitializer"
+
+
+def _profiled(program: Program, declarations: dict[str, None]) -> str:
+    writer = _ProgramCode(program, declarations)
+    for position, step in enumerate(program.steps):
+        writer.clock(position)
+        writer.step(step)
+    writer.clock(len(program.steps))
+    return writer.text(entry_name(program) + PROFILE)
 
 
 class _ProgramCode:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, declarations: dict[str, None]) -> None:
         self._program = program
         self._functions = {f.name: f for f in program.functions}
-        self.declarations: dict[str, None] = {}
+        self.declarations = declarations
         self._code = Code(self.declarations)
         for name in _PARAMETERS:
             self._code.fresh(name)
         self._index = IndexCode(self._code)
         self._bind_sizes()
 
-    def text(self) -> str:
+    def text(self, name: str) -> str:
         """The function's definition."""
         self._code.scope.block.terminator = "ret i32 0"
         parameters = ", ".join(f"ptr %{name}" for name in _PARAMETERS)
-        head = f"define i32 @{quoted(entry_name(self._program))}({parameters}) #0"
+        head = f"define i32 @{quoted(name)}({parameters}) #0"
         return f"{head} {{\n{self._code.text()}\n}}"
+
+    def clock(self, position: int) -> None:
+        """Note the time."""
+        self.declarations["declare i32 @clock_gettime(i32, ptr)"] = None
+        times = f"@{quoted(entry_name(self._program) + TIMES)}"
+        slot = self._code.emit(f"getelementptr i64, ptr {times}, i64 {2 * position}", "time")
+        self._code.effect(f"call i32 @clock_gettime(i32 {_CLOCK_MONOTONIC}, ptr {slot})")
 
     def step(self, step: Launch | CopyTensor) -> None:
         """Emit one step."""

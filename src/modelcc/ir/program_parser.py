@@ -1,0 +1,132 @@
+"""Reads the text form of host programs; see :mod:`modelcc.ir.program_text`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from modelcc.ir.graph import Constant
+from modelcc.ir.index import Index, Range
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_parser import FunctionParser, LoopScanner, parse_source
+from modelcc.ir.mlir_syntax import value_name
+from modelcc.ir.program import Binding, CopyTensor, Definition, Launch, Place, Program, Step
+
+
+def constants_by_digest(program: Program) -> dict[str, Constant]:
+    """The constants of a program as :func:`parse_program` wants them."""
+    return {c.digest: c for c in program.constants.values()}
+
+
+def parse_program(text: str, constants: Mapping[str, Constant]) -> Program:
+    """The program that ``text`` spells: the inverse of ``print_program``.
+
+    ``constants`` are looked up by digest.  :class:`ModelError` with line and column if the text is
+    malformed or names an unknown constant.  Does not verify: see ``verify_program``.
+    """
+    parser = _ProgramParser(LoopScanner(text), constants)
+    return parser.program()
+
+
+class _ProgramParser:
+    def __init__(self, scanner: LoopScanner, constants: Mapping[str, Constant]) -> None:
+        self._at = scanner
+        self._digests = constants
+        self._names: dict[Place, list[str]] = {"input": [], "output": []}
+        self._bindings: dict[str, Binding] = {}
+        self._constants: dict[str, Constant] = {}
+        self._dims: dict[str, Range] = {}
+        self._definitions: list[Definition] = []
+        self._steps: list[Step] = []
+        self._arena: Index = 0
+
+    def program(self) -> Program:
+        """The whole text."""
+        self._at.expect("program")
+        self._at.expect("@")
+        name = self._at.function_name()
+        self._at.expect("{")
+        while not self._at.accept("}"):
+            self._item()
+        functions: list[Function] = []
+        while self._at.end < len(self._at.text):
+            functions.append(FunctionParser(self._at).function())
+        return Program(
+            name, tuple(self._names["input"]), tuple(self._names["output"]), self._bindings,
+            tuple(functions), tuple(self._steps), self._arena, tuple(self._definitions),
+            self._constants, self._dims,
+        )  # fmt: skip
+
+    def _item(self) -> None:
+        word = self._at.word("item of a program")
+        match word:
+            case "dim":
+                symbol = self._at.symbol()
+                self._at.expect("in")
+                low = None if self._at.accept("..") else self._at.index_before("..")
+                if low is not None:
+                    self._at.expect("..")
+                rest = self._at.rest_of_line()
+                self._dims[symbol] = Range(low, self._at.parsed_index(rest) if rest else None)
+            case "define":
+                symbol = self._at.symbol()
+                self._at.expect("=")
+                self._definitions.append(Definition(symbol, self._line_index()))
+            case "arena":
+                self._arena = self._line_index()
+            case "input" | "output":
+                binding = self._binding(word)
+                self._names[word].append(binding.name)
+            case "constant":
+                self._constant()
+            case "place":
+                self._binding("arena")
+            case "launch" | "copy":
+                self._steps.append(self._launch() if word == "launch" else self._copy())
+            case _:
+                raise self._at.error(f"unknown item {word!r} of a program")
+
+    def _line_index(self) -> Index:
+        return self._at.parsed_index(self._at.rest_of_line())
+
+    def _binding(self, place: Place) -> Binding:
+        name = value_name(self._at.take("value"))
+        self._at.expect(":")
+        type = self._at.type()
+        offset: Index = 0
+        if place == "arena":
+            self._at.expect("at")
+            offset = self._line_index()
+        self._bindings[name] = Binding(name, type, place, offset)
+        return self._bindings[name]
+
+    def _constant(self) -> None:
+        unused = self._at.accept("unused ")
+        binding = self._binding("constant")
+        if unused:
+            del self._bindings[binding.name]
+        self._at.expect("digest")
+        digest = self._at.string()
+        found = self._digests.get(digest)
+        if found is None:
+            raise self._at.error(f"constant '{binding.name}' ({digest[:8]}…) is not at hand")
+        self._constants[binding.name] = found
+
+    def _launch(self) -> Launch:
+        self._at.expect("@")
+        name = self._at.function_name()
+        self._at.expect("(")
+        tensors: list[str] = []
+        while self._at.text.startswith("%", self._at.end):
+            tensors.append(value_name(self._at.take("value")))
+            self._at.accept(",")
+        sizes: list[Index] = []
+        while self._at.accept(";") or self._at.accept(","):
+            sizes.append(self._at.index_before(",", ")"))
+        self._at.expect(")")
+        return Launch(name, tuple(tensors), tuple(sizes), parse_source(self._at))
+
+    def _copy(self) -> CopyTensor:
+        target = value_name(self._at.take("value"))
+        self._at.expect("=")
+        source = value_name(self._at.take("value"))
+        return CopyTensor(target, source, parse_source(self._at))

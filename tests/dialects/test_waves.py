@@ -1,0 +1,128 @@
+"""A dialect of another package (``examples/dialect``) on every level, without touching modelcc."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import modelcc
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.graph_parser import parse_graph
+from modelcc.ir.graph_text import constants_by_digest, print_graph
+from modelcc.ir.graph_verifier import verify_graph
+from modelcc.ir.index import Sym
+from modelcc.ir.op import Dialect, ModelError, Op
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_verifier import verify_tensor_program
+from modelcc.ir.types import F32, F64, TensorType
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.registry import GROUP, dialects
+from modelcc.ops.samples import arrays, sizes
+from modelcc.passes.tensor.from_graph import lower_graph
+from tests.ops.test_matrix import Eager, finite_difference
+
+PACKAGE = Path(__file__).parents[2] / "examples" / "dialect"
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dialect]:
+    """The example as pip would install it: its module and its entry points on the path."""
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text("utf-8"))["project"]
+    points = project["entry-points"][GROUP]
+    described = tmp_path / "waves_dialect-0.1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: waves-dialect\nVersion: 0.1.0\n"
+    )
+    lines = "\n".join(f"{name} = {value}" for name, value in points.items())
+    (described / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(PACKAGE)
+    yield next(dialect for dialect in dialects() if dialect.name == "waves")
+
+
+def ops(dialect: Dialect) -> list[tuple[Op, int]]:
+    return [(op(**s.attributes), n) for op in dialect.ops for n, s in enumerate(op.samples)]
+
+
+def model(dialect: Dialect) -> Graph:
+    """``energy(snake(x @ w))``: ops of both dialects, any number of rows."""
+    snake, energy = dialect.ops
+    build = GraphBuilder("waves")
+    x = build.input("x", TensorType((Sym("rows"), 6), F32))
+    weights = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    hidden = build.emit(MatMul(), x, build.constant(weights))
+    wave = build.emit(snake(frequency=2.0), hidden, source=("act",))  # type: ignore[call-arg]
+    return build.build([build.emit(energy(), wave, name="y")])
+
+
+def expected(graph: Graph, x: np.ndarray) -> np.ndarray:
+    """In plain NumPy, double precision."""
+    (weights,) = (c.data.astype(np.float64) for c in graph.constants.values())
+    hidden = x.astype(np.float64) @ weights
+    wave = hidden + np.sin(2.0 * hidden) ** 2 / 2.0
+    return (wave * wave).sum(-1)
+
+
+def test_it_is_found_by_its_entry_point(install: Dialect) -> None:
+    assert [dialect.name for dialect in dialects()] == ["mcc", "waves"]
+    assert [op.mnemonic() for op in install.ops] == ["waves.Snake", "waves.Energy"]
+
+
+def test_without_the_package_there_is_none() -> None:
+    assert [dialect.name for dialect in dialects()] == ["mcc"]
+
+
+def test_graph_text_reads_back(install: Dialect) -> None:
+    graph = model(install)
+    verify_graph(graph)
+    text = print_graph(graph)
+    assert '"waves.Snake"' in text
+    assert parse_graph(text, constants_by_digest(graph), dialects()) == graph
+    with pytest.raises(ModelError, match=r"no given dialect has an op 'waves.Snake'"):
+        parse_graph(text, constants_by_digest(graph), dialects()[:1])
+
+
+def test_every_level_computes_the_same(install: Dialect) -> None:
+    graph = model(install)
+    x = np.random.default_rng(1).normal(size=(7, 6)).astype(np.float32)
+    wanted = expected(graph, x)
+    np.testing.assert_allclose(interpret(graph, {"x": x})["y"], wanted, rtol=1e-5)
+    program = lower_graph(graph)
+    verify_tensor_program(program)
+    lowered = run_program(program, {"x": x}, {"rows": 7})["y"]
+    np.testing.assert_allclose(lowered, wanted, rtol=1e-5)
+    native = modelcc.compile(graph, threads=1, cache=None)
+    for rows in (7, 1, 64):
+        x = np.random.default_rng(rows).normal(size=(rows, 6)).astype(np.float32)
+        np.testing.assert_allclose(native(x), expected(graph, x), rtol=1e-4)
+
+
+def test_gradients_agree_with_finite_differences(install: Dialect) -> None:
+    rng = np.random.default_rng(2)
+    for op, n in ops(install):
+        sample = op.samples[n]
+        concrete = op.substitute(sizes(op, sample))
+        (x,) = (a.astype(np.float64) for a in arrays(op, sample) if a is not None)
+        (result,) = op.infer(TensorType(x.shape, F64))
+        weight = rng.uniform(-1, 1, result.static_shape())
+        build = Eager()
+        (grad,) = concrete.grad(build, [build.define(weight)], build.define(x))
+        numeric = finite_difference(concrete, [x], 0, [weight])
+        np.testing.assert_allclose(build.values[grad or ""], numeric, rtol=1e-5, atol=1e-6)
+
+
+def test_a_broken_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = tmp_path / "broken-1.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (described / "entry_points.txt").write_text(f"[{GROUP}]\nbroken = no_such_module:D\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelError, match="dialect 'broken' of no_such_module:D cannot be imported"):
+        dialects()
