@@ -29,12 +29,21 @@ class Operand:
         return self.text if self.atomic else f"({self.text})"
 
 
+@dataclass(frozen=True)
+class Named:
+    """What a ``Let`` or a register is in C: its operand, and how its type is spelled."""
+
+    operand: Operand
+    type: str
+    is_register: bool = False
+
+
 @dataclass
 class Scope:
     """Names visible in a block."""
 
     symbols: dict[str, str] = field(default_factory=dict[str, str])
-    values: dict[str, Operand] = field(default_factory=dict[str, Operand])
+    values: dict[str, Named] = field(default_factory=dict[str, Named])
     buffers: dict[str, tuple[str, Buffer]] = field(default_factory=dict[str, "tuple[str, Buffer]"])
     bounds: dict[str, Range] = field(default_factory=dict[str, Range])
     taken: set[str] = field(default_factory=set[str])
@@ -90,7 +99,7 @@ class Code:
         finally:
             self.scopes.pop()
 
-    def value(self, name: str) -> Operand:
+    def value(self, name: str) -> Named:
         """What a ``Let`` or a register of this name is."""
         for scope in reversed(self.scopes):
             if name in scope.values:
