@@ -98,8 +98,7 @@ def _reduction(
             emitter.statements.append(accumulate(combine, register, value, plan.lanes))
         return emitter.statements
 
-    unrolls = _unroll_factors(anchor.reduce, plan.tile.reduce_unroll, len(corners))
-    loops = list(zip(anchor.reduce, unrolls, strict=True))
+    loops = [(v, plan.tile.unrolling(v.name)) for v in anchor.reduce]
     guards, panel = open_guards(plan, chosen), next_panel(plan, corners[0], chosen)
     reduction = _Reduction(guards, corners[0], step, names, _ragged(anchor), panel)
     return reduction.loops(loops, {})
@@ -110,25 +109,6 @@ def _ragged(anchor: Nest) -> dict[str, int]:
     blocks = {v.axis: v.multiplier for v in anchor.reduce if v.multiplier > 1}
     extents = {axis: anchor.extents[axis] for axis in blocks}
     return {a: e for a, e in extents.items() if isinstance(e, int) and e % blocks[a]}
-
-
-def _unroll_factors(loops: Sequence[LoopVar], innermost: int, points: int) -> list[int]:
-    """Unrolling per loop: small inner loops whole, while the body stays moderate."""
-    factors = [1] * len(loops)
-    budget = max(1, 256 // max(1, points))
-    for position in reversed(range(len(loops))):
-        extent = loops[position].extent
-        if position == len(loops) - 1:
-            factors[position] = innermost
-            budget //= max(1, innermost)
-            if extent != innermost:
-                break
-        elif isinstance(extent, int) and extent <= budget and extent <= 8:
-            factors[position] = extent
-            budget //= extent
-        else:
-            break
-    return factors
 
 
 @dataclass(frozen=True)
