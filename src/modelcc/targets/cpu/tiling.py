@@ -16,6 +16,7 @@ from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
+from modelcc.targets.cpu.sliding import Window, sliding_tile, windows
 from modelcc.targets.cpu.structure import Group
 
 UNROLLED_STEPS = 256
@@ -25,12 +26,14 @@ UNROLLED_STEPS = 256
 class Tile:
     """Unrolled points per parallel loop and unrolling of reduction loops.
 
-    ``vector`` is the loop over whole vectors.
+    ``vector`` is the loop over whole vectors.  ``by_input`` asks for the steps of unrolled
+    reduction loops in the order of the inputs they read.
     """
 
     vector: str | None
     points: tuple[tuple[str, int], ...]
     unroll: tuple[tuple[str, int], ...] = ()
+    by_input: bool = False
 
     def of(self, variable: str) -> int:
         """Points of the tile along a parallel loop."""
@@ -84,11 +87,19 @@ def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile
         unroll = 4 if not isinstance(extent, int) else next(u for u in (4, 2, 1) if extent >= u)
         return Tile(blocks, ((blocks, unroll),))
     roles = roles_of(anchor, lane)
+    slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
+    if slides:
+        points, unroll = sliding_tile(slides, machine)
+        return Tile(blocks, points, unroll, by_input=True)
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
     reused = [v for v in others if not all(_moves(r, v.name) for r in roles.vectors)]
     candidates = _candidates(anchor.var(blocks), (reused or others)[-2:], roles, machine)
     best = min(candidates, key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points))
     return Tile(blocks, best.points, _unrolling(anchor, best, roles))
+
+
+def _longest(found: list[list[Window]]) -> list[Window]:
+    return max(found, key=len) if found else []
 
 
 def _candidates(
