@@ -19,7 +19,7 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType
-from modelcc.options import Dims, Options, dimension
+from modelcc.options import Dims, Options, dimension, fixed_dims
 from modelcc.report import Report, StageTime
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs
@@ -127,7 +127,7 @@ def compile(
         cpu=cpu,
         threads=default_threads(threads, environment),
         optimize=optimize,
-        dims=tuple((dims or {}).items()),
+        dims=fixed_dims(dims),
     )
     folder = environment.cache if cache == "" else (None if cache is None else Path(cache))
     workplace = Workplace(folder, available_cores(), progress)
@@ -148,7 +148,7 @@ def load(path: str | Path, *, threads: int | None = None, target: str = "native"
 
 def import_model(model: ModelSource, *, dims: Dims | None = None) -> Graph:
     """The graph of a model, before any pass."""
-    return import_with_options(model, Options(dims=tuple((dims or {}).items())))
+    return import_with_options(model, Options(dims=fixed_dims(dims)))
 
 
 def verify(
@@ -165,7 +165,7 @@ def verify(
     """
     environment = read_environment(os.environ)
     count = default_threads(threads, environment)
-    options = Options(threads=count, dims=tuple((dims or {}).items()))
+    options = Options(threads=count, dims=fixed_dims(dims))
     workplace = Workplace(environment.cache, available_cores())
     return verify_model(Request(model, options, workplace, feeds or {}, {}, seed))
 

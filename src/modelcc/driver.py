@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from modelcc.artifact.errors import ArtifactError
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.compile_cache import (
     ArtifactCache,
@@ -181,9 +182,10 @@ def compile_model(
     kept = _artifact_cache(workplace) if observer is None else None
     key = artifact_key(model, options, target) if kept else None
     if kept and key:
-        found = kept.find(key)
+        found = _cached(kept, key)
         if found:
-            return Compiled(read_artifact(found), target, (), found)
+            artifact, path = found
+            return Compiled(artifact, target, (), path)
     times: list[StageTime] = []
     graphs: list[Graph] = []
 
@@ -193,7 +195,7 @@ def compile_model(
             graphs.append(run.after)
 
     stages = from_block(pipeline(target, options, workplace), entering)
-    artifact: Artifact = run_stages(stages, model, all_of(note, observer))
+    artifact = run_stages(stages, model, all_of(note, observer))
     if kept and key:
         kept.add(key, lambda path: write_artifact(path, artifact), external_files(graphs[0]))
     return Compiled(artifact, target, tuple(times))
@@ -224,6 +226,16 @@ def _content_digest(model: object) -> str | None:
             return hashlib.sha256(model).hexdigest()
         case _:
             return None
+
+
+def _cached(kept: ArtifactCache, key: str) -> tuple[Artifact, Path] | None:
+    path = kept.find(key)
+    if path is None:
+        return None
+    try:
+        return read_artifact(path), path
+    except ArtifactError:  # damaged: the new one replaces it
+        return None
 
 
 def _artifact_cache(workplace: Workplace) -> ArtifactCache | None:

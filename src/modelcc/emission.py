@@ -29,7 +29,7 @@ FORMS = (*LEVELS, "llvm", "asm", "c", "obj", "so")
 """Everything that can be printed, from the model to the machine."""
 
 _LEAVES = {"graph": "lower", "tensor": "schedule", "loop": "emit", "program": "emit"}
-_SUFFIX = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
+_SUFFIX: Mapping[str, str] = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
 _BINARY = ("obj", "so")
 
 
@@ -61,11 +61,7 @@ def emit(
 
     :class:`ModelError` if the target does not know the form, or it lies before the level.
     """
-    if form not in LEVELS and form not in target.forms:
-        known = ", ".join((*LEVELS, *target.forms))
-        raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
-    if level is not None and FORMS.index(form) < FORMS.index(level):
-        raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
+    check_form(form, level, target)
     if form not in LEVELS:
         modules = _modules(source, level, target, options, workplace, observer)
         contents = _rendered(modules, level, form, target, workplace)
@@ -76,6 +72,15 @@ def emit(
         program = program.functions
     constants = constants_of(program)
     return Emission(form, level_text(program).encode(), LEVELS[form].suffix, constants)
+
+
+def check_form(form: str, level: str | None, target: Target) -> None:
+    """:class:`ModelError` if ``form`` cannot be made from ``level`` (None: a model)."""
+    if form not in LEVELS and form not in target.forms:
+        known = ", ".join((*LEVELS, *target.forms))
+        raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
+    if level is not None and FORMS.index(form) < FORMS.index(level):
+        raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
 
 
 def read_level(path: Path, level: str, constants: Path | None) -> Any:
@@ -90,7 +95,7 @@ def read_level(path: Path, level: str, constants: Path | None) -> Any:
     try:
         return parse_level(level, text, read_constants(beside), DIALECTS)
     except ModelError as error:
-        raise error.at(str(path)) from error
+        raise ModelError(str(error), (str(path),)) from error
 
 
 def parse_modules(name: str, text: str) -> tuple[Module, ...]:

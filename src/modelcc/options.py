@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 
-Dims = Mapping[str, "int | Range"]
+Dims = Mapping[str, "int | tuple[int, int | None] | Range"]
+"""Named dimensions: a size, or the least and greatest one (None: any)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ class Options:
         """SHA-256 of all fields, in hexadecimal."""
         text = "\n".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fixed_dims(dims: Dims | None) -> tuple[tuple[str, int | Range], ...]:
+    """``dims`` as :class:`Options` wants them."""
+    pairs = (dims or {}).items()
+    return tuple((n, Range(*size) if isinstance(size, tuple) else size) for n, size in pairs)
 
 
 def dimension(text: str) -> tuple[str, int | Range]:

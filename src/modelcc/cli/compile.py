@@ -14,7 +14,7 @@ from modelcc.cli.parameters import MODEL, compiling, options_of, workplace_of
 from modelcc.compile_cache import replace_file
 from modelcc.driver import Compiled, compile_model, report_in, target_of
 from modelcc.dumping import dump_observer, verify_observer
-from modelcc.emission import FORMS, Emission, emit, entering_block, read_level
+from modelcc.emission import FORMS, Emission, check_form, emit, entering_block, read_level
 from modelcc.environment import Environment
 from modelcc.ir.op import ModelError
 from modelcc.levels import LEVELS, constants_path, write_constants
@@ -108,11 +108,13 @@ def compile_command(
     with progress_of() as progress:
         workplace = workplace_of(environment, no_cache or pass_timing, progress)
         target = target_of(options)
+        wanted = form or ("obj" if level == "llvm" else None)
+        if wanted is not None:
+            check_form(wanted, level, target)
         source = read_level(model, level, constants) if level else model
-        if form is not None or level == "llvm":
-            result: Emission | Compiled = emit(
-                source, level, form or "obj", target, options, workplace, observer
-            )
+        result: Emission | Compiled
+        if wanted is not None:
+            result = emit(source, level, wanted, target, options, workplace, observer)
         else:
             entering = entering_block(level)
             result = compile_model(source, options, workplace, observer, entering)

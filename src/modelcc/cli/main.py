@@ -94,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"[bold red]internal error[/]: {type(error).__name__}; this is a fault of modelcc "
             f"{VERSION}, not of your model.\n  hint: please report it, with the lines above "
             "and the command",
+            soft_wrap=True,
         )
         return INTERNAL_ERROR
 
