@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType
-from modelcc.options import Dims, Options, dimension, fixed_dims
+from modelcc.options import Dims, Options, fixed_dims
 from modelcc.report import Report, StageTime
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs
@@ -175,22 +174,6 @@ def default_threads(asked: int | None, environment: Environment) -> int:
     if asked is not None:
         return asked
     return environment.threads if environment.threads is not None else available_cores()
-
-
-def bench_engine(
-    model: str, options: Mapping[str, Any]
-) -> Callable[[Mapping[str, object]], dict[str, Array]]:
-    """For :mod:`modelcc.bench_worker`: options as the command line takes them."""
-    chosen = Options(
-        target=options["target"],
-        cpu=options["cpu"],
-        threads=options["threads"],
-        optimize=options["optimize"],
-        dims=tuple(dimension(text) for text in options["dims"]),
-    )
-    cache = None if options["cache"] is None else Path(options["cache"])
-    compiled = compile_model(Path(model), chosen, Workplace(cache, available_cores()))
-    return model_of(compiled, chosen.threads).run
 
 
 __all__ = ["Model", "compile", "import_model", "load", "verify"]

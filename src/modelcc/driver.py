@@ -31,6 +31,7 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
+from modelcc.levels import verify_level
 from modelcc.options import Options
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
@@ -195,10 +196,30 @@ def compile_model(
             graphs.append(run.after)
 
     stages = from_block(pipeline(target, options, workplace), entering)
-    artifact = run_stages(stages, model, all_of(note, observer))
+    artifact = run_stages(stages, model, all_of(note, check_stage, observer))
     if kept and key:
         kept.add(key, lambda path: write_artifact(path, artifact), external_files(graphs[0]))
     return Compiled(artifact, target, tuple(times))
+
+
+class StageError(RuntimeError):
+    """A stage of the compiler broke the rules of a level: a fault of modelcc."""
+
+
+def check_stage(run: StageRun) -> None:
+    """Verify what a stage made: :class:`StageError` names it, :class:`ModelError` is the user's.
+
+    Scheduled programs are checked once they have become host programs, which holds the same
+    functions.
+    """
+    if not isinstance(run.after, Graph | TensorProgram | Program):
+        return
+    try:
+        verify_level(run.after)
+    except ModelError as error:
+        if run.stage.block == "import":
+            raise
+        raise StageError(f"stage {run.stage.label} made an invalid program: {error}") from error
 
 
 def artifact_key(model: object, options: Options, target: Target) -> str | None:
@@ -301,6 +322,9 @@ def _restricted(stages: tuple[Stage, ...], options: Options) -> tuple[Stage, ...
             raise ModelError(
                 f"there is no stage {name!r}", (), f"stages: {', '.join(sorted(names))}"
             )
+    if limit and not any(s.counts_rewrites for s in stages if s.name == limit.stage):
+        counting = ", ".join(stage.name for stage in stages if stage.counts_rewrites)
+        raise ModelError(f"stage {limit.stage!r} counts no rewrites", (), f"these do: {counting}")
     kept = [stage for stage in stages if stage.name not in options.skip]
     if limit is None:
         return tuple(kept)

@@ -76,6 +76,14 @@ def dimension(text: str) -> tuple[str, int | Range]:
         raise ModelError(f"{text!r} is no dimension", (), hint) from error
 
 
+def rewrite_limit(text: str) -> Limit:
+    """``SimplifyAlgebra=3`` as a limit; :class:`ModelError` if it is none."""
+    stage, _, number = text.partition("=")
+    if not stage or not number.isdecimal():
+        raise ModelError(f"{text!r} is no limit", (), "write for example SimplifyAlgebra=3")
+    return Limit(stage, int(number))
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:

@@ -13,12 +13,12 @@ from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.parameters import MODEL, compiling, options_of, workplace_of
 from modelcc.compile_cache import replace_file
 from modelcc.driver import Compiled, compile_model, report_in, target_of
-from modelcc.dumping import dump_observer, verify_observer
+from modelcc.dumping import dump_observer
 from modelcc.emission import FORMS, Emission, check_form, emit, entering_block, read_level
 from modelcc.environment import Environment
 from modelcc.ir.op import ModelError
 from modelcc.levels import LEVELS, constants_path, write_constants
-from modelcc.pipeline import Observer, all_of
+from modelcc.pipeline import Observer
 from modelcc.report_page import report_page
 from modelcc.report_tables import byte_text, report_tables, stage_table
 
@@ -104,7 +104,7 @@ def compile_command(
     check_writable(place, page)
     observer: Observer | None = None
     if dump_dir is not None:
-        observer = all_of(verify_observer, dump_observer(dump_dir))
+        observer = dump_observer(dump_dir)
     with progress_of() as progress:
         workplace = workplace_of(environment, no_cache or pass_timing, progress)
         target = target_of(options)
