@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from modelcc.ir.op import ModelError
     from modelcc.options import Options
     from modelcc.report import Report
+    from modelcc.runtime.errors import InputError
     from modelcc.verification import Verification
 
 __version__ = VERSION
@@ -30,6 +31,7 @@ __version__ = VERSION
 _HOME = MappingProxyType(
     {
         "ArtifactError": "modelcc.artifact.errors",
+        "InputError": "modelcc.runtime.errors",
         "Model": "modelcc.api",
         "ModelError": "modelcc.ir.op",
         "Options": "modelcc.options",
@@ -44,6 +46,7 @@ _HOME = MappingProxyType(
 
 __all__ = [
     "ArtifactError",
+    "InputError",
     "Model",
     "ModelError",
     "Options",

@@ -12,7 +12,6 @@ from modelcc.driver import Emitted, pipeline
 from modelcc.ir.graph import Constant
 from modelcc.ir.op import ModelError
 from modelcc.levels import (
-    DIALECTS,
     LEVELS,
     constants_of,
     constants_path,
@@ -20,6 +19,7 @@ from modelcc.levels import (
     parse_level,
     read_constants,
 )
+from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.pipeline import Observer, Stage, before_block, from_block, run_stages
 from modelcc.targets.base import MODULE_LINE, Module, Target, Workplace
@@ -93,7 +93,7 @@ def read_level(path: Path, level: str, constants: Path | None) -> Any:
         return parse_modules(path.stem, text)
     beside = constants if constants is not None else constants_path(path)
     try:
-        return parse_level(level, text, read_constants(beside), DIALECTS)
+        return parse_level(level, text, read_constants(beside), dialects())
     except ModelError as error:
         raise ModelError(str(error), (str(path),)) from error
 

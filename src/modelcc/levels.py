@@ -33,7 +33,6 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, DType, dtype_of
-from modelcc.ops.catalog import MCC
 
 Functions = tuple[Function, ...]
 
@@ -171,5 +170,3 @@ def _plain(data: Array) -> Array:
 def _typed(data: Array, dtype: DType) -> Array:
     return data.astype(object) if dtype.kind == "string" else data.view(dtype.numpy)
 
-
-DIALECTS = (MCC,)
