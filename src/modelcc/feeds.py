@@ -8,11 +8,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from modelcc.ir.graph import Graph
-from modelcc.ir.index import Bounds, Index, evaluate, symbols
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.index import Bounds, evaluate
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
-from modelcc.ops.gather import Gather
+from modelcc.ops.elementwise import Cast, Equal, Identity
+from modelcc.ops.gather import Gather, OneHot
+from modelcc.ops.shape import Concat, Expand, Reshape, Transpose
+from modelcc.ops.slicing import Slice
+
+MOVING = (Cast, Identity, Concat, Expand, Reshape, Slice, Transpose)
+"""Ops whose result holds their operand's numbers, elsewhere or in another type."""
 
 DEFAULT_EXTENT = 2
 """Size given to a named dimension that is not bound, if its bounds allow."""
@@ -58,15 +64,43 @@ def _random(
 
 
 def index_limits(graph: Graph) -> dict[str, int]:
-    """For integer inputs that index a table (token numbers), the number of its rows."""
-    limits: dict[str, int] = {}
-    for node in graph.nodes:
-        if isinstance(node.op, Gather) and node.inputs[1] in graph.inputs:
-            rows: Index = graph.types[node.inputs[0]].shape[node.op.axis]
-            if not symbols(rows):
-                name = node.inputs[1]
-                limits[name] = min(int(evaluate(rows, {})), limits.get(name, 1 << 62))
-    return limits
+    """For integer inputs that index a table or are compared with its numbers, how many there are.
+
+    Inputs are followed through ops that only move or cast them.
+    """
+    readers = graph.consumers()
+    found = {name: _index_limit(graph, readers, name) for name in graph.inputs}
+    return {name: limit for name, limit in found.items() if limit is not None}
+
+
+def _index_limit(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> int | None:
+    limits: list[int] = []
+    pending, seen = [name], {name}
+    while pending:
+        value = pending.pop()
+        for node in readers.get(value, ()):
+            limit = _limit_of_use(graph, node, value)
+            if limit is not None:
+                limits.append(limit)
+            if isinstance(node.op, MOVING):
+                pending += [n for n in node.outputs if n not in seen]
+                seen.update(node.outputs)
+    return min(limits, default=None)
+
+
+def _limit_of_use(graph: Graph, node: Node, value: str) -> int | None:
+    match node.op:
+        case Gather(axis) if node.inputs[1] == value:
+            rows = graph.types[node.inputs[0]].shape[axis]
+            return rows if isinstance(rows, int) else None
+        case OneHot() if node.inputs[0] == value:
+            return node.op.depth if isinstance(node.op.depth, int) else None
+        case Equal():
+            other = next((n for n in node.inputs if n != value), value)
+            constant = graph.constants.get(other)
+            return None if constant is None else max(2, int(constant.data.max(initial=0)) + 1)
+        case _:
+            return None
 
 
 def read_feeds(
