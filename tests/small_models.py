@@ -31,6 +31,19 @@ def two_outputs() -> ModelProto:
     return model(nodes, {"a": (5,), "b": (5,)}, {"total": (5,), "product": (5,)}, {})
 
 
+def computed_gather() -> ModelProto:
+    """``y = table[i + 1]`` with positions that are computed in the same kernel."""
+    generator = np.random.default_rng(3)
+    table = generator.standard_normal((40, 3)).astype(np.float32)
+    arrays = {"table": table, "one": np.array([1], np.int64)}
+    nodes = (
+        helper.make_node("Cast", ["x"], ["i"], "cast", to=TensorProto.INT64),
+        helper.make_node("Add", ["i", "one"], ["j"], "next"),
+        helper.make_node("Gather", ["table", "j"], ["y"], "rows", axis=0),
+    )
+    return model(nodes, {"x": ("n",)}, {"y": ("n", 3)}, arrays)
+
+
 def unsupported() -> ModelProto:
     """Two nodes of kinds that there are not."""
     nodes = (

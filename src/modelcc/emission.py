@@ -28,6 +28,9 @@ from modelcc.targets.native.diagnostics import CodegenError
 FORMS = (*LEVELS, "llvm", "asm", "c", "obj", "so")
 """Everything that can be printed, from the model to the machine."""
 
+SOURCES = ("llvm", "c")
+"""Forms that are a target's source language."""
+
 _LEAVES = {"graph": "lower", "tensor": "schedule", "loop": "emit", "program": "emit"}
 _SUFFIX: Mapping[str, str] = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
 _BINARY = ("obj", "so")
@@ -62,6 +65,10 @@ def emit(
     :class:`ModelError` if the target does not know the form, or it lies before the level.
     """
     check_form(form, level, target)
+    if form in SOURCES and level not in ("loop", "llvm"):
+        stages = before_block(pipeline(target, options, workplace), "emit")
+        program = run_stages(resumed(stages, level), source, observer)
+        return Emission(form, target.complete(program).encode(), _SUFFIX[form])
     if form not in LEVELS:
         modules = _modules(source, level, target, options, workplace, observer)
         contents = _rendered(modules, level, form, target, workplace)
@@ -132,8 +139,10 @@ def entering_block(level: str | None) -> str:
 
 
 def resumed(stages: tuple[Stage, ...], level: str | None) -> tuple[Stage, ...]:
-    """The stages that are left to run on a program of ``level``."""
-    return from_block(stages, entering_block(level))
+    """Those of ``stages`` that are left to run on a program of ``level``."""
+    entering = entering_block(level)
+    blocks = [stage.block for stage in stages]
+    return from_block(stages, entering) if entering in blocks else ()
 
 
 def _modules(

@@ -33,6 +33,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
   modelcc compile model.onnx --emit program -o d/ write its text and its constants into d/
   modelcc compile d/model.program.txt --from program
   modelcc compile model.onnx --emit asm | less
+  modelcc compile model.onnx --emit c -o model.c  everything but the weights
   modelcc compile model.onnx --pass-timing --dump-dir dumps/
 """
 
@@ -98,6 +99,8 @@ def compile_command(
     **asked: Any,
 ) -> None:  # fmt: skip
     """See HELP."""
+    if form == "c" and asked["target"] == "native":
+        asked["target"] = "c"  # the same machine, by way of C
     options = options_of(environment, **asked)
     place = None if output is None else Path(output)
     is_folder = output is not None and (output.endswith(os.sep) or Path(output).is_dir())

@@ -25,11 +25,20 @@ from modelcc.ir.op import ModelError
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.loader import LoadError
 from modelcc.runtime.pool import PoolError
+from modelcc.targets.c.toolchain import ToolchainError
 from modelcc.version import VERSION
 
 DIFFERS, USER_ERROR, INTERNAL_ERROR = 1, 2, 3
 
-USER_FAULTS = (ModelError, ArtifactError, InputError, LoadError, PoolError, RunError)
+USER_FAULTS = (
+    ModelError,
+    ArtifactError,
+    InputError,
+    LoadError,
+    PoolError,
+    RunError,
+    ToolchainError,
+)
 
 HELP = """A deep learning compiler: cc for models.
 
