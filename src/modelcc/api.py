@@ -98,7 +98,8 @@ class Model:
         """Random arrays for all inputs; ``sizes`` are those of named dimensions."""
         types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in self.inputs}
         bounds = {dim.name: Range(dim.low, dim.high) for dim in self.dims}
-        return random_feeds(types, nominal_sizes(bounds, sizes or {}), seed)
+        shapes = [type.shape for type in types.values()]
+        return random_feeds(types, nominal_sizes(bounds, sizes or {}, shapes), seed)
 
 
 def compile(

@@ -307,9 +307,11 @@ def _builder(target: Target, workplace: Workplace) -> Callable[[Emitted], Built]
 
 def _packager(target: Target) -> Callable[[Built], Artifact]:
     def run(built: Built) -> Artifact:
-        sizes = nominal_sizes(built.program.dims, {})
-        report = report_of(built.program, target.name, sizes)
-        return target.package(built.program, built.objects, {REPORT: report.to_json()})
+        program = built.program
+        shapes = [program.bindings[name].type.shape for name in program.inputs]
+        sizes = nominal_sizes(program.dims, {}, shapes)
+        report = report_of(program, target.name, sizes)
+        return target.package(program, built.objects, {REPORT: report.to_json()})
 
     return run
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.index import Bounds, evaluate
+from modelcc.ir.index import Bounds, Index, Range, evaluate, symbols
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
 from modelcc.ops.elementwise import Cast, Equal, Identity
@@ -20,24 +20,32 @@ from modelcc.ops.slicing import Slice
 MOVING = (Cast, Identity, Concat, Expand, Reshape, Slice, Transpose)
 """Ops whose result holds their operand's numbers, elsewhere or in another type."""
 
-DEFAULT_EXTENT = 2
-"""Size given to a named dimension that is not bound, if its bounds allow."""
+LEADING_EXTENT, INNER_EXTENT = 2, 64
+"""Sizes given to named dimensions that are not bound: small batches, and pictures and sequences
+that windows fit into."""
 
 
-def nominal_sizes(dims: Bounds, given: Mapping[str, int]) -> dict[str, int]:
-    """A number for every named dimension: as ``given``, else a small one within its bounds."""
+def nominal_sizes(
+    dims: Bounds, given: Mapping[str, int], shapes: Iterable[Sequence[Index]]
+) -> dict[str, int]:
+    """A number for every named dimension: as ``given``, else a modest one within its bounds.
+
+    ``shapes`` are those of the inputs: dimensions that lead one are taken for batches.
+    :class:`ModelError` for a ``given`` name that is none.
+    """
     unknown = [name for name in given if name not in dims]
     if unknown:
         known = ", ".join(dims) or "none"
         raise ModelError(f"there is no dimension {unknown[0]!r}", (), f"the model has {known}")
-    return {name: given.get(name, _nominal(dims, name)) for name in dims}
+    leading = {name for shape in shapes for name in symbols(shape[0] if shape else 0)}
+    wanted = {name: LEADING_EXTENT if name in leading else INNER_EXTENT for name in dims}
+    return {name: given.get(name, _within(dims[name], wanted[name])) for name in dims}
 
 
-def _nominal(dims: Bounds, name: str) -> int:
-    low, high = dims[name].lo, dims[name].hi
-    least = low if isinstance(low, int) else 1
-    most = high if isinstance(high, int) else max(least, DEFAULT_EXTENT)
-    return min(max(least, DEFAULT_EXTENT), most)
+def _within(bounds: Range, wanted: int) -> int:
+    least = bounds.lo if isinstance(bounds.lo, int) else 1
+    most = bounds.hi if isinstance(bounds.hi, int) else max(least, wanted)
+    return min(max(least, wanted), most)
 
 
 def random_feeds(
