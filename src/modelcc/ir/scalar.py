@@ -32,7 +32,7 @@ class ScalarFunction:
 def _truncated_divide(a: Any, b: Any) -> Any:
     """Integers round towards zero, and division by zero gives the dividend."""
     if np.issubdtype(np.asarray(a).dtype, np.integer):
-        divisor = np.where(np.equal(b, 0), np.ones_like(b), b)
+        divisor: Any = np.where(np.equal(b, 0), np.ones_like(b), b)
         quotient = np.floor_divide(a, divisor)
         exact = np.equal(quotient * divisor, a)
         negative = np.not_equal(np.less(a, 0), np.less(divisor, 0))
