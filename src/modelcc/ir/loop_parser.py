@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final, cast
 
@@ -336,6 +337,8 @@ class FunctionParser:
         self._at.expect(")")
         if text in ("true", "false"):
             return Const(text == "true", dtype, lanes)
+        if text == "nan":
+            return Const(math.nan, dtype, lanes)  # the one object that equals itself
         return Const(int(text) if re.fullmatch(r"-?\d+", text) else float(text), dtype, lanes)
 
     def _application(self, word: str) -> Expr:

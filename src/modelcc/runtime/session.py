@@ -37,7 +37,7 @@ def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Ses
     Sessions of as many threads share them.  ``verify`` checks that no weight has changed on disk.
     """
     count = available_cores() if threads is None else threads
-    return Session(read_artifact(path, verify), count)
+    return Session(read_artifact(path, verify), None if count == 1 else shared_pool(count))
 
 
 @cache
@@ -53,22 +53,21 @@ class Session:
     time: each call has its own arena, and the weights are shared.
     """
 
-    def __init__(self, artifact: Artifact, threads: int = 1) -> None:
-        """Load ``artifact`` to run on ``threads`` threads, the caller's among them.
+    def __init__(self, artifact: Artifact, pool: ThreadPool | None = None) -> None:
+        """Load ``artifact``; without ``pool``, loops run in the calling thread.
 
-        Raises LoadError if the code is not for this machine, PoolError if the system refuses
-        the threads.
+        Raises LoadError if the code is not for this machine.
         """
         self.manifest: Manifest = artifact.manifest
         check_machine(self.manifest.machine)
         self._code = _linked(artifact)
         self._constants, self._table = _packed(artifact)
-        self._pool = None if threads == 1 else shared_pool(threads)
+        self._pool = pool
         self._model = Model(
             self.manifest,
             cast(Entry, ENTRY(self._code.address(self.manifest.entry))),
             ctypes.addressof(self._table),
-            0 if self._pool is None else self._pool.address,
+            0 if pool is None else pool.address,
         )
         self._maker = SignatureMaker(self.manifest)
         self._signatures: dict[tuple[tuple[int, ...], ...], Signature] = {}
