@@ -14,7 +14,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
-from modelcc.runtime.session import Session
+from modelcc.runtime.session import Session, shared_pool
 from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
@@ -120,7 +120,7 @@ class NativeTarget:
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""
-        return Session(artifact, threads)
+        return Session(artifact, shared_pool(threads) if threads > 1 else None)
 
     @property
     def _emission(self) -> EmitOptions:
