@@ -187,8 +187,9 @@ class FunctionParser:
     def _parameter(self) -> Parameter:
         name = self._value()
         self._at.expect(":")
+        shared = self._at.accept("shared ")
         mutable = self._at.accept("mut ")
-        return Parameter(self._buffer(name, "global"), mutable)
+        return Parameter(self._buffer(name, "global"), mutable, shared)
 
     def _buffer(self, name: str, space: Space) -> Buffer:
         dtype, _ = self._type()
