@@ -84,7 +84,8 @@ def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile
     anchor = group.anchor
     if anchor is None:
         extent = group.final.var(blocks).extent
-        unroll = 4 if not isinstance(extent, int) else next(u for u in (4, 2, 1) if extent >= u)
+        most = extent if isinstance(extent, int) else 4
+        unroll = next((u for u in (4, 2) if most >= u), 1)
         return Tile(blocks, ((blocks, unroll),))
     roles = roles_of(anchor, lane)
     slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
