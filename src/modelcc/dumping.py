@@ -1,4 +1,4 @@
-"""Observers that write, time and verify."""
+"""Writing the program after every stage."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from modelcc.driver import Emitted
 from modelcc.ir.graph import Graph
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
-from modelcc.levels import level_text, verify_level
+from modelcc.levels import level_text
 from modelcc.pipeline import Observer, StageRun
+from modelcc.targets.base import MODULE_LINE
 
 _TEXTS = (Graph, TensorProgram, ScheduledProgram, Program)
 
@@ -33,15 +33,7 @@ def dump_observer(folder: Path) -> Observer:
     return dump
 
 
-def verify_observer(run: StageRun) -> None:
-    """Raises :class:`ModelError` naming the stage if its result breaks the rules of its level."""
-    try:
-        verify_level(run.after)
-    except ModelError as error:
-        raise RuntimeError(f"stage {run.stage.label} made an invalid program: {error}") from error
-
-
 def _text(program: Any) -> str | None:
     if isinstance(program, Emitted):
-        return "\n".join(f"; ---- {module.name}\n{module.text}" for module in program.modules)
+        return "\n".join(f"{MODULE_LINE}{module.name}\n{module.text}" for module in program.modules)
     return level_text(program) if isinstance(program, _TEXTS) else None

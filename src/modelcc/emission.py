@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,23 +12,27 @@ from modelcc.driver import Emitted, pipeline
 from modelcc.ir.graph import Constant
 from modelcc.ir.op import ModelError
 from modelcc.levels import (
-    CONSTANTS,
-    DIALECTS,
     LEVELS,
     constants_of,
+    constants_path,
     level_text,
     parse_level,
     read_constants,
 )
+from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.pipeline import Observer, Stage, before_block, from_block, run_stages
-from modelcc.targets.base import Module, Target, Workplace
+from modelcc.targets.base import MODULE_LINE, Module, Target, Workplace
+from modelcc.targets.native.diagnostics import CodegenError
 
 FORMS = (*LEVELS, "llvm", "asm", "c", "obj", "so")
 """Everything that can be printed, from the model to the machine."""
 
+SOURCES = ("llvm", "c")
+"""Forms that are a target's source language."""
+
 _LEAVES = {"graph": "lower", "tensor": "schedule", "loop": "emit", "program": "emit"}
-_SUFFIX = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
+_SUFFIX: Mapping[str, str] = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
 _BINARY = ("obj", "so")
 
 
@@ -59,20 +64,30 @@ def emit(
 
     :class:`ModelError` if the target does not know the form, or it lies before the level.
     """
-    if form not in LEVELS and form not in target.forms:
-        known = ", ".join((*LEVELS, *target.forms))
-        raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
-    if level is not None and FORMS.index(form) < FORMS.index(level):
-        raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
+    check_form(form, level, target)
+    if form in SOURCES and level not in ("loop", "llvm"):
+        stages = before_block(pipeline(target, options, workplace), "emit")
+        program = run_stages(resumed(stages, level), source, observer)
+        return Emission(form, target.complete(program).encode(), _SUFFIX[form])
     if form not in LEVELS:
         modules = _modules(source, level, target, options, workplace, observer)
-        return Emission(form, target.render(modules, form, workplace), _SUFFIX[form])
+        contents = _rendered(modules, level, form, target, workplace)
+        return Emission(form, contents, _SUFFIX[form])
     stages = before_block(pipeline(target, options, workplace), _LEAVES[form])
     program = source if level == form else run_stages(resumed(stages, level), source, observer)
     if form == "loop" and level != "loop":
         program = program.functions
     constants = constants_of(program)
     return Emission(form, level_text(program).encode(), LEVELS[form].suffix, constants)
+
+
+def check_form(form: str, level: str | None, target: Target) -> None:
+    """:class:`ModelError` if ``form`` cannot be made from ``level`` (None: a model)."""
+    if form not in LEVELS and form not in target.forms:
+        known = ", ".join((*LEVELS, *target.forms))
+        raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
+    if level is not None and FORMS.index(form) < FORMS.index(level):
+        raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
 
 
 def read_level(path: Path, level: str, constants: Path | None) -> Any:
@@ -82,12 +97,31 @@ def read_level(path: Path, level: str, constants: Path | None) -> Any:
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is no text", (), "leave --from out for a model") from error
     if level == "llvm":
-        return (Module(path.stem, text),)
-    beside = constants if constants is not None else path.parent / CONSTANTS
+        return parse_modules(path.stem, text)
+    beside = constants if constants is not None else constants_path(path)
     try:
-        return parse_level(level, text, read_constants(beside), DIALECTS)
+        return parse_level(level, text, read_constants(beside), dialects())
     except ModelError as error:
-        raise error.at(str(path)) from error
+        raise ModelError(str(error), (str(path),)) from error
+
+
+def parse_modules(name: str, text: str) -> tuple[Module, ...]:
+    """The modules of a text that ``--emit llvm`` wrote, or one module called ``name``."""
+    parts = re.split(rf"^{re.escape(MODULE_LINE)}(.*)\n", text, flags=re.MULTILINE)
+    if len(parts) == 1:
+        return (Module(name, text),)
+    return tuple(Module(n.strip(), t) for n, t in zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _rendered(
+    modules: tuple[Module, ...], level: str | None, form: str, target: Target, workplace: Workplace
+) -> bytes:
+    try:
+        return target.render(modules, form, workplace)
+    except CodegenError as error:
+        if level != "llvm":
+            raise
+        raise ModelError(str(error)) from error  # the user's own text
 
 
 def entering_block(level: str | None) -> str:
@@ -105,8 +139,10 @@ def entering_block(level: str | None) -> str:
 
 
 def resumed(stages: tuple[Stage, ...], level: str | None) -> tuple[Stage, ...]:
-    """The stages that are left to run on a program of ``level``."""
-    return from_block(stages, entering_block(level))
+    """Those of ``stages`` that are left to run on a program of ``level``."""
+    entering = entering_block(level)
+    blocks = [stage.block for stage in stages]
+    return from_block(stages, entering) if entering in blocks else ()
 
 
 def _modules(

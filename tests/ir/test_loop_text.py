@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from loop_programs import CASES, Case, relu
 
@@ -37,7 +39,9 @@ def test_several_functions() -> None:
 
 
 def test_golden() -> None:
-    assert print_function(relu(5).function) == """\
+    assert (
+        print_function(relu(5).function)
+        == """\
 func @relu(%x: f32[n], %y: mut f32[n]; n) from "node of relu" {
   parallel i in 0 .. n step 16 {
     comment "relu of 16 elements"
@@ -46,16 +50,18 @@ func @relu(%x: f32[n], %y: mut f32[n]; n) from "node of relu" {
   }
 }
 """
+    )
 
 
 def test_odd_names_and_numbers() -> None:
-    size = Sym("a name, with (odd) \"letters\" .. {")
+    size = Sym('a name, with (odd) "letters" .. {')
     parameters = (Parameter(Buffer("y%1 é", F32, size + 1, align=4), True),)
     body = (
         Register("r.1", Const(float("-inf"), F32)),
         Let("0", Bitcast(Const(1e-30, F32), I32)),
         Assign("r.1", Const(3, F32)),
         Store("y%1 é", size // 2, Const(-1.5e30, F32)),
+        Store("y%1 é", 0, Const(math.nan, F32)),
     )
     function = Function("f é", parameters, (size.name,), body, ('a "quoted" node',))
     assert parse_function(print_function(function)) == function

@@ -53,6 +53,10 @@ class Workplace:
             self.progress(what, done, total)
 
 
+MODULE_LINE = "; ---- module "
+"""Begins the line before each module where a text holds several; the module's name follows."""
+
+
 @dataclass(frozen=True)
 class Module:
     """One translation unit in the target's source language."""
@@ -94,6 +98,10 @@ class Target(Protocol):
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """Source modules of a program: its functions and the one that runs them."""
+        ...
+
+    def complete(self, program: Program) -> str:
+        """Everything but the weights in one source text, to read or to take elsewhere."""
         ...
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:

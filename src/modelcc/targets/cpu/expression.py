@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from modelcc.ir.index import Index, Range, Sym, coefficient, simplify, substitute, symbols
@@ -253,11 +253,13 @@ def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assi
     return Assign(register, Call(function, args, value.dtype, lanes))
 
 
-def vectorisable(scalar: Scalar, variable: str, lanes: int) -> bool:
+def vectorisable(
+    scalar: Scalar, variable: str, lanes: int, internal: Collection[str] = ()
+) -> bool:
     """Whether the expression can be evaluated for whole vectors along ``variable``.
 
     Every index must be linear within a vector, and neither guards nor gathered positions may
-    depend on the variable.
+    depend on the variable, or on values of ``internal`` tensors, which may do so.
     """
     match scalar:
         case Read():
@@ -272,10 +274,12 @@ def vectorisable(scalar: Scalar, variable: str, lanes: int) -> bool:
             gathers = any(not r.indices for r in reads(scalar.value))
             if gathers or variable in index_symbols(scalar.value):
                 return False
-            return vectorisable(scalar.body, variable, lanes)
+            if any(read.tensor in internal for read in reads(scalar.value)):
+                return False
+            return vectorisable(scalar.body, variable, lanes, internal)
         case _:
             pass
-    return all(vectorisable(part, variable, lanes) for part in children(scalar))
+    return all(vectorisable(part, variable, lanes, internal) for part in children(scalar))
 
 
 def regular(index: Index, variable: str, lanes: int) -> bool:

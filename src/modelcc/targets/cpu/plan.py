@@ -40,6 +40,7 @@ class Plan:
     segments: Mapping[str, tuple[Segment, ...]]
     guards: tuple[Condition, ...]
     body: Scalar | None
+    packed: frozenset[str]
 
     @property
     def lanes(self) -> int:
@@ -62,7 +63,8 @@ def plan_tiled(
     if group.ragged - ({split[1].axis} if split is not None else set()):
         return None
     if split is None:
-        return _finish(group, Tile(None, ()), None, None, types, constants), {}
+        flat = _flatten_constants(group, types, constants, {})
+        return _finish(flat, Tile(None, ()), None, None, types, frozenset()), {}
     group, lane, blocks, active = split
     tile = choose_tile(group, lane.name, blocks, machine)
     group, layouts = _pack_constants(group, tile, lane, types, constants)
@@ -79,7 +81,8 @@ def _split_vector(
     if inner is None or coefficient(final.store, inner.name) != 1:
         return None
     lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
-    if any(not vectorisable(n.body, inner.name, lanes) for n in group.nests):
+    internal = {n.output for n in group.nests}
+    if any(not vectorisable(n.body, inner.name, lanes, internal) for n in group.nests):
         return None
     outer = next((v for v in final.parallel if _continues(v, inner)), None)
     if inner.extent == lanes and outer is not None:
@@ -198,9 +201,6 @@ def _finish(
     types: Mapping[str, TensorType],
     packed: frozenset[str],
 ) -> Plan:
-    if lane is None:
-        unpacked = frozenset(r.tensor for n in group.nests for r in reads(n.body))
-        group = _flatten_constants(group, types, _still_logical(group, unpacked), {})
     anchor = group.anchor
     guards: tuple[Condition, ...] = ()
     body: Scalar | None = None
@@ -210,14 +210,8 @@ def _finish(
     if lane is not None and active is not None:
         masked = group.bare.get(lane.axis, masked) - packed
     segments = _segments(group, tile, lane, guards, active is not None and bool(masked))
-    return Plan(
-        group, tile, lane, active, masked, _loop_order(group, tile, lane), segments, guards, body
-    )
-
-
-def _still_logical(group: Group, tensors: frozenset[str]) -> frozenset[str]:
-    flat = {r.tensor for n in group.nests for r in reads(n.body) if len(r.indices) <= 1}
-    return frozenset(t for t in tensors if t not in flat)
+    order = _loop_order(group, tile, lane)
+    return Plan(group, tile, lane, active, masked, order, segments, guards, body, packed)
 
 
 def _loop_order(group: Group, tile: Tile, lane: LoopVar | None) -> tuple[LoopVar, ...]:

@@ -107,7 +107,8 @@ def _lane_count(nests: Sequence[Nest], row: LoopVar, machine: CpuModel) -> int:
     lanes = machine.lanes(max([32, *widths]))
     if row.extent == 1:
         return 1
-    fits = (vectorisable(n.body, row.name, lanes) for n in nests)
+    internal = {n.output for n in nests}
+    fits = (vectorisable(n.body, row.name, lanes, internal) for n in nests)
     stores = (regular(n.store, row.name, lanes) for n in nests)
     return lanes if all(fits) and all(stores) else 1
 

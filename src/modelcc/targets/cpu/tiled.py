@@ -8,7 +8,8 @@ from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
 from modelcc.ir.loop import Const, Expr, For, If, Register, Stmt, Store, Test, Var
-from modelcc.ir.tensor import Condition
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Condition, Read
 from modelcc.targets.cpu.expression import (
     Lanes,
     Names,
@@ -20,6 +21,7 @@ from modelcc.targets.cpu.expression import (
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
+from modelcc.targets.cpu.prefetch import NextPanel, next_panel
 
 
 def emit_tiled(plan: Plan, names: Names, chunks: int) -> list[Stmt]:
@@ -90,17 +92,57 @@ def _reduction(
         raise ValueError("a reduction needs an anchor")
     combine = anchor.combine
 
+    whole = _expanded(plan, anchor)
+
     def step(at: Point) -> list[Stmt]:
         emitter = PointEmitter(names, lanes)
-        for corner, register in zip(corners, registers, strict=True):
-            value = emitter.emit(body, {**corner, **at}, {})
+        for point, register in _steps(plan, corners, registers, at, whole):
+            value = emitter.emit(body, point, {})
             emitter.statements.append(accumulate(combine, register, value, plan.lanes))
         return emitter.statements
 
-    unrolls = _unroll_factors(anchor.reduce, plan.tile.reduce_unroll, len(corners))
-    loops = list(zip(anchor.reduce, unrolls, strict=True))
-    reduction = _Reduction(open_guards(plan, chosen), corners[0], step, names, _ragged(anchor))
+    loops = [(v, plan.tile.unrolling(v.name)) for v in anchor.reduce if v not in whole]
+    guards, panel = open_guards(plan, chosen), next_panel(plan, corners[0], chosen)
+    reduction = _Reduction(guards, corners[0], step, names, _ragged(anchor), panel)
     return reduction.loops(loops, {})
+
+
+def _expanded(plan: Plan, anchor: Nest) -> tuple[LoopVar, ...]:
+    """Reduction loops whose steps are emitted one by one, in the order of their inputs."""
+    if not plan.tile.by_input or plan.guards:
+        return ()
+    return tuple(v for v in anchor.reduce if plan.tile.unrolling(v.name) == v.extent)
+
+
+def _steps(
+    plan: Plan,
+    corners: Sequence[Point],
+    registers: Sequence[str],
+    at: Point,
+    whole: tuple[LoopVar, ...],
+) -> Sequence[tuple[Point, str]]:
+    """(point, accumulator) of every accumulation within one iteration of the rolled loops."""
+    ranges = [range(v.extent) for v in whole if isinstance(v.extent, int)]
+    taps = [dict(zip((v.name for v in whole), tap, strict=True)) for tap in cartesian(*ranges)]
+    steps = [
+        ({**corner, **at, **tap}, register)
+        for tap in taps
+        for corner, register in zip(corners, registers, strict=True)
+    ]
+    if whole and plan.body is not None:
+        moving = [r for r in reads(plan.body) if any(_moves(r, v) for v in plan.tile.points)]
+        origin = steps[0][0]
+        return sorted(steps, key=lambda s: _position(moving[0], s[0], origin))
+    return steps
+
+
+def _moves(read: Read, point: tuple[str, int]) -> bool:
+    return any(point[0] in symbols(i) for i in read.indices)
+
+
+def _position(read: Read, point: Point, origin: Point) -> int:
+    distance = substitute(read.indices[0], point) - substitute(read.indices[0], origin)
+    return distance if isinstance(distance, int) else 0
 
 
 def _ragged(anchor: Nest) -> dict[str, int]:
@@ -108,25 +150,6 @@ def _ragged(anchor: Nest) -> dict[str, int]:
     blocks = {v.axis: v.multiplier for v in anchor.reduce if v.multiplier > 1}
     extents = {axis: anchor.extents[axis] for axis in blocks}
     return {a: e for a, e in extents.items() if isinstance(e, int) and e % blocks[a]}
-
-
-def _unroll_factors(loops: Sequence[LoopVar], innermost: int, points: int) -> list[int]:
-    """Unrolling per loop: small inner loops whole, while the body stays moderate."""
-    factors = [1] * len(loops)
-    budget = max(1, 256 // max(1, points))
-    for position in reversed(range(len(loops))):
-        extent = loops[position].extent
-        if position == len(loops) - 1:
-            factors[position] = innermost
-            budget //= max(1, innermost)
-            if extent != innermost:
-                break
-        elif isinstance(extent, int) and extent <= budget and extent <= 8:
-            factors[position] = extent
-            budget //= extent
-        else:
-            break
-    return factors
 
 
 @dataclass(frozen=True)
@@ -141,6 +164,7 @@ class _Reduction:
     step: Callable[[Point], list[Stmt]]
     names: Names
     ragged: Mapping[str, int]
+    panel: NextPanel | None
 
     def loops(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
         """Statements of the ``remaining`` loops (variable, unrolling), given the outer ones."""
@@ -163,19 +187,31 @@ class _Reduction:
         def below(value: Index) -> list[Stmt]:
             return self.loops(rest, {**at, variable.name: value})
 
+        def each(value: Index) -> list[Stmt]:
+            if rest or self.panel is None:
+                return []
+            return self.panel.fetch({**at, variable.name: value}, unroll)
+
         extent = self.ragged.get(variable.axis)
         if extent is None or variable.multiplier == 1:
-            return counted_loop(variable.extent, unroll, counter, below)
+            return counted_loop(variable.extent, unroll, counter, below, each)
         full, end = divmod(extent, variable.multiplier)
         cut = [(replace(v, extent=end) if v.axis == variable.axis else v, u) for v, u in rest]
         last = self.loops(cut, {**at, variable.name: full})
-        return [*counted_loop(full, unroll, counter, below), *last]
+        return [*counted_loop(full, unroll, counter, below, each), *last]
 
 
 def counted_loop(
-    extent: Index, unroll: int, counter: str, below: Callable[[Index], list[Stmt]]
+    extent: Index,
+    unroll: int,
+    counter: str,
+    below: Callable[[Index], list[Stmt]],
+    each: Callable[[Index], list[Stmt]],
 ) -> list[Stmt]:
-    """A serial loop over ``0 … extent-1`` unrolled by ``unroll``, with a remainder loop."""
+    """A serial loop over ``0 … extent-1`` unrolled by ``unroll``, with a remainder loop.
+
+    ``each`` gives statements to run once per ``unroll`` iterations.
+    """
     if extent == 0:
         return []
     if extent == 1:
@@ -188,7 +224,7 @@ def counted_loop(
         return [For(counter, 0, extent, tuple(below(Sym(counter))), kind="unrolled")]
     whole, inner = floordiv(extent, unroll), f"{counter}u"
     main = For(inner, 0, unroll, tuple(below(Sym(counter) * unroll + Sym(inner))), kind="unrolled")
-    result: list[Stmt] = [For(counter, 0, whole, (main,))]
+    result: list[Stmt] = [For(counter, 0, whole, (*each(Sym(counter) * unroll), main))]
     if extent - whole * unroll != 0:
         tail = f"{counter}t"
         result.append(For(tail, whole * unroll, extent, tuple(below(Sym(tail)))))

@@ -13,10 +13,9 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
-from modelcc.packaging import Label, package
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.runtime.session import Session, shared_pool
-from modelcc.targets.base import Module, TargetOptions, Workplace
+from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
@@ -27,6 +26,7 @@ from modelcc.targets.native.machine import Machine, function_attributes
 from modelcc.targets.native.parallel_build import build
 from modelcc.targets.native.shared_object import link_shared
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
+from modelcc.targets.packaging import Label, package
 
 _RENAMED = ".output"
 """What program lowering appends to an output's name that an input or constant has, too."""
@@ -83,6 +83,11 @@ class NativeTarget:
             Module(f"kernels{n}", emit_llvm(part, self._emission)) for n, part in enumerate(parts)
         )
 
+    def complete(self, program: Program) -> str:
+        """All modules as one text."""
+        modules = self.emit(program)
+        return joined(modules, [module.text for module in modules]).decode()
+
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
         objects = build(
@@ -99,10 +104,10 @@ class NativeTarget:
         """LLVM text, assembly text, one relocatable object or a shared library."""
         match form:
             case "llvm":
-                return _joined(modules, [module.text for module in modules])
+                return joined(modules, [module.text for module in modules])
             case "asm":
                 texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
-                return _joined(modules, texts)
+                return joined(modules, texts)
             case "obj" | "so":
                 return link_shared(self.build(modules, workplace), shared=form == "so")
             case _:
@@ -144,8 +149,9 @@ def user_output_name(program: Program, name: str) -> str:
     return name
 
 
-def _joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
+def joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
+    """Texts made of ``modules`` as one, with a line before each that names its module."""
     if len(texts) == 1:
         return texts[0].encode()
     named = zip(modules, texts, strict=True)
-    return "\n".join(f"; ---- module {m.name}\n{text}" for m, text in named).encode()
+    return "\n".join(f"{MODULE_LINE}{m.name}\n{text}" for m, text in named).encode()

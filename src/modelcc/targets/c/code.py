@@ -1,0 +1,146 @@
+"""C text under construction: indented lines, and scopes of what names stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from modelcc.ir.index import Range
+from modelcc.ir.loop import Buffer
+from modelcc.targets.c.names import comment, identifier
+
+WIDTH = 100
+_INDENT = "    "
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A C expression.  ``atomic``: needs no parentheses.  ``mask``: bits of the elements of a
+    vector of masks, 0 for everything else."""
+
+    text: str
+    atomic: bool = True
+    mask: int = 0
+
+    @property
+    def inner(self) -> str:
+        """The text as part of a larger expression."""
+        return self.text if self.atomic else f"({self.text})"
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a ``Let`` or a register is in C: its operand, and how its type is spelled."""
+
+    operand: Operand
+    type: str
+    is_register: bool = False
+
+
+@dataclass
+class Scope:
+    """Names visible in a block."""
+
+    symbols: dict[str, str] = field(default_factory=dict[str, str])
+    values: dict[str, Named] = field(default_factory=dict[str, Named])
+    buffers: dict[str, tuple[str, Buffer]] = field(default_factory=dict[str, "tuple[str, Buffer]"])
+    bounds: dict[str, Range] = field(default_factory=dict[str, Range])
+    taken: set[str] = field(default_factory=set[str])
+
+
+class Code:
+    """The body of one C function."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.scopes = [Scope()]
+
+    @property
+    def scope(self) -> Scope:
+        return self.scopes[-1]
+
+    def fresh(self, hint: str) -> str:
+        """An identifier like ``hint`` that hides no visible one."""
+        name = base = identifier(hint)
+        count = 0
+        while any(name in scope.taken for scope in self.scopes):
+            count += 1
+            name = f"{base}_{count}"
+        self.scope.taken.add(name)
+        return name
+
+    def line(self, text: str) -> None:
+        """Append a line, indented and broken where it is too long."""
+        self.lines += folded(text, _INDENT * len(self.scopes))
+
+    def comment(self, text: str) -> None:
+        """Append a comment line for each line of ``text``."""
+        self.lines += [f"{_INDENT * len(self.scopes)}/* {comment(t)} */" for t in text.splitlines()]
+
+    def directive(self, text: str) -> None:
+        """Append a line for the preprocessor or a pragma, in one piece."""
+        self.lines.append(_INDENT * len(self.scopes) + text)
+
+    @contextmanager
+    def block(self, head: str) -> Generator[Scope]:
+        """``head {`` … ``}``: what is declared inside is forgotten at its end."""
+        self.line(f"{head} {{")
+        with self.nested() as scope:
+            yield scope
+        self.line("}")
+
+    @contextmanager
+    def nested(self) -> Generator[Scope]:
+        """A scope one step further in."""
+        self.scopes.append(Scope())
+        try:
+            yield self.scope
+        finally:
+            self.scopes.pop()
+
+    def value(self, name: str) -> Named:
+        """What a ``Let`` or a register of this name is."""
+        for scope in reversed(self.scopes):
+            if name in scope.values:
+                return scope.values[name]
+        raise KeyError(f"value '{name}' is not defined here")
+
+    def buffer(self, name: str) -> tuple[str, Buffer]:
+        """Identifier and declaration of a visible buffer."""
+        for scope in reversed(self.scopes):
+            if name in scope.buffers:
+                return scope.buffers[name]
+        raise KeyError(f"buffer '{name}' is not declared here")
+
+    def symbol(self, name: str) -> str:
+        """Identifier of a visible index symbol."""
+        for scope in reversed(self.scopes):
+            if name in scope.symbols:
+                return scope.symbols[name]
+        raise KeyError(f"index symbol '{name}' is not bound here")
+
+    def bounds(self) -> dict[str, Range]:
+        """What is known about the visible symbols."""
+        merged: dict[str, Range] = {}
+        for scope in self.scopes:
+            merged.update(scope.bounds)
+        return merged
+
+
+def folded(text: str, indent: str) -> list[str]:
+    """``text`` as lines of at most :data:`WIDTH` columns where it has spaces to break at."""
+    room = WIDTH - len(indent)
+    if len(text) <= room:
+        return [indent + text]
+    lines: list[str] = []
+    current = ""
+    for word in text.split(" "):
+        if current and len(current) + 1 + len(word) > room:
+            lines.append(indent + current)
+            current = word
+            if len(lines) == 1:
+                indent, room = indent + _INDENT, room - len(_INDENT)
+        else:
+            current = f"{current} {word}" if current else word
+    return [*lines, indent + current]

@@ -1,0 +1,137 @@
+"""Loop-level expressions as C expressions."""
+
+from __future__ import annotations
+
+from modelcc.ir.index import Index
+from modelcc.ir.loop import (
+    Bitcast,
+    Call,
+    Choose,
+    Const,
+    Convert,
+    Expr,
+    Fold,
+    Gather,
+    IndexOf,
+    Load,
+    MulAdd,
+    Splat,
+    Test,
+    Var,
+)
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import BOOL, I64, DType
+from modelcc.targets.c.arithmetic import ArithmeticCode
+from modelcc.targets.c.code import Code, Operand
+from modelcc.targets.c.indices import IndexCode
+from modelcc.targets.c.memory import MemoryCode
+from modelcc.targets.c.prelude import Prelude, each
+
+
+class ExpressionCode:
+    """Spells expressions with the names visible in ``code``."""
+
+    def __init__(self, code: Code, prelude: Prelude) -> None:
+        self._code = code
+        self._prelude = prelude
+        self.index = IndexCode(code, prelude)
+        self.arithmetic = ArithmeticCode(prelude)
+        self.memory = MemoryCode(code, prelude, self.index, self.arithmetic)
+
+    def operand(self, e: Expr) -> Operand:
+        """The expression, of the type :meth:`type` tells."""
+        match e:
+            case Const():
+                return self.arithmetic.constant(e.value, e.dtype, e.lanes)
+            case Var():
+                return self._code.value(e.name).operand
+            case IndexOf():
+                return self._index_of(e)
+            case Load():
+                return self.memory.load(e.buffer, e.offset, e.lanes, e.stride, e.active)
+            case Gather():
+                at = self.operand(e.offsets)
+                return self.memory.gather(
+                    e.buffer, e.offset, at, e.offsets.dtype, e.lanes, e.active
+                )
+            case Call():
+                args = tuple(self.operand(a) for a in e.args)
+                return self.arithmetic.call(e.function, args, e.args[0].dtype, e.lanes)
+            case MulAdd():
+                a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
+                return self.arithmetic.muladd(a, b, c, e.dtype, e.lanes)
+            case _:
+                return self._shaping_operand(e)
+
+    def type(self, e: Expr, operand: Operand) -> str:
+        """C type of an expression."""
+        return self.arithmetic.type(e.dtype, e.lanes, operand.mask)
+
+    def condition(self, conditions: tuple[Condition, ...]) -> Operand:
+        """A bool: all index conditions hold."""
+        parts = [self._comparison(c.left, c.comparison, c.right) for c in conditions]
+        return Operand(" && ".join(parts), False) if parts else Operand("true")
+
+    def _comparison(self, left: Index, comparison: str, right: Index) -> str:
+        return f"{self.index.text(left)} {comparison} {self.index.text(right)}"
+
+    def _shaping_operand(self, e: Expr) -> Operand:
+        match e:
+            case Choose():
+                condition = self.operand(e.condition)
+                then, other = self.operand(e.then), self.operand(e.other)
+                return self.arithmetic.select(condition, then, other, e.dtype, e.lanes)
+            case Convert():
+                value = self.operand(e.value)
+                return self.arithmetic.convert(value, e.value.dtype, e.dtype, e.lanes)
+            case Bitcast():
+                value = self.operand(e.value)
+                return self.arithmetic.bitcast(value, e.value.dtype, e.dtype, e.lanes)
+            case Splat():
+                return self.arithmetic.splat(self.operand(e.value), e.dtype, e.lanes)
+            case Fold():
+                return self._fold(e)
+            case Test():
+                return self.condition(e.conditions)
+            case _:
+                raise TypeError(f"no C form of {type(e).__name__}")
+
+    def _index_of(self, e: IndexOf) -> Operand:
+        at = Operand(self.index.text(e.index), False)
+        if e.lanes == 1:
+            return self.arithmetic.convert(at, I64, e.dtype, 1)
+        own = e.dtype if e.dtype.is_integer else I64
+        result = self.arithmetic.splat(self.arithmetic.convert(at, I64, own, 1), own, e.lanes)
+        if e.step:
+            v = self._prelude.vector(own, e.lanes)
+            steps = Operand(f"({v}){each(e.lanes, lambda lane: str(lane * e.step))}")
+            result = self.arithmetic.call("add", (result, steps), own, e.lanes)
+        return self.arithmetic.convert(result, own, e.dtype, e.lanes)
+
+    def _fold(self, e: Fold) -> Operand:
+        value, lanes = self.operand(e.value), e.value.lanes
+        if lanes == 1:
+            return value
+        name = self._fold_function(e.function, e.dtype, lanes, value.mask)
+        result = Operand(f"{name}({value.text})")
+        return Operand(f"{result.text} != 0", False) if e.dtype == BOOL else result
+
+    def _fold_function(self, function: str, dtype: DType, lanes: int, mask: int) -> str:
+        """Combines the lower and the upper half until one lane is left."""
+        v = self.arithmetic.type(dtype, lanes, mask)
+        half = lanes // 2
+        low, high = (
+            Operand(f"__builtin_shufflevector(v, v, {', '.join(map(str, chosen))})", True, mask)
+            for chosen in (range(half), range(half, lanes))
+        )
+        if half == 1:
+            ends = Operand("v[0]"), Operand("v[1]")
+            scalar = "bool" if mask else self.arithmetic.type(dtype, 1)
+            text = self.arithmetic.call(function, ends, dtype, 1).text
+        else:
+            scalar = "bool" if mask else self.arithmetic.type(dtype, 1)
+            rest = self._fold_function(function, dtype, half, mask)
+            text = f"{rest}({self.arithmetic.call(function, (low, high), dtype, half).text})"
+        return self._prelude.function(
+            f"{v}_fold_{function}", scalar, f"{v} v", lambda: f"return {text};"
+        )

@@ -1,0 +1,90 @@
+"""Conversions between ``float`` and the 16-bit floats, rounded to nearest even.
+
+A bf16 is the upper half of a float.  An f16 has an exponent that is smaller by 112: moving it by
+a multiplication also takes care of subnormal numbers; the sum with 0.5, whose last bit weighs
+2^-24, rounds small floats to the spacing of f16's subnormal ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from modelcc.ir.types import F16, F32, DType
+from modelcc.targets.c.prelude import Prelude
+
+_BODIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "bf16_f32": ("return (V)(__builtin_convertvector(h, U) << 16);",),
+        "f32_bf16": (
+            "U u = (U)a, nan = (U)(a != a);",
+            "U rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;",
+            "U quiet = (u >> 16) | 0x40;",
+            "return __builtin_convertvector((nan & quiet) | (~nan & rounded), H);",
+        ),
+        "f16_f32": (
+            "U u = __builtin_convertvector(h, U);",
+            "U sign = (u & 0x8000) << 16, moved = (u & 0x7fff) << 13;",
+            "U special = (U)(moved >= 0x0f800000);",
+            "U scaled = (U)((V)moved * 0x1p112f);",
+            "return (V)(sign | (special & (moved | 0x7f800000)) | (~special & scaled));",
+        ),
+        "f32_f16": (
+            "U u = (U)a & 0x7fffffff, sign = ((U)a >> 16) & 0x8000;",
+            "U tiny = (U)(u < 0x38800000), nan = (U)(u > 0x7f800000);",
+            "U normal = (u + 0xfff + ((u >> 13) & 1) - 0x38000000) >> 13;",
+            "U small = (U)((V)u + 0.5f) - 0x3f000000;",
+            "U huge = (U)(u >= 0x477ff000);",
+            "U h = (tiny & small) | (~tiny & ((huge & 0x7c00) | (~huge & normal)));",
+            "return __builtin_convertvector(sign | h | (nan & 0x7e00), H);",
+        ),
+    }
+)
+
+
+class HalfFunctions:
+    """Names of conversion functions, defined in ``prelude``."""
+
+    def __init__(self, prelude: Prelude) -> None:
+        self._prelude = prelude
+
+    def widen(self, source: DType, lanes: int) -> str:
+        """``(bits) -> float``."""
+        return self._function(f"{source}_f32", "h", lanes, "H", "V", _kind(source))
+
+    def narrow(self, target: DType, lanes: int) -> str:
+        """``(float) -> bits``."""
+        return self._function(f"f32_{target}", "a", lanes, "V", "H", _kind(target))
+
+    def _function(
+        self, body: str, argument: str, lanes: int, parameter: str, result: str, kind: str
+    ) -> str:
+        names = {
+            "V": self._prelude.vector(F32, lanes),
+            "U": self._prelude.bits(32, lanes),
+            "H": self._prelude.bits(16, lanes),
+        }
+        name = f"f32x{lanes}_{'from' if result == 'V' else 'to'}_{kind}"
+        lines = [_spelled(line, names) for line in _BODIES[body]]
+        function = self._prelude.function(
+            name, names[result], f"{names[parameter]} {argument}", lambda: lines
+        )
+        if lanes > 1:
+            return function
+        one = {"V": "float", "H": "uint16_t"}
+        return self._prelude.function(
+            name.replace("x1_", "_"), one[result], f"{one[parameter]} {argument}",
+            lambda: f"return {function}(({names[parameter]}){{{argument}}})[0];",
+        )  # fmt: skip
+
+
+def _kind(dtype: DType) -> str:
+    return "f16" if dtype == F16 else "bf16"
+
+
+def _spelled(line: str, names: Mapping[str, str]) -> str:
+    for letter, name in names.items():
+        line = line.replace(f"({letter})", f"({name})").replace(f", {letter})", f", {name})")
+        if line.startswith(f"{letter} "):
+            line = name + line[1:]
+    return line

@@ -1,0 +1,79 @@
+"""Index expressions as ``int64_t`` arithmetic; quotients are rounded down."""
+
+from __future__ import annotations
+
+from modelcc.ir.index import (
+    Atom,
+    FloorDiv,
+    Index,
+    Max,
+    Min,
+    Mod,
+    Sym,
+    bounds_of,
+    product,
+)
+from modelcc.targets.c.code import Code
+from modelcc.targets.c.prelude import Prelude
+
+
+class IndexCode:
+    """Spells index expressions with the names visible in ``code``."""
+
+    def __init__(self, code: Code, prelude: Prelude) -> None:
+        self._code = code
+        self._prelude = prelude
+
+    def text(self, e: Index) -> str:
+        """The expression; a sum or product is not in parentheses."""
+        if isinstance(e, int):
+            return str(e)
+        if isinstance(e, Sym):
+            return self._code.symbol(e.name)
+        if isinstance(e, Atom):
+            return self._atom(e)
+        parts = [self._term(coeff, product(mono)) for coeff, mono in e.terms.values()]
+        parts += [f"{e.const:+d}"] if e.const else []
+        parts.sort(key=lambda part: part.startswith("-"))  # positive terms first
+        first, *rest = parts
+        return first.removeprefix("+") + "".join(f" {p[0]} {p[1:]}" for p in rest)
+
+    def inner(self, e: Index) -> str:
+        """The expression as an operand of another one."""
+        text = self.text(e)
+        return text if isinstance(e, Atom) or (isinstance(e, int) and e >= 0) else f"({text})"
+
+    def at_least(self, e: Index, low: int) -> bool:
+        """Whether ``e >= low`` is proved."""
+        found = bounds_of(e, self._code.bounds()).lo
+        return found is not None and found >= low
+
+    def _term(self, coeff: int, mono: Index) -> str:
+        """A term with its sign in front."""
+        factors = [mono]
+        if not isinstance(mono, int) and not isinstance(mono, Atom):
+            ((_, atoms),) = mono.terms.values()
+            factors = list(atoms)
+        text = " * ".join(self.inner(f) for f in factors)
+        sign = "-" if coeff < 0 else "+"
+        return sign + (text if abs(coeff) == 1 else f"{abs(coeff)} * {text}")
+
+    def _atom(self, e: Atom) -> str:
+        match e:
+            case FloorDiv(dividend, divisor):
+                return self._division(dividend, divisor, "/", "mcc_floordiv")
+            case Mod(dividend, divisor):
+                return self._division(dividend, divisor, "%", "mcc_mod")
+            case Min() | Max():
+                name = self._prelude.index("mcc_min" if isinstance(e, Min) else "mcc_max")
+                result = self.text(e.args[0])
+                for arg in e.args[1:]:
+                    result = f"{name}({result}, {self.text(arg)})"
+                return result
+            case _:
+                raise TypeError(f"index atom {e} has no C form")
+
+    def _division(self, a: Index, b: Index, operator: str, function: str) -> str:
+        if self.at_least(a, 0) and self.at_least(b, 0):
+            return f"({self.inner(a)} {operator} {self.inner(b)})"
+        return f"{self._prelude.index(function)}({self.text(a)}, {self.text(b)})"

@@ -1,0 +1,112 @@
+"""What a C file needs before its functions: includes, vector types and small inline functions.
+
+Only what is asked for is printed, in the order of first use, so that a definition comes after
+all it refers to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from modelcc.ir.types import DType
+from modelcc.targets.c.code import folded
+from modelcc.targets.c.values import mask_type, memory_type, vector_type
+
+_POOL = """\
+#ifdef MCC_SERIAL /* everything in the calling thread, without a pool */
+static void mcc_parallel_for(void *pool, void (*body)(void *, int64_t, int64_t, int32_t),
+                             void *context, int64_t extent, int64_t grain)
+{
+    (void)pool, (void)grain;
+    body(context, 0, extent, 0);
+}
+#else /* pool.h */
+extern void mcc_parallel_for(void *pool, void (*body)(void *, int64_t, int64_t, int32_t),
+                             void *context, int64_t extent, int64_t grain);
+#endif"""
+
+_INDEX = {
+    "mcc_floordiv": "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
+    "mcc_mod": "return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);",
+    "mcc_min": "return a < b ? a : b;",
+    "mcc_max": "return a > b ? a : b;",
+}
+
+
+class Prelude:
+    """Collects definitions by name."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, str] = {}
+        self._functions: dict[str, str] = {}
+
+    def text(self) -> str:
+        """Includes and definitions."""
+        includes = "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>"
+        attribute = "#define MCC_INLINE static inline __attribute__((always_inline, unused))"
+        parts = [includes]
+        if self._functions:
+            parts.append(attribute)
+        if self._types:
+            parts.append("\n".join(self._types.values()))
+        return "\n\n".join([*parts, *self._functions.values()])
+
+    def vector(self, dtype: DType, lanes: int) -> str:
+        """Name of a vector type, defined."""
+        return self._vector(vector_type(dtype, lanes), memory_type(dtype), dtype.bytes, lanes)
+
+    def bits(self, bits: int, lanes: int, signed: bool = False) -> str:
+        """Name of a vector of integers, defined."""
+        name = mask_type(bits, lanes) if signed else f"u{bits}x{lanes}"
+        return self._vector(name, f"{'' if signed else 'u'}int{bits}_t", bits // 8, lanes)
+
+    def mask(self, bits: int, lanes: int) -> str:
+        """Name of a vector of masks, defined."""
+        return self.bits(bits, lanes, signed=True)
+
+    def function(
+        self, name: str, result: str, parameters: str, body: Callable[[], str | list[str]]
+    ) -> str:
+        """``name``, defined as an inline function; ``body`` makes its lines."""
+        if name not in self._functions:
+            lines = body()
+            lines = [lines] if isinstance(lines, str) else lines
+            head = folded(f"MCC_INLINE {result} {name}({parameters})", "")
+            text = [row for line in lines for row in _indented(line)]
+            self._functions[name] = "\n".join([*head, "{", *text, "}"])
+        return name
+
+    def index(self, name: str) -> str:
+        """``mcc_floordiv``, ``mcc_mod``, ``mcc_min`` or ``mcc_max``, defined."""
+        return self.function(name, "int64_t", "int64_t a, int64_t b", lambda: _INDEX[name])
+
+    def parallel_for(self) -> str:
+        """``mcc_parallel_for``, declared."""
+        self._functions["mcc_parallel_for"] = _POOL
+        return "mcc_parallel_for"
+
+    def _vector(self, name: str, element: str, size: int, lanes: int) -> str:
+        if lanes & (lanes - 1):
+            raise NotImplementedError(
+                f"C has no vectors of {lanes} elements; schedule with a power of two of lanes"
+            )
+        if name not in self._types:
+            whole = f"vector_size({size * lanes})"
+            self._types[name] = (
+                f"typedef {element} {name} __attribute__(({whole}));\n"
+                f"typedef {element} {name}_unaligned\n"
+                f"    __attribute__(({whole}, aligned({size}), may_alias));"
+            )
+        return name
+
+
+def _indented(line: str) -> list[str]:
+    if line.startswith("#"):
+        return [line]
+    bare = line.lstrip(" ")
+    return folded(bare, " " * (4 + len(line) - len(bare)))
+
+
+def each(lanes: int, item: Callable[[int], str]) -> str:
+    """``{item(0), item(1), …}``."""
+    return f"{{{', '.join(item(lane) for lane in range(lanes))}}}"

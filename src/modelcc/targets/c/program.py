@@ -1,0 +1,152 @@
+"""C text of a host program: one function that runs all steps.
+
+::
+
+    int32_t <name>_run(void *const *inputs, void *const *outputs, void *const *constants,
+                       void *arena, const int64_t *sizes, void *pool)
+
+``inputs`` and ``outputs`` point to arrays of buffer addresses in the program's order,
+``constants`` likewise in the order of ``program.constants``; ``sizes`` to the values of
+``program.dims``, in order.  ``arena`` is aligned to 64 bytes; ``pool`` is NULL or a thread pool.
+The result is 0.
+"""
+
+from __future__ import annotations
+
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import parallel_loop
+from modelcc.ir.program import Binding, CopyTensor, Launch, Place, Program
+from modelcc.targets.c.code import Code, folded
+from modelcc.targets.c.emitter import (
+    PLAIN,
+    EmitOptions,
+    definitions,
+    file_text,
+    prototype,
+)
+from modelcc.targets.c.indices import IndexCode
+from modelcc.targets.c.names import external
+from modelcc.targets.c.prelude import Prelude
+
+_PARAMETERS = (
+    "void *const *inputs", "void *const *outputs", "void *const *constants", "void *arena",
+    "const int64_t *sizes", "void *pool",
+)  # fmt: skip
+_NAMES = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
+
+
+def entry_name(program: Program) -> str:
+    """Symbol of the function that runs the program."""
+    return f"{program.name}_run"
+
+
+def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
+    """C text of the file that defines :func:`entry_name`.
+
+    With ``options.static`` it defines the kernels, too, and is complete; else it declares them.
+    """
+    prelude = Prelude()
+    parts: list[str] = []
+    if options.static:
+        parts += definitions(program.functions, prelude, options)
+    else:
+        for function in program.functions:
+            parts.append("\n".join(folded(f"{prototype(function)};", "")))
+    writer = _ProgramCode(program, prelude)
+    for step in program.steps:
+        writer.step(step)
+    return file_text([*parts, writer.text()], prelude, options)
+
+
+class _ProgramCode:
+    def __init__(self, program: Program, prelude: Prelude) -> None:
+        self._program = program
+        self._functions = {f.name: f for f in program.functions}
+        self._code = Code()
+        for name in _NAMES:
+            self._code.fresh(name)
+        for function in program.functions:
+            self._code.scope.taken.add(external(function.name)[0])
+        self._index = IndexCode(self._code, prelude)
+        self._bind_sizes()
+        self._tensors: dict[str, str] = {}
+        for name in _mentioned(program):
+            self._bind_tensor(program.bindings[name])
+
+    def text(self) -> str:
+        """The function's definition."""
+        self._code.line("return 0;")
+        spelled, label = external(entry_name(self._program))
+        head = f"int32_t {spelled}({', '.join(_PARAMETERS)})"
+        declaration = [*folded(f"{head}{label};", ""), ""] if label else []
+        return "\n".join([*declaration, *folded(head, ""), "{", *self._code.lines, "}"])
+
+    def step(self, step: Launch | CopyTensor) -> None:
+        """Print one step."""
+        if step.source:
+            self._code.comment(", ".join(step.source))
+        match step:
+            case Launch():
+                self._launch(step, self._functions[step.function])
+            case CopyTensor():
+                self._copy(step)
+
+    def _bind_sizes(self) -> None:
+        scope = self._code.scope
+        unused = ["constants", "arena", "sizes", "pool"]
+        self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
+        for position, (name, known) in enumerate(self._program.dims.items()):
+            self._define(name, f"sizes[{position}]")
+            scope.bounds[name] = known
+        for definition in self._program.definitions:
+            self._define(definition.symbol, self._index.text(definition.value))
+
+    def _define(self, symbol: str, text: str) -> None:
+        spelled = self._code.fresh(symbol)
+        self._code.line(f"const int64_t {spelled} = {text};")
+        self._code.scope.symbols[symbol] = spelled
+
+    def _bind_tensor(self, binding: Binding) -> None:
+        if binding.place == "arena":
+            offset = "" if binding.offset == 0 else f" + {self._index.inner(binding.offset)}"
+            source = f"(uint8_t *)arena{offset}"
+        else:
+            names = self._names(binding.place)
+            source = f"{binding.place}s[{names.index(_owner(binding))}]"
+        spelled = self._tensors[binding.name] = self._code.fresh(binding.name)
+        self._code.line(f"void *const {spelled} = {source}; /* {binding.type} */")
+
+    def _launch(self, step: Launch, function: Function) -> None:
+        arguments = [self._tensors[name] for name in step.arguments]
+        arguments += [self._index.text(size) for size in step.sizes]
+        if parallel_loop(function):
+            arguments.append("pool")
+        self._code.line(f"{external(function.name)[0]}({', '.join(arguments)});")
+
+    def _copy(self, step: CopyTensor) -> None:
+        target, source = self._tensors[step.target], self._tensors[step.source_tensor]
+        size = self._index.text(self._program.bindings[step.target].type.bytes)
+        self._code.line(f"memmove({target}, {source}, (size_t)({size}));")
+
+    def _names(self, place: Place) -> tuple[str, ...]:
+        match place:
+            case "input":
+                return self._program.inputs
+            case "output":
+                return self._program.outputs
+            case _:
+                return tuple(self._program.constants)
+
+
+def _owner(binding: Binding) -> str:
+    """The input, output or constant that a tensor is a view of, or is itself."""
+    return binding.name
+
+
+def _mentioned(program: Program) -> tuple[str, ...]:
+    """Tensors that steps name, in order of first use."""
+    found: dict[str, None] = {}
+    for step in program.steps:
+        names = step.arguments if isinstance(step, Launch) else (step.target, step.source_tensor)
+        found.update(dict.fromkeys(names))
+    return tuple(found)

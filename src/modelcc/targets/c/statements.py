@@ -1,0 +1,170 @@
+"""Loop-level statements as C statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from modelcc.ir.index import Index, Range, divides, simplify
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    BindIndex,
+    Comment,
+    Expr,
+    For,
+    If,
+    Let,
+    Prefetch,
+    Register,
+    Scatter,
+    Stmt,
+    Store,
+)
+from modelcc.targets.c.code import Code, Named, Operand
+from modelcc.targets.c.expressions import ExpressionCode
+from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.c.values import memory_type
+
+ParallelCall = Callable[[Code, ExpressionCode, For], None]
+
+
+class StatementCode:
+    """Appends statements to ``code``; ``parallel`` prints what stands for a parallel loop."""
+
+    def __init__(self, code: Code, prelude: Prelude, parallel: ParallelCall) -> None:
+        self._code = code
+        self._parallel = parallel
+        self.expressions = ExpressionCode(code, prelude)
+        self._index = self.expressions.index
+
+    def block(self, body: Sequence[Stmt]) -> None:
+        """Print a list of statements into the innermost scope."""
+        for s in body:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        """Print one statement."""
+        match s:
+            case For():
+                self._for(s)
+            case If():
+                self._if(s)
+            case Let():
+                self._let(s)
+            case BindIndex():
+                self._bind_index(s)
+            case Register():
+                self._register(s)
+            case Assign():
+                self._assign(s)
+            case Alloc():
+                self._alloc(s)
+            case Comment():
+                self._code.comment(s.text)
+            case Store() | Scatter() | Prefetch():
+                self._memory_statement(s)
+
+    def _memory_statement(self, s: Store | Scatter | Prefetch) -> None:
+        memory, operand = self.expressions.memory, self.expressions.operand
+        match s:
+            case Store():
+                value = operand(s.value)
+                memory.store(s.buffer, s.offset, value, s.value.lanes, s.stride, s.active)
+            case Scatter():
+                at, value = operand(s.offsets), operand(s.value)
+                kind, lanes = s.offsets.dtype, s.value.lanes
+                memory.scatter(s.buffer, s.offset, at, kind, value, lanes, s.active)
+            case Prefetch():
+                pointer = memory.address(s.buffer, s.offset)
+                self._code.line(f"__builtin_prefetch({pointer}, 0, {max(0, 4 - s.level)});")
+
+    # --- names
+
+    def _let(self, s: Let) -> None:
+        operand = self.expressions.operand(s.value)
+        self._declare(s.name, s.value, operand, "const ")
+
+    def _register(self, s: Register) -> None:
+        operand = self.expressions.operand(s.value)
+        self._declare(s.name, s.value, operand, "", is_register=True)
+
+    def _declare(
+        self, name: str, e: Expr, operand: Operand, qualifier: str, is_register: bool = False
+    ) -> None:
+        type_ = self.expressions.type(e, operand)
+        spelled = self._code.fresh(name)
+        named = Named(Operand(spelled, True, operand.mask), type_, is_register)
+        self._code.scope.values[name] = named
+        self._code.line(f"{qualifier}{type_} {spelled} = {operand.text};")
+
+    def _assign(self, s: Assign) -> None:
+        register = self._code.value(s.name).operand
+        value = self.expressions.operand(s.value)
+        value = self.expressions.arithmetic.remask(value, register.mask, s.value.lanes)
+        self._code.line(f"{register.text} = {value.text};")
+
+    def _bind_index(self, s: BindIndex) -> None:
+        operand = self.expressions.operand(s.value)
+        spelled = self._code.fresh(s.symbol)
+        self._code.line(f"const int64_t {spelled} = {operand.text};")
+        self._code.scope.symbols[s.symbol] = spelled
+
+    def _alloc(self, s: Alloc) -> None:
+        buffer = s.buffer
+        spelled = self._code.fresh(buffer.name)
+        self._code.scope.buffers[buffer.name] = (spelled, buffer)
+        self._code.line(
+            f"{memory_type(buffer.dtype)} {spelled}[{self._index.text(buffer.size)}] "
+            f"__attribute__((aligned({buffer.align})));"
+        )
+
+    # --- control flow
+
+    def _if(self, s: If) -> None:
+        condition = self.expressions.operand(s.condition).text
+        self._code.line(f"if ({condition}) {{")
+        with self._code.nested():
+            self.block(s.then)
+        if s.other:
+            self._code.line("} else {")
+            with self._code.nested():
+                self.block(s.other)
+        self._code.line("}")
+
+    def _for(self, s: For) -> None:
+        if s.kind == "parallel":
+            self._parallel(self._code, self.expressions, s)
+            return
+        if s.kind == "unrolled":
+            self._unroll(s)
+        self.loop(s, s.start, s.stop)
+
+    def _unroll(self, s: For) -> None:
+        extent = simplify(s.stop - s.start, self._code.bounds())
+        if not isinstance(extent, int):
+            raise ValueError(
+                f"loop over '{s.variable}' from {s.start} to {s.stop} cannot be unrolled: "
+                f"its extent {extent} is not a number"
+            )
+        if extent > s.step:
+            self._code.directive(f"#pragma GCC unroll {-(-extent // s.step)}")
+
+    def loop(self, s: For, start: Index, stop: Index) -> None:
+        """The iterations of ``s`` from ``start`` to before ``stop``; both are within its range."""
+        first, last = self._index.text(start), self._index.text(stop)
+        bounds = self._code.bounds()
+        whole = divides(s.step, s.stop - s.start, bounds)
+        known = Range(s.start, s.stop - (s.step if whole else 1))
+        with self._code.nested() as scope:
+            i = self._code.fresh(s.variable)
+        step = f"{i}++" if s.step == 1 else f"{i} += {s.step}"
+        with self._code.block(f"for (int64_t {i} = {first}; {i} < {last}; {step})") as scope:
+            scope.taken.add(i)
+            scope.symbols[s.variable] = i
+            scope.bounds[s.variable] = known
+            self.block(s.body)
+
+
+def iterations(s: For) -> Index:
+    """How often a loop runs that is entered at all."""
+    return -((s.start - s.stop) // s.step)

@@ -1,0 +1,139 @@
+"""C text in, machine code out: the C compiler of the system."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelcc.runtime.loader import LoadError
+
+FLAGS = (
+    "-std=gnu99", "-fPIC", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
+    "-Wno-psabi",
+)  # fmt: skip
+"""What generated code wants of any compiler."""
+
+_CANDIDATES = (("cc",), ("gcc",), ("clang",), ("python-zig", "cc"), ("zig", "cc"))
+
+
+class ToolchainError(Exception):
+    """There is no C compiler, or it refuses a file; says what to do."""
+
+
+@dataclass(frozen=True)
+class CCompiler:
+    """A C compiler: the command that starts it, and its version's first line.
+
+    ``arch`` is its ``-march``; ``optimize`` 0 to 3.
+    """
+
+    command: tuple[str, ...]
+    version: str
+    arch: str = "native"
+    optimize: int = 2
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Options for every file."""
+        return (f"-O{self.optimize}", f"-march={self.arch}", *FLAGS)
+
+    def compile_object(self, text: str) -> bytes:
+        """The object file of a C file; :class:`ToolchainError` if the compiler refuses it."""
+        return self._run((text,), ("-c",))
+
+    def assembly(self, text: str) -> str:
+        """The C file as assembly text."""
+        return self._run((text,), ("-S",)).decode()
+
+    def compile_library(self, texts: Sequence[str]) -> bytes:
+        """The shared library of C files."""
+        return self._run(texts, ("-shared", "-lm"))
+
+    def key(self, *texts: str) -> str:
+        """SHA-256, in hexadecimal, of all that determines what is made of ``texts``."""
+        parts = (*self.command, self.version, *self.flags, *texts)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _run(self, texts: Sequence[str], mode: Sequence[str]) -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            result = Path(folder, "result")
+            names = [f"model{number}.c" for number in range(len(texts))]
+            for name, text in zip(names, texts, strict=True):
+                Path(folder, name).write_text(text)
+            command = [*self.command, *self.flags, "-o", str(result), *names, *mode]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+            if done.returncode:
+                first = "\n".join(done.stderr.strip().splitlines()[:8])
+                raise ToolchainError(
+                    f"{' '.join(self.command)} ({self.version}) cannot compile the generated C:\n"
+                    f"{first}\nGCC 12 or Clang 12 is needed; name another compiler, "
+                    "or use the target 'native', which needs none"
+                )
+            return result.read_bytes()
+
+
+def find_compiler(command: str = "", arch: str = "native", optimize: int = 2) -> CCompiler:
+    """The compiler ``command`` (a path or name, with arguments), or else the system's.
+
+    Raises :class:`ToolchainError` if there is none.
+    """
+    asked = (tuple(command.split()),) if command else _CANDIDATES
+    for words in asked:
+        path = shutil.which(words[0])
+        if path is not None:
+            spelled = (path, *words[1:])
+            return CCompiler(spelled, _version(spelled), arch, optimize)
+    looked = command or ", ".join(dict.fromkeys(words[0] for words in _CANDIDATES))
+    raise ToolchainError(
+        f"there is no C compiler on this machine (looked for {looked}); install gcc or clang, "
+        "or the Python package ziglang, or use the target 'native', which needs none"
+    )
+
+
+def _version(command: Sequence[str]) -> str:
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolchainError(f"{' '.join(command)} does not run: {done.stderr.strip()}")
+    return done.stdout.partition("\n")[0]
+
+
+class SharedCode:
+    """A shared library in this process, with the addresses of what it defines."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the library at ``path``; raises LoadError."""
+        try:
+            self._library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        except OSError as error:
+            raise LoadError(f"cannot load the compiled code: {error}") from error
+
+    def address(self, name: str) -> int:
+        """Where the function ``name`` lies in memory."""
+        try:
+            found = ctypes.cast(self._library[name], ctypes.c_void_p).value
+        except AttributeError as error:
+            raise LoadError(f"the compiled code does not define '{name}'") from error
+        return found or 0
+
+
+def load_library(texts: Sequence[str], compiler: CCompiler, cache: Path) -> SharedCode:
+    """C files compiled to one library, and loaded; raises LoadError and :class:`ToolchainError`.
+
+    The library is kept in ``cache`` under a name made of its contents: the system's loader takes
+    libraries of one path for the same.
+    """
+    path = cache / f"mcc-{compiler.key(*texts)}.so"
+    if not path.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=cache, suffix=".so")
+        with os.fdopen(handle, "wb") as file:
+            file.write(compiler.compile_library(texts))
+        os.replace(temporary, path)
+    return SharedCode(path)
