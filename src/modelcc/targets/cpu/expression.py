@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Index, Range, Sym, coefficient, simplify, substitute, symbols
+from modelcc.ir.index import Index, Range, Sym, coefficient, compare, simplify, substitute, symbols
 from modelcc.ir.loop import (
     Assign,
     BindIndex,
@@ -128,8 +128,8 @@ class PointEmitter:
     names: Names
     lanes: Lanes | None
     proved: frozenset[Condition] = frozenset()
-    statements: list[Stmt] = field(default_factory=list)
-    _shared: dict[object, Var] = field(default_factory=dict)
+    statements: list[Stmt] = field(default_factory=list[Stmt])
+    _shared: dict[object, Var] = field(default_factory=dict[object, Var])
 
     def emit(
         self, scalar: Scalar, point: Mapping[str, Index], internal: Mapping[str, Expr]
@@ -205,9 +205,11 @@ class PointEmitter:
 
     def _guard(self, node: Guard, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
         open_conditions = tuple(c for c in node.conditions if c not in self.proved)
-        if not open_conditions:
+        conditions = conditions_at(open_conditions, point)
+        if conditions is None:
+            return self.emit(node.outside, point, internal)
+        if not conditions:
             return self.emit(node.inside, point, internal)
-        conditions = tuple(_condition_at(c, point) for c in open_conditions)
         outside = self.emit(node.outside, point, internal)
         nested = PointEmitter(self.names, self.lanes, self.proved, [], dict(self._shared))
         inside = nested.emit(node.inside, point, internal)
@@ -226,9 +228,18 @@ class PointEmitter:
         return self.emit(node.body, from_symbol, internal)
 
 
-def _condition_at(condition: Condition, point: Mapping[str, Index]) -> Condition:
-    left = substitute(condition.left, point)
-    return Condition(left, condition.comparison, condition.right)
+def conditions_at(
+    conditions: Sequence[Condition], point: Mapping[str, Index]
+) -> tuple[Condition, ...] | None:
+    """Conditions (against 0) at ``point`` that are not known to hold; None if one never holds."""
+    result: list[Condition] = []
+    for condition in conditions:
+        left = substitute(condition.left, point)
+        if not isinstance(left, int):
+            result.append(Condition(left, condition.comparison, 0))
+        elif not compare(left, condition.comparison, 0, {}):
+            return None
+    return tuple(result)
 
 
 def _stem(tensor: str) -> str:
@@ -253,9 +264,7 @@ def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assi
     return Assign(register, Call(function, args, value.dtype, lanes))
 
 
-def vectorisable(
-    scalar: Scalar, variable: str, lanes: int, internal: Collection[str] = ()
-) -> bool:
+def vectorisable(scalar: Scalar, variable: str, lanes: int, internal: Collection[str] = ()) -> bool:
     """Whether the expression can be evaluated for whole vectors along ``variable``.
 
     Every index must be linear within a vector, and neither guards nor gathered positions may
