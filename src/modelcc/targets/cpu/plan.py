@@ -220,7 +220,13 @@ def _masked(
 ) -> frozenset[str]:
     """Tensors not padded to whole vectors along the lanes."""
     named = {r.tensor for n in group.nests for r in reads(n.body)} | set(group.stored)
-    return frozenset(t for t in named - packed if t in types and types[t].layout is None)
+    return frozenset(t for t in named - packed if t in types and not _is_blocked(types[t]))
+
+
+def _is_blocked(type_: TensorType) -> bool:
+    """Whether the innermost physical dimension is a block, which is always whole."""
+    parts = type_.physical.parts
+    return bool(parts) and parts[-1].mod is not None
 
 
 def _loop_order(group: Group, tile: Tile, lane: LoopVar | None) -> tuple[LoopVar, ...]:
