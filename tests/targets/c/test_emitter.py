@@ -31,9 +31,7 @@ def pool() -> Iterator[ThreadPool]:
 
 
 def execute(compiler: CCompiler, pool: ThreadPool, threaded: bool) -> Runner:
-    def run(
-        function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]
-    ) -> None:
+    def run(function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
         symbols = {"mcc_parallel_for": pool.parallel_for_address}
         code = load_objects([compiler.compile_object(emit_c([function]))], symbols)
         call(code, function, arguments, sizes, pool if threaded else None)

@@ -253,9 +253,7 @@ def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assi
     return Assign(register, Call(function, args, value.dtype, lanes))
 
 
-def vectorisable(
-    scalar: Scalar, variable: str, lanes: int, internal: Collection[str] = ()
-) -> bool:
+def vectorisable(scalar: Scalar, variable: str, lanes: int, internal: Collection[str] = ()) -> bool:
     """Whether the expression can be evaluated for whole vectors along ``variable``.
 
     Every index must be linear within a vector, and neither guards nor gathered positions may

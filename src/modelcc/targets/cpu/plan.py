@@ -204,8 +204,10 @@ def _finish(
     body: Scalar | None = None
     if anchor is not None and anchor.combine is not None:
         guards, body = neutral_guards(anchor.body, anchor.combine, anchor.body.dtype)
-    masked = _masked(group, types, packed) if active is not None else frozenset[str]()
-    segments = _segments(group, tile, lane, guards, active is not None and bool(masked))
+    masked = frozenset[str]()
+    if active is not None and lane is not None:
+        masked = _masked(group, lane, types, packed)
+    segments = _segments(group, tile, lane, guards, bool(masked))
     order = _loop_order(group, tile, lane)
     return Plan(group, tile, lane, active, masked, order, segments, guards, body, packed)
 
@@ -216,17 +218,29 @@ def _still_logical(group: Group, tensors: frozenset[str]) -> frozenset[str]:
 
 
 def _masked(
-    group: Group, types: Mapping[str, TensorType], packed: frozenset[str]
+    group: Group, lane: LoopVar, types: Mapping[str, TensorType], packed: frozenset[str]
 ) -> frozenset[str]:
-    """Tensors not padded to whole vectors along the lanes."""
-    named = {r.tensor for n in group.nests for r in reads(n.body)} | set(group.stored)
-    return frozenset(t for t in named - packed if t in types and not _is_blocked(types[t]))
+    """Tensors in which lanes that do not exist may lie outside the buffer.
+
+    They may not in packed constants, and in blocks that the lanes run through, which are whole.
+    """
+    final = group.final
+    places = [(r.tensor, r.indices) for n in group.nests for r in reads(n.body)]
+    places += [(name, (final.store,)) for name in group.stored]
+    return frozenset(
+        name
+        for name, indices in places
+        if name in types and name not in packed and not _whole(types[name], indices, lane)
+    )
 
 
-def _is_blocked(type_: TensorType) -> bool:
-    """Whether the innermost physical dimension is a block, which is always whole."""
+def _whole(type_: TensorType, indices: tuple[Index, ...], lane: LoopVar) -> bool:
+    """Whether all lanes exist: they run through a block of the layout, or share one element."""
+    strides = [coefficient(index, lane.name) for index in indices]
+    if all(stride == 0 for stride in strides):
+        return True
     parts = type_.physical.parts
-    return bool(parts) and parts[-1].mod is not None
+    return strides == [1] and bool(parts) and parts[-1].mod is not None
 
 
 def _loop_order(group: Group, tile: Tile, lane: LoopVar | None) -> tuple[LoopVar, ...]:
