@@ -14,6 +14,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
+from modelcc.runtime.pool import pool_llvm
 from modelcc.runtime.session import Session, shared_pool
 from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
@@ -24,7 +25,7 @@ from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, function_attributes
 from modelcc.targets.native.parallel_build import build
-from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
 from modelcc.targets.packaging import Label, package
 
@@ -108,8 +109,11 @@ class NativeTarget:
             case "asm":
                 texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
                 return joined(modules, texts)
-            case "obj" | "so":
-                return link_shared(self.build(modules, workplace), shared=form == "so")
+            case "obj":
+                return link_objects(self.build(modules, workplace))
+            case "so":
+                pool = Module("pool", pool_llvm(self.machine.architecture))
+                return link_library(self.build((*modules, pool), workplace))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")
