@@ -36,6 +36,10 @@ FUNCTIONS_PER_MODULE = 4
 """Few enough that processes share the work evenly and that equal layers hit the object cache."""
 
 
+WORTH_WORKERS = 400_000
+"""Bytes of LLVM text that take about 0.8 s to compile; starting processes takes 0.2 s or more."""
+
+
 @dataclass(frozen=True)
 class NativeTarget:
     """Code for one processor; ``cpu`` is what schedules know of it."""
@@ -95,7 +99,7 @@ class NativeTarget:
             [module.text for module in modules],
             self.machine,
             self.codegen,
-            jobs=workplace.jobs,
+            jobs=workplace.jobs if _is_worth_workers(modules) else 1,
             cache=None if workplace.cache is None else ObjectCache(workplace.cache / "objects"),
             progress=lambda done, total: workplace.report("compiling kernels", done, total),
         )
@@ -134,6 +138,10 @@ class NativeTarget:
     @property
     def _emission(self) -> EmitOptions:
         return EmitOptions(function_attributes(self.machine), self.machine.triple)
+
+
+def _is_worth_workers(modules: Sequence[Module]) -> bool:
+    return sum(len(module.text) for module in modules) >= WORTH_WORKERS
 
 
 def native_target(options: TargetOptions) -> NativeTarget:
