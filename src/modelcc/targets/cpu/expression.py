@@ -235,13 +235,20 @@ def _stem(tensor: str) -> str:
     return "".join(ch if ch.isalnum() else "_" for ch in tensor[:12]) + "_"
 
 
+def combine_function(combine: Combine, dtype: DType) -> str:
+    """The binary function of a reduction over ``dtype``; extremes of truth values are logic."""
+    if dtype.kind == "bool" and combine in ("max", "min"):
+        return "or" if combine == "max" else "and"
+    return COMBINE_FUNCTION[combine]
+
+
 def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assign:
     """``register = register combined with value``; a sum of products becomes a MulAdd."""
     current = Var(register, value.dtype, lanes)
     if combine == "sum" and isinstance(value, Call) and value.function == "mul":
         a, b = (widen(v, lanes) for v in value.args)
         return Assign(register, MulAdd(a, b, current))
-    function = COMBINE_FUNCTION[combine]
+    function = combine_function(combine, value.dtype)
     args = (current, widen(value, lanes))
     return Assign(register, Call(function, args, value.dtype, lanes))
 
@@ -263,7 +270,9 @@ def vectorisable(
             if any(variable in symbols(c.left) for c in scalar.conditions):
                 return False
         case Bind():
-            if variable in index_symbols(scalar.value):
+            # A read without indices is a register, which holds a whole vector.
+            gathers = any(not r.indices for r in reads(scalar.value))
+            if gathers or variable in index_symbols(scalar.value):
                 return False
             if any(read.tensor in internal for read in reads(scalar.value)):
                 return False

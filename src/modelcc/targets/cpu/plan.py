@@ -58,7 +58,8 @@ def plan_tiled(
     """Decide vector variable, tile, loop order and layouts of packed constants."""
     split = _split_vector(group, machine)
     if split is None:
-        return _finish(group, Tile(None, ()), None, None, types, frozenset()), {}
+        flat = _flatten_constants(group, types, constants, {})
+        return _finish(flat, Tile(None, ()), None, None, types, frozenset()), {}
     group, lane, blocks, active = split
     tile = choose_tile(group, lane.name, blocks, machine)
     group, layouts = _pack_constants(group, tile, lane, types, constants)
