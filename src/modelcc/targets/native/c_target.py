@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 
 from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
@@ -18,7 +19,7 @@ from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 from modelcc.targets.native.cache import ObjectCache
-from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.target import FUNCTIONS_PER_MODULE, NativeTarget, joined, native_target
 
 
@@ -73,8 +74,10 @@ class CTarget(NativeTarget):
             case "asm":
                 compiler = self._compiler()
                 return joined(modules, [compiler.assembly(module.text) for module in modules])
-            case "obj" | "so":
-                return link_shared(self.build(modules, workplace), shared=form == "so")
+            case "obj":
+                return link_objects(self.build(modules, workplace))
+            case "so":
+                return link_library(self.build((*modules, Module("pool", pool_c())), workplace))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target c cannot emit {form!r}", (), f"it knows {known}")
@@ -91,6 +94,13 @@ def c_target(options: TargetOptions) -> CTarget:
     native = native_target(options)
     arch = options.cpu or "native"
     return CTarget(native.machine, native.cpu, native.codegen, arch)
+
+
+def pool_c() -> str:
+    """The thread pool as one C file."""
+    folder = files("modelcc.runtime")
+    header = folder.joinpath("pool.h").read_text("utf-8")
+    return folder.joinpath("pool.c").read_text("utf-8").replace('#include "pool.h"', header)
 
 
 def _compiled(compiler: CCompiler, cache: ObjectCache | None, text: str) -> bytes:
