@@ -26,7 +26,7 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
-from modelcc.ir.scalar_tree import children, index_symbols
+from modelcc.ir.scalar_tree import children, index_symbols, reads
 from modelcc.ir.tensor import (
     Apply,
     Bind,
@@ -250,7 +250,7 @@ def vectorisable(scalar: Scalar, variable: str, lanes: int) -> bool:
     """Whether the expression can be evaluated for whole vectors along ``variable``.
 
     Every index must be linear within a vector, and neither guards nor gathered positions may
-    depend on the variable.
+    depend on the variable.  Reads without indices are values in registers, which may.
     """
     match scalar:
         case Read():
@@ -262,6 +262,8 @@ def vectorisable(scalar: Scalar, variable: str, lanes: int) -> bool:
                 return False
         case Bind():
             if variable in index_symbols(scalar.value):
+                return False
+            if any(not read.indices for read in reads(scalar.value)):
                 return False
             return vectorisable(scalar.body, variable, lanes)
         case _:
