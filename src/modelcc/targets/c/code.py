@@ -129,18 +129,16 @@ class Code:
 
 
 def folded(text: str, indent: str) -> list[str]:
-    """``text`` as lines of at most :data:`WIDTH` columns where it has spaces to break at."""
-    room = WIDTH - len(indent)
-    if len(text) <= room:
+    """``text`` as lines of at most :data:`WIDTH` columns, broken after commas where that does."""
+    if len(indent) + len(text) <= WIDTH:
         return [indent + text]
-    lines: list[str] = []
-    current = ""
-    for word in text.split(" "):
-        if current and len(current) + 1 + len(word) > room:
-            lines.append(indent + current)
-            current = word
-            if len(lines) == 1:
-                indent, room = indent + _INDENT, room - len(_INDENT)
+    room = WIDTH - len(indent) - len(_INDENT)
+    pieces = text.replace(", ", ",\n").split("\n")
+    words = [w for piece in pieces for w in (piece.split(" ") if len(piece) > room else [piece])]
+    lines = [indent + words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) > WIDTH:
+            lines.append(indent + _INDENT + word)
         else:
-            current = f"{current} {word}" if current else word
-    return [*lines, indent + current]
+            lines[-1] += f" {word}"
+    return lines

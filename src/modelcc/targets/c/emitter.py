@@ -21,7 +21,7 @@ from modelcc.ir.loop import Buffer, For, Function, Parameter
 from modelcc.ir.loop_traversal import names_used, parallel_loop
 from modelcc.targets.c.code import Code, Named, Operand, folded
 from modelcc.targets.c.expressions import ExpressionCode
-from modelcc.targets.c.names import comment, external, identifier
+from modelcc.targets.c.names import comment, identifier, symbol
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.statements import StatementCode, iterations
 from modelcc.targets.c.values import memory_type
@@ -49,9 +49,7 @@ def emit_c(functions: Sequence[Function], options: EmitOptions = PLAIN) -> str:
     return file_text(definitions(functions, prelude, options), prelude, options)
 
 
-def definitions(
-    functions: Sequence[Function], prelude: Prelude, options: EmitOptions
-) -> list[str]:
+def definitions(functions: Sequence[Function], prelude: Prelude, options: EmitOptions) -> list[str]:
     """The functions' definitions, which use ``prelude``."""
     return [text for f in functions for text in _definitions(f, prelude, options)]
 
@@ -64,12 +62,8 @@ def file_text(parts: Sequence[str], prelude: Prelude, options: EmitOptions) -> s
 
 def prototype(function: Function, static: bool = False) -> str:
     """The function's head, without a semicolon."""
-    spelled, label = external(function.name)
-    code = Code()
-    parameters = _bind_parameters(code, function)
-    if static:
-        return f"static void {spelled}({', '.join(parameters)})"
-    return f"void {spelled}({', '.join(parameters)}){label}"
+    parameters = _bind_parameters(Code(), function)
+    return f"{'static ' if static else ''}void {symbol(function.name)}({', '.join(parameters)})"
 
 
 def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> list[str]:
@@ -79,13 +73,10 @@ def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> 
         outlined.extend(_parallel_loop(function, code, expressions, prelude, loop))
 
     code = Code()
-    parameters = _bind_parameters(code, function)
+    _bind_parameters(code, function)
     StatementCode(code, prelude, parallel).block(function.body)
-    spelled, label = external(function.name)
-    declaration = [f"{prototype(function)};"] if label and not options.static else []
-    linkage = "static " if options.static else ""
-    head = f"{linkage}void {spelled}({', '.join(parameters)})"
-    return [*outlined, *declaration, _definition(head, code, function.source)]
+    head = prototype(function, options.static)
+    return [*outlined, _definition(head, code, function.source)]
 
 
 def _definition(head: str, code: Code, source: Sequence[str] = ()) -> str:
@@ -133,7 +124,7 @@ def _parallel_loop(
     function: Function, code: Code, expressions: ExpressionCode, prelude: Prelude, loop: For
 ) -> list[str]:
     captures = _captures(code, function, loop)
-    base = identifier(function.name)
+    base = symbol(function.name)
     count = expressions.index.text(iterations(loop))
     arguments = [c.operand.text for c in captures]
     with code.block("if (pool)"):
@@ -142,8 +133,10 @@ def _parallel_loop(
         code.line(f"struct {base}_context {context} = {{{values}}};")
         call = f"{prelude.parallel_for()}(pool, {base}_body, &{context}, {count}, 1)"
         code.line(f"{call};")
-    with code.block("else"):
+    code.lines[-1] += " else {"
+    with code.nested():
         code.line(f"{base}_range({', '.join([*arguments, '0', count])});")
+    code.line("}")
     return [
         _range_function(function, code, prelude, loop, captures),
         _context_struct(base, captures),
@@ -194,7 +187,7 @@ def _range_function(
     parameters += [f"int64_t {begin}", f"int64_t {end}"]
     # Inlined into both callers, the kernel would be compiled twice.
     head = (
-        f"static __attribute__((noinline)) void {identifier(function.name)}_range"
+        f"static __attribute__((noinline)) void {symbol(function.name)}_range"
         f"({', '.join(parameters)})"
     )
     return _definition(head, code)

@@ -13,6 +13,8 @@ The result is 0.
 
 from __future__ import annotations
 
+import re
+
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import Binding, CopyTensor, Launch, Place, Program
@@ -25,7 +27,7 @@ from modelcc.targets.c.emitter import (
     prototype,
 )
 from modelcc.targets.c.indices import IndexCode
-from modelcc.targets.c.names import external
+from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
 
 _PARAMETERS = (
@@ -37,7 +39,7 @@ _NAMES = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 
 def entry_name(program: Program) -> str:
     """Symbol of the function that runs the program."""
-    return f"{program.name}_run"
+    return symbol(f"{program.name}_run")
 
 
 def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
@@ -66,7 +68,7 @@ class _ProgramCode:
         for name in _NAMES:
             self._code.fresh(name)
         for function in program.functions:
-            self._code.scope.taken.add(external(function.name)[0])
+            self._code.scope.taken.add(symbol(function.name))
         self._index = IndexCode(self._code, prelude)
         self._bind_sizes()
         self._tensors: dict[str, str] = {}
@@ -75,11 +77,13 @@ class _ProgramCode:
 
     def text(self) -> str:
         """The function's definition."""
+        body = " ".join(self._code.lines)
+        unused = [name for name in _NAMES if not re.search(rf"\b{name}\b", body)]
+        if unused:
+            self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
         self._code.line("return 0;")
-        spelled, label = external(entry_name(self._program))
-        head = f"int32_t {spelled}({', '.join(_PARAMETERS)})"
-        declaration = [*folded(f"{head}{label};", ""), ""] if label else []
-        return "\n".join([*declaration, *folded(head, ""), "{", *self._code.lines, "}"])
+        head = f"int32_t {entry_name(self._program)}({', '.join(_PARAMETERS)})"
+        return "\n".join([*folded(head, ""), "{", *self._code.lines, "}"])
 
     def step(self, step: Launch | CopyTensor) -> None:
         """Print one step."""
@@ -93,8 +97,6 @@ class _ProgramCode:
 
     def _bind_sizes(self) -> None:
         scope = self._code.scope
-        unused = ["constants", "arena", "sizes", "pool"]
-        self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
         for position, (name, known) in enumerate(self._program.dims.items()):
             self._define(name, f"sizes[{position}]")
             scope.bounds[name] = known
@@ -121,7 +123,7 @@ class _ProgramCode:
         arguments += [self._index.text(size) for size in step.sizes]
         if parallel_loop(function):
             arguments.append("pool")
-        self._code.line(f"{external(function.name)[0]}({', '.join(arguments)});")
+        self._code.line(f"{symbol(function.name)}({', '.join(arguments)});")
 
     def _copy(self, step: CopyTensor) -> None:
         target, source = self._tensors[step.target], self._tensors[step.source_tensor]
@@ -147,8 +149,6 @@ def _mentioned(program: Program) -> tuple[str, ...]:
     """Tensors that steps name, in order of first use."""
     found: dict[str, None] = {}
     for step in program.steps:
-        names = (
-            step.arguments if isinstance(step, Launch) else (step.target, step.source_tensor)
-        )
+        names = step.arguments if isinstance(step, Launch) else (step.target, step.source_tensor)
         found.update(dict.fromkeys(names))
     return tuple(found)
