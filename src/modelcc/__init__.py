@@ -15,19 +15,23 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from modelcc.version import VERSION
+
 if TYPE_CHECKING:
     from modelcc.api import Model, compile, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
     from modelcc.ir.op import ModelError
     from modelcc.options import Options
     from modelcc.report import Report
+    from modelcc.runtime.errors import InputError
     from modelcc.verification import Verification
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOME = MappingProxyType(
     {
         "ArtifactError": "modelcc.artifact.errors",
+        "InputError": "modelcc.runtime.errors",
         "Model": "modelcc.api",
         "ModelError": "modelcc.ir.op",
         "Options": "modelcc.options",
@@ -42,6 +46,7 @@ _HOME = MappingProxyType(
 
 __all__ = [
     "ArtifactError",
+    "InputError",
     "Model",
     "ModelError",
     "Options",

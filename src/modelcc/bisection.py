@@ -41,7 +41,11 @@ def differences_by_interpreter(
     """Compares the interpretation of a program for ``feeds`` with ``expected``."""
 
     def differences(program: Any) -> tuple[Difference, ...]:
-        results = interpret_level(program, feeds, sizes)
+        try:
+            results = interpret_level(program, feeds, sizes)
+        except Exception as error:  # a broken program may fail in any way: that is a finding
+            problem = f"the interpreter stops: {type(error).__name__}: {error}"
+            return (Difference("program", 0.0, 0.0, 0.0, problem=problem),)
         named = zip(expected.items(), results, strict=True)
         return tuple(compare(name, got, want, tolerance) for (name, want), got in named)
 

@@ -34,6 +34,7 @@ from modelcc.options import Options
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
 from modelcc.passes.graph.dead_code import DeadCode
+from modelcc.passes.graph.decompose import Decompose
 from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
@@ -99,6 +100,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("import", ("import", _importer(options))),
         *block(
             "graph",
+            Decompose(),
             FoldConstants(),
             Canonicalise(),
             CommonSubexpressions(),

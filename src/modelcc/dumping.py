@@ -13,6 +13,7 @@ from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.levels import level_text, verify_level
 from modelcc.pipeline import Observer, StageRun
+from modelcc.targets.base import MODULE_LINE
 
 _TEXTS = (Graph, TensorProgram, ScheduledProgram, Program)
 
@@ -43,5 +44,5 @@ def verify_observer(run: StageRun) -> None:
 
 def _text(program: Any) -> str | None:
     if isinstance(program, Emitted):
-        return "\n".join(f"; ---- {module.name}\n{module.text}" for module in program.modules)
+        return "\n".join(f"{MODULE_LINE}{module.name}\n{module.text}" for module in program.modules)
     return level_text(program) if isinstance(program, _TEXTS) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,17 +12,18 @@ from modelcc.driver import Emitted, pipeline
 from modelcc.ir.graph import Constant
 from modelcc.ir.op import ModelError
 from modelcc.levels import (
-    CONSTANTS,
-    DIALECTS,
     LEVELS,
     constants_of,
+    constants_path,
     level_text,
     parse_level,
     read_constants,
 )
+from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.pipeline import Observer, Stage, before_block, from_block, run_stages
-from modelcc.targets.base import Module, Target, Workplace
+from modelcc.targets.base import MODULE_LINE, Module, Target, Workplace
+from modelcc.targets.native.diagnostics import CodegenError
 
 FORMS = (*LEVELS, "llvm", "asm", "c", "obj", "so")
 """Everything that can be printed, from the model to the machine."""
@@ -66,7 +68,8 @@ def emit(
         raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
     if form not in LEVELS:
         modules = _modules(source, level, target, options, workplace, observer)
-        return Emission(form, target.render(modules, form, workplace), _SUFFIX[form])
+        contents = _rendered(modules, level, form, target, workplace)
+        return Emission(form, contents, _SUFFIX[form])
     stages = before_block(pipeline(target, options, workplace), _LEAVES[form])
     program = source if level == form else run_stages(resumed(stages, level), source, observer)
     if form == "loop" and level != "loop":
@@ -82,12 +85,31 @@ def read_level(path: Path, level: str, constants: Path | None) -> Any:
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is no text", (), "leave --from out for a model") from error
     if level == "llvm":
-        return (Module(path.stem, text),)
-    beside = constants if constants is not None else path.parent / CONSTANTS
+        return parse_modules(path.stem, text)
+    beside = constants if constants is not None else constants_path(path)
     try:
-        return parse_level(level, text, read_constants(beside), DIALECTS)
+        return parse_level(level, text, read_constants(beside), dialects())
     except ModelError as error:
         raise error.at(str(path)) from error
+
+
+def parse_modules(name: str, text: str) -> tuple[Module, ...]:
+    """The modules of a text that ``--emit llvm`` wrote, or one module called ``name``."""
+    parts = re.split(rf"^{re.escape(MODULE_LINE)}(.*)\n", text, flags=re.MULTILINE)
+    if len(parts) == 1:
+        return (Module(name, text),)
+    return tuple(Module(n.strip(), t) for n, t in zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _rendered(
+    modules: tuple[Module, ...], level: str | None, form: str, target: Target, workplace: Workplace
+) -> bytes:
+    try:
+        return target.render(modules, form, workplace)
+    except CodegenError as error:
+        if level != "llvm":
+            raise
+        raise ModelError(str(error)) from error  # the user's own text
 
 
 def entering_block(level: str | None) -> str:

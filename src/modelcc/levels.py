@@ -1,15 +1,16 @@
 """The levels as text: written, and read back with their constants beside them.
 
-Constants are no text: a file ``constants.npz`` holds them by digest, next to the text.
+Constants are no text: beside ``model.graph.mlir`` a file ``model.graph.npz`` holds them by digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,24 +18,23 @@ from modelcc.ir.graph import Constant, Graph
 from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_text import constants_by_digest, print_graph
 from modelcc.ir.graph_verifier import verify_graph
-from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import parse_functions
 from modelcc.ir.loop_text import print_functions
+from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.op import Dialect, ModelError
 from modelcc.ir.program import Program
+from modelcc.ir.program_parser import parse_program
+from modelcc.ir.program_text import print_program
+from modelcc.ir.program_verifier import verify_program
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
-from modelcc.ir.types import TensorType
-from modelcc.ops.catalog import MCC
-
-CONSTANTS = "constants.npz"
+from modelcc.ir.types import DTYPES, Array, DType, dtype_of
 
 Functions = tuple[Function, ...]
-Resolve = Callable[[str, TensorType], Constant]
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,14 @@ def level_text(program: Any) -> str:
         case ScheduledProgram():
             return print_functions(scheduled_functions(program))
         case Program():
-            return print_functions(program.functions)
+            return print_program(program)
         case _:
             return print_functions(program)
 
 
-def parse_level(level: str, text: str, constants: Resolve, dialects: tuple[Dialect, ...]) -> Any:
+def parse_level(
+    level: str, text: str, constants: Mapping[str, Constant], dialects: tuple[Dialect, ...]
+) -> Any:
     """What ``text`` spells, verified; :class:`ModelError` with line and column if malformed."""
     match level:
         case "graph":
@@ -83,6 +85,8 @@ def parse_level(level: str, text: str, constants: Resolve, dialects: tuple[Diale
             program = parse_tensor_program(text, constants)
         case "loop":
             program = parse_functions(text)
+        case "program":
+            program = parse_program(text, constants)
         case _:
             raise ModelError(f"there is no level {level!r}", (), f"levels: {', '.join(LEVELS)}")
     verify_level(program)
@@ -96,6 +100,12 @@ def verify_level(program: Any) -> None:
             verify_graph(program)
         case TensorProgram():
             verify_tensor_program(program)
+        case ScheduledProgram():
+            verify_functions(scheduled_functions(program))
+        case Program():
+            verify_program(program)
+        case tuple():
+            verify_functions(cast(Functions, program))
         case _:
             pass
 
@@ -115,41 +125,48 @@ def constants_of(program: Any) -> dict[str, Constant]:
     return {}
 
 
+def constants_path(text: Path) -> Path:
+    """Where the constants of a text file are."""
+    return text.with_suffix(".npz")
+
+
 def write_constants(path: Path, constants: Mapping[str, Constant]) -> None:
-    """Write the bytes of each constant under its digest; element types are in the text."""
-    arrays = {digest: _raw(constant) for digest, constant in constants.items()}
+    """Write each constant under its digest and element type."""
+    arrays = {f"{d}.{dtype_of(c.data)}": _plain(c.data) for d, c in constants.items()}
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
 
 
-def read_constants(path: Path | None) -> Resolve:
-    """Finds constants in a file that :func:`write_constants` wrote."""
+def read_constants(path: Path) -> dict[str, Constant]:
+    """What :func:`write_constants` wrote, by digest; nothing if there is no such file.
 
-    def resolve(digest: str, type: TensorType) -> Constant:
-        if path is None or not path.is_file():
-            place = "no file of constants" if path is None else f"there is no {path}"
-            hint = f"give the {CONSTANTS} that --emit wrote next to the text"
-            raise ModelError(f"constant {digest[:12]}… is needed, but {place}", (), hint)
+    :class:`ModelError` if it is no such file, or what it holds has changed.
+    """
+    if not path.is_file():
+        return {}
+    found: dict[str, Constant] = {}
+    try:
         with np.load(path, allow_pickle=False) as archive:
-            if digest not in archive:
-                raise ModelError(f"{path} holds no constant {digest[:12]}…")
-            data = archive[digest]
-        try:
-            return Constant(data.view(type.dtype.numpy).reshape(stored_shape(type)))
-        except ValueError as error:
-            raise ModelError(f"constant {digest[:12]}… of {path} is no {type}") from error
-
-    return resolve
-
-
-def stored_shape(type: TensorType) -> tuple[int, ...]:
-    """Shape of the array that holds a constant: of its physical buffer, if it has a layout."""
-    shape = type.shape if type.layout is None else type.layout.physical_shape(type.shape)
-    return tuple(evaluate(extent, {}) for extent in shape)
+            for key in archive.files:
+                digest, _, dtype = key.partition(".")
+                found[digest] = Constant(_typed(archive[key], DTYPES[dtype]))
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        hint = "--emit LEVEL -o FOLDER/ writes one"
+        raise ModelError(f"{path} is no file of constants: {error}", (), hint) from error
+    for digest, constant in found.items():
+        if constant.digest != digest:
+            raise ModelError(f"constant {digest[:12]}… of {path} has been changed")
+    return found
 
 
-def _raw(constant: Constant) -> Any:
-    return np.ascontiguousarray(constant.data).reshape(-1).view(np.uint8)
+def _plain(data: Array) -> Array:
+    """``data`` in a type that .npy files know."""
+    if data.dtype == object:
+        return data.astype(str)
+    known = np.dtype(f"u{data.dtype.itemsize}") if data.dtype.kind == "V" else data.dtype
+    return data.view(known)
 
 
-DIALECTS = (MCC,)
+def _typed(data: Array, dtype: DType) -> Array:
+    return data.astype(object) if dtype.kind == "string" else data.view(dtype.numpy)
+

@@ -281,7 +281,36 @@ QUANTISED = (
     ),
 )
 
-FORMS = (*UNARY, *NARY, *SHAPES, *REDUCTIONS, *NETWORK, *RESIZES, *QUANTISED)
+SEQUENCE = floats(4, 2, 3)
+
+
+def layer(gates: int, directions: int = 1) -> list[Array | None]:
+    """Sequence, weights, recurrent weights and bias for a hidden size of 5."""
+    rows = gates * 5
+    shapes = ((directions, rows, 3), (directions, rows, 5), (directions, 2 * rows))
+    return [
+        SEQUENCE,
+        *(floats(*shape, low=-0.5, high=0.5, seed=i) for i, shape in enumerate(shapes)),
+    ]
+
+
+LENGTHS, STATE = np.array([4, 2], np.int32), floats(1, 2, 5)
+RECURRENT = (
+    F("RNN", layer(1), {"hidden_size": 5}, outputs=2),
+    F("RNN", layer(1, 2), {"hidden_size": 5, "direction": "bidirectional"}, outputs=2),
+    F("GRU", [*layer(3), LENGTHS, STATE], {"hidden_size": 5}, outputs=2),
+    F("GRU", layer(3), {"hidden_size": 5, "linear_before_reset": 1, "direction": "reverse"}),
+    F("LSTM", [*layer(4), LENGTHS, STATE, STATE, floats(1, 15)], {"hidden_size": 5}, outputs=3),
+    F("LSTM", layer(4)[:3], {"hidden_size": 5, "clip": 0.3}, opset=7, outputs=3),
+    F(
+        "LSTM",
+        layer(4),
+        {"hidden_size": 5, "activations": ["hardsigmoid", "relu", "tanh"]},
+        outputs=3,
+    ),
+)
+
+FORMS = (*UNARY, *NARY, *SHAPES, *REDUCTIONS, *NETWORK, *RESIZES, *QUANTISED, *RECURRENT)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=[f.id for f in FORMS])

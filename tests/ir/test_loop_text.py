@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from loop_programs import CASES, Case, relu
 
@@ -56,6 +58,7 @@ def test_odd_names_and_numbers() -> None:
         Let("0", Bitcast(Const(1e-30, F32), I32)),
         Assign("r.1", Const(3, F32)),
         Store("y%1 é", size // 2, Const(-1.5e30, F32)),
+        Store("y%1 é", 0, Const(math.nan, F32)),
     )
     function = Function("f é", parameters, (size.name,), body, ('a "quoted" node',))
     assert parse_function(print_function(function)) == function

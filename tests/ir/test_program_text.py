@@ -51,5 +51,5 @@ def test_malformed_text_is_refused(old: str, new: str, message: str) -> None:
 
 
 def test_unknown_constants_are_refused() -> None:
-    with pytest.raises(ModelError, match="constant 'w' .* is not at hand"):
+    with pytest.raises(ModelError, match=r"constant 'w' .* is not at hand"):
         parse_program(print_program(small_program()), {})

@@ -47,12 +47,15 @@ REFUSED = {
     "arguments": (
         with_steps(replace(ADD, arguments=("x", "h"))), "Add_0, @add: the kernel takes 3 tensors"),
     "dtype": (
-        with_binding(Binding("g", TensorType((7 * b,), F64), "arena", Sym("g_at"))),
+        replace(
+            with_binding(Binding("g", TensorType((7 * b,), F64), "arena", Sym("g_at"))),
+            arena=4 * Sym("g_at"),
+        ),
         "%z has elements of f32, but 'g' is f64"),
     "written input": (
         with_steps(replace(ADD, arguments=("x", "x", "x"))), "'x' is an input and cannot be wri"),
     "too small": (
-        with_steps(replace(ADD, sizes=(8 * b,))), r"needs 32\*batch bytes, but 'x'"),
+        with_steps(replace(ADD, sizes=(8 * b,))), "needs 32 bytes, but 'x'"),
     "copy": (with_steps(CopyTensor("y", "w")), "cannot copy 4 bytes to 28"),
     "unwritten": (with_steps(CopyTensor("y", "g")), "'g' is read before any step has written"),
     "no output": (

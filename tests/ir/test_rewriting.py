@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -155,15 +153,11 @@ def test_wrong_type_and_endless_rules_are_faults() -> None:
         rewrite(chain(1), (endless,))
 
 
-def test_large_graph(capsys: pytest.CaptureFixture[str]) -> None:
+def test_large_graph() -> None:
     build = GraphBuilder()
     x = build.input("x", X)
     for i in range(1000):
         x = build.emit(Scale(1.0 + i % 3), build.emit(Neg(), x))
     graph = build.build([x])
-    rules = [double_negation, neg_to_scale, merge_scales, *[double_negation] * 27]
-    start = time.perf_counter()
-    after = rewrite(graph, rules)
-    with capsys.disabled():
-        print(f" [2000 nodes, 30 rules: {time.perf_counter() - start:.2f} s]", end="")
+    after = rewrite(graph, (double_negation, neg_to_scale, merge_scales))
     assert len(after.nodes) == 1

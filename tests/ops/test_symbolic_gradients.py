@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modelcc.ir.index import DIM, compare, symbols
-from modelcc.ir.op import Op, Sample
+from modelcc.ir.op import ModelError, Op, Sample
 from modelcc.ir.types import F32, Array, DType, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
 
@@ -60,7 +60,12 @@ def test_gradient_of_named_extents_has_the_operands_type(op: Op, sample: Sample)
     ]
     names = ["" if t is None else build.define(t) for t in types]
     dys = [build.define(t) for t in op.infer(*types)]
-    for name, wanted in zip(op.grad(build, dys, *names), types, strict=True):
+    try:
+        gradients = op.grad(build, dys, *names)
+    except ModelError as error:
+        assert "must be numbers" in error.message
+        pytest.skip(error.message)
+    for name, wanted in zip(gradients, types, strict=True):
         if name is None or wanted is None:
             continue
         actual = build.types[name]

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from modelcc.cli.console import output_console, print_json
 from modelcc.ir.op import Op
-from modelcc.levels import DIALECTS
+from modelcc.ops.registry import dialects
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.registry import make_target, target_names
 
@@ -34,7 +34,7 @@ FACETS = ("compute", "decompose", "grad")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def ops(word: str, as_json: bool) -> None:
     """See OPS_HELP."""
-    found = [op for d in DIALECTS for op in d.ops if word.lower() in op.mnemonic().lower()]
+    found = [op for d in dialects() for op in d.ops if word.lower() in op.mnemonic().lower()]
     if as_json:
         print_json({op.mnemonic(): {"facets": facets(op), "doc": first_line(op)} for op in found})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from modelcc.dumping import dump_observer, verify_observer
 from modelcc.emission import FORMS, Emission, emit, entering_block, read_level
 from modelcc.environment import Environment
 from modelcc.ir.op import ModelError
-from modelcc.levels import CONSTANTS, LEVELS, write_constants
+from modelcc.levels import LEVELS, constants_path, write_constants
 from modelcc.pipeline import Observer, all_of
 from modelcc.report_page import report_page
 from modelcc.report_tables import byte_text, report_tables, stage_table
@@ -41,7 +42,6 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     metavar="PATH",
     help="File to write, or folder for --emit.  [default: MODEL with .mcc]",
 )
@@ -63,7 +63,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
     "--constants",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help=f"Constants of --from.  [default: {CONSTANTS} next to MODEL]",
+    help="Constants of --from.  [default: MODEL with .npz]",
 )
 @click.option("--report", "show_report", is_flag=True, help="Print kernels and memory plan.")
 @click.option(
@@ -85,7 +85,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
 def compile_command(
     environment: Environment,
     model: Path,
-    output: Path | None,
+    output: str | None,
     form: str | None,
     level: str | None,
     constants: Path | None,
@@ -99,7 +99,9 @@ def compile_command(
 ) -> None:  # fmt: skip
     """See HELP."""
     options = options_of(environment, **asked)
-    check_writable(output, page)
+    place = None if output is None else Path(output)
+    is_folder = output is not None and (output.endswith(os.sep) or Path(output).is_dir())
+    check_writable(place, page)
     observer: Observer | None = None
     if dump_dir is not None:
         observer = all_of(verify_observer, dump_observer(dump_dir))
@@ -115,9 +117,10 @@ def compile_command(
             entering = entering_block(level)
             result = compile_model(source, options, workplace, observer, entering)
     if isinstance(result, Emission):
-        _write_emission(result, model, output)
+        _write_emission(result, model, place, is_folder)
         return
-    path = output or model.with_suffix(".mcc").with_name(model.name.split(".")[0] + ".mcc")
+    own = f"{stem_of(model)}.mcc"
+    path = place / own if place and is_folder else place or model.with_name(own)
     result.save(path)
     _tell(result, path, page, show_report, pass_timing, as_json)
 
@@ -129,22 +132,26 @@ def check_writable(*paths: Path | None) -> None:
             raise ModelError(f"cannot write {path}: there is no folder {path.parent}")
 
 
-def _write_emission(emission: Emission, model: Path, output: Path | None) -> None:
+def stem_of(model: Path) -> str:
+    """The file name up to its first dot."""
+    return model.name.split(".")[0]
+
+
+def _write_emission(emission: Emission, model: Path, output: Path | None, is_folder: bool) -> None:
     if output is None and not emission.binary:
         click.echo(emission.contents.decode(), nl=False)
         if emission.constants:
-            note(f"constants are not part of the text; -o FOLDER/ writes them to {CONSTANTS}")
+            note("constants are not part of the text; -o FOLDER/ writes them beside it")
         return
-    stem = model.name.split(".")[0]
-    folder = output is not None and (output.is_dir() or str(output).endswith("/"))
-    if output is not None and str(output).endswith("/"):
+    own = stem_of(model) + emission.suffix
+    if output is not None and is_folder:
         output.mkdir(exist_ok=True)
-    path = Path(stem + emission.suffix) if output is None else output
-    path = path / (stem + emission.suffix) if folder else path
+        output = output / own
+    path = output or Path(own)
     replace_file(path, lambda temporary: _write_bytes(temporary, emission.contents))
     note(f"wrote {path} ({byte_text(len(emission.contents))})")
     if emission.constants:
-        beside = path.parent / CONSTANTS
+        beside = constants_path(path)
         replace_file(beside, lambda temporary: write_constants(temporary, emission.constants))
         note(f"wrote {beside}")
 

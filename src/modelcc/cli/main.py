@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import click
 from rich.console import Console
 
-from modelcc import __version__
 from modelcc.artifact.errors import ArtifactError
 from modelcc.cli.bench import bench
 from modelcc.cli.catalogue import ops, targets
@@ -26,6 +25,7 @@ from modelcc.ir.op import ModelError
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.loader import LoadError
 from modelcc.runtime.pool import PoolError
+from modelcc.version import VERSION
 
 DIFFERS, USER_ERROR, INTERNAL_ERROR = 1, 2, 3
 
@@ -54,7 +54,7 @@ Exit codes: 0 done, 1 a result differs, 2 wrong model or arguments, 3 a fault of
 
 
 @click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="modelcc")
+@click.version_option(VERSION, prog_name="modelcc")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Reads the environment, once."""
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         console.print(
             f"[bold red]internal error[/]: {type(error).__name__}; this is a fault of modelcc "
-            f"{__version__}, not of your model.\n  hint: please report it, with the lines above "
+            f"{VERSION}, not of your model.\n  hint: please report it, with the lines above "
             "and the command",
         )
         return INTERNAL_ERROR

@@ -319,11 +319,15 @@ Stmt: TypeAlias = (
 
 @dataclass(frozen=True)
 class Parameter:
-    """A buffer parameter; ``mutable`` ones may be written.  Mutable buffers alias no other,
-    except element for element with a same-typed input read only at the offset being written."""
+    """A buffer parameter; ``mutable`` ones may be written.
+
+    Buffers do not overlap, except that ``shared`` ones may be one and the same memory: the
+    function then reads an element of one only before it writes that element of another.
+    """
 
     buffer: Buffer
     mutable: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True)

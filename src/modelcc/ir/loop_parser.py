@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final, cast
 
@@ -186,8 +187,9 @@ class FunctionParser:
     def _parameter(self) -> Parameter:
         name = self._value()
         self._at.expect(":")
+        shared = self._at.accept("shared ")
         mutable = self._at.accept("mut ")
-        return Parameter(self._buffer(name, "global"), mutable)
+        return Parameter(self._buffer(name, "global"), mutable, shared)
 
     def _buffer(self, name: str, space: Space) -> Buffer:
         dtype, _ = self._type()
@@ -336,6 +338,8 @@ class FunctionParser:
         self._at.expect(")")
         if text in ("true", "false"):
             return Const(text == "true", dtype, lanes)
+        if text == "nan":
+            return Const(math.nan, dtype, lanes)  # the one object that equals itself
         return Const(int(text) if re.fullmatch(r"-?\d+", text) else float(text), dtype, lanes)
 
     def _application(self, word: str) -> Expr:

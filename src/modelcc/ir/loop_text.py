@@ -96,7 +96,7 @@ def statement_text(s: Stmt) -> str:
 
 
 def _parameter_text(parameter: Parameter) -> str:
-    mutable = "mut " if parameter.mutable else ""
+    mutable = ("shared " if parameter.shared else "") + ("mut " if parameter.mutable else "")
     return f"{value_text(parameter.buffer.name)}: {mutable}{_buffer_type(parameter.buffer)}"
 
 

@@ -1,60 +1,89 @@
-"""Checks that host programs are well formed: names, bindings, launches, and lifetimes."""
+"""Checks that host programs are well formed: names, bindings, launches, and lifetimes.
+
+What depends on named dimensions is checked for a few values of them: wrong for one is wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from modelcc.ir.index import Bounds, Index, Range, compare, substitute, symbols
+from modelcc.ir.index import Bounds, Index, evaluate, substitute, symbols
 from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Binding, CopyTensor, Launch, Program, Step
 
 ALIGNMENT = 64
+SAMPLES = (0, 1, 6)
+"""How far above their least values the named dimensions are taken."""
+
+Values: TypeAlias = Mapping[str, int]
 
 
 def verify_program(program: Program) -> None:
     """Raise :class:`ModelError` naming the first binding or step that breaks a rule of programs.
 
     Kernels verify; launches fit their kernels; tensors lie within the arena at multiples of 64
-    bytes; what a step reads has been written and no tensor that may overlap it was written since.
+    bytes; what a step reads has been written and no tensor that overlaps it was written since.
     """
     verify_functions(program.functions)
-    known = _verify_symbols(program)
+    samples = _samples(program)
     for binding in program.bindings.values():
-        _verify_binding(program, binding, known)
-    for name in (*program.inputs, *program.outputs, *program.constants):
-        if name not in program.bindings and name not in program.constants:
+        _verify_binding(program, binding, samples)
+    for name in (*program.inputs, *program.outputs):
+        if name not in program.bindings:
             raise ModelError(f"'{name}' has no binding", (program.name,))
     functions = {f.name: f for f in program.functions}
     for step in program.steps:
-        _verify_step(program, step, functions, known)
-    _verify_lifetimes(program, functions, known)
+        _verify_step(program, step, functions, samples)
+    _verify_lifetimes(program, functions, samples)
 
 
-def _verify_symbols(program: Program) -> Bounds:
-    known: dict[str, Range] = dict(program.dims)
+def _samples(program: Program) -> tuple[Values, ...]:
+    """Some values of all symbols."""
+    known = set(program.dims)
     for definition in program.definitions:
         _require_symbols(definition.value, known, (program.name, definition.symbol))
         if definition.symbol in known:
             raise ModelError(f"'{definition.symbol}' is already defined", (program.name,))
-        known[definition.symbol] = Range(None, None)
+        known.add(definition.symbol)
     _require_symbols(program.arena, known, (program.name, "arena"))
-    return known
+    samples: list[Values] = []
+    for more in SAMPLES:
+        values = _dimensions(program.dims, more)
+        for definition in program.definitions:
+            values[definition.symbol] = evaluate(definition.value, values)
+        samples.append(values)
+    return tuple(samples)
 
 
-def _require_symbols(index: Index, known: Bounds, where: tuple[str, ...]) -> None:
-    missing = sorted(symbols(index) - set(known))
+def _dimensions(dims: Bounds, more: int) -> dict[str, int]:
+    values: dict[str, int] = {}
+    for position, (name, known) in enumerate(dims.items()):
+        low = 1 if known.lo is None else substitute(known.lo, values)
+        high = None if known.hi is None else substitute(known.hi, values)
+        value = (low if isinstance(low, int) else 1) + more * (position + 1)
+        values[name] = min(value, high) if isinstance(high, int) else value
+    return values
+
+
+def _require_symbols(index: Index, known: set[str], where: tuple[str, ...]) -> None:
+    missing = sorted(symbols(index) - known)
     if missing:
         raise ModelError(f"index symbol '{missing[0]}' is not defined", where)
 
 
-def _verify_binding(program: Program, binding: Binding, known: Bounds) -> None:
+def _given(values: Values) -> str:
+    listed = ", ".join(f"{name} = {value}" for name, value in values.items())
+    return f" (with {listed})" if listed else ""
+
+
+def _verify_binding(program: Program, binding: Binding, samples: Sequence[Values]) -> None:
     where = (program.name, binding.name)
     for index in (*binding.type.shape, binding.offset):
-        _require_symbols(index, known, where)
+        _require_symbols(index, set(samples[0]), where)
     owners = {
         "input": program.inputs,
         "output": program.outputs,
@@ -64,21 +93,20 @@ def _verify_binding(program: Program, binding: Binding, known: Bounds) -> None:
         if binding.name not in owners[binding.place]:
             raise ModelError(f"the program has no {binding.place} of this name", where)
         return
-    offset = _expanded(program, binding.offset)
-    end, arena = offset + binding.type.bytes, _expanded(program, program.arena)
-    if isinstance(offset, int) and offset % ALIGNMENT:
-        raise ModelError(f"offset {offset} is no multiple of {ALIGNMENT}", where)
-    if compare(offset, ">=", 0, known) is False or compare(end, "<=", arena, known) is False:
-        raise ModelError(
-            f"bytes {offset} to {end} lie outside of the arena, which has {arena}", where
-        )
+    for values in samples:
+        start, end = _span(binding, values)
+        arena = evaluate(program.arena, values)
+        if start % ALIGNMENT:
+            message = f"offset {start} is no multiple of {ALIGNMENT}{_given(values)}"
+            raise ModelError(message, where)
+        if start < 0 or end > arena:
+            message = f"bytes {start} to {end} lie outside of an arena of {arena}{_given(values)}"
+            raise ModelError(message, where)
 
 
-def _expanded(program: Program, index: Index) -> Index:
-    """The index without defined symbols, only dimensions."""
-    for definition in reversed(program.definitions):
-        index = substitute(index, {definition.symbol: definition.value})
-    return index
+def _span(binding: Binding, values: Values) -> tuple[int, int]:
+    start = evaluate(binding.offset, values)
+    return start, start + evaluate(binding.type.bytes, values)
 
 
 # --- steps
@@ -90,55 +118,56 @@ def _place(step: Step) -> tuple[str, ...]:
 
 
 def _verify_step(
-    program: Program, step: Step, functions: dict[str, Function], known: Bounds
+    program: Program, step: Step, functions: dict[str, Function], samples: Sequence[Values]
 ) -> None:
     where = _place(step)
-    for name in _mentioned(step):
+    launched = isinstance(step, Launch)
+    for name in step.arguments if launched else (step.target, step.source_tensor):
         if name not in program.bindings:
             raise ModelError(f"tensor '{name}' has no binding", where)
-    match step:
-        case Launch():
-            function = functions.get(step.function)
-            if function is None:
-                raise ModelError("there is no kernel of this name", where)
-            for size in step.sizes:
-                _require_symbols(size, known, where)
-            _verify_launch(program, step, function, known)
-        case CopyTensor():
-            sizes = [program.bindings[n].type.bytes for n in (step.target, step.source_tensor)]
-            if compare(sizes[0], "==", sizes[1], known) is False:
-                raise ModelError(f"cannot copy {sizes[1]} bytes to {sizes[0]}", where)
+    if launched:
+        function = functions.get(step.function)
+        if function is None:
+            raise ModelError("there is no kernel of this name", where)
+        for size in step.sizes:
+            _require_symbols(size, set(samples[0]), where)
+        _verify_launch(program, step, function, samples)
+    else:
+        _verify_copy(program, step, samples)
 
 
-def _mentioned(step: Step) -> tuple[str, ...]:
-    if isinstance(step, Launch):
-        return step.arguments
-    return (step.target, step.source_tensor)
+def _verify_copy(program: Program, step: CopyTensor, samples: Sequence[Values]) -> None:
+    for values in samples:
+        source, target = (
+            evaluate(program.bindings[name].type.bytes, values)
+            for name in (step.source_tensor, step.target)
+        )
+        if source != target:
+            message = f"cannot copy {source} bytes to {target}{_given(values)}"
+            raise ModelError(message, _place(step))
 
 
-def _verify_launch(program: Program, step: Launch, function: Function, known: Bounds) -> None:
-    where = _place(step)
+def _verify_launch(
+    program: Program, step: Launch, function: Function, samples: Sequence[Values]
+) -> None:
     counts = (len(step.arguments), len(step.sizes))
     wanted = (len(function.parameters), len(function.sizes))
     if counts != wanted:
         raise ModelError(
             f"the kernel takes {wanted[0]} tensors and {wanted[1]} sizes, not {counts[0]} and "
             f"{counts[1]}",
-            where,
+            _place(step),
         )
-    sizes = dict(zip(function.sizes, step.sizes, strict=True))
     for parameter, name in zip(function.parameters, step.arguments, strict=True):
-        _verify_argument(program, parameter, program.bindings[name], sizes, known, where)
+        binding = program.bindings[name]
+        _verify_argument(parameter, binding, _place(step))
+        for values in samples:
+            given = [evaluate(size, values) for size in step.sizes]
+            sizes = dict(zip(function.sizes, given, strict=True))
+            _verify_size(parameter, binding, sizes, values, _place(step))
 
 
-def _verify_argument(
-    program: Program,
-    parameter: Parameter,
-    binding: Binding,
-    sizes: dict[str, Index],
-    known: Bounds,
-    where: tuple[str, ...],
-) -> None:
+def _verify_argument(parameter: Parameter, binding: Binding, where: tuple[str, ...]) -> None:
     buffer = parameter.buffer
     if binding.type.dtype != buffer.dtype:
         raise ModelError(
@@ -148,20 +177,30 @@ def _verify_argument(
         )
     if parameter.mutable and binding.place in ("input", "constant"):
         raise ModelError(f"'{binding.name}' is an {binding.place} and cannot be written", where)
-    wanted = _expanded(program, substitute(buffer.size, sizes) * buffer.dtype.bytes)
-    if compare(wanted, "<=", binding.type.bytes, known) is False:
+
+
+def _verify_size(
+    parameter: Parameter,
+    binding: Binding,
+    sizes: Values,
+    values: Values,
+    where: tuple[str, ...],
+) -> None:
+    buffer = parameter.buffer
+    wanted = evaluate(buffer.size, sizes) * buffer.dtype.bytes
+    present = evaluate(binding.type.bytes, values)
+    if wanted > present:
         raise ModelError(
             f"%{buffer.name} needs {wanted} bytes, but '{binding.name}' ({binding.type}) has "
-            f"{binding.type.bytes}",
+            f"{present}{_given(values)}",
             where,
         )
 
 
 # --- lifetimes
 
-
-_Region: TypeAlias = tuple[Index | str, Index]
-"""Start and end in the arena, or the name of a tensor with memory of its own."""
+_Region: TypeAlias = tuple[tuple[int, int], ...] | str
+"""Start and end in the arena for each sample, or the name of a tensor with its own memory."""
 
 
 @dataclass(frozen=True)
@@ -173,12 +212,14 @@ class _Access:
     writes: tuple[str, ...]
 
 
-def _verify_lifetimes(program: Program, functions: dict[str, Function], known: Bounds) -> None:
-    """Each tensor read was written, and nothing that may share its bytes was written since.
+def _verify_lifetimes(
+    program: Program, functions: dict[str, Function], samples: Sequence[Values]
+) -> None:
+    """Each tensor read was written, and nothing that shares bytes with it was written since.
 
     Tensors with the same offset and size are views of each other.
     """
-    memory = _Memory(program, known)
+    memory = _Memory(program, samples)
     for access in _accesses(program.steps, functions):
         for name in access.reads:
             memory.read(name, access.where)
@@ -192,15 +233,16 @@ def _verify_lifetimes(program: Program, functions: dict[str, Function], known: B
 class _Memory:
     """Which tensors hold what was written to them."""
 
-    def __init__(self, program: Program, known: Bounds) -> None:
-        self._known = known
+    def __init__(self, program: Program, samples: Sequence[Values]) -> None:
         inside = [b for b in program.bindings.values() if b.place == "arena"]
-        self._spans = {b.name: _span(program, b) for b in inside}
-        given = [b.name for b in program.bindings.values() if b.place in ("input", "constant")]
+        self._spans = {b.name: tuple(_span(b, values) for values in samples) for b in inside}
+        given = (b.name for b in program.bindings.values() if b.place in ("input", "constant"))
         self._written = {self._region(name) for name in given}
         self._overwritten: dict[_Region, str] = {}
         regions = list(dict.fromkeys(self._spans.values()))
-        self._overlaps = {a: [b for b in regions if self._meet(a, b)] for a in regions}
+        self._overlaps: dict[_Region, list[_Region]] = {
+            a: [b for b in regions if a != b and _share_bytes(a, b)] for a in regions
+        }
 
     def is_written(self, name: str) -> bool:
         """Whether a step has written the tensor."""
@@ -227,14 +269,12 @@ class _Memory:
                 self._overwritten[other] = f"'{name}' of {', '.join(access.where)}"
 
     def _region(self, name: str) -> _Region:
-        return self._spans.get(name, (name, 0))
+        return self._spans.get(name, name)
 
-    def _meet(self, a: _Region, b: _Region) -> bool:
-        """Whether different regions are certain to share bytes."""
-        if a == b or isinstance(a[0], str) or isinstance(b[0], str):
-            return False
-        starts_before = compare(a[0], "<", b[1], self._known)
-        return bool(starts_before and compare(b[0], "<", a[1], self._known))
+
+def _share_bytes(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> bool:
+    pairs = zip(a, b, strict=True)
+    return any(max(a0, b0) < min(a1, b1) for (a0, a1), (b0, b1) in pairs)
 
 
 def _accesses(steps: Sequence[Step], functions: dict[str, Function]) -> list[_Access]:
@@ -247,8 +287,3 @@ def _accesses(steps: Sequence[Step], functions: dict[str, Function]) -> list[_Ac
         reads = tuple(name for p, name in pairs if not p.mutable)
         found.append(_Access(_place(step), reads, tuple(n for p, n in pairs if p.mutable)))
     return found
-
-
-def _span(program: Program, binding: Binding) -> _Region:
-    start = _expanded(program, binding.offset)
-    return start, start + binding.type.bytes

@@ -32,7 +32,7 @@ class DType:
     bits: int
     numpy_name: str
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype that stores one element (ml_dtypes for bf16, fp8, int4, int2)."""
         scalar = getattr(ml_dtypes, self.numpy_name, None)

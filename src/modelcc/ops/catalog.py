@@ -14,6 +14,7 @@ from modelcc.ops import (
     pool,
     quant,
     quant_matmul,
+    recurrent,
     reduce,
     resize,
     shape,
@@ -35,5 +36,6 @@ MCC = Dialect(
         *resize.OPS,
         *quant.OPS,
         *quant_matmul.OPS,
+        *recurrent.OPS,
     ),
 )

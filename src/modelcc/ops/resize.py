@@ -17,14 +17,23 @@ from modelcc.ir.compute import (
     index_value,
     select,
 )
-from modelcc.ir.index import DIM, Index, Range, Sym, compare, loop_range, maximum, minimum, symbols
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.index import (
+    Index,
+    Sym,
+    floordiv,
+    maximum,
+    minimum,
+)
+from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, require_numeric, rounded
+from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.coordinates import Coordinate, Nearest, Transformation, coordinate
+from modelcc.ops.interpolation import clamped, far, fraction, in_range, near, normalised, separable
+from modelcc.ops.matmul import MatMul
 from modelcc.ops.samples import tensor
-from modelcc.ops.statistics import as_number
+from modelcc.ops.shape import Transpose
 from modelcc.ops.window import numbers
 
 Mode = Literal["nearest", "linear", "cubic"]
@@ -189,16 +198,49 @@ class Resize(Op):
 
     def _outside(self, y: Array, sizes: Sequence[int]) -> Array:
         """``y`` with the extrapolation value where a crop leaves the input."""
-        if self.coordinates != "tf_crop_and_resize":
-            return y
         for axis, size in enumerate(sizes):
-            map_ = self.coordinate(axis, size)
-            if map_ is None:
-                continue
-            values = np.array([map_.numerator(i) for i in range(y.shape[axis])])
-            out = (values < 0) | (values > (size - 1) * map_.divisor)
-            y[(slice(None),) * axis + (out,)] = self.extrapolation
+            y[(slice(None),) * axis + (self._crossing(axis, size),)] = self.extrapolation
         return y
+
+    def _crossing(self, axis: int, size: int) -> Array:
+        """Which outputs along ``axis`` a crop takes from outside the input."""
+        (count,) = numbers(self.shape[axis : axis + 1], "output extent")
+        map_ = self.coordinate(axis, size)
+        if map_ is None or self.coordinates != "tf_crop_and_resize":
+            return np.zeros(count, bool)
+        values = np.array([map_.numerator(i) for i in range(count)])
+        return (values < 0) | (values > (size - 1) * map_.divisor)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        dx = dys[0]
+        for axis, size in enumerate(build.type_of(x).shape):
+            repeats = self._repeats(axis, size)
+            if repeats is not None:
+                dx = _summed_runs(build, dx, axis, size, repeats)
+            elif self.coordinate(axis, size) is not None:
+                (extent,) = numbers((size,), "extents of a Resize that is differentiated")
+                dx = _times(build, dx, axis, self.matrix(axis, extent))
+        return (dx,)
+
+    def _repeats(self, axis: int, size: Index) -> int | None:
+        """How often each element is repeated in a row, if that is all that happens to an axis."""
+        map_ = self.coordinate(axis, size)
+        if map_ is None or self.mode != "nearest" or self.coordinates == "tf_crop_and_resize":
+            return None
+        factor = floordiv(self.shape[axis], size)
+        if not isinstance(factor, int) or factor * size != self.shape[axis]:
+            return None
+        i = Sym("i")
+        place = clamped(map_.nearest(i, self.nearest), size, i, self.shape[axis])
+        return factor if place == floordiv(i, factor) else None
+
+    def matrix(self, axis: int, size: int) -> Array:
+        """The linear map ``[outputs, inputs]`` along ``axis``, in f64."""
+        index, weights = self.taps(axis, size)
+        hits: Array = index[:, :, None] == np.arange(size)
+        matrix: Array = np.einsum("ok,oki->oi", weights, hits)
+        matrix[self._crossing(axis, size)] = 0
+        return matrix
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         if self.antialias and self.mode != "nearest":
@@ -207,7 +249,7 @@ class Resize(Op):
 
         def body(o: Point) -> Element:
             choices = [self._choices(a, o[a], x.shape[a], wide) for a in range(x.rank)]
-            value = _separable(x, choices, (), wide).cast(x.dtype)
+            value = separable(x, choices, (), wide).cast(x.dtype)
             return guard(self._inside(o, x.shape), value, self.extrapolation)
 
         return at.stage(self.shape, body)
@@ -237,23 +279,23 @@ class Resize(Op):
             return [(i, None)]
         if self.mode == "nearest":
             place = map_.nearest(i, self.nearest)
-            return [(_clamped(place, size, i, self.shape[axis]), None)]
-        floor, fraction = map_.floor(i), _fraction(map_, i, wide)
+            return [(clamped(place, size, i, self.shape[axis]), None)]
+        floor, part = map_.floor(i), fraction(map_, i, wide)
         if self.mode == "linear":
-            places, weights = [floor, floor + 1], [1.0 - fraction, fraction]
+            places, weights = [floor, floor + 1], [1.0 - part, part]
         else:
             places = [floor - 1, floor, floor + 1, floor + 2]
-            distances = [fraction + 1.0, fraction, 1.0 - fraction, 2.0 - fraction]
+            distances = [part + 1.0, part, 1.0 - part, 2.0 - part]
             weights = [
-                piece(d, self.cubic_a)
-                for piece, d in zip((_far, _near, _near, _far), distances, strict=True)
+                kernel(d, self.cubic_a)
+                for kernel, d in zip((far, near, near, far), distances, strict=True)
             ]
         if self.exclude_outside:
-            weights = _normalised(
-                [guard(_in_range(p, size), w, 0) for p, w in zip(places, weights, strict=True)]
+            weights = normalised(
+                [guard(in_range(p, size), w, 0) for p, w in zip(places, weights, strict=True)]
             )
-        clamped = [_clamped(p, size, i, self.shape[axis]) for p in places]
-        return list(zip(clamped, weights, strict=True))
+        inside = [clamped(p, size, i, self.shape[axis]) for p in places]
+        return list(zip(inside, weights, strict=True))
 
     def _filtered(self, at: StageBuilder, x: Operand) -> Operand:
         """One banded matrix product per resized axis: the antialiased filters."""
@@ -273,10 +315,10 @@ class Resize(Op):
 
         def weight(o: Point) -> Element:
             i, tap = o
-            offset = index_value(tap + 1 - reach, wide) - _fraction(map_, i, wide)
+            offset = index_value(tap + 1 - reach, wide) - fraction(map_, i, wide)
             value = self._kernel_element(apply("abs", offset * (1 / factor)))
             place = map_.floor(i) + tap + 1 - reach
-            return guard(_in_range(place, size) if self.exclude_outside else (), value, 0)
+            return guard(in_range(place, size) if self.exclude_outside else (), value, 0)
 
         raw = at.stage((result, 2 * reach), weight)
         total = at.reduce((result,), (2 * reach,), "sum", lambda o, r: raw[(o[0], r[0])])
@@ -294,62 +336,22 @@ class Resize(Op):
         """The filter at distance ``d`` of 0 or more."""
         if self.mode == "linear":
             return apply("max", 1.0 - d, 0.0)
-        far = select(d < 2.0, _far(d, self.cubic_a), 0.0)
-        return select(d <= 1.0, _near(d, self.cubic_a), far)
+        tail = select(d < 2.0, far(d, self.cubic_a), 0.0)
+        return select(d <= 1.0, near(d, self.cubic_a), tail)
 
 
-def _separable(
-    x: Operand,
-    choices: Sequence[Sequence[tuple[Index, Element | None]]],
-    place: Point,
-    wide: DType,
-) -> Element:
-    """Sum over the choices of every axis of weights times ``x``, innermost axis first."""
-    if len(place) == x.rank:
-        return x[place].cast(wide)
-    terms: list[Element] = []
-    for index, weight in choices[len(place)]:
-        inner = _separable(x, choices, (*place, index), wide)
-        terms.append(inner if weight is None else inner * weight)
-    return _sum(terms)
+def _summed_runs(build: Builder, dy: str, axis: int, size: Index, run: int) -> str:
+    shape = build.type_of(dy).shape
+    split = build.emit(Reshape((*shape[:axis], size, run, *shape[axis + 1 :])), dy)
+    return build.emit(ReduceSum((axis + 1,), keepdims=False), split)
 
 
-def _sum(terms: Sequence[Element]) -> Element:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
-
-
-def _normalised(weights: list[Element]) -> list[Element]:
-    total = _sum(weights)
-    return [w / total for w in weights]
-
-
-def _fraction(map_: Coordinate, i: Index, wide: DType) -> Element:
-    part = index_value(map_.remainder(i), wide)
-    return part / as_number(map_.divisor, wide)
-
-
-def _near(d: Element, a: float) -> Element:
-    return ((a + 2) * d - (a + 3)) * d * d + 1.0
-
-
-def _far(d: Element, a: float) -> Element:
-    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-
-def _in_range(place: Index, size: Index) -> tuple[Condition, Condition]:
-    return Condition(0, "<=", place), Condition(place, "<", size)
-
-
-def _clamped(place: Index, size: Index, i: Index, count: Index) -> Index:
-    """``place`` limited to ``0 … size-1``, without limits it keeps for all ``i < count``."""
-    bounds: dict[str, Range] = {s: DIM for e in (size, count) for s in sorted(symbols(e))}
-    if isinstance(i, Sym):
-        bounds[i.name] = loop_range(count)
-    low = place if compare(place, ">=", 0, bounds) else maximum(place, 0)
-    return low if compare(low, "<=", size - 1, bounds) else minimum(low, size - 1)
+def _times(build: Builder, dy: str, axis: int, matrix: Array) -> str:
+    """``dy`` with ``axis`` contracted with the rows of ``matrix``."""
+    rank, dtype = build.type_of(dy).rank, build.type_of(dy).dtype
+    swap = Transpose(tuple({axis: rank - 1, rank - 1: axis}.get(a, a) for a in range(rank)))
+    product = build.emit(MatMul(), build.emit(swap, dy), build.constant(matrix.astype(dtype.numpy)))
+    return build.emit(swap, product)
 
 
 OPS: tuple[type[Op], ...] = (Resize,)

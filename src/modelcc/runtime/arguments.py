@@ -91,18 +91,22 @@ def _as_array(spec: TensorSpec, value: object) -> Array:
 
 def check_output(spec: TensorSpec, shape: tuple[int, ...], value: object) -> Array:
     """An ``out=`` array that results can be written into; InputError if it cannot be used."""
-    where, expected = f"output '{spec.name}'", f"{spec.dtype.numpy} array of shape {list(shape)}"
     if not isinstance(value, np.ndarray):
-        raise InputError(where, expected, type(value).__name__, "give NumPy arrays as out=")
+        raise _bad_output(spec, shape, type(value).__name__, "give NumPy arrays as out=")
     array = cast(Array, value)
     if array.dtype != spec.dtype.numpy or array.shape != shape:
         given = f"{array.dtype} of shape {list(array.shape)}"
-        raise InputError(where, expected, given, "give an array of this type and shape")
+        raise _bad_output(spec, shape, given, "give an array of this type and shape")
     flags = array.flags
-    if not (flags.c_contiguous and flags.writeable and flags.aligned):
+    if not (flags.c_contiguous and flags.writeable) or address_of(array) % array.itemsize:
         given = "one that is not contiguous, aligned and writable"
-        raise InputError(where, expected, given, "use numpy.empty(shape, dtype)")
+        raise _bad_output(spec, shape, given, "use numpy.empty(shape, dtype)")
     return array
+
+
+def _bad_output(spec: TensorSpec, shape: tuple[int, ...], given: str, remedy: str) -> InputError:
+    expected = f"{spec.dtype.numpy} array of shape {list(shape)}"
+    return InputError(f"output '{spec.name}'", expected, given, remedy)
 
 
 def overlap(a: Array, b: Array) -> bool:

@@ -37,7 +37,7 @@ def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Ses
     Sessions of as many threads share them.  ``verify`` checks that no weight has changed on disk.
     """
     count = available_cores() if threads is None else threads
-    return Session(read_artifact(path, verify), count)
+    return Session(read_artifact(path, verify), None if count == 1 else shared_pool(count))
 
 
 @cache
@@ -53,25 +53,26 @@ class Session:
     time: each call has its own arena, and the weights are shared.
     """
 
-    def __init__(self, artifact: Artifact, threads: int = 1) -> None:
-        """Load ``artifact`` to run on ``threads`` threads, the caller's among them.
+    def __init__(self, artifact: Artifact, pool: ThreadPool | None = None) -> None:
+        """Load ``artifact``; without ``pool``, loops run in the calling thread.
 
-        Raises LoadError if the code is not for this machine, PoolError if the system refuses
-        the threads.
+        Raises LoadError if the code is not for this machine.
         """
         self.manifest: Manifest = artifact.manifest
         check_machine(self.manifest.machine)
         self._code = _linked(artifact)
         self._constants, self._table = _packed(artifact)
-        self._pool = None if threads == 1 else shared_pool(threads)
+        self._pool = pool
         self._model = Model(
             self.manifest,
             cast(Entry, ENTRY(self._code.address(self.manifest.entry))),
             ctypes.addressof(self._table),
-            0 if self._pool is None else self._pool.address,
+            0 if pool is None else pool.address,
         )
         self._maker = SignatureMaker(self.manifest)
         self._signatures: dict[tuple[tuple[int, ...], ...], Signature] = {}
+        self._names = dict.fromkeys(spec.name for spec in self.manifest.inputs).keys()
+        self._results = tuple(spec.name for spec in self.manifest.outputs)
         self._inputs = len(self.manifest.inputs)
         self._idle: list[Slot] = []
 
@@ -102,8 +103,11 @@ class Session:
         self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
     ) -> dict[str, Array]:
         """Outputs by name, for inputs by name; otherwise as a call."""
-        results = self._run(ordered(self.manifest, (), feeds), out)
-        return {s.name: r for s, r in zip(self.manifest.outputs, results, strict=True)}
+        if feeds.keys() == self._names:
+            arguments = tuple([feeds[name] for name in self._names])
+        else:
+            arguments = ordered(self.manifest, (), feeds)
+        return dict(zip(self._results, self._run(arguments, out), strict=True))
 
     def profile(
         self, feeds: Mapping[str, object], steps: int, runs: int = 20
@@ -127,7 +131,7 @@ class Session:
     def _step_times(self, symbol: str, steps: int) -> NDArray[np.float64]:
         """Seconds on the clock before each step and after the last."""
         values = (ctypes.c_int64 * (2 * (steps + 1))).from_address(self._code.address(symbol))
-        stamps = np.frombuffer(values, np.int64).reshape(-1, 2).astype(np.float64)
+        stamps = np.array(values[:], np.float64).reshape(-1, 2)
         return (stamps[:, 0] - stamps[0, 0]) + stamps[:, 1] * 1e-9
 
     def arena_size(self, *shapes: tuple[int, ...]) -> int:
@@ -141,7 +145,7 @@ class Session:
             slot = Slot(self._model)
         try:
             if out is None and slot.accepts(arguments):
-                status, results = slot.run({})
+                status, results = slot.run()
             else:
                 status, results = self._run_any(slot, arguments, out)
         finally:
@@ -155,13 +159,16 @@ class Session:
     ) -> tuple[int, list[Array]]:
         arrays = [as_input(s, v) for s, v in zip(self.manifest.inputs, arguments, strict=True)]
         signature = self._signature(tuple(array.shape for array in arrays))
-        outs = {} if out is None else self._outs(out, signature)
-        for position, array in enumerate(arrays):
-            if any(overlap(array, target) for target in outs.values()):
-                arrays[position] = array.copy()
         slot.prepare(signature)
+        if out is None:
+            slot.place(arrays)
+            return slot.run()
+        outs = self._outs(out, signature)
+        for position, array in enumerate(arrays):
+            if any(overlap(array, target) for target in outs):
+                arrays[position] = array.copy()
         slot.place(arrays)
-        return slot.run(outs)
+        return slot.run_into(outs)
 
     def _signature(self, shapes: tuple[tuple[int, ...], ...]) -> Signature:
         found = self._signatures.get(shapes)
@@ -172,24 +179,36 @@ class Session:
             self._signatures[shapes] = found
         return found
 
-    def _outs(self, out: Outs, signature: Signature) -> dict[int, Array]:
-        specs = self.manifest.outputs
-        outs = {
-            position: check_output(specs[position], signature.outputs[position], array)
-            for position, array in _by_position(self.manifest, out).items()
-        }
-        for (i, a), (j, b) in combinations(outs.items(), 2):
-            if overlap(a, b):
-                raise InputError(
-                    f"output '{specs[j].name}'",
-                    "memory of its own",
-                    f"memory that output '{specs[i].name}' uses",
-                    "give separate arrays",
-                )
+    def _outs(self, out: Outs, signature: Signature) -> list[Array]:
+        """The arrays to write into: those given, new ones for outputs that are left out."""
+        given = _by_position(self.manifest, out)
+        outs: list[Array] = []
+        for position, (spec, shape) in enumerate(
+            zip(self.manifest.outputs, signature.outputs, strict=True)
+        ):
+            array = given.get(position)
+            outs.append(
+                np.empty(shape, spec.dtype.numpy)
+                if array is None
+                else check_output(spec, shape, array)
+            )
+        _check_apart(self.manifest, outs)
         return outs
 
 
-def _by_position(manifest: Manifest, out: Outs) -> dict[int, object]:
+def _check_apart(manifest: Manifest, outs: Sequence[Array]) -> None:
+    for (i, a), (j, b) in combinations(enumerate(outs), 2):
+        if overlap(a, b):
+            raise InputError(
+                f"output '{manifest.outputs[j].name}'",
+                "memory of its own",
+                f"memory that output '{manifest.outputs[i].name}' uses",
+                "give separate arrays",
+            )
+
+
+def _by_position(manifest: Manifest, out: Outs) -> Mapping[int, object]:
+    arrays: list[object] = [out] if isinstance(out, np.ndarray) else list(out)
     names = [spec.name for spec in manifest.outputs]
     if isinstance(out, Mapping):
         unknown = [name for name in out if name not in names]
@@ -197,7 +216,6 @@ def _by_position(manifest: Manifest, out: Outs) -> dict[int, object]:
             expected = f"names of outputs ({', '.join(names)})"
             raise InputError("out=", expected, f"'{unknown[0]}'", "check the name")
         return {names.index(name): array for name, array in out.items()}
-    arrays: list[object] = [out] if isinstance(out, np.ndarray) else list(out)
     if len(arrays) != len(names):
         expected = f"{len(names)} arrays ({', '.join(names)})"
         raise InputError("out=", expected, f"{len(arrays)}", "give one array for each output")

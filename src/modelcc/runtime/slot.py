@@ -75,7 +75,6 @@ class Slot:
             (spec.dtype.numpy, shape, spec.dtype.numpy.itemsize)
             for spec, shape in zip(manifest.inputs, signature.inputs, strict=True)
         ]
-
         self._signature = signature
 
     def accepts(self, arguments: tuple[object, ...]) -> bool:
@@ -102,18 +101,18 @@ class Slot:
         for position, array in enumerate(arrays):
             self._inputs[position] = address_of(array)
 
-    def run(self, outs: dict[int, Array]) -> tuple[int, list[Array]]:
-        """The entry point's status and the results: ``outs`` by position, new arrays else."""
-        results: list[Array] = []
+    def run(self) -> tuple[int, list[Array]]:
+        """The entry point's status and the results, in new arrays."""
+        results = [
+            _aligned_array(shape, dtype) if is_large else np.empty(shape, dtype)
+            for shape, dtype, is_large in self._results
+        ]
+        return self.run_into(results)
+
+    def run_into(self, results: list[Array]) -> tuple[int, list[Array]]:
+        """As :meth:`run`, with the results written into these arrays."""
         table = self._outputs
-        for position, (shape, dtype, is_large) in enumerate(self._results):
-            if position in outs:
-                array = outs[position]
-            elif is_large:
-                array = _aligned_array(shape, dtype)
-            else:
-                array = np.empty(shape, dtype)
-            results.append(array)
+        for position, array in enumerate(results):
             table[position] = address_of(array)
         return self._call(), results
 

@@ -53,6 +53,10 @@ class Workplace:
             self.progress(what, done, total)
 
 
+MODULE_LINE = "; ---- module "
+"""Begins the line before each module where a text holds several; the module's name follows."""
+
+
 @dataclass(frozen=True)
 class Module:
     """One translation unit in the target's source language."""

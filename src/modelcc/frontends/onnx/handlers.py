@@ -11,11 +11,12 @@ from modelcc.frontends.onnx.elementwise import ELEMENTWISE
 from modelcc.frontends.onnx.gather import GATHER
 from modelcc.frontends.onnx.nn import NN
 from modelcc.frontends.onnx.quant import QUANT
+from modelcc.frontends.onnx.recurrent import RECURRENT
 from modelcc.frontends.onnx.reduce import REDUCE
 from modelcc.frontends.onnx.resize import RESIZE
 from modelcc.frontends.onnx.shape import SHAPE
 
-_STANDARD = (ELEMENTWISE, SHAPE, REDUCE, GATHER, NN, QUANT, RESIZE, CONTROL)
+_STANDARD = (ELEMENTWISE, SHAPE, REDUCE, GATHER, NN, QUANT, RECURRENT, RESIZE, CONTROL)
 
 HANDLERS: Mapping[tuple[str, str], Handler] = MappingProxyType(
     {("", name): handler for table in _STANDARD for name, handler in table.items()}

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.graph import Graph, Node
+from modelcc.ir.index import Index
 from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
-from modelcc.ir.types import TensorType
+from modelcc.ir.types import Array, TensorType
 from modelcc.ops.attention import Attention, Softmax
 from modelcc.ops.elementwise import Add, IsNaN, Where
 from modelcc.ops.matmul import MatMul
@@ -26,7 +27,9 @@ SWALLOWS_SCORES = -1e30
 class RecogniseAttention:
     """``softmax(s * q @ kᵀ + mask) @ v`` is Attention (Vaswani et al., 2017).
 
-    The scale may be on q, on k, on both or on the scores; the mask added or chosen by Where.
+    The scale may be on q, on k, on both or on the scores; the mask added or chosen by Where.  A
+    guard against NaN weights (rows that see nothing) becomes one of the result.  A constant mask
+    that hides what comes later makes it causal.
 
     before::
 
@@ -57,7 +60,7 @@ class RecogniseAttention:
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        return rewrite(graph, (attention,), self.limit)
+        return rewrite(graph, (attention, constant_mask), self.limit)
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,15 @@ def attention(node: Node, at: Rewriter) -> Replacement:
     if not isinstance(node.op, MatMul):
         return None
     weights, v = node.inputs
-    softmax = made_by(at, _without_nan_guard(at, weights), Softmax)
+    unguarded = _without_nan_guard(at, weights)
+    softmax = made_by(at, unguarded, Softmax)
     result = at.type_of(node.outputs[0])
     if softmax is None or softmax.op != Softmax(result.rank - 1) or at.uses(weights) > 1:
         return None
     for scores in _scores(at, softmax.inputs[0]):
         if _shapes_fit(at, scores, v, result.rank):
-            return _emit(at, scores, v, result)
+            mixed = _emit(at, scores, v, result)
+            return mixed if unguarded == weights else _with_nan_guard(at, mixed)
     return None
 
 
@@ -93,6 +98,12 @@ def _without_nan_guard(at: Rewriter, name: str) -> str:
     condition = made_by(at, guard.inputs[0], IsNaN)
     guarded = guard.inputs[2]
     return guarded if condition is not None and condition.inputs == (guarded,) else name
+
+
+def _with_nan_guard(at: Rewriter, name: str) -> str:
+    """0 where a row sees nothing; weights of 0 would have made it so."""
+    zero = at.constant(0.0, at.type_of(name).dtype)
+    return at.emit(Where(), at.emit(IsNaN(), name), zero, name)
 
 
 def _scores(at: Rewriter, name: str) -> Iterator[Scores]:
@@ -161,3 +172,29 @@ def _with_heads(at: Rewriter, name: str) -> str:
     """The value with an axis of one head if it has none."""
     shape = at.type_of(name).shape
     return name if len(shape) == 4 else at.emit(Reshape((shape[0], 1, *shape[1:])), name)
+
+
+def constant_mask(node: Node, at: Rewriter) -> Replacement:
+    """A mask that shows query i the keys up to i + offset becomes an attribute; one of 0 goes."""
+    op = node.op
+    if not isinstance(op, Attention) or op.causal or len(node.inputs) < 4:
+        return None
+    mask = at.constant_value(node.inputs[3])
+    if mask is not None and not mask.any():
+        return at.emit(op, *node.inputs[:3])
+    offset = _causal_offset(mask, at.type_of(node.inputs[0]).shape[2])
+    if offset is None:
+        return None
+    return at.emit(Attention(op.scale, causal=True, offset=offset), *node.inputs[:3])
+
+
+def _causal_offset(mask: Array | None, queries: Index) -> int | None:
+    """The offset of a causal mask with a row per query; None if it is not one."""
+    if mask is None or mask.ndim < 2 or mask.shape[-2] != queries or mask[..., 0, :].size == 0:
+        return None
+    table = mask.reshape(-1, *mask.shape[-2:])
+    rows, columns = np.ogrid[: mask.shape[-2], : mask.shape[-1]]
+    offset = int((table[0, 0] == 0).sum()) - 1
+    wanted = columns <= rows + offset
+    fits = np.where(wanted, table == 0, table <= SWALLOWS_SCORES)
+    return offset if offset >= 0 and bool(fits.all()) else None

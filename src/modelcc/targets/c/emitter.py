@@ -102,7 +102,8 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
 
 def _pointer(name: str, parameter: Parameter) -> str:
     access = "" if parameter.mutable else "const "
-    return f"{access}{memory_type(parameter.buffer.dtype)} *restrict {name}"
+    alone = "" if parameter.shared else "restrict "
+    return f"{access}{memory_type(parameter.buffer.dtype)} *{alone}{name}"
 
 
 # --- parallel loops

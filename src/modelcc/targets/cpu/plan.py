@@ -40,6 +40,7 @@ class Plan:
     segments: Mapping[str, tuple[Segment, ...]]
     guards: tuple[Condition, ...]
     body: Scalar | None
+    packed: frozenset[str]
 
     @property
     def lanes(self) -> int:
@@ -57,7 +58,7 @@ def plan_tiled(
     """Decide vector variable, tile, loop order and layouts of packed constants."""
     split = _split_vector(group, machine)
     if split is None:
-        return _finish(group, Tile(None, ()), None, None, types, constants), {}
+        return _finish(group, Tile(None, ()), None, None, types, frozenset()), {}
     group, lane, blocks, active = split
     tile = choose_tile(group, lane.name, blocks, machine)
     group, layouts = _pack_constants(group, tile, lane, types, constants)
@@ -203,9 +204,8 @@ def _finish(
         guards, body = neutral_guards(anchor.body, anchor.combine, anchor.body.dtype)
     masked = _masked(group, types, packed) if active is not None else frozenset[str]()
     segments = _segments(group, tile, lane, guards, active is not None and bool(masked))
-    return Plan(
-        group, tile, lane, active, masked, _loop_order(group, tile, lane), segments, guards, body
-    )
+    order = _loop_order(group, tile, lane)
+    return Plan(group, tile, lane, active, masked, order, segments, guards, body, packed)
 
 
 def _still_logical(group: Group, tensors: frozenset[str]) -> frozenset[str]:

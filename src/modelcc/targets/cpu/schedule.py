@@ -142,16 +142,19 @@ def schedule_kernel(
             statements += emit_tiled(plan, names, chunks)
             in_place += _in_place(plan.group.nests, plan.group.stored, kernel, types)
     laid_out = {n: t.with_layout(layouts.get(n, t.layout)) for n, t in types.items()}
-    parameters = [_parameter(n, laid_out[n], False) for n in kernel.inputs]
-    parameters += [_parameter(n, laid_out[n], True) for n in kernel.outputs]
+    shared = frozenset(name for pair in in_place for name in pair)
+    parameters = [_parameter(n, laid_out[n], False, shared) for n in kernel.inputs]
+    parameters += [_parameter(n, laid_out[n], True, shared) for n in kernel.outputs]
     sizes = tuple(name for name, _ in kernel.dims)
     function = Function(name, tuple(parameters), sizes, tuple(statements), source)
     return ScheduledKernel(function, layouts, tuple(dict.fromkeys(in_place)))
 
 
-def _parameter(name: str, type_: TensorType, mutable: bool) -> Parameter:
+def _parameter(
+    name: str, type_: TensorType, mutable: bool, shared: frozenset[str]
+) -> Parameter:
     size: Index = type_.physical.size(type_.shape)
-    return Parameter(Buffer(name, type_.dtype, size), mutable)
+    return Parameter(Buffer(name, type_.dtype, size), mutable, name in shared)
 
 
 def partition(stages: Sequence[Stage]) -> list[tuple[Stage, ...]]:

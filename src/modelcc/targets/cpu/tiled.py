@@ -20,6 +20,7 @@ from modelcc.targets.cpu.expression import (
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
+from modelcc.targets.cpu.prefetch import NextPanel, next_panel
 
 
 def emit_tiled(plan: Plan, names: Names, chunks: int) -> list[Stmt]:
@@ -99,7 +100,8 @@ def _reduction(
 
     unrolls = _unroll_factors(anchor.reduce, plan.tile.reduce_unroll, len(corners))
     loops = list(zip(anchor.reduce, unrolls, strict=True))
-    reduction = _Reduction(open_guards(plan, chosen), corners[0], step, names, _ragged(anchor))
+    guards, panel = open_guards(plan, chosen), next_panel(plan, corners[0], chosen)
+    reduction = _Reduction(guards, corners[0], step, names, _ragged(anchor), panel)
     return reduction.loops(loops, {})
 
 
@@ -141,6 +143,7 @@ class _Reduction:
     step: Callable[[Point], list[Stmt]]
     names: Names
     ragged: Mapping[str, int]
+    panel: NextPanel | None
 
     def loops(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
         """Statements of the ``remaining`` loops (variable, unrolling), given the outer ones."""
@@ -163,19 +166,31 @@ class _Reduction:
         def below(value: Index) -> list[Stmt]:
             return self.loops(rest, {**at, variable.name: value})
 
+        def each(value: Index) -> list[Stmt]:
+            if rest or self.panel is None:
+                return []
+            return self.panel.fetch({**at, variable.name: value}, unroll)
+
         extent = self.ragged.get(variable.axis)
         if extent is None or variable.multiplier == 1:
-            return counted_loop(variable.extent, unroll, counter, below)
+            return counted_loop(variable.extent, unroll, counter, below, each)
         full, end = divmod(extent, variable.multiplier)
         cut = [(replace(v, extent=end) if v.axis == variable.axis else v, u) for v, u in rest]
         last = self.loops(cut, {**at, variable.name: full})
-        return [*counted_loop(full, unroll, counter, below), *last]
+        return [*counted_loop(full, unroll, counter, below, each), *last]
 
 
 def counted_loop(
-    extent: Index, unroll: int, counter: str, below: Callable[[Index], list[Stmt]]
+    extent: Index,
+    unroll: int,
+    counter: str,
+    below: Callable[[Index], list[Stmt]],
+    each: Callable[[Index], list[Stmt]],
 ) -> list[Stmt]:
-    """A serial loop over ``0 … extent-1`` unrolled by ``unroll``, with a remainder loop."""
+    """A serial loop over ``0 … extent-1`` unrolled by ``unroll``, with a remainder loop.
+
+    ``each`` gives statements to run once per ``unroll`` iterations.
+    """
     if extent == 0:
         return []
     if extent == 1:
@@ -188,7 +203,7 @@ def counted_loop(
         return [For(counter, 0, extent, tuple(below(Sym(counter))), kind="unrolled")]
     whole, inner = floordiv(extent, unroll), f"{counter}u"
     main = For(inner, 0, unroll, tuple(below(Sym(counter) * unroll + Sym(inner))), kind="unrolled")
-    result: list[Stmt] = [For(counter, 0, whole, (main,))]
+    result: list[Stmt] = [For(counter, 0, whole, (*each(Sym(counter) * unroll), main))]
     if extent - whole * unroll != 0:
         tail = f"{counter}t"
         result.append(For(tail, whole * unroll, extent, tuple(below(Sym(tail)))))

@@ -109,8 +109,9 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
 
 
 def _pointer(operand: str, parameter: Parameter) -> str:
+    alone = "" if parameter.shared else " noalias"
     access = "" if parameter.mutable else " readonly"
-    return f"ptr noalias captures(none){access} align {parameter.buffer.align} {operand}"
+    return f"ptr{alone} captures(none){access} align {parameter.buffer.align} {operand}"
 
 
 # --- parallel loops

@@ -13,10 +13,9 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
-from modelcc.packaging import Label, package
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.runtime.session import Session, shared_pool
-from modelcc.targets.base import Module, TargetOptions, Workplace
+from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
@@ -27,6 +26,7 @@ from modelcc.targets.native.machine import Machine, function_attributes
 from modelcc.targets.native.parallel_build import build
 from modelcc.targets.native.shared_object import link_shared
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
+from modelcc.targets.packaging import Label, package
 
 _RENAMED = ".output"
 """What program lowering appends to an output's name that an input or constant has, too."""
@@ -148,4 +148,4 @@ def _joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
     if len(texts) == 1:
         return texts[0].encode()
     named = zip(modules, texts, strict=True)
-    return "\n".join(f"; ---- module {m.name}\n{text}" for m, text in named).encode()
+    return "\n".join(f"{MODULE_LINE}{m.name}\n{text}" for m, text in named).encode()

@@ -15,7 +15,18 @@ from onnx.reference import ReferenceEvaluator
 
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import Array
-from modelcc.ops import attention, conv, matmul, norm, pool, quant, quant_matmul, resize
+from modelcc.ops import (
+    attention,
+    conv,
+    matmul,
+    norm,
+    pool,
+    quant,
+    quant_matmul,
+    recurrence,
+    recurrent,
+    resize,
+)
 from modelcc.ops.samples import arrays, sizes
 
 Attributes = Mapping[str, Any]
@@ -25,33 +36,34 @@ def run_onnx(
     op_type: str,
     attributes: Attributes,
     inputs: Sequence[Array | None],
-    opset: int,
-    evaluator: bool,
-) -> Array:
-    """First result of one ONNX node in onnxruntime, unoptimised, or in ONNX's own evaluator.
+    opset: int = 21,
+    results: int = 1,
+    evaluator: bool = False,
+) -> list[Array]:
+    """Results of one ONNX node in onnxruntime, unoptimised, or in ONNX's own evaluator.
 
     None stands for an absent operand.
     """
     feed = {f"x{i}": a for i, a in enumerate(inputs) if a is not None}
     names = [f"x{i}" if f"x{i}" in feed else "" for i in range(len(inputs))]
-    outputs = ["y", "y1", "y2"][: onnx.defs.get_schema(op_type, opset).min_output]
+    outputs = [f"y{i}" for i in range(results)]
     node = helper.make_node(op_type, names, outputs, **attributes)
     values = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in feed.items()
     ]
-    result = onnx.ValueInfoProto(name="y")
-    graph = helper.make_graph([node], "one_node", values, [result])
+    declared = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph([node], "one_node", values, declared)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     if evaluator:
-        return np.asarray(ReferenceEvaluator(model).run(["y"], feed)[0])
+        return [np.asarray(y) for y in ReferenceEvaluator(model).run(outputs, feed)]
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return session.run(["y"], feed)[0]
+    return session.run(outputs, feed)
 
 
 def _windowed(op: Any) -> Attributes:
@@ -60,6 +72,12 @@ def _windowed(op: Any) -> Attributes:
         "pads": (*op.pads_before, *op.pads_after),
         "dilations": op.dilations,
     }
+
+
+def _recurrent(op: Any, **more: int) -> Attributes:
+    activations = {"activations": op.activations} if op.activations else {}
+    clip = {} if op.clip is None else {"clip": op.clip}
+    return {"direction": op.direction, **activations, **clip, **more}
 
 
 def _pooling(op: Any) -> Attributes:
@@ -131,6 +149,12 @@ TWINS: dict[type[Op], Callable[[Any], tuple[str, Attributes]]] = {
     quant_matmul.QLinearMatMul: lambda op: ("QLinearMatMul", {}),
     quant_matmul.ConvInteger: lambda op: ("ConvInteger", {"group": op.groups, **_windowed(op)}),
     quant_matmul.QLinearConv: lambda op: ("QLinearConv", {"group": op.groups, **_windowed(op)}),
+    recurrent.RNN: lambda op: ("RNN", _recurrent(op)),
+    recurrent.GRU: lambda op: (
+        "GRU",
+        _recurrent(op, linear_before_reset=int(op.linear_before_reset)),
+    ),
+    recurrent.LSTM: lambda op: ("LSTM", _recurrent(op, input_forget=int(op.input_forget))),
     attention.Softmax: lambda op: ("Softmax", {"axis": op.axis}),
     attention.LogSoftmax: lambda op: ("LogSoftmax", {"axis": op.axis}),
     attention.Hardmax: lambda op: ("Hardmax", {"axis": op.axis}),
@@ -188,9 +212,17 @@ def test_reference_equals_onnx(op_class: type[Op], sample: Sample, evaluator: bo
     inputs = arrays(symbolic, sample)
     twin, operands = accepted(op, inputs)
     name, attributes = TWINS[op_class](twin)
-    expected = run_onnx(name, attributes, operands, OPSETS.get(op_class, 21), evaluator)
+    if isinstance(op, recurrence.Recurrent):
+        attributes = {**attributes, "hidden_size": inputs[2].shape[-1]}
     results = op.reference(*inputs)
-    actual = np.asarray(results[0] if isinstance(results, tuple) else results)
+    results = results if isinstance(results, tuple) else (results,)
+    opset = OPSETS.get(op_class, 21)
+    judged = run_onnx(name, attributes, operands, opset, len(results), evaluator)
+    for actual, expected in zip(map(np.asarray, results), judged, strict=True):
+        assert_close(actual, expected)
+
+
+def assert_close(actual: Array, expected: Array) -> None:
     if actual.dtype.name.startswith("float8") and expected.dtype == np.uint8:
         actual = actual.view(np.uint8)
     assert actual.dtype == expected.dtype
@@ -222,7 +254,7 @@ def test_random_convolutions_equal_onnxruntime(seed: int) -> None:
         w = rng.standard_normal((inputs, outputs // groups, *kernel)).astype(np.float32)
     b = rng.standard_normal(outputs).astype(np.float32)
     name, attributes = TWINS[type(op)](op)
-    expected = run_onnx(name, attributes, [x, w, b], 21, False)
+    (expected,) = run_onnx(name, attributes, [x, w, b])
     np.testing.assert_allclose(op.reference(x, w, b), expected, rtol=1e-4, atol=1e-4)
 
 
@@ -240,8 +272,30 @@ def test_random_poolings_equal_onnxruntime(seed: int) -> None:
         op = pool.AveragePool(count_include_pad=bool(rng.integers(2)), **shared)
     x = rng.standard_normal((2, 3, *rng.integers(6, 11, rank))).astype(np.float32)
     name, attributes = TWINS[type(op)](op)
-    expected = run_onnx(name, attributes, [x], 21, False)
+    (expected,) = run_onnx(name, attributes, [x])
     np.testing.assert_allclose(op.reference(x), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_random_resizes_equal_onnxruntime(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mode = str(rng.choice(["nearest", "linear", "cubic"]))
+    coordinates = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    sizes_in, sizes_out = (tuple(int(n) for n in rng.integers(1, 9, 2)) for _ in range(2))
+    op = resize.Resize(
+        shape=(1, 2, *sizes_out),
+        scales=(None,) * 4,
+        mode=mode,
+        coordinates=str(rng.choice(coordinates)),
+        nearest=str(rng.choice(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])),
+        cubic_a=float(rng.choice([-0.5, -0.75])),
+        exclude_outside=mode == "cubic" and bool(rng.integers(2)),
+    )
+    x = rng.standard_normal((1, 2, *sizes_in)).astype(np.float32)
+    twin, operands = accepted(op, [x])
+    name, attributes = TWINS[resize.Resize](twin)
+    (expected,) = run_onnx(name, attributes, operands)
+    np.testing.assert_allclose(op.reference(x), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_convolution_with_zero_points_per_channel_is_that_of_the_differences() -> None:
@@ -249,5 +303,7 @@ def test_convolution_with_zero_points_per_channel_is_that_of_the_differences() -
     op = quant_matmul.ConvInteger(**sample.attributes)
     x, w, x_zero, w_zero = (a.astype(np.float32) for a in arrays(op, sample))
     _, attributes = TWINS[quant_matmul.ConvInteger](op)
-    expected = run_onnx("Conv", attributes, [x - x_zero, w - w_zero[:, None, None]], 21, False)
+    (expected,) = run_onnx(
+        "Conv", attributes, [x - x_zero, w - w_zero[:, None, None]], 21, 1, False
+    )
     np.testing.assert_array_equal(op.reference(*arrays(op, sample)), expected)

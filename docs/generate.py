@@ -1,0 +1,102 @@
+"""Writes the pages that follow from the sources: ``python -m docs.generate``.
+
+``ops.md`` lists every op of the built-in dialect and every ONNX operator that is imported,
+``targets.md`` the targets, ``commands.md`` what each command says of itself.  A test fails when a
+page is out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from modelcc.cli.main import cli
+from modelcc.frontends.onnx.handlers import HANDLERS
+from modelcc.ir.op import Op
+from modelcc.ops.catalog import MCC
+from modelcc.targets.base import TargetOptions
+from modelcc.targets.registry import BUILT_IN, make_target
+
+FOLDER = Path(__file__).parent
+NOTE = "<!-- Made by `python -m docs.generate`; change the sources instead. -->"
+WIDTH = 96
+FACETS = ("compute", "decompose", "grad")
+
+
+def pages() -> Mapping[str, str]:
+    """Text of each generated page, by file name."""
+    return {
+        "ops.md": "\n".join((*_op_lines(), *_onnx_lines())) + "\n",
+        "commands.md": "\n".join(_command_lines()) + "\n",
+        "targets.md": "\n".join(_target_lines()) + "\n",
+    }
+
+
+def _op_lines() -> Iterator[str]:
+    yield from ("# Ops", "", NOTE, "")
+    yield (
+        f"The built-in dialect `{MCC.name}` has {len(MCC.ops)} ops.  All have a shape rule and a "
+        "NumPy reference.  *compute*: lowered to the tensor level, so every target has code for "
+        "it; *decompose*: a composite that is also given by simpler ops; *grad*: differentiable."
+    )
+    for family, ops in groupby(MCC.ops, key=_family):
+        yield from ("", f"## {family}", "", "| op | compute | decompose | grad | meaning |")
+        yield "|---|:-:|:-:|:-:|---|"
+        for op in ops:
+            marks = " | ".join("✓" if op.has(facet) else " " for facet in FACETS)
+            yield f"| `{_signature(op)}` | {marks} | {_first_line(op)} |"
+
+
+def _family(op: type[Op]) -> str:
+    return op.__module__.rsplit(".", 1)[-1].replace("_", " ")
+
+
+def _signature(op: type[Op]) -> str:
+    attributes = [f.name + _default(f) for f in fields(op)]  # type: ignore[arg-type]
+    return op.__name__ + (f"({', '.join(attributes)})" if attributes else "")
+
+
+def _default(field: Field[Any]) -> str:
+    if field.default is MISSING:
+        return ""
+    value = field.default
+    return f"={value}" if not isinstance(value, str) else f'="{value}"'
+
+
+def _first_line(op: type[Op]) -> str:
+    text = (op.__doc__ or "").split("\n\n")[0]
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _onnx_lines() -> Iterator[str]:
+    names = sorted(f"{domain}.{name}" if domain else name for domain, name in HANDLERS)
+    yield from ("", "## ONNX operators", "")
+    yield f"{len(names)} operators are imported, opsets 7 to the newest of the installed onnx:"
+    yield from ("", ", ".join(f"`{name}`" for name in names) + ".")
+
+
+def _command_lines() -> Iterator[str]:
+    yield from ("# Commands", "", NOTE)
+    for name in ("", *cli.commands):
+        arguments = [name, "--help"] if name else ["--help"]
+        result = CliRunner().invoke(cli, arguments, prog_name="modelcc", terminal_width=WIDTH)
+        yield from ("", f"## modelcc {name}".rstrip(), "", "```", result.output.rstrip(), "```")
+
+
+def _target_lines() -> Iterator[str]:
+    yield from ("# Targets", "", NOTE, "", "| target | `--emit` forms |", "|---|---|")
+    for name in BUILT_IN:
+        target = make_target(name, TargetOptions(cpu="x86-64-v3"))
+        yield f"| `{target.name}` | {', '.join(f'`{form}`' for form in target.forms)} |"
+    yield from ("", "Other packages add targets by the entry point group `modelcc.targets`.")
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, "utf-8")
+        print(FOLDER / name)

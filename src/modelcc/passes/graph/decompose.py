@@ -1,0 +1,52 @@
+"""Ops that have no tensor-level meaning, written out in ops that have one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
+
+
+@dataclass(frozen=True)
+class Decompose:
+    """Every op with a ``decompose`` facet but no ``compute``; others keep their identity.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<1x2x3xf32>, %w: tensor<1x2x3xf32>, %r: tensor<1x2x2xf32>):
+          %y, %last = "mcc.RNN"(%x, %w, %r)
+          "mcc.return"(%y)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<1x2x3xf32>, %w: tensor<1x2x3xf32>, %r: tensor<1x2x2xf32>):
+          %w2 = "mcc.Reshape"(%w) {shape = [2, 3]}
+          %r2 = "mcc.Reshape"(%r) {shape = [2, 2]}
+          %zero = "mcc.Full"() {shape = [2, 2], value = 0.0, dtype = f32}
+          %wt = "mcc.Transpose"(%w2) {perm = [1, 0]}
+          %xs = "mcc.MatMul"(%x, %wt)
+          %x0 = "mcc.Reshape"(%xs) {shape = [2, 2]}
+          %rt = "mcc.Transpose"(%r2) {perm = [1, 0]}
+          %h0 = "mcc.MatMul"(%zero, %rt)
+          %sum = "mcc.Add"(%x0, %h0)
+          %h1 = "mcc.Tanh"(%sum)
+          %y = "mcc.Reshape"(%h1) {shape = [1, 1, 2, 2]}
+          "mcc.return"(%y)
+        })
+    """
+
+    limit: int | None = None
+
+    def __call__(self, graph: Graph) -> Graph:
+        return rewrite(graph, (written_out,), self.limit)
+
+
+def written_out(node: Node, at: Rewriter) -> Replacement:
+    """The decomposition of an op that nothing else can be made of."""
+    if node.op.has("compute") or not node.op.has("decompose"):
+        return None
+    return node.op.decompose(at, *node.inputs)

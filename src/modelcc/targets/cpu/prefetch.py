@@ -1,0 +1,114 @@
+"""Prefetching the next panel of a packed operand while the current one is in use.
+
+Every register tile along a panel fetches its share of the next panel into L2, so that weights
+stream from memory behind the arithmetic instead of in front of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index, floordiv, simplify, substitute, symbols
+from modelcc.ir.loop import Prefetch, Stmt
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Read
+from modelcc.targets.cpu.parallel import Chosen, Point
+from modelcc.targets.cpu.plan import Plan
+from modelcc.targets.cpu.structure import is_contraction
+
+LINE_BYTES = 64
+SMALLEST_PANEL = 16 << 10
+MOST_LINES = 4
+
+
+@dataclass(frozen=True)
+class NextPanel:
+    """Streaming of ``tensor``: the current panel starts at ``start``, the next at ``following``.
+
+    Register tile number ``tile`` of ``tiles`` is being computed; a panel has ``steps`` reduction
+    steps of ``width`` elements.
+    """
+
+    read: Read
+    point: Point
+    start: Index
+    following: Index
+    tile: Index
+    tiles: int
+    steps: int
+    width: int
+
+    def fetch(self, at: Point, unroll: int) -> list[Stmt]:
+        """Prefetches to issue once per ``unroll`` reduction steps, before reduction point ``at``.
+
+        All tiles together fetch the next panel once.
+        """
+        line = LINE_BYTES // self.read.dtype.bytes
+        share = -(-self.width * unroll // (line * self.tiles))
+        if share > MOST_LINES:
+            return []
+        here = substitute(self.read.indices[0], {**self.point, **at})
+        within = floordiv(here - self.start, max(1, self.width * unroll // (line * share)))
+        before = self.tile * (self.steps // unroll * share * line)
+        first = self.following + before + within
+        return [Prefetch(self.read.tensor, first + n * line, 2) for n in range(share)]
+
+
+def next_panel(plan: Plan, corner: Point, chosen: Chosen) -> NextPanel | None:
+    """What to prefetch during the tile at ``corner``, if its panels are worth it."""
+    anchor, lane, vector = plan.group.anchor, plan.lane, plan.tile.vector
+    if anchor is None or lane is None or vector is None or not is_contraction(anchor):
+        return None
+    streamed = [r for r in reads(anchor.body) if r.tensor in plan.packed and _moves(r, vector)]
+    steps = 1
+    for v in anchor.reduce:
+        steps *= v.extent if isinstance(v.extent, int) else 0
+    size = plan.tile.of(vector)
+    width = size * plan.lanes
+    tile, tiles = _tile_number(plan, corner, chosen)
+    whole = chosen[vector].tile == size and chosen[vector].count != 1
+    if len(streamed) != 1 or not whole or tiles < 2:
+        return None
+    read = streamed[0]
+    if steps * width * read.dtype.bytes < SMALLEST_PANEL:
+        return None
+    point = {**corner, lane.name: 0}
+    origin = {v.name: 0 for v in anchor.reduce}
+    after = {**point, **origin, vector: corner[vector] + size}
+    return NextPanel(
+        read,
+        point,
+        substitute(read.indices[0], {**point, **origin}),
+        substitute(read.indices[0], after),
+        tile,
+        tiles,
+        steps,
+        width,
+    )
+
+
+def _moves(read: Read, variable: str) -> bool:
+    return any(variable in symbols(i) for i in read.indices)
+
+
+def _tile_number(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Index, int]:
+    """Number of the register tile among those that use the same panel, and how many there are.
+
+    Symbolic numbers of tiles are taken to be many: the first ones fetch the panel.
+    """
+    names = [v.name for v in plan.order]
+    number: Index = 0
+    total = 1
+    for name in names[names.index(plan.tile.vector or "") + 1 :]:
+        segments = plan.segments[name]
+        position = segments.index(chosen[name])
+        before: Index = 0
+        count: Index = 0
+        for n, segment in enumerate(segments):
+            before = before + (segment.count if n < position else 0)
+            count = count + segment.count
+        here = floordiv(corner[name] - chosen[name].start, chosen[name].tile)
+        tiles = count if isinstance(count, int) else 16
+        number = number * tiles + simplify(before + here, {})
+        total *= tiles
+    return number, total

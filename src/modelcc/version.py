@@ -1,0 +1,3 @@
+"""The version of modelcc."""
+
+VERSION = "0.1.0"
