@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -132,13 +132,22 @@ def folded(text: str, indent: str) -> list[str]:
     """``text`` as lines of at most :data:`WIDTH` columns, broken after commas where that does."""
     if len(indent) + len(text) <= WIDTH:
         return [indent + text]
-    room = WIDTH - len(indent) - len(_INDENT)
-    pieces = text.replace(", ", ",\n").split("\n")
-    words = [w for piece in pieces for w in (piece.split(" ") if len(piece) > room else [piece])]
-    lines = [indent + words[0]]
-    for word in words[1:]:
-        if len(lines[-1]) + 1 + len(word) > WIDTH:
+    lines = [indent]
+    for glue, word in _words(text, WIDTH - len(indent) - len(_INDENT)):
+        if lines[-1].strip() and len(lines[-1]) + len(glue) + len(word) > WIDTH:
             lines.append(indent + _INDENT + word)
         else:
-            lines[-1] += f" {word}"
+            lines[-1] += (glue if lines[-1].strip() else "") + word
     return lines
+
+
+def _words(text: str, room: int) -> Iterator[tuple[str, str]]:
+    """Parts of at most ``room`` columns, if possible, and what stands before each on a line."""
+    for argument in text.replace(", ", ",\n").split("\n"):
+        if len(argument) <= room:
+            yield " ", argument
+            continue
+        for word in argument.split(" "):
+            first, *inner = word.replace("(", "(\n").split("\n") if len(word) > room else [word]
+            yield " ", first
+            yield from (("", part) for part in inner)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.index import Range, Sym
+from modelcc.ir.index import Range, Sym, symbols
 from modelcc.ir.loop import Buffer, For, Function, Parameter
 from modelcc.ir.loop_traversal import names_used, parallel_loop
 from modelcc.targets.c.code import Code, Named, Operand, folded
@@ -149,7 +149,8 @@ def _captures(code: Code, function: Function, loop: For) -> list[_Capture]:
     scope = code.scope
     mutable = {p.buffer.name: p for p in function.parameters}
     found: list[_Capture] = []
-    for name in names_used((loop,)):
+    used = dict.fromkeys((*sorted(symbols(loop.start)), *names_used(loop.body)))
+    for name in used:
         if name in scope.buffers:
             operand, buffer = scope.buffers[name]
             parameter = mutable.get(name) or _local(buffer)
