@@ -56,7 +56,8 @@ def definitions(functions: Sequence[Function], prelude: Prelude, options: EmitOp
 
 def file_text(parts: Sequence[str], prelude: Prelude, options: EmitOptions) -> str:
     """A whole file."""
-    head = [f"/* {comment(options.head)} */"] if options.head else []
+    notes = "".join(f"\n * {line}".rstrip() for line in comment(options.head).splitlines())
+    head = [f"/*{notes}\n */"] if options.head else []
     return "\n\n".join([*head, prelude.text(), *parts]) + "\n"
 
 

@@ -14,6 +14,7 @@ The result is 0.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
@@ -29,6 +30,7 @@ from modelcc.targets.c.emitter import (
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.c.toolchain import FLAGS
 
 _PARAMETERS = (
     "void *const *inputs", "void *const *outputs", "void *const *constants", "void *arena",
@@ -40,6 +42,26 @@ _NAMES = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 def entry_name(program: Program) -> str:
     """Symbol of the function that runs the program."""
     return symbol(f"{program.name}_run")
+
+
+def program_head(program: Program) -> str:
+    """What a reader of the file has to know to compile and call it."""
+
+    def listed(kind: str, names: Iterable[str]) -> list[str]:
+        found = [f"  {n}: {name}, {program.bindings[name].type}" for n, name in enumerate(names)]
+        return [f"{kind}:", *found] if found else []
+
+    lines = [
+        f"{entry_name(program)}: {len(program.steps)} steps; needs {' '.join(FLAGS)}",
+        "and, to run on several threads, pool.c; -DMCC_SERIAL leaves the pool out.",
+        *listed("inputs", program.inputs),
+        *listed("outputs", program.outputs),
+        *listed("constants", program.constants),
+        f"arena: {program.arena} bytes, 64-aligned",
+    ]
+    lines += [f"sizes: {', '.join(program.dims)}"] if program.dims else []
+    lines += [f"  where {d.symbol} = {d.value}" for d in program.definitions]
+    return "\n".join(lines)
 
 
 def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
