@@ -70,9 +70,16 @@ class Code:
         self.scope.taken.add(name)
         return name
 
-    def line(self, text: str) -> None:
-        """Append a line, indented and broken where it is too long."""
-        self.lines += folded(text, _INDENT * len(self.scopes))
+    def line(self, text: str, note: str = "") -> None:
+        """Append a line, indented and broken where it is too long; ``note`` is a comment on it."""
+        indent = _INDENT * len(self.scopes)
+        noted = f"{text} /* {comment(note)} */"
+        if note and len(indent) + len(noted) <= WIDTH:
+            self.lines.append(indent + noted)
+            return
+        if note:
+            self.comment(note)
+        self.lines += folded(text, indent)
 
     def comment(self, text: str) -> None:
         """Append a comment line for each line of ``text``."""

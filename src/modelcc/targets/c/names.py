@@ -8,8 +8,7 @@ import re
 _WORDS = """
 asm auto bool break case char const continue default do double else enum extern false float for
 goto if inline int long main register restrict return short signed sizeof static struct switch true
-typedef typeof union unix linux unsigned void volatile while NAN INFINITY NULL I
-abs div exit free malloc memcpy memmove memset y0 y1 yn j0 j1 jn
+typedef typeof union unix linux unsigned void volatile while NULL memcpy memmove
 """
 _KEYWORDS = frozenset(_WORDS.split())
 _OURS = re.compile(r"(mcc|MCC)_.*|(f16|bf16|f32|f64|[iu](8|16|32|64))(x\d+)?(_.*)?")

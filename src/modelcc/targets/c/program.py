@@ -30,7 +30,7 @@ from modelcc.targets.c.emitter import (
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
-from modelcc.targets.c.toolchain import FLAGS
+from modelcc.targets.c.toolchain import SEMANTICS
 
 _PARAMETERS = (
     "void *const *inputs", "void *const *outputs", "void *const *constants", "void *arena",
@@ -52,8 +52,9 @@ def program_head(program: Program) -> str:
         return [f"{kind}:", *found] if found else []
 
     lines = [
-        f"{entry_name(program)}: {len(program.steps)} steps; needs {' '.join(FLAGS)}",
-        "and, to run on several threads, pool.c; -DMCC_SERIAL leaves the pool out.",
+        f"{entry_name(program)}: {len(program.steps)} steps.",
+        f"Compile it with {' '.join(SEMANTICS)}, and with pool.c;",
+        "-DMCC_SERIAL does without the thread pool.",
         *listed("inputs", program.inputs),
         *listed("outputs", program.outputs),
         *listed("constants", program.constants),
@@ -138,7 +139,7 @@ class _ProgramCode:
             names = self._names(binding.place)
             source = f"{binding.place}s[{names.index(_owner(binding))}]"
         spelled = self._tensors[binding.name] = self._code.fresh(binding.name)
-        self._code.line(f"void *const {spelled} = {source}; /* {binding.type} */")
+        self._code.line(f"void *const {spelled} = {source};", str(binding.type))
 
     def _launch(self, step: Launch, function: Function) -> None:
         arguments = [self._tensors[name] for name in step.arguments]
