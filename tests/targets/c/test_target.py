@@ -173,6 +173,17 @@ def test_forms() -> None:
 
 def test_the_processor_is_the_compilers_too() -> None:
     target = c_target(TargetOptions(cpu="x86-64-v3", optimize=3))
+    assert target.compiler is not None
     assert "-march=x86-64-v3" in target.compiler.flags
     assert "-O3" in target.compiler.flags
     assert target.native.machine.vector_bits == 256
+
+
+def test_without_a_compiler_there_is_still_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    target = c_target(TargetOptions())
+    assert "no C compiler found" in target.description
+    module = Module("one", "int a;")
+    assert target.render((module,), "c", Workplace()) == b"int a;"
+    with pytest.raises(ModelError, match="there is no C compiler on this machine"):
+        target.build((module,), Workplace())

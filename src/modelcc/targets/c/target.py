@@ -33,10 +33,13 @@ FUNCTIONS_PER_MODULE = 4
 
 @dataclass(frozen=True)
 class CTarget:
-    """``native`` schedules and loads; ``compiler`` makes object files of C text."""
+    """``native`` schedules and loads; ``compiler`` makes object files of C text.
+
+    Without a compiler (None) there is still the text.
+    """
 
     native: NativeTarget
-    compiler: CCompiler
+    compiler: CCompiler | None
 
     @property
     def name(self) -> str:
@@ -45,7 +48,8 @@ class CTarget:
     @property
     def description(self) -> str:
         """Processor and compiler, for ``modelcc targets``."""
-        return f"{self.native.description}; {self.compiler.version}"
+        version = self.compiler.version if self.compiler else "no C compiler found"
+        return f"{self.native.description}; {version}"
 
     @property
     def key(self) -> str:
@@ -78,13 +82,14 @@ class CTarget:
 
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
-        keys = [self.compiler.key(module.text) for module in modules]
+        compiler = self._present()
+        keys = [compiler.key(module.text) for module in modules]
         unique = {key: module.text for key, module in zip(keys, modules, strict=True)}
         cache = None if workplace.cache is None else ObjectCache(workplace.cache / "objects")
         found = {key: cache.get(key) for key in unique} if cache else {}
         objects = {key: contents for key, contents in found.items() if contents is not None}
         missing = {key: text for key, text in unique.items() if key not in objects}
-        for key, contents in self._compiled(missing, len(unique), workplace).items():
+        for key, contents in _compiled(compiler, missing, len(unique), workplace).items():
             objects[key] = contents
             if cache:
                 cache.put(key, contents)
@@ -98,7 +103,7 @@ class CTarget:
             case "c":
                 return _joined(modules, [module.text for module in modules], "/*", " */")
             case "asm":
-                texts = [self.compiler.assembly(module.text) for module in modules]
+                texts = [self._present().assembly(module.text) for module in modules]
                 return _joined(modules, texts, "#", "")
             case "obj" | "so":
                 return link_shared(self.build(modules, workplace), shared=form == "so")
@@ -113,44 +118,49 @@ class CTarget:
         names = [user_output_name(program, name) for name in program.outputs]
         machine = self.native.machine
         spec = MachineSpec(machine.triple, machine.cpu, machine.features)
-        label = Label(versions={"c": self.compiler.version}, sources=notes)
+        label = Label(versions={"c": self._present().version}, sources=notes)
         return package(program, entry_name(program), objects, spec, names, label)
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""
         return self.native.load(artifact, threads)
 
-    def _compiled(
-        self, texts: Mapping[str, str], total: int, workplace: Workplace
-    ) -> dict[str, bytes]:
-        """Object files by key; the compiler runs in up to ``workplace.jobs`` processes."""
-        done = total - len(texts)
-        workplace.report("compiling kernels", done, total)
-        with ThreadPoolExecutor(workplace.jobs) as threads:
-            pending = {
-                threads.submit(self.compiler.compile_object, text): key
-                for key, text in texts.items()
-            }
-            try:
-                for future in as_completed(pending):
-                    future.result()
-                    done += 1
-                    workplace.report("compiling kernels", done, total)
-            except ToolchainError:
-                threads.shutdown(cancel_futures=True)
-                raise
-        return {key: future.result() for future, key in pending.items()}
+    def _present(self) -> CCompiler:
+        if self.compiler is not None:
+            return self.compiler
+        try:
+            return find_compiler()
+        except ToolchainError as error:
+            raise ModelError(str(error)) from error
 
 
 def c_target(options: TargetOptions) -> CTarget:
-    """The target for ``options``; :class:`ModelError` if there is no compiler, or its processor
-    is unknown."""
+    """The target for ``options``; :class:`ModelError` if its processor is unknown."""
     native = native_target(options)
     try:
         compiler = find_compiler(arch=options.cpu or "native", optimize=options.optimize)
-    except ToolchainError as error:
-        raise ModelError(str(error)) from error
+    except ToolchainError:
+        compiler = None
     return CTarget(native, compiler)
+
+
+def _compiled(
+    compiler: CCompiler, texts: Mapping[str, str], total: int, workplace: Workplace
+) -> dict[str, bytes]:
+    """Object files by key; the compiler runs in up to ``workplace.jobs`` processes."""
+    done = total - len(texts)
+    workplace.report("compiling kernels", done, total)
+    with ThreadPoolExecutor(workplace.jobs) as threads:
+        pending = {threads.submit(compiler.compile_object, t): key for key, t in texts.items()}
+        try:
+            for future in as_completed(pending):
+                future.result()
+                done += 1
+                workplace.report("compiling kernels", done, total)
+        except ToolchainError:
+            threads.shutdown(cancel_futures=True)
+            raise
+    return {key: future.result() for future, key in pending.items()}
 
 
 def _joined(modules: Sequence[Module], texts: Sequence[str], begin: str, end: str) -> bytes:

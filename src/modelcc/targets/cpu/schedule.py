@@ -150,9 +150,7 @@ def schedule_kernel(
     return ScheduledKernel(function, layouts, tuple(dict.fromkeys(in_place)))
 
 
-def _parameter(
-    name: str, type_: TensorType, mutable: bool, shared: frozenset[str]
-) -> Parameter:
+def _parameter(name: str, type_: TensorType, mutable: bool, shared: frozenset[str]) -> Parameter:
     size: Index = type_.physical.size(type_.shape)
     return Parameter(Buffer(name, type_.dtype, size), mutable, name in shared)
 
