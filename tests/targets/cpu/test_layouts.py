@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_runs import host_cpu, interpreted, native, run_scheduled
+from kernel_runs import host_cpu, interpreted, run_scheduled
 from op_kernels import NATIVE_FAILURES, assert_close, check, expecting, graph_of
 
 from modelcc.ir.builder import GraphBuilder
@@ -101,7 +101,10 @@ def pool(op: Op, channels: int) -> Callable[[], Graph]:
 def concat(channels: int) -> Callable[[], Graph]:
     def build() -> Graph:
         make = GraphBuilder()
-        parts = [make.input(f"x{i}", TensorType((1, c, 3, 5), F32)) for i, c in enumerate((16, channels, 8))]
+        parts = [
+            make.input(f"x{i}", TensorType((1, c, 3, 5), F32))
+            for i, c in enumerate((16, channels, 8))
+        ]
         return make.build([make.emit(Concat(1), *(make.emit(Relu(), p) for p in parts))])
 
     return build

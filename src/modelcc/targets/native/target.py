@@ -88,11 +88,6 @@ class NativeTarget:
             Module(f"kernels{n}", emit_llvm(part, self._emission)) for n, part in enumerate(parts)
         )
 
-    def complete(self, program: Program) -> str:
-        """All modules as one text."""
-        modules = self.emit(program)
-        return joined(modules, [module.text for module in modules]).decode()
-
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
         objects = build(
