@@ -128,8 +128,8 @@ class PointEmitter:
     names: Names
     lanes: Lanes | None
     proved: frozenset[Condition] = frozenset()
-    statements: list[Stmt] = field(default_factory=list)
-    _shared: dict[object, Var] = field(default_factory=dict)
+    statements: list[Stmt] = field(default_factory=list[Stmt])
+    _shared: dict[object, Var] = field(default_factory=dict[object, Var])
 
     def emit(
         self, scalar: Scalar, point: Mapping[str, Index], internal: Mapping[str, Expr]
