@@ -17,13 +17,14 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
+from modelcc.runtime.pool import pool_c
 from modelcc.runtime.session import Session
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 from modelcc.targets.native.cache import ObjectCache
-from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.target import NativeTarget, native_target, user_output_name
 from modelcc.targets.packaging import Label, package
 
@@ -105,8 +106,10 @@ class CTarget:
             case "asm":
                 texts = [self._present().assembly(module.text) for module in modules]
                 return _joined(modules, texts, "#", "")
-            case "obj" | "so":
-                return link_shared(self.build(modules, workplace), shared=form == "so")
+            case "obj":
+                return link_objects(self.build(modules, workplace))
+            case "so":
+                return link_library(self.build((*modules, Module("pool", pool_c())), workplace))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target c cannot emit {form!r}", (), f"it knows {known}")
