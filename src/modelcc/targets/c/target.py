@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from importlib.resources import files
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
@@ -17,7 +18,6 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
-from modelcc.runtime.pool import pool_c
 from modelcc.runtime.session import Session
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.c.emitter import emit_c
@@ -135,6 +135,13 @@ class CTarget:
             return find_compiler()
         except ToolchainError as error:
             raise ModelError(str(error)) from error
+
+
+def pool_c() -> str:
+    """The thread pool as one C file."""
+    folder = files("modelcc.runtime")
+    header = folder.joinpath("pool.h").read_text("utf-8")
+    return folder.joinpath("pool.c").read_text("utf-8").replace('#include "pool.h"', header)
 
 
 def c_target(options: TargetOptions) -> CTarget:
