@@ -136,6 +136,13 @@ def test_saved_artifacts_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded(feeds), compiled(feeds))
 
 
+def test_kernels_can_be_profiled() -> None:
+    compiled = modelcc.compile(convolutions(), "c", threads=1, cache=None)
+    report = compiled.report(profile=feeds_of("convolutions"))
+    assert report.kernels
+    assert all(kernel.seconds is not None and kernel.seconds >= 0 for kernel in report.kernels)
+
+
 def test_objects_are_cached(tmp_path: Path) -> None:
     target = c_target(TargetOptions())
     modules = (Module("a", "int a;"), Module("b", "int b;"), Module("c", "int a;"))
