@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelcc.runtime.loader import LoadError
+from modelcc.runtime.errors import LoadError
 
 FLAGS = (
     "-std=gnu99", "-fPIC", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
