@@ -24,7 +24,7 @@ Run = Callable[[Feeds], Mapping[str, Any]]
 
 ENGINES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "modelcc": ("modelcc.api", "bench_engine"),
+        "modelcc": ("modelcc.runtime_peer", "bench_engine"),
         "onnxruntime": ("modelcc.onnxruntime_peer", "bench_engine"),
     }
 )
@@ -51,17 +51,17 @@ def main(arguments: list[str]) -> None:
             start = perf_counter()
             run(feeds)
             times.append(perf_counter() - start)
-        _reply({"times": times, "peak": peak_memory(Path("/proc/self/status").read_text())})
+        _reply({"times": times, "peak": peak_memory()})
 
 
-def peak_memory(status: str) -> int:
-    """Bytes of the greatest resident memory, of a process's ``/proc`` ``status``.
+def peak_memory() -> int:
+    """Greatest number of bytes of this process in memory so far.
 
-    ``getrusage`` would tell that of the process that started this one, if it was greater: its
-    figure outlives ``exec``.
+    Not ``ru_maxrss``, which begins with the size of the parent process.
     """
+    status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) << 10
+    return int(line.split()[1]) * 1024
 
 
 def _reply(data: Mapping[str, Any]) -> None:

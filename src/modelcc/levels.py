@@ -169,4 +169,3 @@ def _plain(data: Array) -> Array:
 
 def _typed(data: Array, dtype: DType) -> Array:
     return data.astype(object) if dtype.kind == "string" else data.view(dtype.numpy)
-

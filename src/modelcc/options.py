@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 
-Dims = Mapping[str, "int | Range"]
+Dims = Mapping[str, "int | tuple[int, int | None] | Range"]
+"""Named dimensions: a size, or the least and greatest one (None: any)."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,12 @@ class Options:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def fixed_dims(dims: Dims | None) -> tuple[tuple[str, int | Range], ...]:
+    """``dims`` as :class:`Options` wants them."""
+    pairs = (dims or {}).items()
+    return tuple((n, Range(*size) if isinstance(size, tuple) else size) for n, size in pairs)
+
+
 def dimension(text: str) -> tuple[str, int | Range]:
     """``batch=8`` or ``batch=1..512`` or ``batch=1..`` as a name and a number or range.
 
@@ -67,6 +74,14 @@ def dimension(text: str) -> tuple[str, int | Range]:
     except ValueError as error:
         hint = "write for example batch=8, or batch=1..512 for any size in between"
         raise ModelError(f"{text!r} is no dimension", (), hint) from error
+
+
+def rewrite_limit(text: str) -> Limit:
+    """``SimplifyAlgebra=3`` as a limit; :class:`ModelError` if it is none."""
+    stage, _, number = text.partition("=")
+    if not stage or not number.isdecimal():
+        raise ModelError(f"{text!r} is no limit", (), "write for example SimplifyAlgebra=3")
+    return Limit(stage, int(number))
 
 
 def _positive(text: str) -> int:

@@ -11,7 +11,7 @@ import click
 from modelcc.cli.console import progress_of
 from modelcc.environment import Environment
 from modelcc.ir.op import ModelError
-from modelcc.options import Options, dimension
+from modelcc.options import Options, dimension, rewrite_limit
 from modelcc.runtime.pool import available_cores
 from modelcc.targets.base import Progress, Workplace
 
@@ -46,6 +46,10 @@ _COMPILING = (
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
                  help="Fix a named dimension (batch=8) or bound it (batch=1..512)."),
     click.option("--no-cache", is_flag=True, help="Compile afresh and keep nothing."),
+    click.option("--skip", multiple=True, metavar="STAGE",
+                 help="Leave a stage of the compiler out, to find a fault."),
+    click.option("--stop-after", metavar="STAGE=N",
+                 help="Let a stage do N rewrites only, to find a fault."),
 )  # fmt: skip
 
 _FEEDING = (
@@ -66,6 +70,8 @@ def options_of(
     optimize: int,
     threads: int | None,
     dims: Sequence[str],
+    skip: Sequence[str],
+    stop_after: str | None,
 ) -> Options:
     """Compiler options from the command line and the environment."""
     default = environment.threads if environment.threads is not None else available_cores()
@@ -75,6 +81,8 @@ def options_of(
         optimize=optimize,
         threads=default if threads is None else threads,
         dims=tuple(dimension(text) for text in dims),
+        skip=tuple(skip),
+        limit=None if stop_after is None else rewrite_limit(stop_after),
     )
 
 

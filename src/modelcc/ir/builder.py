@@ -1,9 +1,9 @@
 """Building a graph node by node, with types inferred and names made up on the way.
 
-    build = GraphBuilder("main")
-    x = build.input("x", TensorType((Sym("batch"), 64), F32))
-    y = build.emit(MatMul(), x, build.constant(weights), names=("y",))
-    graph = build.build([y])
+build = GraphBuilder("main")
+x = build.input("x", TensorType((Sym("batch"), 64), F32))
+y = build.emit(MatMul(), x, build.constant(weights), names=("y",))
+graph = build.build([y])
 """
 
 from __future__ import annotations

@@ -324,5 +324,3 @@ def _element(text: str, type: TensorType) -> Array:
     if type.dtype.is_float:
         return np.asarray(float(text)).astype(dtype)
     return np.asarray(int(text)).astype(dtype)
-
-

@@ -132,5 +132,3 @@ def _verify_symbols(
                 node_place(node) if node else (),
                 f"add {unknown[0]!r} to the graph's dims, e.g. with a range from 1 upwards",
             )
-
-

@@ -14,15 +14,13 @@ from modelcc.ir.compute import (
     Operand,
     StageBuilder,
     apply,
-    guard,
     index_value,
     number,
     select,
 )
 from modelcc.ir.index import Index
 from modelcc.ir.op import Builder, Op, Sample, broadcast_shapes, require, same_dtype
-from modelcc.ir.tensor import Condition
-from modelcc.ir.types import F16, I64, Array, DType, TensorType
+from modelcc.ir.types import F16, I32, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
@@ -264,8 +262,10 @@ class Attention(Op):
             value = products[o] * self.scale
             if mask is not None:
                 value = value + mask.broadcast(o).cast(wide)
-            seen = (Condition(o[3], "<=", o[2] + self.offset),) if self.causal else ()
-            return guard(seen, value, -np.inf)
+            if not self.causal:
+                return value
+            behind = index_value(o[2] + self.offset - o[3], I32)
+            return select(behind >= 0, value, -np.inf)
 
         scores = at.stage(products.shape, score)
         weights = softmax_stages(at, scores, 3, wide)

@@ -49,9 +49,7 @@ def emit_c(functions: Sequence[Function], options: EmitOptions = PLAIN) -> str:
     return file_text(definitions(functions, prelude, options), prelude, options)
 
 
-def definitions(
-    functions: Sequence[Function], prelude: Prelude, options: EmitOptions
-) -> list[str]:
+def definitions(functions: Sequence[Function], prelude: Prelude, options: EmitOptions) -> list[str]:
     """The functions' definitions, which use ``prelude``."""
     return [text for f in functions for text in _definitions(f, prelude, options)]
 

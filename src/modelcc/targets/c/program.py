@@ -147,8 +147,6 @@ def _mentioned(program: Program) -> tuple[str, ...]:
     """Tensors that steps name, in order of first use."""
     found: dict[str, None] = {}
     for step in program.steps:
-        names = (
-            step.arguments if isinstance(step, Launch) else (step.target, step.source_tensor)
-        )
+        names = step.arguments if isinstance(step, Launch) else (step.target, step.source_tensor)
         found.update(dict.fromkeys(names))
     return tuple(found)

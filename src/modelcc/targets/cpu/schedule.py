@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,19 +40,46 @@ class ScheduledKernel:
     in_place: tuple[tuple[str, str], ...]
 
 
+class NoScheduleError(Exception):
+    """The stages of a kernel share neither their axes nor their rows."""
+
+
+def unfused(kernel: Kernel) -> list[Kernel]:
+    """A kernel for each stage, what was internal going through memory."""
+    if len(kernel.stages) == 1:
+        raise ModelError("no schedule fits this stage", (*kernel.source, kernel.name))
+    return [
+        Kernel(
+            f"{kernel.name}_{number}",
+            tuple(dict.fromkeys(read.tensor for read in reads(stage.body))),
+            (stage.output,),
+            (stage,),
+            kernel.source,
+        )
+        for number, stage in enumerate(kernel.stages)
+    ]
+
+
 def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProgram:
     """Schedule every kernel of ``program``; equal kernels share one function."""
     constants = frozenset(program.constants)
     cache: dict[CanonicalKernel, ScheduledKernel] = {}
     packed = _PackedConstants(program)
     items: list[KernelCall | View] = []
-    for item in program.items:
+    waiting = list(reversed(program.items))
+    while waiting:
+        item = waiting.pop()
         if isinstance(item, View):
             items.append(item)
             continue
         key, own = canonical(item, program.types, constants, program.dims)
-        if key not in cache:
-            cache[key] = schedule_kernel(key, f"k{len(cache)}_{item.name}", machine, item.source)
+        try:
+            if key not in cache:
+                name = f"k{len(cache)}_{item.name}"
+                cache[key] = schedule_kernel(key, name, machine, item.source)
+        except NoScheduleError:
+            waiting += reversed(unfused(item))
+            continue
         items.append(_call(item, cache[key], own, packed, program))
     used = frozenset(a for i in items if isinstance(i, KernelCall) for a in i.arguments)
     kept = used | frozenset(program.outputs) | _viewed(items)
@@ -115,8 +143,10 @@ def _call(
 
 
 def _partially_written(kernel: Kernel, program: TensorProgram) -> tuple[str, ...]:
-    writers = [o for i in program.items if isinstance(i, Kernel) for o in i.outputs]
-    return tuple(o for o in kernel.outputs if writers.count(o) > 1)
+    """Outputs of which stages of other kernels write a part too."""
+    own = Counter(stage.output for stage in kernel.stages)
+    every = Counter(s.output for i in program.items if isinstance(i, Kernel) for s in i.stages)
+    return tuple(output for output in kernel.outputs if every[output] > own[output])
 
 
 def schedule_kernel(
@@ -150,9 +180,7 @@ def schedule_kernel(
     return ScheduledKernel(function, layouts, tuple(dict.fromkeys(in_place)))
 
 
-def _parameter(
-    name: str, type_: TensorType, mutable: bool, shared: frozenset[str]
-) -> Parameter:
+def _parameter(name: str, type_: TensorType, mutable: bool, shared: frozenset[str]) -> Parameter:
     size: Index = type_.physical.size(type_.shape)
     return Parameter(Buffer(name, type_.dtype, size), mutable, name in shared)
 
@@ -192,9 +220,7 @@ def _plan(
         if rows is not None:
             return rows, {}
     if shared is None:
-        raise ModelError(
-            "no schedule fits this kernel", (), "report the model: fusion made a bad kernel"
-        )
+        raise NoScheduleError
     group = make_group(shared, outputs, types, dims, packable)
     return plan_tiled(group, types, packable, machine)
 

@@ -8,7 +8,8 @@ from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
 from modelcc.ir.loop import Const, Expr, For, If, Register, Stmt, Store, Test, Var
-from modelcc.ir.tensor import Condition
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Condition, Read
 from modelcc.targets.cpu.expression import (
     Lanes,
     Names,
@@ -91,18 +92,57 @@ def _reduction(
         raise ValueError("a reduction needs an anchor")
     combine = anchor.combine
 
+    whole = _expanded(plan, anchor)
+
     def step(at: Point) -> list[Stmt]:
         emitter = PointEmitter(names, lanes)
-        for corner, register in zip(corners, registers, strict=True):
-            value = emitter.emit(body, {**corner, **at}, {})
+        for point, register in _steps(plan, corners, registers, at, whole):
+            value = emitter.emit(body, point, {})
             emitter.statements.append(accumulate(combine, register, value, plan.lanes))
         return emitter.statements
 
-    unrolls = _unroll_factors(anchor.reduce, plan.tile.reduce_unroll, len(corners))
-    loops = list(zip(anchor.reduce, unrolls, strict=True))
+    loops = [(v, plan.tile.unrolling(v.name)) for v in anchor.reduce if v not in whole]
     guards, panel = open_guards(plan, chosen), next_panel(plan, corners[0], chosen)
     reduction = _Reduction(guards, corners[0], step, names, _ragged(anchor), panel)
     return reduction.loops(loops, {})
+
+
+def _expanded(plan: Plan, anchor: Nest) -> tuple[LoopVar, ...]:
+    """Reduction loops whose steps are emitted one by one, in the order of their inputs."""
+    if not plan.tile.by_input or plan.guards:
+        return ()
+    return tuple(v for v in anchor.reduce if plan.tile.unrolling(v.name) == v.extent)
+
+
+def _steps(
+    plan: Plan,
+    corners: Sequence[Point],
+    registers: Sequence[str],
+    at: Point,
+    whole: tuple[LoopVar, ...],
+) -> Sequence[tuple[Point, str]]:
+    """(point, accumulator) of every accumulation within one iteration of the rolled loops."""
+    ranges = [range(v.extent) for v in whole if isinstance(v.extent, int)]
+    taps = [dict(zip((v.name for v in whole), tap, strict=True)) for tap in cartesian(*ranges)]
+    steps = [
+        ({**corner, **at, **tap}, register)
+        for tap in taps
+        for corner, register in zip(corners, registers, strict=True)
+    ]
+    if whole and plan.body is not None:
+        moving = [r for r in reads(plan.body) if any(_moves(r, v) for v in plan.tile.points)]
+        origin = steps[0][0]
+        return sorted(steps, key=lambda s: _position(moving[0], s[0], origin))
+    return steps
+
+
+def _moves(read: Read, point: tuple[str, int]) -> bool:
+    return any(point[0] in symbols(i) for i in read.indices)
+
+
+def _position(read: Read, point: Point, origin: Point) -> int:
+    distance = substitute(read.indices[0], point) - substitute(read.indices[0], origin)
+    return distance if isinstance(distance, int) else 0
 
 
 def _ragged(anchor: Nest) -> dict[str, int]:
@@ -110,25 +150,6 @@ def _ragged(anchor: Nest) -> dict[str, int]:
     blocks = {v.axis: v.multiplier for v in anchor.reduce if v.multiplier > 1}
     extents = {axis: anchor.extents[axis] for axis in blocks}
     return {a: e for a, e in extents.items() if isinstance(e, int) and e % blocks[a]}
-
-
-def _unroll_factors(loops: Sequence[LoopVar], innermost: int, points: int) -> list[int]:
-    """Unrolling per loop: small inner loops whole, while the body stays moderate."""
-    factors = [1] * len(loops)
-    budget = max(1, 256 // max(1, points))
-    for position in reversed(range(len(loops))):
-        extent = loops[position].extent
-        if position == len(loops) - 1:
-            factors[position] = innermost
-            budget //= max(1, innermost)
-            if extent != innermost:
-                break
-        elif isinstance(extent, int) and extent <= budget and extent <= 8:
-            factors[position] = extent
-            budget //= extent
-        else:
-            break
-    return factors
 
 
 @dataclass(frozen=True)

@@ -9,25 +9,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
-from modelcc.ir.index import Index, coefficient, symbols
+from modelcc.ir.index import Index, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
+from modelcc.targets.cpu.sliding import Window, sliding_tile, windows
 from modelcc.targets.cpu.structure import Group
+
+UNROLLED_STEPS = 256
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Unrolled points per loop variable; ``vector`` is the variable over whole vectors."""
+    """Unrolled points per parallel loop and unrolling of reduction loops.
+
+    ``vector`` is the loop over whole vectors.  ``by_input`` asks for the steps of unrolled
+    reduction loops in the order of the inputs they read.
+    """
 
     vector: str | None
     points: tuple[tuple[str, int], ...]
-    reduce_unroll: int = 1
+    unroll: tuple[tuple[str, int], ...] = ()
+    by_input: bool = False
 
     def of(self, variable: str) -> int:
+        """Points of the tile along a parallel loop."""
         return dict(self.points).get(variable, 1)
+
+    def unrolling(self, variable: str) -> int:
+        """Unrolling of a reduction loop."""
+        return dict(self.unroll).get(variable, 1)
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return prod(size for _, size in self.points)
 
 
 @dataclass(frozen=True)
@@ -65,14 +84,23 @@ def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile
     anchor = group.anchor
     if anchor is None:
         extent = group.final.var(blocks).extent
-        unroll = 4 if not isinstance(extent, int) else next(u for u in (4, 2, 1) if extent >= u)
+        most = extent if isinstance(extent, int) else 4
+        unroll = next((u for u in (4, 2) if most >= u), 1)
         return Tile(blocks, ((blocks, unroll),))
     roles = roles_of(anchor, lane)
+    slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
+    if slides:
+        points, unroll = sliding_tile(slides, machine)
+        return Tile(blocks, points, unroll, by_input=True)
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
     reused = [v for v in others if not all(_moves(r, v.name) for r in roles.vectors)]
     candidates = _candidates(anchor.var(blocks), (reused or others)[-2:], roles, machine)
     best = min(candidates, key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points))
-    return Tile(blocks, best.points, _reduce_unroll(anchor, best))
+    return Tile(blocks, best.points, _unrolling(anchor, best, roles))
+
+
+def _longest(found: list[list[Window]]) -> list[Window]:
+    return max(found, key=len) if found else []
 
 
 def _candidates(
@@ -80,7 +108,7 @@ def _candidates(
 ) -> Iterator[Tile]:
     budget = machine.vector_registers - (3 if machine.vector_registers > 16 else 2)
     most = blocks.extent if isinstance(blocks.extent, int) else 8
-    widths = [n for n in (1, 2, 3, 4, 6, 8) if n <= most]
+    widths = [n for n in range(1, 9) if n <= most]
     inner = spatial[-1] if spatial else None
     outer = spatial[-2] if len(spatial) > 1 else None
     for nv in widths:
@@ -126,12 +154,29 @@ def _distinct(read: Read, tile: Tile) -> int:
     return count
 
 
-def _reduce_unroll(anchor: Nest, tile: Tile) -> int:
-    """Unrolling of the innermost reduction loop, smaller for bigger tiles."""
-    extent = anchor.reduce[-1].extent
-    points = 1
-    for _, size in tile.points:
-        points *= size
+def _unrolling(anchor: Nest, tile: Tile, roles: Roles) -> tuple[tuple[str, int], ...]:
+    """Unrolling of the reduction loops, from the innermost outwards, to a moderate body.
+
+    A loop along which neighbouring points of the tile broadcast the same elements stays rolled:
+    unrolled, the compiler would keep the shared elements in vector registers the tile needs.
+    """
+    points = tile.size
+    budget = max(2, UNROLLED_STEPS // points)
+    factors: list[tuple[str, int]] = []
+    for position, loop in enumerate(reversed(anchor.reduce)):
+        if roles.vectors and any(_slides(r, loop, tile, anchor) for r in roles.broadcasts):
+            break
+        factor = _innermost_unroll(loop.extent, points) if position == 0 else loop.extent
+        if not isinstance(factor, int) or (position and factor > min(budget, 8)):
+            break
+        factors.append((loop.name, factor))
+        budget //= factor
+        if factor != loop.extent:
+            break
+    return tuple(factors)
+
+
+def _innermost_unroll(extent: Index, points: int) -> int:
     limit = 16 if points <= 8 else 8 if points <= 16 else 4
     if not isinstance(extent, int):
         return limit
@@ -140,6 +185,6 @@ def _reduce_unroll(anchor: Nest, tile: Tile) -> int:
     return next((u for u in (limit, limit // 2) if extent % u == 0), limit)
 
 
-def moves_contiguously(read: Read, variable: str) -> bool:
-    """Whether the flat read steps by one element (or not at all) along ``variable``."""
-    return len(read.indices) != 1 or coefficient(read.indices[0], variable) in (0, 1)
+def _slides(read: Read, loop: LoopVar, tile: Tile, anchor: Nest) -> bool:
+    """Whether a step of ``loop`` reads what another point of the tile reads."""
+    return any(w.tap == loop and tile.of(w.point.name) > 1 for w in windows(read, anchor))

@@ -1,0 +1,115 @@
+"""Packing of run-time operands that a product would read with a stride along its vectors.
+
+Before and after (``Q @ K^T``; vectors run along ``n``, which is not contiguous in ``K``)::
+
+    %S = [m, n] sum[k] %Q[m, k] * %K[n, k]
+
+    %P: f32[n, k]<d0/16 d1 d0%16> = [n, k] %K[n, k]
+    %S = [m, n] sum[k] %Q[m, k] * %P[n, k]
+
+Constants are packed at compile time by the schedule and are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import Index, Sym, coefficient, product, symbols
+from modelcc.ir.scalar_tree import transform
+from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram, View
+from modelcc.ir.types import Layout, Part, TensorType
+
+
+@dataclass(frozen=True)
+class PackOperands:
+    """``block`` vector lanes innermost; an operand read fewer than ``reuse`` times stays."""
+
+    block: int = 16
+    reuse: int = 4
+
+    def __call__(self, program: TensorProgram) -> TensorProgram:
+        types = dict(program.types)
+        items: list[Item] = []
+        for item in program.items:
+            packed = None if isinstance(item, View) else self._pack(item, program)
+            if packed is None:
+                items.append(item)
+                continue
+            copy, kernel, type_ = packed
+            types[copy.outputs[0]] = type_
+            items += [copy, kernel]
+        return replace(program, items=tuple(items), types=types)
+
+    def _pack(
+        self, kernel: Kernel, program: TensorProgram
+    ) -> tuple[Kernel, Kernel, TensorType] | None:
+        if len(kernel.stages) != 1:
+            return None
+        stage = kernel.stages[0]
+        lane = _vector_axis(stage)
+        read = _strided(stage, lane, program) if lane is not None else None
+        if lane is None or read is None or not self._worth(stage, read, lane):
+            return None
+        axes = _axes_of(read, stage)
+        name = f"{stage.output}.packed"
+        point: tuple[Index, ...] = tuple(Sym(a.name) for a in axes)
+        type_ = TensorType(tuple(a.extent for a in axes), read.dtype, self._layout(axes, lane))
+        copy = Stage(name, axes, point, read)
+        body = _replace_read(stage.body, read, Read(name, point, read.dtype))
+        inputs = tuple(name if t == read.tensor else t for t in kernel.inputs)
+        if any(r.tensor == read.tensor for r in _reads_but(stage, read)):
+            inputs = (*kernel.inputs, name)
+        changed = replace(kernel, inputs=inputs, stages=(replace(stage, body=body),))
+        return Kernel("Pack", (read.tensor,), (name,), (copy,), kernel.source), changed, type_
+
+    def _worth(self, stage: Stage, read: Read, lane: Axis) -> bool:
+        used = {n for i in read.indices for n in symbols(i)}
+        reuse = product(a.extent for a in stage.axes if a.name not in used)
+        wide = not isinstance(lane.extent, int) or lane.extent * 2 >= self.block
+        return wide and (not isinstance(reuse, int) or reuse >= self.reuse)
+
+    def _layout(self, axes: tuple[Axis, ...], lane: Axis) -> Layout:
+        position = axes.index(lane)
+        parts = [Part(n, self.block if n == position else 1) for n in range(len(axes))]
+        return Layout((*parts, Part(position, 1, self.block)), ((0, 0),) * len(axes))
+
+
+def _vector_axis(stage: Stage) -> Axis | None:
+    """The axis of the output's last dimension, for sums of products."""
+    is_product = isinstance(stage.body, Apply) and stage.body.function == "mul"
+    if stage.combine != "sum" or not is_product or not stage.write:
+        return None
+    return next((a for a in stage.axes if stage.write[-1] == Sym(a.name)), None)
+
+
+def _strided(stage: Stage, lane: Axis, program: TensorProgram) -> Read | None:
+    """The read that moves along ``lane`` in steps of more than one element."""
+    if not isinstance(stage.body, Apply):
+        return None
+    moving = [
+        r
+        for r in stage.body.args
+        if isinstance(r, Read) and any(lane.name in symbols(i) for i in r.indices)
+    ]
+    if len(moving) != 1 or len([r for r in stage.body.args if isinstance(r, Read)]) != 2:
+        return None
+    read = moving[0]
+    plain = program.types[read.tensor].layout is None and read.tensor not in program.constants
+    return read if plain and coefficient(read.indices[-1], lane.name) == 0 else None
+
+
+def _axes_of(read: Read, stage: Stage) -> tuple[Axis, ...]:
+    """The axes that move ``read``, in the order of its dimensions."""
+    order = dict.fromkeys(n for i in read.indices for n in sorted(symbols(i)))
+    by_name: Mapping[str, Axis] = {a.name: a for a in (*stage.axes, *stage.reduce)}
+    return tuple(by_name[n] for n in order if n in by_name)
+
+
+def _replace_read(body: Scalar, old: Read, new: Read) -> Scalar:
+    return transform(body, lambda node: new if node == old else node)
+
+
+def _reads_but(stage: Stage, read: Read) -> list[Read]:
+    args = stage.body.args if isinstance(stage.body, Apply) else ()
+    return [r for r in args if isinstance(r, Read) and r != read]
