@@ -68,7 +68,8 @@ def emit(
     if form in SOURCES and level not in ("loop", "llvm"):
         stages = before_block(pipeline(target, options, workplace), "emit")
         program = run_stages(resumed(stages, level), source, observer)
-        return Emission(form, target.complete(program).encode(), _SUFFIX[form])
+        contents = target.complete(program).encode()
+        return Emission(form, contents, _SUFFIX[form], constants_of(program))
     if form not in LEVELS:
         modules = _modules(source, level, target, options, workplace, observer)
         contents = _rendered(modules, level, form, target, workplace)

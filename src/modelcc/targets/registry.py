@@ -16,9 +16,7 @@ GROUP = "modelcc.targets"
 
 MakeTarget = Callable[[TargetOptions], Target]
 
-BUILT_IN: Mapping[str, MakeTarget] = MappingProxyType(
-    {"native": native_target, "c": c_target}
-)
+BUILT_IN: Mapping[str, MakeTarget] = MappingProxyType({"native": native_target, "c": c_target})
 
 
 def target_names() -> tuple[str, ...]:

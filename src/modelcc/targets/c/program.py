@@ -9,9 +9,15 @@
 ``constants`` likewise in the order of ``program.constants``; ``sizes`` to the values of
 ``program.dims``, in order.  ``arena`` is aligned to 64 bytes; ``pool`` is NULL or a thread pool.
 The result is 0.
+
+Without ``options.static`` there is a twin for the runtime, ``<name>_run.profile``, which notes the
+time before each step and after the last in ``<name>_run.times``; one call at a time.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
 
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
@@ -25,8 +31,9 @@ from modelcc.targets.c.emitter import (
     prototype,
 )
 from modelcc.targets.c.indices import IndexCode
-from modelcc.targets.c.names import external
+from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.c.toolchain import SEMANTICS
 
 _PARAMETERS = (
     "void *const *inputs", "void *const *outputs", "void *const *constants", "void *arena",
@@ -37,7 +44,28 @@ _NAMES = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 
 def entry_name(program: Program) -> str:
     """Symbol of the function that runs the program."""
-    return f"{program.name}_run"
+    return symbol(f"{program.name}_run")
+
+
+def program_head(program: Program) -> str:
+    """What a reader of the file has to know to compile and call it."""
+
+    def listed(kind: str, names: Iterable[str]) -> list[str]:
+        found = [f"  {n}: {name}, {program.bindings[name].type}" for n, name in enumerate(names)]
+        return [f"{kind}:", *found] if found else []
+
+    lines = [
+        f"{entry_name(program)}: {len(program.steps)} steps.",
+        f"Compile it with {' '.join(SEMANTICS)}, and with pool.c;",
+        "-DMCC_SERIAL does without the thread pool.",
+        *listed("inputs", program.inputs),
+        *listed("outputs", program.outputs),
+        *listed("constants", program.constants),
+        f"arena: {program.arena} bytes, 64-aligned",
+    ]
+    lines += [f"sizes: {', '.join(program.dims)}"] if program.dims else []
+    lines += [f"  where {d.symbol} = {d.value}" for d in program.definitions]
+    return "\n".join(lines)
 
 
 def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
@@ -55,7 +83,24 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
     writer = _ProgramCode(program, prelude)
     for step in program.steps:
         writer.step(step)
-    return file_text([*parts, writer.text()], prelude, options)
+    parts.append(writer.text(entry_name(program)))
+    if not options.static:
+        parts += _profiled(program, prelude)
+    return file_text(parts, prelude, options)
+
+
+def _profiled(program: Program, prelude: Prelude) -> list[str]:
+    """The twin, under names that C reaches by assembler labels only."""
+    entry = entry_name(program)
+    times, profile = f"{entry}_times", f"{entry}_profile"
+    writer = _ProgramCode(program, prelude)
+    for position, step in enumerate(program.steps):
+        writer.clock(times, position)
+        writer.step(step)
+    writer.clock(times, len(program.steps))
+    label = f'int32_t {profile}({", ".join(_PARAMETERS)}) __asm__("{entry}.profile");'
+    array = f'struct timespec {times}[{len(program.steps) + 1}] __asm__("{entry}.times");'
+    return ["#include <time.h>", array, "\n".join(folded(label, "")), writer.text(profile)]
 
 
 class _ProgramCode:
@@ -66,20 +111,26 @@ class _ProgramCode:
         for name in _NAMES:
             self._code.fresh(name)
         for function in program.functions:
-            self._code.scope.taken.add(external(function.name)[0])
+            self._code.scope.taken.add(symbol(function.name))
         self._index = IndexCode(self._code, prelude)
         self._bind_sizes()
         self._tensors: dict[str, str] = {}
         for name in _mentioned(program):
             self._bind_tensor(program.bindings[name])
 
-    def text(self) -> str:
+    def text(self, name: str) -> str:
         """The function's definition."""
+        body = " ".join(self._code.lines)
+        unused = [name for name in _NAMES if not re.search(rf"\b{name}\b", body)]
+        if unused:
+            self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
         self._code.line("return 0;")
-        spelled, label = external(entry_name(self._program))
-        head = f"int32_t {spelled}({', '.join(_PARAMETERS)})"
-        declaration = [*folded(f"{head}{label};", ""), ""] if label else []
-        return "\n".join([*declaration, *folded(head, ""), "{", *self._code.lines, "}"])
+        head = f"int32_t {name}({', '.join(_PARAMETERS)})"
+        return "\n".join([*folded(head, ""), "{", *self._code.lines, "}"])
+
+    def clock(self, times: str, position: int) -> None:
+        """Note the time."""
+        self._code.line(f"clock_gettime(CLOCK_MONOTONIC, &{times}[{position}]);")
 
     def step(self, step: Launch | CopyTensor) -> None:
         """Print one step."""
@@ -93,8 +144,6 @@ class _ProgramCode:
 
     def _bind_sizes(self) -> None:
         scope = self._code.scope
-        unused = ["constants", "arena", "sizes", "pool"]
-        self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
         for position, (name, known) in enumerate(self._program.dims.items()):
             self._define(name, f"sizes[{position}]")
             scope.bounds[name] = known
@@ -114,14 +163,14 @@ class _ProgramCode:
             names = self._names(binding.place)
             source = f"{binding.place}s[{names.index(_owner(binding))}]"
         spelled = self._tensors[binding.name] = self._code.fresh(binding.name)
-        self._code.line(f"void *const {spelled} = {source}; /* {binding.type} */")
+        self._code.line(f"void *const {spelled} = {source};", str(binding.type))
 
     def _launch(self, step: Launch, function: Function) -> None:
         arguments = [self._tensors[name] for name in step.arguments]
         arguments += [self._index.text(size) for size in step.sizes]
         if parallel_loop(function):
             arguments.append("pool")
-        self._code.line(f"{external(function.name)[0]}({', '.join(arguments)});")
+        self._code.line(f"{symbol(function.name)}({', '.join(arguments)});")
 
     def _copy(self, step: CopyTensor) -> None:
         target, source = self._tensors[step.target], self._tensors[step.source_tensor]

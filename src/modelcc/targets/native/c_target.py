@@ -5,28 +5,40 @@ A second opinion on what LLVM makes of the same loops, and C to read or to take 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import partial
 
+from modelcc.artifact.file import Artifact
+from modelcc.artifact.manifest import MachineSpec
 from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.c.emitter import EmitOptions, emit_c
-from modelcc.targets.c.program import emit_program_c
+from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.shared_object import link_shared
-from modelcc.targets.native.target import FUNCTIONS_PER_MODULE, NativeTarget, joined, native_target
+from modelcc.targets.native.target import (
+    FUNCTIONS_PER_MODULE,
+    NativeTarget,
+    joined,
+    native_target,
+    user_output_name,
+)
+from modelcc.targets.packaging import Label, package
 
 
 @dataclass(frozen=True)
 class CTarget(NativeTarget):
-    """The native target with C in place of LLVM; ``compiler`` is looked for when it is needed."""
+    """The native target with C in place of LLVM.
+
+    ``command`` starts the compiler (empty: the system's), which is looked for when it is needed.
+    """
 
     arch: str = "native"
+    command: str = ""
 
     @property
     def name(self) -> str:
@@ -34,7 +46,7 @@ class CTarget(NativeTarget):
 
     @property
     def key(self) -> str:
-        return f"{self!r} {self._compiler()!r}"
+        return f"{self!r} {self.compiler()!r}"
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -52,26 +64,33 @@ class CTarget(NativeTarget):
 
     def complete(self, program: Program) -> str:
         """One C file with everything in it but the weights."""
-        return emit_program_c(program, EmitOptions(static=True, head=program.name))
+        return emit_program_c(program, EmitOptions(static=True, head=program_head(program)))
 
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """Object files; finished ones are kept in the workplace's cache."""
+        compiler = self.compiler()
+        keys = [compiler.key(module.text) for module in modules]
+        unique = {key: module.text for key, module in zip(keys, modules, strict=True)}
         cache = None if workplace.cache is None else ObjectCache(workplace.cache / "objects")
-        one = partial(_compiled, self._compiler(), cache)
-        objects: list[bytes] = []
-        with ThreadPoolExecutor(workplace.jobs) as pool:
-            for contents in pool.map(one, [module.text for module in modules]):
-                objects.append(contents)
-                workplace.report("compiling kernels", len(objects), len(modules))
-        return tuple(objects)
+        found = {key: cache.get(key) for key in unique} if cache else {}
+        objects = {key: contents for key, contents in found.items() if contents is not None}
+        missing = {key: text for key, text in unique.items() if key not in objects}
+        for key, contents in _compiled(compiler, missing, len(unique), workplace).items():
+            objects[key] = contents
+            if cache:
+                cache.put(key, contents)
+        if cache and missing:
+            cache.trim()
+        return tuple(objects[key] for key in keys)
 
     def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
-        """C text, assembly text, one relocatable object or a shared library."""
+        """C text file by file, assembly text, one relocatable object or a shared library."""
         match form:
             case "c":
-                return joined(modules, [module.text for module in modules])
+                named = (f"/* ---- file {m.name}.c */\n{m.text}" for m in modules)
+                return (modules[0].text if len(modules) == 1 else "\n".join(named)).encode()
             case "asm":
-                compiler = self._compiler()
+                compiler = self.compiler()
                 return joined(modules, [compiler.assembly(module.text) for module in modules])
             case "obj" | "so":
                 return link_shared(self.build(modules, workplace), shared=form == "so")
@@ -79,9 +98,19 @@ class CTarget(NativeTarget):
                 known = ", ".join(self.forms)
                 raise ModelError(f"target c cannot emit {form!r}", (), f"it knows {known}")
 
-    def _compiler(self) -> CCompiler:
+    def package(
+        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+    ) -> Artifact:
+        """The finished artifact; ``notes`` are texts to carry along, by name."""
+        names = [user_output_name(program, name) for name in program.outputs]
+        machine = MachineSpec(self.machine.triple, self.machine.cpu, self.machine.features)
+        label = Label(versions={"c": self.compiler().version}, sources=notes)
+        return package(program, entry_name(program), objects, machine, names, label)
+
+    def compiler(self) -> CCompiler:
+        """The C compiler; :class:`ModelError` if there is none."""
         try:
-            return find_compiler(arch=self.arch, optimize=self.codegen.optimize)
+            return find_compiler(self.command, self.arch, self.codegen.optimize)
         except ToolchainError as error:
             raise ModelError(str(error)) from error
 
@@ -89,16 +118,23 @@ class CTarget(NativeTarget):
 def c_target(options: TargetOptions) -> CTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
     native = native_target(options)
-    arch = options.cpu or "native"
-    return CTarget(native.machine, native.cpu, native.codegen, arch)
+    return CTarget(native.machine, native.cpu, native.codegen, options.cpu or "native")
 
 
-def _compiled(compiler: CCompiler, cache: ObjectCache | None, text: str) -> bytes:
-    key = compiler.key(text)
-    found = cache.get(key) if cache else None
-    if found is not None:
-        return found
-    contents = compiler.compile_object(text)
-    if cache:
-        cache.put(key, contents)
-    return contents
+def _compiled(
+    compiler: CCompiler, texts: Mapping[str, str], total: int, workplace: Workplace
+) -> dict[str, bytes]:
+    """Object files by key; the compiler runs in up to ``workplace.jobs`` processes."""
+    done = total - len(texts)
+    workplace.report("compiling kernels", done, total)
+    with ThreadPoolExecutor(workplace.jobs) as threads:
+        pending = {threads.submit(compiler.compile_object, t): key for key, t in texts.items()}
+        try:
+            for future in as_completed(pending):
+                future.result()
+                done += 1
+                workplace.report("compiling kernels", done, total)
+        except ToolchainError:
+            threads.shutdown(cancel_futures=True)
+            raise
+    return {key: future.result() for future, key in pending.items()}

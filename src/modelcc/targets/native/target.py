@@ -9,12 +9,15 @@ from typing import Literal, cast
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
-from modelcc.runtime.session import Session, shared_pool
+from modelcc.runtime.machine import machine_identity
+from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
+from modelcc.runtime.session import Session
 from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
@@ -22,7 +25,7 @@ from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
 from modelcc.targets.llvm.program import emit_program, entry_name
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
-from modelcc.targets.native.machine import Machine, function_attributes
+from modelcc.targets.native.machine import Machine, function_attributes, host_machine
 from modelcc.targets.native.parallel_build import build
 from modelcc.targets.native.shared_object import link_shared
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
@@ -71,9 +74,16 @@ class NativeTarget:
         return expand_math(function)
 
     def emit(self, program: Program) -> tuple[Module, ...]:
-        """The module that runs the steps, then those of the kernels."""
+        """The module that runs the steps, then those of the kernels and the thread pool's."""
         steps = Module("program", emit_program(program, self._emission))
-        return (steps, *self.emit_functions(program.functions))
+        return (steps, *self.emit_functions(program.functions), *self._pool(program.functions))
+
+    def _pool(self, functions: Sequence[Function]) -> tuple[Module, ...]:
+        """The thread pool, for programs that use it, so that loading them needs no LLVM."""
+        architecture = self.machine.architecture
+        if architecture not in ARCHITECTURES or not any(map(parallel_loop, functions)):
+            return ()
+        return (Module("pool", pool_llvm(architecture)),)
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """Modules of a few functions each."""
@@ -119,13 +129,15 @@ class NativeTarget:
     ) -> Artifact:
         """The finished artifact; ``notes`` are texts to carry along, by name."""
         names = [user_output_name(program, name) for name in program.outputs]
-        machine = MachineSpec(self.machine.triple, self.machine.cpu, self.machine.features)
+        origin = machine_identity() if self.machine == host_machine() else ""
+        target = self.machine
+        machine = MachineSpec(target.triple, target.cpu, target.features, origin)
         label = Label(versions={"llvm": llvm_version()}, sources=notes)
         return package(program, entry_name(program), objects, machine, names, label)
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""
-        return Session(artifact, shared_pool(threads) if threads > 1 else None)
+        return Session(artifact, threads)
 
     @property
     def _emission(self) -> EmitOptions:
