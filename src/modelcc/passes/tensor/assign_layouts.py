@@ -1,10 +1,5 @@
 """Layout assignment: blocked channels and zero borders for convolution networks.
 
-Before and after (types of a convolution's input and output)::
-
-    %x: f32[1, 64, 56, 56]                                  (padding guarded in the reads)
-    %x: f32[1, 64, 56, 56]<d0 d1/16 d2 d3 d1%16 halo0:0,0:0,1:1,1:1>
-
 Ops are written on logical indices, so this changes types only; where a row-major tensor is
 required (model inputs and outputs, views) a copy is inserted.  Layout propagation follows NeoCPU
 (Liu et al., "Optimizing CNN model inference on CPUs", 2019).
@@ -24,7 +19,38 @@ from modelcc.passes.tensor.layout_demand import blocked_dims, halos, stages_of, 
 
 @dataclass(frozen=True)
 class AssignLayouts:
-    """``block`` channels innermost; borders of up to ``widest_halo`` elements per side."""
+    """``block`` channels innermost; borders of up to ``widest_halo`` elements per side.
+
+    before::
+
+        program @main(%x: f32[1, 4, 9]) -> (%y) {
+          constant %w: f32[16, 4, 3] = "w"
+          kernel @Conv(%x: f32[1, 4, 9], %w: f32[16, 4, 3]) -> (%y: f32[1, 16, 9]) {
+            %y: f32[1, 16, 9] = [n < 1, o < 16, h < 9] sum[i < 4, a < 3]
+              (%x[n, i, a + h - 1] if [a + h >= 1, a + h < 10] else 0.0) * %w[o, i, a]
+          }
+        }
+
+    after::
+
+        program @main(%x: f32[1, 4, 9]) -> (%y) {
+          constant %w: f32[16, 4, 3] = "w"
+          kernel @Copy(%x: f32[1, 4, 9])
+            -> (%x.padded: f32[1, 4, 9]<d0 d1 d2 halo0:0,0:0,1:1>) {
+            %x.padded: f32[1, 4, 9]<d0 d1 d2 halo0:0,0:0,1:1> =
+              [c0 < 1, c1 < 4, c2 < 9] %x[c0, c1, c2]
+          }
+          kernel @Conv(%x.padded: f32[1, 4, 9]<d0 d1 d2 halo0:0,0:0,1:1>, %w: f32[16, 4, 3])
+            -> (%y.blocked: f32[1, 16, 9]<d0 d1/16 d2 d1%16>) {
+            %y.blocked: f32[1, 16, 9]<d0 d1/16 d2 d1%16> =
+              [n < 1, o < 16, h < 9] sum[i < 4, a < 3]
+              (%x.padded[n, i, a + h - 1] if [a + h >= 1, a + h < 10] else 0.0) * %w[o, i, a]
+          }
+          kernel @Copy(%y.blocked: f32[1, 16, 9]<d0 d1/16 d2 d1%16>) -> (%y: f32[1, 16, 9]) {
+            %y: f32[1, 16, 9] = [c0 < 1, c1 < 16, c2 < 9] %y.blocked[c0, c1, c2]
+          }
+        }
+    """
 
     block: int = 16
     widest_halo: int = 4

@@ -1,10 +1,5 @@
 """Fusion: grouping stages into kernels that keep intermediate values in registers or in L1.
 
-Before and after::
-
-    kernel @MatMul { %c = [i, j] sum[k] %a[i, k] * %b[k, j] }    kernel @MatMul_Add_Relu {
-    kernel @Relu { %d = [i, j] max(%c[i, j] + %v[j], 0.0) }        %c = …  %d = … }
-
 A stage joins the kernel of the latest of its producers if all of the kernel's stages then share
 one iteration space (a reduction and its epilogue) or walk the same rows (softmax, layer norm).
 """
@@ -35,7 +30,28 @@ from modelcc.passes.tensor.shared_axes import shared_axes
 
 @dataclass(frozen=True)
 class FuseKernels:
-    """Greedy fusion in program order; ``limit`` bounds the stages of one kernel."""
+    """Greedy fusion in program order; ``limit`` bounds the stages of one kernel.
+
+    before::
+
+        program @main(%a: f32[n, 8], %b: f32[8, 4]) -> (%d) dims(n in 1:) {
+          kernel @MatMul(%a: f32[n, 8], %b: f32[8, 4]) -> (%c: f32[n, 4]) {
+            %c: f32[n, 4] = [i < n, j < 4] sum[k < 8] %a[i, k] * %b[k, j]
+          }
+          kernel @Relu(%c: f32[n, 4]) -> (%d: f32[n, 4]) {
+            %d: f32[n, 4] = [i < n, j < 4] max(%c[i, j], 0.0)
+          }
+        }
+
+    after::
+
+        program @main(%a: f32[n, 8], %b: f32[8, 4]) -> (%d) dims(n in 1:) {
+          kernel @MatMul_Relu(%a: f32[n, 8], %b: f32[8, 4]) -> (%d: f32[n, 4]) {
+            %c: f32[n, 4] = [i < n, j < 4] sum[k < 8] %a[i, k] * %b[k, j]
+            %d: f32[n, 4] = [i < n, j < 4] max(%c[i, j], 0.0)
+          }
+        }
+    """
 
     limit: int = 16
 

@@ -1,10 +1,5 @@
 """Inlining of elementwise producers into the stages that read them.
 
-Before and after::
-
-    %b = [i < n] %x[i] + 1.0            %c = [i < n] max(%x[i] + 1.0, 0.0)
-    %c = [i < n] max(%b[i], 0.0)
-
 Data movement (a read at other indices) is inlined wherever it is read, also into reductions;
 arithmetic only where it is read once, by an elementwise stage.
 """
@@ -33,7 +28,30 @@ from modelcc.ir.types import TensorType
 
 @dataclass(frozen=True)
 class InlineStages:
-    """Inline single-stage producers; ``movement_readers`` bounds the copies of a moved read."""
+    """Inline single-stage producers; ``movement_readers`` bounds the copies of a moved read.
+
+    before::
+
+        program @main(%x: f32[n, 4]) -> (%c) dims(n in 1:) {
+          kernel @Add(%x: f32[n, 4]) -> (%b: f32[n, 4]) {
+            %b: f32[n, 4] = [i < n, j < 4] %x[i, j] + 1.0
+          }
+          kernel @Transpose(%b: f32[n, 4]) -> (%t: f32[4, n]) {
+            %t: f32[4, n] = [i < 4, j < n] %b[j, i]
+          }
+          kernel @Relu(%t: f32[4, n]) -> (%c: f32[4, n]) {
+            %c: f32[4, n] = [i < 4, j < n] max(%t[i, j], 0.0)
+          }
+        }
+
+    after::
+
+        program @main(%x: f32[n, 4]) -> (%c) dims(n in 1:) {
+          kernel @Relu(%x: f32[n, 4]) -> (%c: f32[4, n]) {
+            %c: f32[4, n] = [i < 4, j < n] max(%x[j, i] + 1.0, 0.0)
+          }
+        }
+    """
 
     movement_readers: int = 8
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, substitute, symbols
 from modelcc.ir.scalar_tree import reads, substitute_indices
-from modelcc.ir.tensor import Axis, Read, Stage
+from modelcc.ir.tensor import Axis, Stage
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,3 @@ def _aligned(stages: Sequence[Stage]) -> bool:
         for read in reads(stage.body)
         if read.tensor in written
     )
-
-
-def internal_reads(stage: Stage, names: frozenset[str]) -> list[Read]:
-    """Reads of values defined inside the kernel."""
-    return [r for r in reads(stage.body) if r.tensor in names]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index, Sym, substitute, symbols
-from modelcc.ir.scalar_tree import index_symbols, map_indices, reads, transform
+from modelcc.ir.scalar_tree import index_symbols, map_indices, transform
 from modelcc.ir.tensor import Axis, Bind, Kernel, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
 
@@ -101,8 +101,3 @@ def _dimensions(
         for index in stage.write:
             found |= symbols(index)
     return frozenset(found)
-
-
-def tensors_read(stages: tuple[Stage, ...]) -> list[str]:
-    """Names read by the stages, in first-use order."""
-    return list(dict.fromkeys(r.tensor for s in stages for r in reads(s.body)))

@@ -1,0 +1,81 @@
+"""Every tensor pass does what the example in its docstring shows, and keeps its meaning."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import textwrap
+from typing import Any
+
+import numpy as np
+import pytest
+
+from modelcc.ir.graph import Constant
+from modelcc.ir.index import evaluate
+from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.ir.tensor_text import print_tensor_program
+from modelcc.ir.tensor_verifier import verify_tensor_program
+from modelcc.ir.types import TensorType
+from modelcc.passes import tensor as package
+
+
+def passes() -> list[type[Any]]:
+    modules = [
+        importlib.import_module(f"{package.__name__}.{info.name}")
+        for info in pkgutil.iter_modules(package.__path__)
+    ]
+    return [
+        c
+        for module in modules
+        for c in vars(module).values()
+        if isinstance(c, type) and c.__module__ == module.__name__ and "__call__" in vars(c)
+    ]
+
+
+PASSES = passes()
+
+
+def parse(text: str) -> TensorProgram:
+    def resolve(handle: str, type_: TensorType) -> Constant:
+        count = int(np.prod(type_.static_shape()))
+        return Constant(np.linspace(-1, 1, count, dtype=np.float32).reshape(type_.static_shape()))
+
+    program = parse_tensor_program(text, resolve)
+    verify_tensor_program(program)
+    return program
+
+
+def example_of(step: type[Any]) -> tuple[TensorProgram, TensorProgram]:
+    """The programs under ``before::`` and ``after::`` in a pass's docstring."""
+    doc = inspect.getdoc(step) or ""
+    blocks = dict(re.findall(r"^(before|after)::\n\n((?:    .*\n?|\n)+)", doc, re.MULTILINE))
+    return parse(textwrap.dedent(blocks["before"])), parse(textwrap.dedent(blocks["after"]))
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda c: c.__name__)
+def test_example(step: type[Any]) -> None:
+    before, after = example_of(step)
+    result = step()(before)
+    assert print_tensor_program(result) == print_tensor_program(after)
+    assert print_tensor_program(before) != print_tensor_program(after)
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda c: c.__name__)
+def test_example_keeps_its_meaning(step: type[Any]) -> None:
+    before, after = example_of(step)
+    env, rng = {"n": 3}, np.random.default_rng(0)
+    feeds = {}
+    for name in before.inputs:
+        shape = [evaluate(e, env) for e in before.types[name].shape]
+        feeds[name] = rng.standard_normal(shape).astype(np.float32)
+    wanted, got = run_program(before, feeds, env), run_program(after, feeds, env)
+    for name, array in wanted.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-5, atol=1e-5)
+
+
+def test_there_are_passes() -> None:
+    assert {c.__name__ for c in PASSES} >= {"AssignLayouts", "InlineStages", "FuseKernels"}
