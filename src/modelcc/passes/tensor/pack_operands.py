@@ -1,12 +1,5 @@
 """Packing of run-time operands that a product would read with a stride along its vectors.
 
-Before and after (``Q @ K^T``; vectors run along ``n``, which is not contiguous in ``K``)::
-
-    %S = [m, n] sum[k] %Q[m, k] * %K[n, k]
-
-    %P: f32[n, k]<d0/16 d1 d0%16> = [n, k] %K[n, k]
-    %S = [m, n] sum[k] %Q[m, k] * %P[n, k]
-
 Constants are packed at compile time by the schedule and are left alone.
 """
 
@@ -23,7 +16,28 @@ from modelcc.ir.types import Layout, Part, TensorType
 
 @dataclass(frozen=True)
 class PackOperands:
-    """``block`` vector lanes innermost; an operand read fewer than ``reuse`` times stays."""
+    """``block`` vector lanes innermost; an operand read fewer than ``reuse`` times stays.
+
+    before::
+
+        program @main(%q: f32[8, 4], %k: f32[24, 4]) -> (%s) {
+          kernel @MatMul(%q: f32[8, 4], %k: f32[24, 4]) -> (%s: f32[8, 24]) {
+            %s: f32[8, 24] = [m < 8, n < 24] sum[d < 4] %q[m, d] * %k[n, d]
+          }
+        }
+
+    after::
+
+        program @main(%q: f32[8, 4], %k: f32[24, 4]) -> (%s) {
+          kernel @Pack(%k: f32[24, 4]) -> (%s.packed: f32[24, 4]<d0/16 d1 d0%16>) {
+            %s.packed: f32[24, 4]<d0/16 d1 d0%16> = [n < 24, d < 4] %k[n, d]
+          }
+          kernel @MatMul(%q: f32[8, 4], %s.packed: f32[24, 4]<d0/16 d1 d0%16>)
+            -> (%s: f32[8, 24]) {
+            %s: f32[8, 24] = [m < 8, n < 24] sum[d < 4] %q[m, d] * %s.packed[n, d]
+          }
+        }
+    """
 
     block: int = 16
     reuse: int = 4
