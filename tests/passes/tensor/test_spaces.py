@@ -75,6 +75,11 @@ NO_ROWS = {
     "no reduction": ["%d: f32[4, 8] = [a < 4, b < 8] max(%x[a, b], 0.0)"],
     "another row": [SUM, "%d: f32[4, 8] = [a < 4, b < 8] %x[a, b] - %s[3 - a]"],
     "another length": [SUM, "%d: f32[4, 7] = [a < 4, b < 7] %x[a, b] - %s[a]"],
+    "all pairs of rows": [
+        SUM,
+        "%e: f32[4, 8] = [p < 4, q < 8] %x[p, q] - %s[p]",
+        "%g: f32[4, 4] = [u < 4, v < 4] sum[w < 8] %e[u, w] * %e[v, w]",
+    ],
     "unrelated": [SUM, "%d: f32[4, 8] = [a < 4, b < 8] max(%x[a, b], 0.0)"],
 }
 

@@ -79,7 +79,10 @@ class AssignLayouts:
         self, type_: TensorType, dim: int, halo: tuple[tuple[int, int], ...] | None
     ) -> Layout:
         plain = blocked(type_.rank, dim, self.block)
-        return plain if halo is None else Layout(plain.parts, halo)
+        if halo is None:
+            return plain
+        # Blocks start at multiples of their size, so the blocked dimension has no border.
+        return Layout(plain.parts, tuple((0, 0) if d == dim else h for d, h in enumerate(halo)))
 
 
 def _read_by_reductions(program: TensorProgram) -> frozenset[str]:

@@ -100,13 +100,15 @@ class _Naming:
             if [a.extent for a in left] != [a.extent for a in self.row]:
                 return None
             values |= {a.name: Sym(r.name) for a, r in zip(left, self.row, strict=True)}
+        taken: set[str] = set()
         for axis in (*stage.axes, *stage.reduce):
             target = values.get(axis.name)
             if target is None or axis.extent == 1:
                 continue
             names = symbols(target)
-            if len(names) != 1 or known.get(next(iter(names))) != axis.extent:
+            if len(names) != 1 or known.get(next(iter(names))) != axis.extent or names & taken:
                 return None
+            taken |= names
         rows = {a.name for a in self.row}
         if stage.reduce:
             reduced = {n for a in stage.reduce for n in symbols(values.get(a.name, 0))}
