@@ -1,0 +1,69 @@
+"""Loops follow the layout of what is written and merge where every access walks them as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor_parser import parse_kernel
+from modelcc.targets.cpu.nest import Nest, axis_blocks, linearise, merge_loops
+
+PLAIN, BLOCKED = "f32[2, 32, 5, 6]", "f32[2, 32, 5, 6]<d0 d1/16 d2 d3 d1%16>"
+RAGGED = "f32[2, 24, 5, 6]<d0 d1/16 d2 d3 d1%16>"
+
+
+def nest(text: str, source: str, target: str) -> Nest:
+    """The nest of one stage from ``%x`` to ``%y``."""
+    body = f"%y: {target} = {text}"
+    kernel, types = parse_kernel(f"kernel @k(%x: {source}) -> (%y: {target}) {{ {body} }}")
+    (stage,) = kernel.stages
+    return linearise(stage, types, {}, frozenset(), axis_blocks(stage, types))
+
+
+def extents(made: Nest) -> list[object]:
+    return [v.extent for v in made.parallel]
+
+
+def merged(*nests: Nest) -> Sequence[object]:
+    return extents(merge_loops(nests)[0])
+
+
+COPY = "[n < 2, c < 32, h < 5, w < 6] %x[n, c, h, w]"
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "target", "loops", "after"),
+    [
+        (COPY, PLAIN, PLAIN, [2, 32, 5, 6], [1920]),
+        (COPY, BLOCKED, BLOCKED, [2, 2, 5, 6, 16], [1920]),
+        (COPY, PLAIN, BLOCKED, [2, 2, 5, 6, 16], [4, 30, 16]),
+        (COPY, BLOCKED, PLAIN, [2, 2, 16, 5, 6], [4, 16, 30]),
+        (COPY.replace("32", "24"), RAGGED, "f32[2, 24, 5, 6]", [2, 24, 5, 6], [2, 24, 30]),
+    ],
+)
+def test_loops(text: str, source: str, target: str, loops: list[int], after: list[int]) -> None:
+    made = nest(text, source, target)
+    assert extents(made) == loops
+    assert list(merged(made)) == after
+
+
+def test_offsets_are_flat() -> None:
+    made = nest("[i < 4, j < 3] %x[j, 3 - i]", "f32[3, 4]", "f32[4, 3]")
+    (read,) = reads(made.body)
+    assert str(made.store) == "3*i + j" and [str(i) for i in read.indices] == ["-i + 4*j + 3"]
+
+
+def test_guards_that_always_hold_are_dropped() -> None:
+    made = nest("[i < 4] (%x[i] if [i >= 0, i < 3] else 0.0)", "f32[3]", "f32[4]")
+    (condition,) = made.body.conditions  # type: ignore[union-attr]
+    assert str(condition.left) == "-i + 2" and condition.comparison == ">="
+
+
+def test_a_zero_border_makes_guards_superfluous() -> None:
+    text = "[i < 4] (%x[i - 1] if [i >= 1, i < 4] else 0.0)"
+    guarded = nest(text, "f32[3]", "f32[4]")
+    free = nest(text, "f32[3]<d0 halo1:0>", "f32[4]")
+    assert str(reads(free.body)[0].indices[0]) == "i" and free.body == reads(free.body)[0]
+    assert guarded.body != reads(guarded.body)[0]

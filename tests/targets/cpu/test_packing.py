@@ -1,0 +1,58 @@
+"""Packed constants are streamed front to back by the loops they are packed for."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from modelcc.ir.index import Index, Sym, evaluate
+from modelcc.ir.pack import pack
+from modelcc.ir.tensor import Read
+from modelcc.ir.types import F32
+from modelcc.targets.cpu.nest import LoopVar
+from modelcc.targets.cpu.packing import packed_layout
+
+BLOCK, LANE = LoopVar("b", 3, "o", 8), LoopVar("l", 8, "o")
+CHANNEL: Index = Sym("b") * 8 + Sym("l")
+
+
+@pytest.mark.parametrize("tile", [1, 3])
+def test_elements_follow_the_loops(tile: int) -> None:
+    """w[o, i, a]: tiles of blocks of o, then i, a, then the blocks of a tile, then lanes."""
+    i, a = LoopVar("i", 5, "i"), LoopVar("a", 3, "a")
+    read = Read("w", (CHANNEL, Sym("i"), Sym("a")), F32)
+    layout = packed_layout(read, (BLOCK, i, a), "b", LANE, tile)
+    assert layout is not None
+    data = np.arange(24 * 5 * 3, dtype=np.float32).reshape(24, 5, 3)
+    packed = pack(data, layout).reshape(-1)
+    expected = [
+        data[evaluate(CHANNEL, {"b": tiles * tile + block, "l": lane}), i, a]
+        for tiles, i, a, block, lane in product(
+            range(3 // tile), range(5), range(3), range(tile), range(8)
+        )
+    ]
+    np.testing.assert_array_equal(packed, expected)
+
+
+def test_blocked_reductions_are_digits_too() -> None:
+    outer, inner = LoopVar("io", 2, "i", 16), LoopVar("iv", 16, "i")
+    read = Read("w", (CHANNEL, Sym("io") * 16 + Sym("iv")), F32)
+    layout = packed_layout(read, (BLOCK, outer, inner), "b", LANE, 1)
+    assert layout is not None
+    assert layout.physical_shape((24, 32)) == (3, 2, 16, 8)
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        (CHANNEL, Sym("i") + 1),
+        (CHANNEL, Sym("i") * 2),
+        (CHANNEL + Sym("i"), Sym("i")),
+        (Sym("i"), Sym("a")),
+    ],
+)
+def test_other_walks_are_not_packed(indices: tuple[Index, ...]) -> None:
+    loops = (BLOCK, LoopVar("i", 5, "i"), LoopVar("a", 3, "a"))
+    assert packed_layout(Read("w", indices, F32), loops, "b", LANE, 1) is None

@@ -1,0 +1,95 @@
+"""Runs of tiles cover their range once; guards hold in what is called interior."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelcc.ir.index import DIM, Index, Range, Sym, evaluate
+from modelcc.ir.tensor import Condition
+from modelcc.targets.cpu.segments import (
+    Segment,
+    even_tiles,
+    guarded_segments,
+    interior_of,
+    vector_tiles,
+)
+
+EXTENTS = st.integers(0, 70)
+TILES = st.integers(1, 17)
+
+
+def points(segments: Sequence[Segment], sizes: dict[str, int]) -> list[int]:
+    """Every point of every tile, in order."""
+    return [
+        evaluate(s.start, sizes) + tile * s.tile + step
+        for s in segments
+        for tile in range(evaluate(s.count, sizes))
+        for step in range(s.tile)
+    ]
+
+
+def test_tiles_are_even() -> None:
+    tiles = [(s.start, s.count, s.tile) for s in even_tiles(0, 40, 14, True)]
+    assert tiles == [(0, 1, 14), (14, 2, 13)]
+
+
+@given(EXTENTS, TILES, st.booleans())
+def test_even_tiles_cover_the_range(extent: int, tile: int, symbolic: bool) -> None:
+    given: Index = Sym("n") if symbolic else extent
+    segments = even_tiles(3, given, tile, False)
+    assert points(segments, {"n": extent}) == list(range(3, 3 + extent))
+    assert all(1 <= s.tile <= tile for s in segments)
+    if not symbolic:
+        assert (
+            max((s.tile for s in segments), default=0) - min((s.tile for s in segments), default=0)
+            <= 1
+        )
+
+
+@given(st.integers(1, 40), TILES, st.booleans(), st.booleans())
+def test_vector_tiles_cover_the_blocks(
+    blocks: int, tile: int, partial: bool, symbolic: bool
+) -> None:
+    given: Index = Sym("n") if symbolic else blocks
+    segments = vector_tiles(given, tile, partial, {"n": DIM})
+    assert points(segments, {"n": blocks}) == list(range(blocks))
+    assert [s.partial for s in segments].count(True) == partial
+    assert not partial or (segments[-1].partial and segments[-1].tile == 1)
+
+
+def test_no_vectors_at_all() -> None:
+    segments = vector_tiles(Sym("n"), 4, True, {"n": Range(0, None)})
+    assert points(segments[:-1], {"n": 0}) == []
+
+
+AFFINE = st.tuples(st.integers(-3, 3), st.integers(0, 2), st.integers(-12, 12))
+
+
+@given(st.integers(1, 20), st.integers(1, 4), st.lists(AFFINE, max_size=3), TILES)
+def test_interior_against_brute_force(
+    extent: int, taps: int, affine: list[tuple[int, int, int]], tile: int
+) -> None:
+    v, k = Sym("v"), Sym("k")
+    forms = [a * v + b * k + c for a, b, c in affine]
+    conditions = [Condition(form, ">=", 0) for form in forms]
+    interior = interior_of(
+        "v", extent, conditions, {"v": Range(0, extent - 1), "k": Range(0, taps - 1)}
+    )
+    moving = [(a, b, c) for a, b, c in affine if a]
+    holds = [
+        all(a * i + b * j + c >= 0 for a, b, c in moving for j in range(taps))
+        for i in range(extent)
+    ]
+    if interior is None:
+        assert not moving
+    else:
+        lo, hi = (evaluate(bound, {}) for bound in interior)
+        assert [lo <= i < hi for i in range(extent)] == holds
+    segments = guarded_segments(extent, tile, interior)
+    assert points(segments, {}) == list(range(extent))
+    for s in segments:
+        if s.interior:
+            assert all(holds[i] for i in points([s], {}))
