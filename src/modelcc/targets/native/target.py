@@ -27,15 +27,22 @@ from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, function_attributes, host_machine
 from modelcc.targets.native.parallel_build import build
-from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
 from modelcc.targets.packaging import Label, package
+
+POOL = "pool"
+"""The module of the thread pool."""
 
 _RENAMED = ".output"
 """What program lowering appends to an output's name that an input or constant has, too."""
 
 FUNCTIONS_PER_MODULE = 4
 """Few enough that processes share the work evenly and that equal layers hit the object cache."""
+
+
+WORTH_WORKERS = 400_000
+"""Bytes of LLVM text that take about 0.8 s to compile; starting processes takes 0.2 s or more."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class NativeTarget:
         architecture = self.machine.architecture
         if architecture not in ARCHITECTURES or not any(map(parallel_loop, functions)):
             return ()
-        return (Module("pool", pool_llvm(architecture)),)
+        return (Module(POOL, pool_llvm(architecture)),)
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """Modules of a few functions each."""
@@ -93,18 +100,13 @@ class NativeTarget:
             Module(f"kernels{n}", emit_llvm(part, self._emission)) for n, part in enumerate(parts)
         )
 
-    def complete(self, program: Program) -> str:
-        """All modules as one text."""
-        modules = self.emit(program)
-        return joined(modules, [module.text for module in modules]).decode()
-
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
         objects = build(
             [module.text for module in modules],
             self.machine,
             self.codegen,
-            jobs=workplace.jobs,
+            jobs=workplace.jobs if _is_worth_workers(modules) else 1,
             cache=None if workplace.cache is None else ObjectCache(workplace.cache / "objects"),
             progress=lambda done, total: workplace.report("compiling kernels", done, total),
         )
@@ -118,8 +120,12 @@ class NativeTarget:
             case "asm":
                 texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
                 return joined(modules, texts)
-            case "obj" | "so":
-                return link_shared(self.build(modules, workplace), shared=form == "so")
+            case "obj":
+                return link_objects(self.build(modules, workplace))
+            case "so":
+                pool = Module(POOL, pool_llvm(self.machine.architecture))
+                others = [module for module in modules if module.name != POOL]
+                return link_library(self.build((*others, pool), workplace))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")
@@ -142,6 +148,10 @@ class NativeTarget:
     @property
     def _emission(self) -> EmitOptions:
         return EmitOptions(function_attributes(self.machine), self.machine.triple)
+
+
+def _is_worth_workers(modules: Sequence[Module]) -> bool:
+    return sum(len(module.text) for module in modules) >= WORTH_WORKERS
 
 
 def native_target(options: TargetOptions) -> NativeTarget:
