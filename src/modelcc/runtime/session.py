@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from modelcc.artifact.constants import Block, block_size
 from modelcc.artifact.file import AnyPath, Artifact, read_artifact
 from modelcc.artifact.manifest import Manifest
-from modelcc.ir.mapped import copy_bytes
+from modelcc.ir.mapped import copy_bytes, release_pages
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import as_input, check_output, ordered, overlap
 from modelcc.runtime.errors import InputError, RunError
@@ -253,4 +253,6 @@ def _copied(artifact: Artifact) -> Memory:
         if spec.offset >= end:  # equal constants share a place
             end = spec.offset + spec.size
             copy_bytes(target[spec.offset : end], artifact.constants[spec.name])
+    for spec in specs[:1]:  # all of them are mapped from one file
+        release_pages(artifact.constants[spec.name])
     return memory
