@@ -27,7 +27,7 @@ from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, function_attributes, host_machine
 from modelcc.targets.native.parallel_build import build
-from modelcc.targets.native.shared_object import link_library, link_objects
+from modelcc.targets.native.shared_object import link_shared
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
 from modelcc.targets.packaging import Label, package
 
@@ -39,10 +39,6 @@ _RENAMED = ".output"
 
 FUNCTIONS_PER_MODULE = 4
 """Few enough that processes share the work evenly and that equal layers hit the object cache."""
-
-
-WORTH_WORKERS = 400_000
-"""Bytes of LLVM text that take about 0.8 s to compile; starting processes takes 0.2 s or more."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +96,18 @@ class NativeTarget:
             Module(f"kernels{n}", emit_llvm(part, self._emission)) for n, part in enumerate(parts)
         )
 
+    def complete(self, program: Program) -> str:
+        """All modules as one text."""
+        modules = self.emit(program)
+        return joined(modules, [module.text for module in modules]).decode()
+
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
         objects = build(
             [module.text for module in modules],
             self.machine,
             self.codegen,
-            jobs=workplace.jobs if _is_worth_workers(modules) else 1,
+            jobs=workplace.jobs,
             cache=None if workplace.cache is None else ObjectCache(workplace.cache / "objects"),
             progress=lambda done, total: workplace.report("compiling kernels", done, total),
         )
@@ -148,10 +149,6 @@ class NativeTarget:
     @property
     def _emission(self) -> EmitOptions:
         return EmitOptions(function_attributes(self.machine), self.machine.triple)
-
-
-def _is_worth_workers(modules: Sequence[Module]) -> bool:
-    return sum(len(module.text) for module in modules) >= WORTH_WORKERS
 
 
 def native_target(options: TargetOptions) -> NativeTarget:
