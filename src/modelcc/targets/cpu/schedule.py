@@ -10,7 +10,7 @@ from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Sym, coefficient
 from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
 from modelcc.ir.op import ModelError
-from modelcc.ir.pack import pack
+from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import Kernel, Stage, TensorProgram, View
@@ -118,7 +118,7 @@ class _PackedConstants:
         fresh = f"{name}.packed{len(self.names)}"
         self.names[name, layout] = fresh
         self.types[fresh] = own.with_layout(layout)
-        self.constants[fresh] = Constant(pack(self.program.constants[name].data, layout))
+        self.constants[fresh] = PackedConstant(self.program.constants[name], layout)
         return fresh
 
 
