@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_runs import host_cpu, interpreted, run_scheduled
+from kernel_runs import host_cpu, interpreted, native, run_scheduled
 from op_kernels import NATIVE_FAILURES, assert_close, check, expecting, graph_of
 
 from modelcc.ir.builder import GraphBuilder
@@ -38,7 +38,19 @@ LAYOUTS: dict[str, Layout | None] = {
     "bordered": Layout(row_major(4).parts, HALO),
     "blocked and bordered": Layout(BLOCKED.parts, HALO),
 }
-PAIRS = [(i, o) for i in LAYOUTS for o in LAYOUTS if (i, o) != ("plain", "plain")]
+SAMPLE_PAIRS = [
+    ("plain", "blocked"),
+    ("blocked", "plain"),
+    ("bordered", "blocked"),
+    ("blocked", "blocked and bordered"),
+]
+KERNEL_PAIRS = [
+    *SAMPLE_PAIRS,
+    ("plain", "bordered"),
+    ("blocked and bordered", "blocked and bordered"),
+]
+"""Layouts of inputs and of everything else."""
+
 CHANNELS = (3, 8, 16, 24, 40)
 
 
@@ -58,7 +70,7 @@ def four_dimensional(op: Op, sample: Sample) -> bool:
     return any(t is not None and len(t.shape) == 4 for t in sample.operands)
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=" to ".join)
+@pytest.mark.parametrize("pair", SAMPLE_PAIRS, ids=" to ".join)
 @pytest.mark.parametrize(
     ("op", "sample"), [c for c in expecting(NATIVE_FAILURES) if four_dimensional(*c.values)]
 )
@@ -66,25 +78,24 @@ def test_samples(op: Op, sample: Sample, pair: tuple[str, str]) -> None:
     data = arrays(op, sample)
     lowered = lower_graph(graph_of(op, sample, data, constant=True))
     program = schedule_program(laid_out(FuseKernels()(lowered), *pair), host_cpu())
-    for executor in (interpreted,):
-        check(op, program, executor(program), data, sizes(op, sample))
+    check(op, program, interpreted(program), data, sizes(op, sample))
 
 
 def conv(
     channels: int, outputs: int, kernel: int, pad: int, groups: int = 1
 ) -> Callable[[], Graph]:
+    """relu(conv(x) + r)"""
+
     def build() -> Graph:
-        rng = np.random.default_rng(0)
-        make = GraphBuilder()
+        make, rng = GraphBuilder(), np.random.default_rng(0)
         x = make.input("x", TensorType((1, channels, 6, 9), F32))
-        w = make.constant(
-            rng.standard_normal((outputs, channels // groups, kernel, kernel)).astype(np.float32)
-        )
+        shape = (outputs, channels // groups, kernel, kernel)
+        w = make.constant(rng.standard_normal(shape).astype(np.float32))
         b = make.constant(rng.standard_normal(outputs).astype(np.float32))
         pads = (pad, pad)
         y = make.emit(Conv((1, 1), pads, pads, (1, 1), groups), x, w, b)
-        z = make.emit(Relu(), make.emit(Add(), y, make.input("r", make.type_of(y))))
-        return make.build([z])
+        r = make.input("r", make.type_of(y))
+        return make.build([make.emit(Relu(), make.emit(Add(), y, r))])
 
     return build
 
@@ -102,39 +113,37 @@ def concat(channels: int) -> Callable[[], Graph]:
     def build() -> Graph:
         make = GraphBuilder()
         parts = [
-            make.input(f"x{i}", TensorType((1, c, 3, 5), F32))
+            make.emit(Relu(), make.input(f"x{i}", TensorType((1, c, 3, 5), F32)))
             for i, c in enumerate((16, channels, 8))
         ]
-        return make.build([make.emit(Concat(1), *(make.emit(Relu(), p) for p in parts))])
+        return make.build([make.emit(Concat(1), *parts)])
 
     return build
 
 
+MAX_POOL = MaxPool((3, 3), (2, 2), (1, 1), (1, 1), (1, 1), False)
+AVERAGE_POOL = AveragePool((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
 KERNELS: dict[str, Callable[[], Graph]] = {}
 for c in CHANNELS:
     KERNELS |= {
         f"conv {c} to 24": conv(c, 24, 3, 1),
         f"conv 24 to {c}": conv(24, c, 1, 0),
-        f"conv {c} strided": conv(c, c, 5, 2),
+        f"conv {c} to {c}": conv(c, c, 5, 2),
         f"depthwise {c}": conv(c, c, 3, 1, c),
-        f"max pool {c}": pool(MaxPool((3, 3), (2, 2), (1, 1), (1, 1), (1, 1), False), c),
-        f"average pool {c}": pool(AveragePool((3, 3), (1, 1), (1, 1), (1, 1), (1, 1)), c),
+        f"max pool {c}": pool(MAX_POOL, c),
+        f"average pool {c}": pool(AVERAGE_POOL, c),
         f"concat {c}": concat(c),
     }
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=" to ".join)
+@pytest.mark.parametrize("pair", KERNEL_PAIRS, ids=" to ".join)
 @pytest.mark.parametrize("name", KERNELS)
-def test_ragged_channels(name, pair):
-    graph = KERNELS[name]()
-    rng = np.random.default_rng(1)
-    feeds = {
-        n: rng.standard_normal(graph.types[n].static_shape()).astype(np.float32)
-        for n in graph.inputs
-    }
-    wanted = interpret(graph, feeds)
+def test_ragged_channels(name: str, pair: tuple[str, str]) -> None:
+    graph, rng = KERNELS[name](), np.random.default_rng(1)
+    shapes = {n: graph.types[n].static_shape() for n in graph.inputs}
+    feeds = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
+    (wanted,) = interpret(graph, feeds).values()
     program = schedule_program(laid_out(FuseKernels()(lower_graph(graph)), *pair), host_cpu())
-    for executor in (interpreted,):
-        got = run_scheduled(program, executor(program), feeds, {})
-        for n in wanted:
-            assert_close(got[n], wanted[n])
+    for executor in (interpreted, native):
+        (got,) = run_scheduled(program, executor(program), feeds, {}).values()
+        assert_close(got, wanted)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from modelcc.ir.index import Index, Range, Sym, coefficient, simplify, substitute, symbols
+from modelcc.ir.index import Index, Range, Sym, coefficient, compare, simplify, substitute, symbols
 from modelcc.ir.loop import (
     Assign,
     BindIndex,
@@ -208,7 +208,11 @@ class PointEmitter:
         return Load(read.tensor, base, read.dtype, lanes.count, stride, active)
 
     def _guard(self, node: Guard, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
-        conditions = tuple(_condition_at(c, point) for c in node.conditions)
+        conditions = conditions_at(node.conditions, point)
+        if conditions is None:
+            return self.emit(node.outside, point, internal)
+        if not conditions:
+            return self.emit(node.inside, point, internal)
         outside = self.emit(node.outside, point, internal)
         nested = PointEmitter(self.names, self.lanes, self._shared)
         inside = nested.emit(node.inside, point, internal)
@@ -227,9 +231,18 @@ class PointEmitter:
         return self.emit(node.body, from_symbol, internal)
 
 
-def _condition_at(condition: Condition, point: Mapping[str, Index]) -> Condition:
-    left = substitute(condition.left, point)
-    return Condition(left, condition.comparison, condition.right)
+def conditions_at(
+    conditions: Sequence[Condition], point: Mapping[str, Index]
+) -> tuple[Condition, ...] | None:
+    """Conditions (against 0) at ``point`` that are not known to hold; None if one never holds."""
+    result: list[Condition] = []
+    for condition in conditions:
+        left = substitute(condition.left, point)
+        if not isinstance(left, int):
+            result.append(Condition(left, condition.comparison, 0))
+        elif not compare(left, condition.comparison, 0, {}):
+            return None
+    return tuple(result)
 
 
 def _stem(tensor: str) -> str:

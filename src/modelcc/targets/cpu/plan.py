@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 
 from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, simplify, substitute
 from modelcc.ir.scalar_tree import reads, substitute_indices, transform
@@ -81,6 +82,10 @@ def _split_vector(
     if inner is None or coefficient(final.store, inner.name) != 1:
         return None
     lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
+    block = group.blocks.get(inner.axis)
+    if block is not None:
+        # Padding is a matter of whole blocks, so no vector may hold parts of two.
+        lanes = gcd(lanes, inner.extent if isinstance(inner.extent, int) else block)
     internal = {n.output for n in group.nests}
     if any(not vectorisable(n.body, inner.name, lanes, internal) for n in group.nests):
         return None
@@ -92,7 +97,7 @@ def _split_vector(
         f"{inner.name}b", ceildiv(inner.extent, lanes), inner.axis, inner.multiplier * lanes
     )
     value = {inner.name: Sym(blocks.name) * lanes + Sym(lane.name)}
-    active = _active_lanes(final, inner, blocks, lanes)
+    active = _active_lanes(final, inner, blocks, lanes, split=block is not None)
     nests = tuple(_replace_var(n, inner, (blocks, lane), value) for n in group.nests)
     return replace(group, nests=nests), lane, blocks.name, active
 
@@ -118,15 +123,20 @@ def _widest(body: Scalar, bits: int) -> int:
     return max([bits, *(r.dtype.bits for r in reads(body) if r.dtype.kind != "bool")])
 
 
-def _active_lanes(nest: Nest, inner: LoopVar, blocks: LoopVar, lanes: int) -> Index | None:
-    """Lanes of a block that exist; None if every block is whole."""
-    siblings = [v for v in nest.parallel if v.axis == inner.axis and v.name != inner.name]
-    if any(v.multiplier > inner.multiplier for v in siblings):
+def _active_lanes(
+    nest: Nest, inner: LoopVar, blocks: LoopVar, lanes: int, split: bool
+) -> Index | None:
+    """Lanes of a block that exist; None if every block is whole.
+
+    Where ``inner`` is the inner part of a ``split`` axis, the end of the axis counts.
+    """
+    if split:
         total = nest.extents[inner.axis]
         if isinstance(total, int) and total % lanes == 0:
             return None
-        for v in siblings:
-            total = total - Sym(v.name) * v.multiplier
+        for v in nest.parallel:
+            if v.axis == inner.axis and v.name != inner.name:
+                total = total - Sym(v.name) * v.multiplier
         return total - Sym(blocks.name) * lanes
     if isinstance(inner.extent, int) and inner.extent % lanes == 0:
         return None

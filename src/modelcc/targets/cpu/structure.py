@@ -35,6 +35,7 @@ class Group:
     stored: frozenset[str]
     bare: Mapping[str, frozenset[str]]
     ragged: frozenset[str]
+    blocks: Mapping[str, int]
 
     @property
     def final(self) -> Nest:
@@ -84,6 +85,7 @@ def make_group(
         outputs & frozenset(s.output for s in stages),
         _bare_tensors(stages, types),
         frozenset(unfilled if pad else ()),
+        blocks,
     )
 
 

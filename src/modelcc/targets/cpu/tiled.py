@@ -15,6 +15,7 @@ from modelcc.targets.cpu.expression import (
     Names,
     PointEmitter,
     accumulate,
+    conditions_at,
     identity,
     widen,
 )
@@ -172,12 +173,11 @@ class _Reduction:
         ready = [c for c in self.guards if not symbols(c.left) & waiting]
         later = [c for c in self.guards if symbols(c.left) & waiting]
         inner = replace(self, guards=later)
+        conditions = conditions_at(ready, {**self.corner, **at})
+        if conditions is None:
+            return []
         body = inner.loop(remaining, at) if remaining else self.step(at)
-        if not ready:
-            return body
-        here = {**self.corner, **at}
-        test = Test(tuple(Condition(substitute(c.left, here), c.comparison, 0) for c in ready))
-        return [If(test, tuple(body))]
+        return [If(Test(conditions), tuple(body))] if conditions else body
 
     def loop(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
         """The first of the ``remaining`` loops around the others."""
