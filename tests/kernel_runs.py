@@ -144,10 +144,11 @@ def run_scheduled(
         if isinstance(item, View):
             memory.view(item)
             continue
-        if in_place:
-            for output, source in item.in_place:
-                if last.get(source) == position and output not in memory.buffers:
-                    memory.share(output, source)
+        free = {name for name, end in last.items() if in_place and end == position}
+        for output, source in item.in_place:
+            if source in free and output not in memory.buffers:
+                memory.share(output, source)
+                free.remove(source)
         buffers = [memory.get(name) for name in item.arguments]
         values = [evaluate(s, sizes) for s in item.sizes]
         execute(item.function.name, [b.array for b in buffers], values)

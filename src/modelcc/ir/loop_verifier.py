@@ -265,7 +265,12 @@ class _Verifier:
             self._check_range(buffer, e.offset, e.lanes, e.stride)
 
     def _check_range(self, buffer: Buffer, offset: Index, lanes: int, stride: Index) -> None:
-        """Refuse what is always out of range, and what sometimes is where that is certain."""
+        """Refuse what is always out of range, and what sometimes is where that is certain.
+
+        Guarded accesses pass: the guard may never hold there.
+        """
+        if self._conditions:
+            return
         ends = (offset, offset + (lanes - 1) * stride)
         bounds = self._bounds()
         exact = {name for scope in self._scopes for name in scope.exact}
@@ -273,7 +278,7 @@ class _Verifier:
             names = symbols(end) | symbols(buffer.size)
             # Bounds of other than affine expressions need not be reached.
             affine = split_affine(end - buffer.size, sorted(names)) is not None
-            certain = not self._conditions and names <= exact and affine
+            certain = names <= exact and affine
             below, above = bounds_of(end, bounds), bounds_of(end - buffer.size, bounds)
             low = below.lo if certain else below.hi
             high = above.hi if certain else above.lo

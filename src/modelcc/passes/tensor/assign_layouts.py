@@ -19,7 +19,7 @@ from modelcc.ir.index import Index, Sym
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram, View
 from modelcc.ir.types import Layout, TensorType, blocked, row_major
-from modelcc.passes.tensor.layout_demand import blocked_dims, halos, view_indices
+from modelcc.passes.tensor.layout_demand import blocked_dims, halos, stages_of, view_indices
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class AssignLayouts:
         constants = frozenset(program.constants)
         dims = blocked_dims(program.items, program.types, constants, self.block)
         borders = halos(program.items, program.types, program.dims, self.widest_halo)
-        borders = {t: b for t, b in borders.items() if t in dims or t in program.inputs}
+        copied = _read_by_reductions(program)
+        borders = {t: b for t, b in borders.items() if t in dims or t in copied}
         program = _copy_inputs(program, borders)
         program = _copy_outputs(program, dims)
         layouts = {t: self._layout(program.types[t], d, borders.get(t)) for t, d in dims.items()}
@@ -53,6 +54,13 @@ class AssignLayouts:
     ) -> Layout:
         plain = blocked(type_.rank, dim, self.block)
         return plain if halo is None else Layout(plain.parts, halo)
+
+
+def _read_by_reductions(program: TensorProgram) -> frozenset[str]:
+    """Inputs worth a copy with a border."""
+    reductions = [s for s in stages_of(program.items) if s.reduce]
+    read = frozenset(r.tensor for s in reductions for r in reads(s.body))
+    return read & frozenset(program.inputs)
 
 
 def _padded(name: str) -> str:
