@@ -35,7 +35,7 @@ def canonical(
     names |= {t: f"y{n}" for n, t in enumerate(kernel.outputs)}
     inner = dict.fromkeys(s.output for s in kernel.stages if s.output not in names)
     names |= {t: f"t{n}" for n, t in enumerate(inner)}
-    counter = _Counter()
+    counter = _Counter(frozenset(dims))
     stages = tuple(_rename_stage(s, names, counter) for s in kernel.stages)
     outside = (*kernel.inputs, *kernel.outputs)
     own = tuple((names[t], types[t]) for t in outside)
@@ -52,12 +52,16 @@ def canonical(
 
 
 class _Counter:
-    def __init__(self) -> None:
+    """Names of axes; a model's own dimensions may be called alike."""
+
+    def __init__(self, reserved: frozenset[str]) -> None:
+        self.reserved = reserved
         self.next = 0
 
     def fresh(self) -> str:
+        name = f"a{self.next}"
         self.next += 1
-        return f"a{self.next - 1}"
+        return self.fresh() if name in self.reserved else name
 
 
 def _rename_stage(stage: Stage, names: Mapping[str, str], counter: _Counter) -> Stage:

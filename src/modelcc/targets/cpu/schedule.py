@@ -155,7 +155,7 @@ def schedule_kernel(
     """Schedule one canonical kernel."""
     types = dict(kernel.types)
     dims: Bounds = dict(kernel.dims)  # type: ignore[arg-type]
-    names = Names()
+    names = Names(frozenset(name for name, _ in kernel.dims))
     statements: list[Stmt] = []
     layouts: dict[str, Layout] = {}
     in_place: list[tuple[str, str]] = []

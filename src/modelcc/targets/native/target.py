@@ -27,7 +27,7 @@ from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, function_attributes, host_machine
 from modelcc.targets.native.parallel_build import build
-from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
 from modelcc.targets.packaging import Label, package
 
