@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnxruntime
 import pytest
 from loop_programs import CASES
 from onnx import TensorProto, helper, numpy_helper
+from program_cases import small_program
 
 import modelcc
 from modelcc.driver import target_of
@@ -17,7 +19,8 @@ from modelcc.emission import emit
 from modelcc.ir.op import ModelError
 from modelcc.options import Options
 from modelcc.targets.base import Module, TargetOptions, Workplace
-from modelcc.targets.c.target import c_target
+from modelcc.targets.c.toolchain import SharedCode
+from modelcc.targets.native.c_target import c_target
 
 
 def _model(
@@ -146,11 +149,25 @@ def test_kernels_can_be_profiled() -> None:
 
 def test_loops_become_one_c_file() -> None:
     options = Options(target="c")
-    target = target_of(options)
     functions = tuple({case.name: case.function for case in CASES}.values())
+    target = target_of(options)
     text = emit(functions, "loop", "c", target, options, Workplace()).contents.decode()
     assert text.count("#include <stdint.h>") == 1
     assert all(f"void {f.name}(" in text for f in functions)
+
+
+def test_shared_libraries_bring_their_pool() -> None:
+    program = small_program()
+    target = c_target(TargetOptions())
+    names = [module.name for module in target.emit(program)]
+    assert names == ["program", "kernels0", "pool"]
+    library = target.render(target.emit(program), "so", Workplace())
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(library)
+        file.flush()
+        code = SharedCode(Path(file.name))
+        assert code.address("small_run")
+        assert code.address("mcc_pool_create")
 
 
 def test_objects_are_cached(tmp_path: Path) -> None:
@@ -166,9 +183,8 @@ def test_objects_are_cached(tmp_path: Path) -> None:
     assert reports == [(2, 2)]
 
 
-@pytest.mark.parametrize("target", ["native", "c"])
-def test_any_target_emits_c(target: str) -> None:
-    options = Options(target=target)
+def test_emits_one_file_and_the_weights() -> None:
+    options = Options(target="c")
     result = emit(transformer(), None, "c", target_of(options), options, Workplace())
     text = result.contents.decode()
     assert text.startswith("/*\n * small_run: ")
@@ -180,7 +196,7 @@ def test_any_target_emits_c(target: str) -> None:
 def test_forms() -> None:
     target = c_target(TargetOptions())
     modules = (Module("one", "int a;"), Module("two", "int b;"))
-    assert target.render(modules, "c", Workplace()).startswith(b"/* ---- module one */\nint a;")
+    assert target.render(modules, "c", Workplace()).startswith(b"/* ---- file one.c */\nint a;")
     assert b".globl" in target.render(modules, "asm", Workplace())
     for form in ("obj", "so"):
         assert target.render(modules, form, Workplace()).startswith(b"\x7fELF")
@@ -190,16 +206,14 @@ def test_forms() -> None:
 
 def test_the_processor_is_the_compilers_too() -> None:
     target = c_target(TargetOptions(cpu="x86-64-v3", optimize=3))
-    assert target.compiler is not None
-    assert "-march=x86-64-v3" in target.compiler.flags
-    assert "-O3" in target.compiler.flags
-    assert target.native.machine.vector_bits == 256
+    assert "-march=x86-64-v3" in target.compiler().flags
+    assert "-O3" in target.compiler().flags
+    assert target.machine.vector_bits == 256
 
 
 def test_without_a_compiler_there_is_still_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     target = c_target(TargetOptions())
-    assert "no C compiler found" in target.description
     module = Module("one", "int a;")
     assert target.render((module,), "c", Workplace()) == b"int a;"
     with pytest.raises(ModelError, match="there is no C compiler on this machine"):
