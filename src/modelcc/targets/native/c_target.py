@@ -13,8 +13,10 @@ from importlib.resources import files
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
+from modelcc.runtime.pool import pool_c
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name, program_head
@@ -54,8 +56,10 @@ class CTarget(NativeTarget):
         return ("c", "asm", "obj", "so")
 
     def emit(self, program: Program) -> tuple[Module, ...]:
-        """The file that runs the steps, then those of the kernels."""
-        return (Module("program", emit_program_c(program)), *self.emit_functions(program.functions))
+        """The file that runs the steps, those of the kernels, and the thread pool's if needed."""
+        steps = Module("program", emit_program_c(program))
+        pool = (Module("pool", pool_c()),) if any(map(parallel_loop, program.functions)) else ()
+        return (steps, *self.emit_functions(program.functions), *pool)
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """Files of a few functions each."""
