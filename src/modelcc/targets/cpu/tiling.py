@@ -84,7 +84,9 @@ def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile
     anchor = group.anchor
     if anchor is None:
         extent = group.final.var(blocks).extent
-        unroll = 4 if not isinstance(extent, int) else next(u for u in (4, 2, 1) if extent >= u)
+        fitting = 4 if not isinstance(extent, int) else next(u for u in (4, 2, 1) if extent >= u)
+        parts = sum(n.output in group.stored for n in group.nests)
+        unroll = fitting if parts <= 2 else 1
         return Tile(blocks, ((blocks, unroll),))
     roles = roles_of(anchor, lane)
     slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
