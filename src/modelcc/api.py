@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType
-from modelcc.options import Dims, Options, dimension
+from modelcc.options import Dims, Options, fixed_dims
 from modelcc.report import Report, StageTime
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs
@@ -99,7 +98,8 @@ class Model:
         """Random arrays for all inputs; ``sizes`` are those of named dimensions."""
         types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in self.inputs}
         bounds = {dim.name: Range(dim.low, dim.high) for dim in self.dims}
-        return random_feeds(types, nominal_sizes(bounds, sizes or {}), seed)
+        shapes = [type.shape for type in types.values()]
+        return random_feeds(types, nominal_sizes(bounds, sizes or {}, shapes), seed)
 
 
 def compile(
@@ -127,7 +127,7 @@ def compile(
         cpu=cpu,
         threads=default_threads(threads, environment),
         optimize=optimize,
-        dims=tuple((dims or {}).items()),
+        dims=fixed_dims(dims),
     )
     folder = environment.cache if cache == "" else (None if cache is None else Path(cache))
     workplace = Workplace(folder, available_cores(), progress)
@@ -148,7 +148,7 @@ def load(path: str | Path, *, threads: int | None = None, target: str = "native"
 
 def import_model(model: ModelSource, *, dims: Dims | None = None) -> Graph:
     """The graph of a model, before any pass."""
-    return import_with_options(model, Options(dims=tuple((dims or {}).items())))
+    return import_with_options(model, Options(dims=fixed_dims(dims)))
 
 
 def verify(
@@ -165,7 +165,7 @@ def verify(
     """
     environment = read_environment(os.environ)
     count = default_threads(threads, environment)
-    options = Options(threads=count, dims=tuple((dims or {}).items()))
+    options = Options(threads=count, dims=fixed_dims(dims))
     workplace = Workplace(environment.cache, available_cores())
     return verify_model(Request(model, options, workplace, feeds or {}, {}, seed))
 
@@ -175,22 +175,6 @@ def default_threads(asked: int | None, environment: Environment) -> int:
     if asked is not None:
         return asked
     return environment.threads if environment.threads is not None else available_cores()
-
-
-def bench_engine(
-    model: str, options: Mapping[str, Any]
-) -> Callable[[Mapping[str, object]], dict[str, Array]]:
-    """For :mod:`modelcc.bench_worker`: options as the command line takes them."""
-    chosen = Options(
-        target=options["target"],
-        cpu=options["cpu"],
-        threads=options["threads"],
-        optimize=options["optimize"],
-        dims=tuple(dimension(text) for text in options["dims"]),
-    )
-    cache = None if options["cache"] is None else Path(options["cache"])
-    compiled = compile_model(Path(model), chosen, Workplace(cache, available_cores()))
-    return model_of(compiled, chosen.threads).run
 
 
 __all__ = ["Model", "compile", "import_model", "load", "verify"]

@@ -9,7 +9,6 @@ number read from stdin it runs that often and prints the seconds of each run as 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -25,7 +24,7 @@ Run = Callable[[Feeds], Mapping[str, Any]]
 
 ENGINES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "modelcc": ("modelcc.api", "bench_engine"),
+        "modelcc": ("modelcc.runtime_peer", "bench_engine"),
         "onnxruntime": ("modelcc.onnxruntime_peer", "bench_engine"),
     }
 )
@@ -52,8 +51,17 @@ def main(arguments: list[str]) -> None:
             start = perf_counter()
             run(feeds)
             times.append(perf_counter() - start)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        _reply({"times": times, "peak": peak})
+        _reply({"times": times, "peak": peak_memory()})
+
+
+def peak_memory() -> int:
+    """Greatest number of bytes of this process in memory so far.
+
+    Not ``ru_maxrss``, which begins with the size of the parent process.
+    """
+    status = Path("/proc/self/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 def _reply(data: Mapping[str, Any]) -> None:

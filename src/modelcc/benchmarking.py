@@ -23,6 +23,14 @@ BATCH_SECONDS = 0.1
 """What one turn of an engine is to take, so that short runs are repeated within it."""
 
 
+_START = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from modelcc.bench_worker import main
+main(sys.argv[2:])
+"""
+
+
 @dataclass(frozen=True)
 class Measurement:
     """One engine: seconds of all runs, to load (compile) and of the first run; peak bytes."""
@@ -108,13 +116,25 @@ class _Worker:
         self._errors = (folder / f"{engine}.err").open("w+")
         files = [str(model), str(folder / "feeds.npz"), str(self._outputs)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "modelcc.bench_worker", engine, *files, json.dumps(options)],
+            [
+                sys.executable,
+                "-c",
+                _START,
+                json.dumps(sys.path),
+                engine,
+                *files,
+                json.dumps(options),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
         )
-        ready = self._receive()
+        try:
+            ready = self._receive()
+        except ModelError:
+            self.close()
+            raise
         self._load, self._first = ready["load"], ready["first"]
 
     def run(self, count: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from modelcc.artifact.errors import ArtifactError
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.compile_cache import (
     ArtifactCache,
@@ -30,6 +31,7 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
+from modelcc.levels import verify_level
 from modelcc.options import Options
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
@@ -55,6 +57,7 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.pack_operands import PackOperands
+from modelcc.passes.tensor.winograd import Winograd
 from modelcc.pipeline import (
     Observer,
     Stage,
@@ -127,6 +130,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         ),
         *block("lower", lower_graph),
         *block("tensor", AssignLayouts(), InlineStages(), PackOperands(), FuseKernels()),
+        *block("tensor", *((Winograd(),) if options.winograd else ())),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),
         *block("plan", order_steps, ("plan_memory", _planned)),
@@ -188,9 +192,10 @@ def compile_model(
     kept = _artifact_cache(workplace) if observer is None else None
     key = artifact_key(model, options, target) if kept else None
     if kept and key:
-        found = kept.find(key)
+        found = _cached(kept, key)
         if found:
-            return Compiled(read_artifact(found), target, (), found)
+            artifact, path = found
+            return Compiled(artifact, target, (), path)
     times: list[StageTime] = []
     graphs: list[Graph] = []
 
@@ -200,10 +205,30 @@ def compile_model(
             graphs.append(run.after)
 
     stages = from_block(pipeline(target, options, workplace), entering)
-    artifact: Artifact = run_stages(stages, model, all_of(note, observer))
+    artifact = run_stages(stages, model, all_of(note, check_stage, observer))
     if kept and key:
         kept.add(key, lambda path: write_artifact(path, artifact), external_files(graphs[0]))
     return Compiled(artifact, target, tuple(times))
+
+
+class StageError(RuntimeError):
+    """A stage of the compiler broke the rules of a level: a fault of modelcc."""
+
+
+def check_stage(run: StageRun) -> None:
+    """Verify what a stage made: :class:`StageError` names it, :class:`ModelError` is the user's.
+
+    Scheduled programs are checked once they have become host programs, which holds the same
+    functions.
+    """
+    if not isinstance(run.after, Graph | TensorProgram | Program):
+        return
+    try:
+        verify_level(run.after)
+    except ModelError as error:
+        if run.stage.block == "import":
+            raise
+        raise StageError(f"stage {run.stage.label} made an invalid program: {error}") from error
 
 
 def artifact_key(model: object, options: Options, target: Target) -> str | None:
@@ -231,6 +256,16 @@ def _content_digest(model: object) -> str | None:
             return hashlib.sha256(model).hexdigest()
         case _:
             return None
+
+
+def _cached(kept: ArtifactCache, key: str) -> tuple[Artifact, Path] | None:
+    path = kept.find(key)
+    if path is None:
+        return None
+    try:
+        return read_artifact(path), path
+    except ArtifactError:  # damaged: the new one replaces it
+        return None
 
 
 def _artifact_cache(workplace: Workplace) -> ArtifactCache | None:
@@ -279,9 +314,11 @@ def _builder(target: Target, workplace: Workplace) -> Callable[[Emitted], Built]
 
 def _packager(target: Target) -> Callable[[Built], Artifact]:
     def run(built: Built) -> Artifact:
-        sizes = nominal_sizes(built.program.dims, {})
-        report = report_of(built.program, target.name, sizes)
-        return target.package(built.program, built.objects, {REPORT: report.to_json()})
+        program = built.program
+        shapes = [program.bindings[name].type.shape for name in program.inputs]
+        sizes = nominal_sizes(program.dims, {}, shapes)
+        report = report_of(program, target.name, sizes)
+        return target.package(program, built.objects, {REPORT: report.to_json()})
 
     return run
 
@@ -296,6 +333,9 @@ def _restricted(stages: tuple[Stage, ...], options: Options) -> tuple[Stage, ...
             raise ModelError(
                 f"there is no stage {name!r}", (), f"stages: {', '.join(sorted(names))}"
             )
+    if limit and not any(s.counts_rewrites for s in stages if s.name == limit.stage):
+        counting = ", ".join(stage.name for stage in stages if stage.counts_rewrites)
+        raise ModelError(f"stage {limit.stage!r} counts no rewrites", (), f"these do: {counting}")
     kept = [stage for stage in stages if stage.name not in options.skip]
     if limit is None:
         return tuple(kept)

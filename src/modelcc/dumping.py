@@ -1,4 +1,4 @@
-"""Observers that write, time and verify."""
+"""Writing the program after every stage."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 from modelcc.driver import Emitted
 from modelcc.ir.graph import Graph
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
-from modelcc.levels import level_text, verify_level
+from modelcc.levels import level_text
 from modelcc.pipeline import Observer, StageRun
 from modelcc.targets.base import MODULE_LINE
 
@@ -32,14 +31,6 @@ def dump_observer(folder: Path) -> Observer:
             (folder / name).write_text(text)
 
     return dump
-
-
-def verify_observer(run: StageRun) -> None:
-    """Raises :class:`ModelError` naming the stage if its result breaks the rules of its level."""
-    try:
-        verify_level(run.after)
-    except ModelError as error:
-        raise RuntimeError(f"stage {run.stage.label} made an invalid program: {error}") from error
 
 
 def _text(program: Any) -> str | None:

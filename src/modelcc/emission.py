@@ -28,8 +28,11 @@ from modelcc.targets.native.diagnostics import CodegenError
 FORMS = (*LEVELS, "llvm", "asm", "c", "obj", "so")
 """Everything that can be printed, from the model to the machine."""
 
+SOURCES = ("llvm", "c")
+"""Forms that are a target's source language."""
+
 _LEAVES = {"graph": "lower", "tensor": "schedule", "loop": "emit", "program": "emit"}
-_SUFFIX = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
+_SUFFIX: Mapping[str, str] = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
 _BINARY = ("obj", "so")
 
 
@@ -61,11 +64,11 @@ def emit(
 
     :class:`ModelError` if the target does not know the form, or it lies before the level.
     """
-    if form not in LEVELS and form not in target.forms:
-        known = ", ".join((*LEVELS, *target.forms))
-        raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
-    if level is not None and FORMS.index(form) < FORMS.index(level):
-        raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
+    check_form(form, level, target)
+    if form in SOURCES and level not in ("loop", "llvm"):
+        stages = before_block(pipeline(target, options, workplace), "emit")
+        program = run_stages(resumed(stages, level), source, observer)
+        return Emission(form, target.complete(program).encode(), _SUFFIX[form])
     if form not in LEVELS:
         modules = _modules(source, level, target, options, workplace, observer)
         contents = _rendered(modules, level, form, target, workplace)
@@ -76,6 +79,15 @@ def emit(
         program = program.functions
     constants = constants_of(program)
     return Emission(form, level_text(program).encode(), LEVELS[form].suffix, constants)
+
+
+def check_form(form: str, level: str | None, target: Target) -> None:
+    """:class:`ModelError` if ``form`` cannot be made from ``level`` (None: a model)."""
+    if form not in LEVELS and form not in target.forms:
+        known = ", ".join((*LEVELS, *target.forms))
+        raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
+    if level is not None and FORMS.index(form) < FORMS.index(level):
+        raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
 
 
 def read_level(path: Path, level: str, constants: Path | None) -> Any:
@@ -90,7 +102,7 @@ def read_level(path: Path, level: str, constants: Path | None) -> Any:
     try:
         return parse_level(level, text, read_constants(beside), dialects())
     except ModelError as error:
-        raise error.at(str(path)) from error
+        raise ModelError(str(error), (str(path),)) from error
 
 
 def parse_modules(name: str, text: str) -> tuple[Module, ...]:
@@ -127,8 +139,10 @@ def entering_block(level: str | None) -> str:
 
 
 def resumed(stages: tuple[Stage, ...], level: str | None) -> tuple[Stage, ...]:
-    """The stages that are left to run on a program of ``level``."""
-    return from_block(stages, entering_block(level))
+    """Those of ``stages`` that are left to run on a program of ``level``."""
+    entering = entering_block(level)
+    blocks = [stage.block for stage in stages]
+    return from_block(stages, entering) if entering in blocks else ()
 
 
 def _modules(

@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from modelcc.ir.graph import Graph
-from modelcc.ir.index import Bounds, Index, evaluate, symbols
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.index import Bounds, Index, Range, evaluate, symbols
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
-from modelcc.ops.gather import Gather
+from modelcc.ops.elementwise import Cast, Equal, Identity
+from modelcc.ops.gather import Gather, OneHot
+from modelcc.ops.shape import Concat, Expand, Reshape, Transpose
+from modelcc.ops.slicing import Slice
 
-DEFAULT_EXTENT = 2
-"""Size given to a named dimension that is not bound, if its bounds allow."""
+MOVING = (Cast, Identity, Concat, Expand, Reshape, Slice, Transpose)
+"""Ops whose result holds their operand's numbers, elsewhere or in another type."""
+
+LEADING_EXTENT, INNER_EXTENT = 2, 64
+"""Sizes given to named dimensions that are not bound: small batches, and pictures and sequences
+that windows fit into."""
 
 
-def nominal_sizes(dims: Bounds, given: Mapping[str, int]) -> dict[str, int]:
-    """A number for every named dimension: as ``given``, else a small one within its bounds."""
+def nominal_sizes(
+    dims: Bounds, given: Mapping[str, int], shapes: Iterable[Sequence[Index]]
+) -> dict[str, int]:
+    """A number for every named dimension: as ``given``, else a modest one within its bounds.
+
+    ``shapes`` are those of the inputs: dimensions that lead one are taken for batches.
+    :class:`ModelError` for a ``given`` name that is none.
+    """
     unknown = [name for name in given if name not in dims]
     if unknown:
         known = ", ".join(dims) or "none"
         raise ModelError(f"there is no dimension {unknown[0]!r}", (), f"the model has {known}")
-    return {name: given.get(name, _nominal(dims, name)) for name in dims}
+    leading = {name for shape in shapes for name in symbols(shape[0] if shape else 0)}
+    wanted = {name: LEADING_EXTENT if name in leading else INNER_EXTENT for name in dims}
+    return {name: given.get(name, _within(dims[name], wanted[name])) for name in dims}
 
 
-def _nominal(dims: Bounds, name: str) -> int:
-    low, high = dims[name].lo, dims[name].hi
-    least = low if isinstance(low, int) else 1
-    most = high if isinstance(high, int) else max(least, DEFAULT_EXTENT)
-    return min(max(least, DEFAULT_EXTENT), most)
+def _within(bounds: Range, wanted: int) -> int:
+    least = bounds.lo if isinstance(bounds.lo, int) else 1
+    most = bounds.hi if isinstance(bounds.hi, int) else max(least, wanted)
+    return min(max(least, wanted), most)
 
 
 def random_feeds(
@@ -58,15 +72,43 @@ def _random(
 
 
 def index_limits(graph: Graph) -> dict[str, int]:
-    """For integer inputs that index a table (token numbers), the number of its rows."""
-    limits: dict[str, int] = {}
-    for node in graph.nodes:
-        if isinstance(node.op, Gather) and node.inputs[1] in graph.inputs:
-            rows: Index = graph.types[node.inputs[0]].shape[node.op.axis]
-            if not symbols(rows):
-                name = node.inputs[1]
-                limits[name] = min(int(evaluate(rows, {})), limits.get(name, 1 << 62))
-    return limits
+    """For integer inputs that index a table or are compared with its numbers, how many there are.
+
+    Inputs are followed through ops that only move or cast them.
+    """
+    readers = graph.consumers()
+    found = {name: _index_limit(graph, readers, name) for name in graph.inputs}
+    return {name: limit for name, limit in found.items() if limit is not None}
+
+
+def _index_limit(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> int | None:
+    limits: list[int] = []
+    pending, seen = [name], {name}
+    while pending:
+        value = pending.pop()
+        for node in readers.get(value, ()):
+            limit = _limit_of_use(graph, node, value)
+            if limit is not None:
+                limits.append(limit)
+            if isinstance(node.op, MOVING):
+                pending += [n for n in node.outputs if n not in seen]
+                seen.update(node.outputs)
+    return min(limits, default=None)
+
+
+def _limit_of_use(graph: Graph, node: Node, value: str) -> int | None:
+    match node.op:
+        case Gather(axis) if node.inputs[1] == value:
+            rows = graph.types[node.inputs[0]].shape[axis]
+            return rows if isinstance(rows, int) else None
+        case OneHot() if node.inputs[0] == value:
+            return node.op.depth if isinstance(node.op.depth, int) else None
+        case Equal():
+            other = next((n for n in node.inputs if n != value), value)
+            constant = graph.constants.get(other)
+            return None if constant is None else max(2, int(constant.data.max(initial=0)) + 1)
+        case _:
+            return None
 
 
 def read_feeds(

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 
-Dims = Mapping[str, "int | Range"]
+Dims = Mapping[str, "int | tuple[int, int | None] | Range"]
+"""Named dimensions: a size, or the least and greatest one (None: any)."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Options:
     """Everything that changes the compiled result.
 
     ``dims`` fixes (a number) or bounds (a ``Range``) named dimensions; ``threads`` is the number
-    of threads that schedules are laid out for; ``optimize`` is 0 (quick, for debugging) to 3.
+    of threads that schedules are laid out for; ``optimize`` is 0 (quick, for debugging) to 3;
+    ``winograd`` allows Winograd's algorithms, whose rounding errors are a few times larger.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
     values to return as outputs too.  The last three are for finding faults.
     """
@@ -35,6 +37,7 @@ class Options:
     threads: int = 1
     optimize: int = 2
     dims: tuple[tuple[str, int | Range], ...] = ()
+    winograd: bool = True
     skip: tuple[str, ...] = ()
     limit: Limit | None = None
     keep: tuple[str, ...] = ()
@@ -49,6 +52,12 @@ class Options:
         """SHA-256 of all fields, in hexadecimal."""
         text = "\n".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fixed_dims(dims: Dims | None) -> tuple[tuple[str, int | Range], ...]:
+    """``dims`` as :class:`Options` wants them."""
+    pairs = (dims or {}).items()
+    return tuple((n, Range(*size) if isinstance(size, tuple) else size) for n, size in pairs)
 
 
 def dimension(text: str) -> tuple[str, int | Range]:
@@ -67,6 +76,14 @@ def dimension(text: str) -> tuple[str, int | Range]:
     except ValueError as error:
         hint = "write for example batch=8, or batch=1..512 for any size in between"
         raise ModelError(f"{text!r} is no dimension", (), hint) from error
+
+
+def rewrite_limit(text: str) -> Limit:
+    """``SimplifyAlgebra=3`` as a limit; :class:`ModelError` if it is none."""
+    stage, _, number = text.partition("=")
+    if not stage or not number.isdecimal():
+        raise ModelError(f"{text!r} is no limit", (), "write for example SimplifyAlgebra=3")
+    return Limit(stage, int(number))
 
 
 def _positive(text: str) -> int:

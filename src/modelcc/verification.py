@@ -91,7 +91,8 @@ def subject_of(request: Request) -> Subject:
     """The graph of a request and all its inputs."""
     graph = import_model(request.model, request.options)
     types = {name: graph.types[name] for name in graph.inputs if name not in request.feeds}
-    sizes = nominal_sizes(graph.dims, request.sizes)
+    shapes = [graph.types[name].shape for name in graph.inputs]
+    sizes = nominal_sizes(graph.dims, request.sizes, shapes)
     random = random_feeds(types, sizes, request.seed, index_limits(graph))
     feeds = {**request.feeds, **random}
     return Subject(graph, feeds, bind_feeds(graph, feeds))

@@ -39,7 +39,9 @@ def test_several_functions() -> None:
 
 
 def test_golden() -> None:
-    assert print_function(relu(5).function) == """\
+    assert (
+        print_function(relu(5).function)
+        == """\
 func @relu(%x: f32[n], %y: mut f32[n]; n) from "node of relu" {
   parallel i in 0 .. n step 16 {
     comment "relu of 16 elements"
@@ -48,10 +50,11 @@ func @relu(%x: f32[n], %y: mut f32[n]; n) from "node of relu" {
   }
 }
 """
+    )
 
 
 def test_odd_names_and_numbers() -> None:
-    size = Sym("a name, with (odd) \"letters\" .. {")
+    size = Sym('a name, with (odd) "letters" .. {')
     parameters = (Parameter(Buffer("y%1 é", F32, size + 1, align=4), True),)
     body = (
         Register("r.1", Const(float("-inf"), F32)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -75,11 +76,17 @@ def bench(
         workplace = workplace_of(environment, no_cache, progress)
         request = Request(model, options, workplace, sizes=sizes_of(sizes), seed=seed)
         subject = subject_of(request)
-        compile_model(model, options, workplace)  # so that loading finds it in the cache
-        cache = None if workplace.cache is None else str(workplace.cache)
-        settings = {**asked, "threads": options.threads, "cache": cache}
+        compiled = compile_model(model, options, workplace)
         engines = ("modelcc", *dict.fromkeys(peers))
-        found = measure(engines, model, subject.feeds, settings, rounds, progress)
+        with TemporaryDirectory() as folder:
+            artifact = Path(folder, "model.mcc")
+            compiled.save(artifact)
+            settings = {
+                "artifact": str(artifact),
+                "threads": options.threads,
+                "target": options.target,
+            }
+            found = measure(engines, model, subject.feeds, settings, rounds, progress)
     if as_json:
         print_json({"model": str(model), "threads": options.threads, "engines": _figures(found)})
     else:

@@ -13,12 +13,12 @@ from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.parameters import MODEL, compiling, options_of, workplace_of
 from modelcc.compile_cache import replace_file
 from modelcc.driver import Compiled, compile_model, report_in, target_of
-from modelcc.dumping import dump_observer, verify_observer
-from modelcc.emission import FORMS, Emission, emit, entering_block, read_level
+from modelcc.dumping import dump_observer
+from modelcc.emission import FORMS, Emission, check_form, emit, entering_block, read_level
 from modelcc.environment import Environment
 from modelcc.ir.op import ModelError
 from modelcc.levels import LEVELS, constants_path, write_constants
-from modelcc.pipeline import Observer, all_of
+from modelcc.pipeline import Observer
 from modelcc.report_page import report_page
 from modelcc.report_tables import byte_text, report_tables, stage_table
 
@@ -33,6 +33,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
   modelcc compile model.onnx --emit program -o d/ write its text and its constants into d/
   modelcc compile d/model.program.txt --from program
   modelcc compile model.onnx --emit asm | less
+  modelcc compile model.onnx --emit c -o model.c  everything but the weights
   modelcc compile model.onnx --pass-timing --dump-dir dumps/
 """
 
@@ -98,21 +99,25 @@ def compile_command(
     **asked: Any,
 ) -> None:  # fmt: skip
     """See HELP."""
+    if form == "c" and asked["target"] == "native":
+        asked["target"] = "c"  # the same machine, by way of C
     options = options_of(environment, **asked)
     place = None if output is None else Path(output)
     is_folder = output is not None and (output.endswith(os.sep) or Path(output).is_dir())
     check_writable(place, page)
     observer: Observer | None = None
     if dump_dir is not None:
-        observer = all_of(verify_observer, dump_observer(dump_dir))
+        observer = dump_observer(dump_dir)
     with progress_of() as progress:
         workplace = workplace_of(environment, no_cache or pass_timing, progress)
         target = target_of(options)
+        wanted = form or ("obj" if level == "llvm" else None)
+        if wanted is not None:
+            check_form(wanted, level, target)
         source = read_level(model, level, constants) if level else model
-        if form is not None or level == "llvm":
-            result: Emission | Compiled = emit(
-                source, level, form or "obj", target, options, workplace, observer
-            )
+        result: Emission | Compiled
+        if wanted is not None:
+            result = emit(source, level, wanted, target, options, workplace, observer)
         else:
             entering = entering_block(level)
             result = compile_model(source, options, workplace, observer, entering)

@@ -25,11 +25,20 @@ from modelcc.ir.op import ModelError
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.loader import LoadError
 from modelcc.runtime.pool import PoolError
+from modelcc.targets.c.toolchain import ToolchainError
 from modelcc.version import VERSION
 
 DIFFERS, USER_ERROR, INTERNAL_ERROR = 1, 2, 3
 
-USER_FAULTS = (ModelError, ArtifactError, InputError, LoadError, PoolError, RunError)
+USER_FAULTS = (
+    ModelError,
+    ArtifactError,
+    InputError,
+    LoadError,
+    PoolError,
+    RunError,
+    ToolchainError,
+)
 
 HELP = """A deep learning compiler: cc for models.
 
@@ -94,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"[bold red]internal error[/]: {type(error).__name__}; this is a fault of modelcc "
             f"{VERSION}, not of your model.\n  hint: please report it, with the lines above "
             "and the command",
+            soft_wrap=True,
         )
         return INTERNAL_ERROR
 

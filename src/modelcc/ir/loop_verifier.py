@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Bounds, Index, Range, bounds_of, symbols
+from modelcc.ir.index import Bounds, Index, Range, bounds_of, split_affine, symbols
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -270,7 +270,10 @@ class _Verifier:
         bounds = self._bounds()
         exact = {name for scope in self._scopes for name in scope.exact}
         for end in ends:
-            certain = not self._conditions and symbols(end) | symbols(buffer.size) <= exact
+            names = symbols(end) | symbols(buffer.size)
+            # Bounds of other than affine expressions need not be reached.
+            affine = split_affine(end - buffer.size, sorted(names)) is not None
+            certain = not self._conditions and names <= exact and affine
             below, above = bounds_of(end, bounds), bounds_of(end - buffer.size, bounds)
             low = below.lo if certain else below.hi
             high = above.hi if certain else above.lo

@@ -36,7 +36,8 @@ def pack(array: Array, layout: Layout) -> Array:
     flat = [part for split in splits for part in split]
     digits = padded.reshape([size for _, size in flat])
     order = [position for position, _ in flat]
-    return np.ascontiguousarray(digits.transpose(np.argsort(order)))
+    # ascontiguousarray would give a scalar one dimension.
+    return digits.transpose(np.argsort(order)).copy()
 
 
 def unpack(physical: Array, layout: Layout, shape: Sequence[int]) -> Array:
@@ -50,4 +51,4 @@ def unpack(physical: Array, layout: Layout, shape: Sequence[int]) -> Array:
         slice(before, before + extent)
         for (before, _), extent in zip(layout.halo, shape, strict=True)
     )
-    return np.ascontiguousarray(whole[cut])
+    return whole[cut].copy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -32,8 +32,8 @@ class ScalarFunction:
 def _truncated_divide(a: Any, b: Any) -> Any:
     """Integers round towards zero, and division by zero gives the dividend."""
     if np.issubdtype(np.asarray(a).dtype, np.integer):
-        divisor = np.where(np.equal(b, 0), np.ones_like(b), b)
-        quotient = np.floor_divide(a, divisor)
+        divisor = cast(Any, np.where(np.equal(b, 0), 1, b).astype(np.asarray(b).dtype))
+        quotient: Any = np.floor_divide(a, divisor)
         exact = np.equal(quotient * divisor, a)
         negative = np.not_equal(np.less(a, 0), np.less(divisor, 0))
         return (quotient + (negative & ~exact)).astype(np.asarray(a).dtype)

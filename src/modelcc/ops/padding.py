@@ -127,7 +127,8 @@ def _folded(mode: Mode, i: Index, size: Index) -> Index:
         return mod(i, size)
     if size == 1:
         return 0
-    period = 2 * (size - 1)
+    # A named extent may turn out to be 1.
+    period = maximum(2 * (size - 1), 1)
     folded = mod(i, period)
     return minimum(folded, period - folded)
 

@@ -15,11 +15,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Sym, symbols
-from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Item, Kernel, Stage, TensorProgram, View
+from modelcc.ir.index import Index, Sym, symbols
+from modelcc.ir.scalar_tree import reads, walk
+from modelcc.ir.tensor import (
+    Axis,
+    Guard,
+    IndexValue,
+    Item,
+    Kernel,
+    Scalar,
+    Stage,
+    TensorProgram,
+    View,
+)
 from modelcc.ir.types import TensorType
-from modelcc.passes.tensor.row_space import row_space
+from modelcc.passes.tensor.row_space import RowSpace, row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
 
 
@@ -114,8 +124,44 @@ def _fits(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
     last = stages[-1]
     if not last.reduce and not any(s.reduce for s in stages[1:]) and shared_axes(stages):
         return True
-    rows = all(_contiguous_row(s, types) for s in stages if s.reduce)
-    return rows and row_space(stages) is not None
+    if not all(_contiguous_row(s, types) for s in stages if s.reduce):
+        return False
+    space = row_space(stages)
+    return space is not None and _walks_as_one(space, types)
+
+
+def _walks_as_one(space: RowSpace, types: Mapping[str, TensorType]) -> bool:
+    """Whether every access walks the row axes as one contiguous axis."""
+    names = frozenset(a.name for a in space.row)
+    if len(names) <= 1:
+        return True
+    for stage in space.stages:
+        if names & _counted(stage.body):
+            return False
+        accesses = [(r.tensor, r.indices) for r in reads(stage.body)]
+        for tensor, indices in (*accesses, (stage.output, stage.write)):
+            moves = any(names & symbols(i) for i in indices)
+            if moves and not _is_row(indices, types[tensor], space.row):
+                return False
+    return True
+
+
+def _counted(body: Scalar) -> frozenset[str]:
+    """Symbols of index values and guards."""
+    found: set[str] = set()
+    for node in walk(body):
+        if isinstance(node, IndexValue):
+            found |= symbols(node.index)
+        elif isinstance(node, Guard):
+            found |= {n for c in node.conditions for i in (c.left, c.right) for n in symbols(i)}
+    return frozenset(found)
+
+
+def _is_row(indices: Sequence[Index], type_: TensorType, row: Sequence[Axis]) -> bool:
+    """Whether the last dimensions are walked by the axes of ``row``, all of them in order."""
+    places = [(i, n) for i, n in zip(indices, type_.shape, strict=True) if n != 1][-len(row) :]
+    along = type_.layout is None and [i for i, _ in places] == [Sym(a.name) for a in row]
+    return along and [n for _, n in places[1:]] == [a.extent for a in row[1:]]
 
 
 def _contiguous_row(stage: Stage, types: Mapping[str, TensorType]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from modelcc.ir.index import Index, Range, Sym, coefficient, simplify, substitute, symbols
@@ -26,7 +26,7 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
-from modelcc.ir.scalar_tree import children, index_symbols
+from modelcc.ir.scalar_tree import children, index_symbols, reads
 from modelcc.ir.tensor import (
     Apply,
     Bind,
@@ -235,22 +235,31 @@ def _stem(tensor: str) -> str:
     return "".join(ch if ch.isalnum() else "_" for ch in tensor[:12]) + "_"
 
 
+def combine_function(combine: Combine, dtype: DType) -> str:
+    """The binary function of a reduction over ``dtype``; extremes of truth values are logic."""
+    if dtype.kind == "bool" and combine in ("max", "min"):
+        return "or" if combine == "max" else "and"
+    return COMBINE_FUNCTION[combine]
+
+
 def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assign:
     """``register = register combined with value``; a sum of products becomes a MulAdd."""
     current = Var(register, value.dtype, lanes)
     if combine == "sum" and isinstance(value, Call) and value.function == "mul":
         a, b = (widen(v, lanes) for v in value.args)
         return Assign(register, MulAdd(a, b, current))
-    function = COMBINE_FUNCTION[combine]
+    function = combine_function(combine, value.dtype)
     args = (current, widen(value, lanes))
     return Assign(register, Call(function, args, value.dtype, lanes))
 
 
-def vectorisable(scalar: Scalar, variable: str, lanes: int) -> bool:
+def vectorisable(
+    scalar: Scalar, variable: str, lanes: int, internal: Collection[str] = ()
+) -> bool:
     """Whether the expression can be evaluated for whole vectors along ``variable``.
 
     Every index must be linear within a vector, and neither guards nor gathered positions may
-    depend on the variable.
+    depend on the variable, or on values of ``internal`` tensors, which may do so.
     """
     match scalar:
         case Read():
@@ -261,12 +270,16 @@ def vectorisable(scalar: Scalar, variable: str, lanes: int) -> bool:
             if any(variable in symbols(c.left) for c in scalar.conditions):
                 return False
         case Bind():
-            if variable in index_symbols(scalar.value):
+            # A read without indices is a register, which holds a whole vector.
+            gathers = any(not r.indices for r in reads(scalar.value))
+            if gathers or variable in index_symbols(scalar.value):
                 return False
-            return vectorisable(scalar.body, variable, lanes)
+            if any(read.tensor in internal for read in reads(scalar.value)):
+                return False
+            return vectorisable(scalar.body, variable, lanes, internal)
         case _:
             pass
-    return all(vectorisable(part, variable, lanes) for part in children(scalar))
+    return all(vectorisable(part, variable, lanes, internal) for part in children(scalar))
 
 
 def regular(index: Index, variable: str, lanes: int) -> bool:

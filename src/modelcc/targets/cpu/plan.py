@@ -58,7 +58,8 @@ def plan_tiled(
     """Decide vector variable, tile, loop order and layouts of packed constants."""
     split = _split_vector(group, machine)
     if split is None:
-        return _finish(group, Tile(None, ()), None, None, types, frozenset()), {}
+        flat = _flatten_constants(group, types, constants, {})
+        return _finish(flat, Tile(None, ()), None, None, types, frozenset()), {}
     group, lane, blocks, active = split
     tile = choose_tile(group, lane.name, blocks, machine)
     group, layouts = _pack_constants(group, tile, lane, types, constants)
@@ -75,7 +76,8 @@ def _split_vector(
     if inner is None or coefficient(final.store, inner.name) != 1:
         return None
     lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
-    if any(not vectorisable(n.body, inner.name, lanes) for n in group.nests):
+    internal = {n.output for n in group.nests}
+    if any(not vectorisable(n.body, inner.name, lanes, internal) for n in group.nests):
         return None
     outer = next((v for v in final.parallel if _continues(v, inner)), None)
     if inner.extent == lanes and outer is not None:

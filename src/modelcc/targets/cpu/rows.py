@@ -35,7 +35,7 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
-from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
+from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import cost, reads, transform
 from modelcc.ir.tensor import Read, Scalar, Stage
 from modelcc.ir.types import BOOL, I32, TensorType
@@ -45,6 +45,7 @@ from modelcc.targets.cpu.expression import (
     Names,
     PointEmitter,
     accumulate,
+    combine_function,
     identity,
     regular,
     vectorisable,
@@ -87,7 +88,7 @@ def plan_rows(
     internal = frozenset(s.output for s in space.stages) - outputs
     scalars = frozenset(s.output for s in space.stages if not space.walks_rows(s))
     row_name = space.row[-1].name if space.row else UNIT.name
-    nests = [_row_nest(s, space, types, dims, internal, scalars, row_name) for s in space.stages]
+    nests = [_row_nest(s, space, types, dims, internal, scalars) for s in space.stages]
     outer_names = frozenset(a.name for a in space.outer)
     nests = list(merge_loops(nests, outer_names))
     if len([v for v in nests[0].parallel if v.name not in outer_names]) > 1:
@@ -106,7 +107,8 @@ def _lane_count(nests: Sequence[Nest], row: LoopVar, machine: CpuModel) -> int:
     lanes = machine.lanes(max([32, *widths]))
     if row.extent == 1:
         return 1
-    fits = (vectorisable(n.body, row.name, lanes) for n in nests)
+    internal = {n.output for n in nests}
+    fits = (vectorisable(n.body, row.name, lanes, internal) for n in nests)
     stores = (regular(n.store, row.name, lanes) for n in nests)
     return lanes if all(fits) and all(stores) else 1
 
@@ -168,7 +170,6 @@ def _row_nest(
     dims: Bounds,
     internal: frozenset[str],
     scalars: frozenset[str],
-    row_name: str,
 ) -> Nest:
     """Nest of one stage; its parallel loops are all outer and row loops of the space."""
     nest = linearise(stage, types, dims, internal | scalars, {})
@@ -177,13 +178,22 @@ def _row_nest(
     ranges = {**nest.ranges, **{n: loop_range(e) for n, e in extents.items()}}
     body = strip_indices(nest.body, scalars)
     kept = internal - scalars
-    body = transform(body, lambda node: _to_kept_row(node, kept, row_name))
+    position = _row_position(space)
+    body = transform(body, lambda node: _to_kept_row(node, kept, position))
     return replace(nest, parallel=parallel, ranges=ranges, body=body)
 
 
-def _to_kept_row(node: Scalar, kept: frozenset[str], row_name: str) -> Scalar:
+def _row_position(space: RowSpace) -> Index:
+    """Place in the row of the point of its axes."""
+    position: Index = 0
+    for axis in space.row:
+        position = position * axis.extent + Sym(axis.name)
+    return position
+
+
+def _to_kept_row(node: Scalar, kept: frozenset[str], position: Index) -> Scalar:
     if isinstance(node, Read) and node.tensor in kept:
-        return Read(kept_row(node.tensor), (Sym(row_name),), node.dtype)
+        return Read(kept_row(node.tensor), (position,), node.dtype)
     return node
 
 
@@ -285,7 +295,7 @@ class _RowEmitter:
         return self._fold(combine, [Var(r, dtype, count) for r in registers])
 
     def _fold(self, combine: Combine, parts: list[Expr]) -> Expr:
-        function = COMBINE_FUNCTION[combine]
+        function = combine_function(combine, parts[0].dtype)
         total = parts[0]
         for part in parts[1:]:
             total = Call(function, (total, part), part.dtype, part.lanes)

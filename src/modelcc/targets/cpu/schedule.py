@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,19 +41,46 @@ class ScheduledKernel:
     in_place: tuple[tuple[str, str], ...]
 
 
+class NoScheduleError(Exception):
+    """The stages of a kernel share neither their axes nor their rows."""
+
+
+def unfused(kernel: Kernel) -> list[Kernel]:
+    """A kernel for each stage, what was internal going through memory."""
+    if len(kernel.stages) == 1:
+        raise ModelError("no schedule fits this stage", (*kernel.source, kernel.name))
+    return [
+        Kernel(
+            f"{kernel.name}_{number}",
+            tuple(dict.fromkeys(read.tensor for read in reads(stage.body))),
+            (stage.output,),
+            (stage,),
+            kernel.source,
+        )
+        for number, stage in enumerate(kernel.stages)
+    ]
+
+
 def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProgram:
     """Schedule every kernel of ``program``; equal kernels share one function."""
     constants = frozenset(program.constants)
     cache: dict[CanonicalKernel, ScheduledKernel] = {}
     packed = _PackedConstants(program)
     items: list[KernelCall | View] = []
-    for item in program.items:
+    waiting = list(reversed(program.items))
+    while waiting:
+        item = waiting.pop()
         if isinstance(item, View):
             items.append(item)
             continue
         key, own = canonical(item, program.types, constants, program.dims)
-        if key not in cache:
-            cache[key] = schedule_kernel(key, f"k{len(cache)}_{item.name}", machine, item.source)
+        try:
+            if key not in cache:
+                name = f"k{len(cache)}_{item.name}"
+                cache[key] = schedule_kernel(key, name, machine, item.source)
+        except NoScheduleError:
+            waiting += reversed(unfused(item))
+            continue
         items.append(_call(item, cache[key], own, packed, program))
     used = frozenset(a for i in items if isinstance(i, KernelCall) for a in i.arguments)
     kept = used | frozenset(program.outputs) | _viewed(items)
@@ -116,8 +144,10 @@ def _call(
 
 
 def _partially_written(kernel: Kernel, program: TensorProgram) -> tuple[str, ...]:
-    writers = [o for i in program.items if isinstance(i, Kernel) for o in i.outputs]
-    return tuple(o for o in kernel.outputs if writers.count(o) > 1)
+    """Outputs of which stages of other kernels write a part too."""
+    own = Counter(stage.output for stage in kernel.stages)
+    every = Counter(s.output for i in program.items if isinstance(i, Kernel) for s in i.stages)
+    return tuple(output for output in kernel.outputs if every[output] > own[output])
 
 
 def schedule_kernel(
@@ -164,13 +194,15 @@ def _chain_statements(
     stored = frozenset((*kernel.outputs, *chain.kept))
     statements: list[Stmt] = []
     layouts: dict[str, Layout] = {}
-    for stages in chain.phases:
+    for position, stages in enumerate(chain.phases):
         once = {c for c in kernel.constants if _times_read(kernel.stages, c) == 1}
         packable = frozenset(once & {r.tensor for s in stages for r in reads(s.body)})
         group = make_group(stages, stored, types, dims, packable)
         plan, wanted = plan_tiled(group, types, packable, machine)
         layouts |= wanted
-        chunks = 1 if chain.outer or _work(stages) < WORTH_A_FORK else PARALLEL_CHUNKS
+        # A function forks once: for its blocks, else for the first phase.
+        serial = chain.outer or position or _work(stages) < WORTH_A_FORK
+        chunks = 1 if serial else PARALLEL_CHUNKS
         statements += emit_tiled(plan, names, chunks)
     return in_blocks(chain, names, statements), layouts
 
@@ -215,9 +247,7 @@ def _plan(
         if rows is not None:
             return rows, {}
     if shared is None:
-        raise ModelError(
-            "no schedule fits this kernel", (), "report the model: fusion made a bad kernel"
-        )
+        raise NoScheduleError
     group = make_group(shared, outputs, types, dims, packable)
     return plan_tiled(group, types, packable, machine)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from modelcc.ir.index import Index, coefficient, symbols
+from modelcc.ir.index import Index, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
@@ -84,9 +84,9 @@ def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile
     anchor = group.anchor
     if anchor is None:
         extent = group.final.var(blocks).extent
-        fitting = 4 if not isinstance(extent, int) else next(u for u in (4, 2, 1) if extent >= u)
+        most = extent if isinstance(extent, int) else 4
         parts = sum(n.output in group.stored for n in group.nests)
-        unroll = fitting if parts <= 2 else 1
+        unroll = next((u for u in (4, 2) if most >= u), 1) if parts <= 2 else 1
         return Tile(blocks, ((blocks, unroll),))
     roles = roles_of(anchor, lane)
     slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
@@ -187,17 +187,5 @@ def _innermost_unroll(extent: Index, points: int) -> int:
 
 
 def _slides(read: Read, loop: LoopVar, tile: Tile, anchor: Nest) -> bool:
-    """Whether a step of ``loop`` reads what another point of the tile reads (a window slides)."""
-    step = _stride(read, loop.name)
-    extent = loop.extent
-    if not isinstance(step, int) or not isinstance(extent, int) or step == 0:
-        return False
-    for name, size in tile.points:
-        stride = _stride(read, name)
-        if size > 1 and isinstance(stride, int) and 0 < stride <= (extent - 1) * step:
-            return stride % step == 0
-    return False
-
-
-def _stride(read: Read, variable: str) -> Index | None:
-    return coefficient(read.indices[0], variable) if len(read.indices) == 1 else None
+    """Whether a step of ``loop`` reads what another point of the tile reads."""
+    return any(w.tap == loop and tile.of(w.point.name) > 1 for w in windows(read, anchor))

@@ -83,6 +83,11 @@ class NativeTarget:
             Module(f"kernels{n}", emit_llvm(part, self._emission)) for n, part in enumerate(parts)
         )
 
+    def complete(self, program: Program) -> str:
+        """All modules as one text."""
+        modules = self.emit(program)
+        return joined(modules, [module.text for module in modules]).decode()
+
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
         objects = build(
@@ -99,10 +104,10 @@ class NativeTarget:
         """LLVM text, assembly text, one relocatable object or a shared library."""
         match form:
             case "llvm":
-                return _joined(modules, [module.text for module in modules])
+                return joined(modules, [module.text for module in modules])
             case "asm":
                 texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
-                return _joined(modules, texts)
+                return joined(modules, texts)
             case "obj" | "so":
                 return link_shared(self.build(modules, workplace), shared=form == "so")
             case _:
@@ -144,7 +149,8 @@ def user_output_name(program: Program, name: str) -> str:
     return name
 
 
-def _joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
+def joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
+    """Texts made of ``modules`` as one, with a line before each that names its module."""
     if len(texts) == 1:
         return texts[0].encode()
     named = zip(modules, texts, strict=True)

@@ -1,0 +1,16 @@
+"""modelcc's runtime as :mod:`modelcc.bench_worker` runs it: without the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from modelcc.ir.types import Array
+from modelcc.runtime.session import load
+
+
+def bench_engine(
+    _model: str, options: Mapping[str, Any]
+) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+    """The compiled model in the file ``options["artifact"]``."""
+    return load(options["artifact"], options["threads"]).run

@@ -1,0 +1,53 @@
+"""Wrong uses of the command line, and what each is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    """``arguments`` (a shell line) are refused with a message that has all of ``says``.
+
+    They run in a folder with ``net.onnx`` (small, batch is a named dimension), ``broken.onnx``,
+    ``unsupported.onnx``, ``net.mcc``, ``cut.mcc``, ``x.npy`` (2x6), ``wrong.npy`` (i64, 3 of
+    them), ``text.npy`` (not a NumPy file) and ``net.graph.mlir`` (without its constants).
+    """
+
+    name: str
+    arguments: str
+    says: tuple[str, ...]
+
+
+CASES = (
+    Case("no-model", "compile none.onnx", ("none.onnx", "No such file")),
+    Case("folder", "compile .", ("is a directory",)),
+    Case("broken", "compile broken.onnx", ("broken.onnx", "not an ONNX file")),
+    Case("unsupported", "compile unsupported.onnx", ("first", "NoSuchOp", "second", "NorThis")),
+    Case("target", "compile net.onnx --target natve", ("natve", "did you mean 'native'")),
+    Case("cpu", "compile net.onnx --cpu z80", ("z80", "x86-64-v3")),
+    Case("dimension", "compile net.onnx --dim batch", ("'batch'", "batch=8")),
+    Case("unknown-dimension", "compile net.onnx --dim bach=2", ("bach", "batch")),
+    Case("skip", "compile net.onnx --skip Fold", ("'Fold'", "FoldConstants")),
+    Case("limit", "compile net.onnx --stop-after Fold", ("'Fold'", "SimplifyAlgebra=3")),
+    Case("no-limit", "compile net.onnx --stop-after emit=3", ("emit", "Canonicalise")),
+    Case("form", "compile net.onnx --emit wasm", ("wasm", "graph")),
+    Case("form-of-target", "compile net.onnx --emit ptx", ("ptx",)),
+    Case("backwards", "compile net.graph.mlir --from tensor --emit graph", ("before",)),
+    Case("no-constants", "compile net.graph.mlir --from graph -o a.mcc", ("no constant",)),
+    Case("binary-text", "compile net.mcc --from graph", ("net.mcc is no text",)),
+    Case("no-folder", "compile net.onnx -o none/net.mcc", ("none", "no folder")),
+    Case("readonly", "compile net.onnx -o /proc/net.mcc", ("/proc",)),
+    Case("stage-text", "compile bad.ll --from llvm --emit asm", ("line 1",)),
+    Case("not-an-artifact", "run cut.mcc", ("cut.mcc", "compile the model again")),
+    Case("no-input", "run net.mcc -i z=x.npy", ("'z'", "inputs are x")),
+    Case("input-file", "run net.mcc -i x=none.npy", ("none.npy", "No such file")),
+    Case("input-type", "run net.mcc -i x=wrong.npy", ("'x'", "f32", "i64")),
+    Case("not-numpy", "run net.mcc -i x=text.npy", ("text.npy", "NumPy")),
+    Case("size", "run net.mcc --size bach=2", ("bach", "batch")),
+    Case("size-range", "run net.mcc --size batch=1..2", ("range",)),
+    Case("engine", "bench net.onnx --against tensorrt", ("tensorrt", "onnxruntime")),
+    Case("command", "compyle net.onnx", ("compyle",)),
+    Case("option", "compile net.onnx --fast", ("--fast",)),
+    Case("no-threads", "run net.mcc --threads 0", ("0",)),
+)

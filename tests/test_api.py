@@ -1,0 +1,172 @@
+"""The Python API on small models, against onnxruntime."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from small_models import mlp, two_outputs
+
+import modelcc
+from modelcc.environment import read_environment
+from modelcc.report import most_live, report_from_json
+from modelcc.report_page import report_page
+from modelcc.runtime.errors import InputError
+
+
+def expected(model: object, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    session = onnxruntime.InferenceSession(model.SerializeToString())  # type: ignore[attr-defined]
+    return session.run(None, dict(feeds))
+
+
+def inputs(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    generator = np.random.default_rng(1)
+    return [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def test_compiles_and_runs() -> None:
+    (x,) = inputs((2, 6))
+    net = modelcc.compile(mlp(), threads=1, cache=None)
+    assert [str(spec) for spec in net.inputs] == ["f32[2, 6]"]
+    assert [spec.name for spec in net.outputs] == ["y"]
+    np.testing.assert_allclose(net(x), expected(mlp(), {"x": x})[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(net(x=x), net.run({"x": x})["y"])
+
+
+def test_several_outputs_come_as_a_tuple_in_order() -> None:
+    a, b = inputs((5,), (5,))
+    net = modelcc.compile(two_outputs(), threads=1, cache=None)
+    total, product = net(a, b)
+    np.testing.assert_array_equal(total, a + b)
+    np.testing.assert_array_equal(product, a * b)
+    assert list(net.run({"b": b, "a": a})) == ["total", "product"]
+
+
+@pytest.mark.parametrize("size", [1, 3, 17])
+def test_one_compilation_serves_all_batch_sizes(size: int) -> None:
+    (x,) = inputs((size, 6))
+    net = modelcc.compile(mlp("batch"), threads=1, cache=None)
+    assert [dim.name for dim in net.dims] == ["batch"]
+    np.testing.assert_allclose(net(x), expected(mlp("batch"), {"x": x})[0], rtol=1e-5, atol=1e-6)
+
+
+def test_dimensions_can_be_fixed_and_bounded() -> None:
+    fixed = modelcc.compile(mlp("batch"), dims={"batch": 4}, threads=1, cache=None)
+    assert fixed.inputs[0].shape == (4, 6)
+    bounded = modelcc.compile(mlp("batch"), dims={"batch": (2, 8)}, threads=1, cache=None)
+    assert (bounded.dims[0].low, bounded.dims[0].high) == (2, 8)
+    with pytest.raises(InputError):
+        bounded(np.zeros((9, 6), np.float32))
+
+
+def test_saves_and_loads(tmp_path: Path) -> None:
+    (x,) = inputs((2, 6))
+    net = modelcc.compile(mlp(), threads=1, cache=None)
+    net.save(tmp_path / "net.mcc")
+    again = modelcc.load(tmp_path / "net.mcc", threads=1)
+    np.testing.assert_array_equal(again(x), net(x))
+    assert again.report().kernels == net.report().kernels
+
+
+def test_the_same_input_gives_the_same_artifact(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        modelcc.compile(mlp(), threads=1, cache=None).save(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_the_cache_answers_the_second_time(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(mlp().SerializeToString())
+    (x,) = inputs((2, 6))
+    first, second = (
+        modelcc.compile(tmp_path / "m.onnx", threads=1, cache=tmp_path / "cache") for _ in "ab"
+    )
+    assert first.report().stages and not second.report().stages
+    np.testing.assert_array_equal(first(x), second(x))
+    (tmp_path / "m.onnx").write_bytes(two_outputs().SerializeToString())
+    changed = modelcc.compile(tmp_path / "m.onnx", threads=1, cache=tmp_path / "cache")
+    assert changed.report().stages and len(changed.outputs) == 2
+
+
+def test_a_damaged_cache_entry_is_compiled_again(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(mlp().SerializeToString())
+    modelcc.compile(tmp_path / "m.onnx", threads=1, cache=tmp_path / "cache")
+    (entry,) = (tmp_path / "cache").glob("artifacts/*/*.mcc")
+    entry.write_bytes(entry.read_bytes()[:1000])
+    net = modelcc.compile(tmp_path / "m.onnx", threads=1, cache=tmp_path / "cache")
+    assert net.report().stages
+    assert net(*inputs((2, 6))).shape == (2, 3)
+
+
+def test_calls_from_several_threads() -> None:
+    net = modelcc.compile(mlp("batch"), threads=2, cache=None)
+    feeds = [inputs((1 + n % 5, 6))[0] for n in range(40)]
+    want = [net(x) for x in feeds]
+    with ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(net, feeds))
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_takes_what_has_dlpack() -> None:
+    torch = pytest.importorskip("torch")
+    (x,) = inputs((2, 6))
+    net = modelcc.compile(mlp(), threads=1, cache=None)
+    np.testing.assert_array_equal(net(torch.from_numpy(x)), net(x))
+
+
+def test_wrong_arguments_are_named() -> None:
+    net = modelcc.compile(mlp(), threads=1, cache=None)
+    with pytest.raises(InputError, match="'x'"):
+        net(np.zeros((2, 5), np.float32))
+    with pytest.raises(InputError, match="'x'"):
+        net(np.zeros((2, 6), np.float64))
+    with pytest.raises(modelcc.ModelError, match=r"no target 'natif'.*\n.*did you mean 'native'"):
+        modelcc.compile(mlp(), target="natif", cache=None)
+    with pytest.raises(modelcc.ModelError, match="x86-64-v9"):
+        modelcc.compile(mlp(), cpu="x86-64-v9", cache=None)
+
+
+def test_report_accounts_for_everything() -> None:
+    net = modelcc.compile(mlp(), threads=1, cache=None)
+    report = net.report(profile=True)
+    assert {name for kernel in report.kernels for name in kernel.source} >= {"fc0", "relu0", "fc1"}
+    assert report.flops >= 2 * 2 * (6 * 20 + 20 * 3)
+    assert all(kernel.seconds and kernel.seconds > 0 for kernel in report.kernels)
+    assert report.lower_bound == most_live(report.regions) <= report.arena
+    assert report_from_json(report.to_json()) == report
+    page = report_page(report)
+    assert "<svg" in page and "http" not in page and "fc0" in page
+
+
+def test_verify() -> None:
+    result = modelcc.verify(mlp("batch"), threads=1)
+    assert result.agrees and result.sizes == {"batch": 2}
+    assert [d.name for d in result.reference] == [d.name for d in result.peer] == ["y"]
+
+
+def test_environment() -> None:
+    assert read_environment({"MODELCC_NUM_THREADS": "3"}).threads == 3
+    assert read_environment({"MODELCC_CACHE_DIR": ""}).cache is None
+    assert read_environment({"XDG_CACHE_HOME": "/c"}).cache == Path("/c/modelcc")
+    with pytest.raises(modelcc.ModelError, match="MODELCC_NUM_THREADS is 'many'"):
+        read_environment({"MODELCC_NUM_THREADS": "many"})
+
+
+def test_import_is_light() -> None:
+    code = "import sys, modelcc; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"onnx", "llvmlite", "rich", "click"}.isdisjoint(done.stdout.split())
+
+
+def test_all_is_sorted_and_there() -> None:
+    assert modelcc.__all__ == sorted(modelcc.__all__)
+    for name in modelcc.__all__:
+        assert getattr(modelcc, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'compyle'"):
+        _ = modelcc.compyle

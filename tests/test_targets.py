@@ -1,0 +1,100 @@
+"""Every target that runs here gives what onnxruntime gives; others can be installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto
+from small_models import computed_gather, mlp, two_outputs
+
+import modelcc
+from modelcc.driver import compile_model
+from modelcc.emission import emit
+from modelcc.ir.program import Program
+from modelcc.options import Options
+from modelcc.targets import registry
+from modelcc.targets.base import TargetOptions, Workplace
+from modelcc.targets.native.target import native_target, user_output_name
+from modelcc.verification import Request, verify_model
+
+MODELS = {"mlp": mlp("batch"), "two_outputs": two_outputs(), "computed_gather": computed_gather()}
+TARGETS = ("native", "c") if shutil.which("cc") else ("native",)
+
+
+def feeds_of(model: ModelProto) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(5)
+    shapes = {
+        value.name: [d.dim_value or 19 for d in value.type.tensor_type.shape.dim]
+        for value in model.graph.input
+    }
+    return {n: generator.uniform(0, 38, s).astype(np.float32) for n, s in shapes.items()}
+
+
+@pytest.mark.parametrize("optimize", [0, 2])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", MODELS)
+def test_agrees_with_onnxruntime(name: str, target: str, threads: int, optimize: int) -> None:
+    model = MODELS[name]
+    feeds = feeds_of(model)
+    net = modelcc.compile(model, target, threads=threads, optimize=optimize, cache=None)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    got = net.run(feeds)
+    for output, want in zip(session.get_outputs(), session.run(None, feeds), strict=True):
+        np.testing.assert_allclose(got[output.name], want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3"])
+def test_older_processors(cpu: str) -> None:
+    options = Options(threads=1, cpu=cpu)
+    assert verify_model(Request(mlp(), options)).agrees
+
+
+@pytest.mark.skipif("c" not in TARGETS, reason="there is no C compiler")
+def test_c_is_one_file_that_compiles(tmp_path: Path) -> None:
+    options = Options(target="c", threads=1)
+    target = registry.make_target("c", TargetOptions())
+    emission = emit(mlp(), None, "c", target, options, Workplace())
+    (tmp_path / "model.c").write_bytes(emission.contents)
+    command = ["cc", "-std=gnu99", "-O1", "-march=native", "-c", "model.c", "-Wno-psabi"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert b"small_run" in (tmp_path / "model.o").read_bytes()
+
+
+def test_installed_targets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = (
+        EntryPoint("extra", "modelcc.targets.native.target:native_target", registry.GROUP),
+        EntryPoint("broken", "no_such_package:make", registry.GROUP),
+    )
+
+    def installed(group: str, name: str | None = None) -> EntryPoints:
+        return EntryPoints(p for p in points if name in (None, p.name) and p.group == group)
+
+    monkeypatch.setattr(registry, "entry_points", installed)
+    assert registry.target_names() == ("native", "c", "broken", "extra")
+    assert registry.make_target("extra", TargetOptions()) == native_target(TargetOptions())
+    with pytest.raises(modelcc.ModelError, match="'broken' of no_such_package:make"):
+        registry.make_target("broken", TargetOptions())
+
+
+def test_outputs_bound_under_other_names_get_the_users_back() -> None:
+    bindings = {}
+    program = Program("p", ("x",), ("x.output", "y"), bindings, (), (), 0)
+    assert user_output_name(program, "x.output") == "x"
+    assert user_output_name(program, "y") == "y"
+
+
+def test_an_input_returned_as_output() -> None:
+    graph = modelcc.import_model(two_outputs())
+    graph = type(graph)(graph.name, graph.inputs, ("a", "total"), graph.nodes, graph.types)
+    compiled = compile_model(graph, Options(threads=1))
+    a, b = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
+    results = compiled.target.load(compiled.artifact, 1).run({"a": a, "b": b})
+    assert list(results) == ["a", "total"]
+    np.testing.assert_array_equal(results["a"], a)
