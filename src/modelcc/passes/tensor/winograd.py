@@ -5,8 +5,8 @@ Before and after, for tiles of 4 × 4 outputs (an image of 14 × 14 tiles)::
     %y = [n, co, oh, ow] sum[ci, kh, kw] %x[n, ci, oh + kh - 1, ow + kw - 1] * %w[co, ci, kh, kw]
     %z = [n, co, oh, ow] max(%y[n, co, oh, ow], 0.0)
 
-    %v: f32[36, ci, n, 14, 14]      in 36 parts: Bᵀ d B of the tiles of %x
-    %m = [p, co, n, th, tw] sum[ci] %v[p, ci, n, th, tw] * %u[p, co, ci]
+    %v: f32[36, ci, n * 196]        in 36 parts: Bᵀ d B of the tiles of %x
+    %m = [p, co, t] sum[ci] %v[p, ci, t] * %u[p, co, ci]
     %z[n, co, 4*th + i, 4*tw + j]   in 16 parts: max(Aᵀ m A, 0.0)
 
 with the constant ``%u = G w Gᵀ``.  Images of many tiles are cut into blocks of tile rows, so that
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Literal
 
 from modelcc.ir.compute import Element
@@ -51,7 +52,9 @@ from modelcc.passes.tensor.winograd_transforms import (
 )
 
 Value = Literal["d", "v", "u", "m", "s"]
-CHANNEL, POINT, INPUT = "wc", "wp", "wi"
+CHANNEL, POINT, INPUT, TILE = "wc", "wp", "wi", "wq"
+VECTOR_BYTES = 64
+CACHE_WAY = 4096
 
 
 @dataclass(frozen=True)
@@ -172,15 +175,20 @@ class _Rewrite:
         return self.convolution.extents[1]
 
     def _stored(self, channels: int) -> TensorType:
-        """``[blocks, points, channels, tiles]`` with channel blocks innermost."""
-        outer = tuple(a.extent for a in self.tiles.outer)
-        inner = tuple(a.extent for a in self.tiles.inner(self.tiles.everything))
-        shape = (*outer, self._points, channels, *inner)
-        return TensorType(shape, F32, blocked(len(shape), len(outer) + 1, self.block))
+        """``[blocks, points, channels, tiles]`` with channel blocks innermost.
 
-    def _at(self, point: Index, channel: Index, part: Part) -> tuple[Index, ...]:
-        outer = tuple(Sym(a.name) for a in self.tiles.outer)
-        return (*outer, point, channel, *self.tiles.place(part))
+        The points of a tile are written together: spare channels and tiles keep them from
+        falling on the same cache sets.
+        """
+        outer = tuple(a.extent for a in self.tiles.outer)
+        spare_channels, spare_tiles = _spare(channels // self.block, self.tiles.count)
+        shape = (*outer, self._points, channels, self.tiles.count)
+        plain = blocked(len(shape), len(outer) + 1, self.block)
+        spare = ((0, spare_channels * self.block), (0, spare_tiles))
+        return TensorType(shape, F32, Layout(plain.parts, (*plain.halo[:-2], *spare)))
+
+    def _at(self, point: Index, channel: Index, tile: Index) -> tuple[Index, ...]:
+        return (*(Sym(a.name) for a in self.tiles.outer), point, channel, tile)
 
     def _axes(self, channels: int, part: Part) -> tuple[Axis, ...]:
         return (*self.tiles.outer, Axis(CHANNEL, channels), *self.tiles.inner(part))
@@ -202,18 +210,16 @@ class _Rewrite:
         for a in range(size):
             line = [self._register("d", a, b, axes) for b in range(size)]
             for b, value in enumerate(transform_input(m, line)):
-                where = self._at(a * size + b, Sym(CHANNEL), part)
+                where = self._at(a * size + b, Sym(CHANNEL), self.tiles.number(part))
                 yield Stage(self.name("v"), axes, where, value.scalar)
 
     def _products(self) -> Stage:
-        everything = self.tiles.everything
-        inner = self.tiles.inner(everything)
-        points = Axis(POINT, self._points)
-        axes = (*self.tiles.outer, points, Axis(CHANNEL, self._outer_c), *inner)
-        point, channel, summed = Sym(POINT), Sym(CHANNEL), Sym(INPUT)
-        v = Read(self.name("v"), self._at(point, summed, everything), F32)
+        points, tiles = Axis(POINT, self._points), Axis(TILE, self.tiles.count)
+        axes = (*self.tiles.outer, points, Axis(CHANNEL, self._outer_c), tiles)
+        point, channel, tile, summed = Sym(POINT), Sym(CHANNEL), Sym(TILE), Sym(INPUT)
+        v = Read(self.name("v"), self._at(point, summed, tile), F32)
         u = Read(self.name("u"), (point, channel, summed), F32)
-        where = self._at(point, channel, everything)
+        where = self._at(point, channel, tile)
         over = (Axis(INPUT, self._inner_c),)
         return Stage(self.name("m"), axes, where, Apply("mul", (v, u), F32), over, "sum")
 
@@ -223,10 +229,10 @@ class _Rewrite:
 
     def _output_part(self, part: Part, prefix: str) -> Iterator[Stage]:
         m, size = self.tiles.m, self.tiles.m + 2
-        axes = self._axes(self._outer_c, part)
+        axes, tile = self._axes(self._outer_c, part), self.tiles.number(part)
 
         def element(a: int, b: int) -> Element:
-            place = self._at(a * size + b, Sym(CHANNEL), part)
+            place = self._at(a * size + b, Sym(CHANNEL), tile)
             return Element(Read(self.name("m"), place, F32))
 
         products = [[element(a, b) for b in range(size)] for a in range(size)]
@@ -276,6 +282,13 @@ class _Rewrite:
             if stage.output in stored:
                 where = tuple(substitute(index, at) for index in stage.write)
                 yield Stage(stage.output, axes, where, body)
+
+
+def _spare(channel_blocks: int, tiles: int) -> tuple[int, int]:
+    """Channel blocks and tiles to add so that planes start at 8 or more places in a cache way."""
+    options = sorted(((b, t) for b in (0, 1) for t in (0, 1)), key=lambda o: (sum(o), o))
+    sizes = [(channel_blocks + b) * (tiles + t) * VECTOR_BYTES for b, t in options]
+    return min(zip(sizes, options, strict=True), key=lambda o: gcd(o[0], CACHE_WAY) > 512)[1]
 
 
 def _with_values(body: Scalar, made: Mapping[str, Scalar]) -> Scalar:

@@ -77,11 +77,18 @@ class Tiles:
             for across in _spans(self.columns, self.width, self.m):
                 yield Part(vertical, across)
 
-    def place(self, part: Part) -> tuple[Index, ...]:
-        """The tile's indices after the channel in intermediate tensors."""
+    @property
+    def count(self) -> int:
+        """Tiles of a block."""
+        images = self.images if self.blocks == 1 else 1
+        return images * (self.rows // self.blocks) * self.columns
+
+    def number(self, part: Part) -> Index:
+        """The tile's number within its block."""
         row: Index = Sym(ROW) + part.rows.start
-        column: Index = Sym(COLUMN) + part.columns.start
-        return (row, column) if self.blocks > 1 else (Sym(IMAGE), row, column)
+        if self.blocks == 1:
+            row = Sym(IMAGE) * self.rows + row
+        return row * self.columns + Sym(COLUMN) + part.columns.start
 
     def corner(self, part: Part) -> tuple[Index, Index]:
         """Row and column of the tile's first output."""
