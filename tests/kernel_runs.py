@@ -105,14 +105,19 @@ def logical_shape(type_: TensorType, sizes: Mapping[str, int]) -> list[int]:
     return [evaluate(d, sizes) for d in type_.shape]
 
 
+def defined(type_: TensorType, shape: Sequence[int]) -> Array:
+    """Whether an element of the physical buffer is one of the tensor or of its border."""
+    layout = type_.physical
+    bordered = [n + b + a for n, (b, a) in zip(shape, layout.halo, strict=True)]
+    return pack(np.ones(bordered, np.bool_), replace(layout, halo=((0, 0),) * layout.rank))
+
+
 def poisoned(array: Array, type_: TensorType) -> Array:
     """``array`` in its layout: zeros in the border, all ones in the padding."""
-    layout = type_.physical
-    bordered = [n + b + a for n, (b, a) in zip(array.shape, layout.halo, strict=True)]
-    plain = replace(layout, halo=((0, 0),) * layout.rank)
-    defined = pack(np.ones(bordered, np.uint8), plain)
-    result = pack(array, layout)
-    result[defined == 0] = np.full(result.itemsize, 0xFF, np.uint8).view(result.dtype)[0]
+    result = pack(array, type_.physical)
+    result[~defined(type_, array.shape)] = np.full(result.itemsize, 0xFF, np.uint8).view(
+        result.dtype
+    )[0]
     return result
 
 
@@ -190,4 +195,10 @@ class _Memory:
     def logical(self, name: str) -> Array:
         type_ = self.program.types[name]
         array = self.get(name).array.reshape(physical_shape(type_, self.sizes))
-        return unpack(array, type_.physical, logical_shape(type_, self.sizes)).copy()
+        result = unpack(array, type_.physical, logical_shape(type_, self.sizes))
+        present = defined(type_, result.shape)
+        border = np.array_equal(
+            array[present], pack(result, type_.physical)[present], equal_nan=True
+        )
+        assert border, f"the border of {name} is not zero"
+        return result

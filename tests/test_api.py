@@ -140,6 +140,7 @@ def test_report_accounts_for_everything() -> None:
     assert all(kernel.seconds and kernel.seconds > 0 for kernel in report.kernels)
     assert report.lower_bound == most_live(report.regions) <= report.arena
     assert report_from_json(report.to_json()) == report
+    assert "fc0" in repr(report) and "µs" in repr(report)
     page = report_page(report)
     assert "<svg" in page and "http" not in page and "fc0" in page
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 import subprocess
 from importlib.metadata import EntryPoint, EntryPoints
@@ -65,6 +67,23 @@ def test_c_is_one_file_that_compiles(tmp_path: Path) -> None:
     command = ["cc", "-std=gnu99", "-O1", "-march=native", "-c", "model.c", "-Wno-psabi"]
     subprocess.run(command, cwd=tmp_path, check=True)
     assert b"small_run" in (tmp_path / "model.o").read_bytes()
+
+
+@pytest.mark.skipif("c" not in TARGETS, reason="there is no linker")
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_shared_library_stands_alone(name: str, tmp_path: Path) -> None:
+    target = registry.make_target(name, TargetOptions())
+    options = Options(target=name, threads=1)
+    emission = emit(two_outputs(), None, "so", target, options, Workplace())
+    (tmp_path / "model.so").write_bytes(emission.contents)
+    library = ctypes.CDLL(str(tmp_path / "model.so"), mode=os.RTLD_NOW)
+    arrays = [np.arange(5, dtype=np.float32) + n for n in range(4)]
+    a, b, total, product = arrays
+    inputs, outputs = ((ctypes.c_void_p * 2)(*(x.ctypes.data for x in two))
+                       for two in ((a, b), (total, product)))  # fmt: skip
+    assert library.small_run(inputs, outputs, None, None, None, None) == 0
+    np.testing.assert_array_equal(total, a + b)
+    np.testing.assert_array_equal(product, a * b)
 
 
 def test_installed_targets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

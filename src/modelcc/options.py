@@ -72,7 +72,10 @@ def dimension(text: str) -> tuple[str, int | Range]:
             raise ValueError
         if not dots:
             return name, _positive(low)
-        return name, Range(_positive(low), _positive(high) if high else None)
+        least, most = _positive(low), _positive(high) if high else None
+        if most is not None and most < least:
+            raise ValueError
+        return name, Range(least, most)
     except ValueError as error:
         hint = "write for example batch=8, or batch=1..512 for any size in between"
         raise ModelError(f"{text!r} is no dimension", (), hint) from error

@@ -30,6 +30,13 @@ class KernelRow:
     bytes: int
     seconds: float | None = None
 
+    def __str__(self) -> str:
+        time = "" if self.seconds is None else f", {self.seconds * 1e6:.1f} µs"
+        work = f"{self.flops / 1e6:.3f} MFLOP, {self.bytes} bytes{time}"
+        return (
+            f"{self.step} {self.function}: {work} from {', '.join(self.source) or 'the compiler'}"
+        )
+
 
 @dataclass(frozen=True)
 class Region:
@@ -52,7 +59,7 @@ class StageTime:
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """A compiled model at the dimension values ``sizes``.
 
@@ -71,6 +78,13 @@ class Report:
     lower_bound: int
     constants: int
     stages: tuple[StageTime, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        """A line on memory and work, then a line for each step."""
+        arena = f"arena {self.arena} bytes ({self.lower_bound} live at most)"
+        head = f"{self.model} for {self.target}: {arena}, weights {self.constants} bytes, "
+        head += f"{self.flops / 1e9:.3f} GFLOP in {len(self.kernels)} steps"
+        return "\n".join((head, *(f"  {kernel}" for kernel in self.kernels)))
 
     @property
     def flops(self) -> int:

@@ -9,16 +9,14 @@ from types import MappingProxyType
 
 from modelcc.ir.op import ModelError
 from modelcc.targets.base import Target, TargetOptions
-from modelcc.targets.native.c_target import c_target
+from modelcc.targets.c.target import c_target
 from modelcc.targets.native.target import native_target
 
 GROUP = "modelcc.targets"
 
 MakeTarget = Callable[[TargetOptions], Target]
 
-BUILT_IN: Mapping[str, MakeTarget] = MappingProxyType(
-    {"native": native_target, "c": c_target}
-)
+BUILT_IN: Mapping[str, MakeTarget] = MappingProxyType({"native": native_target, "c": c_target})
 
 
 def target_names() -> tuple[str, ...]:

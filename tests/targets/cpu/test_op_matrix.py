@@ -1,107 +1,13 @@
-"""Every op of the catalogue on every one of its samples, as scheduled loops.
-
-No op is named here but in the lists of expected failures.  Each sample is scheduled twice, with
-all operands as inputs and with all but the first as constants, and run by the interpreter of the
-loop level and as machine code.  Samples with named dimensions run at several sizes with the same
-functions.  Buffers have guard bytes around them: see ``kernel_runs``.
-"""
+"""Every op on every one of its samples as scheduled loops, interpreted and as machine code."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
-import numpy as np
 import pytest
-from kernel_runs import Executor, host_cpu, interpreted, native, run_scheduled
+from kernel_runs import interpreted, native
+from op_kernels import LOOP_FAILURES, NATIVE_FAILURES, check, expecting, scheduled
 
-from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.graph import Graph
-from modelcc.ir.index import DIM, evaluate
 from modelcc.ir.op import Op, Sample
-from modelcc.ir.scheduled import ScheduledProgram
-from modelcc.ir.types import Array, TensorType, dtype_of
-from modelcc.ops.catalog import MCC
 from modelcc.ops.samples import arrays, sizes
-from modelcc.passes.tensor.from_graph import lower_graph
-from modelcc.passes.tensor.fuse import FuseKernels
-from modelcc.targets.cpu.schedule import schedule_program
-
-CASES = [
-    pytest.param(op(**sample.attributes), sample, id=f"{op.__name__}-{i}")
-    for op in MCC.ops
-    if op.has("compute")
-    for i, sample in enumerate(op.samples)
-]
-SEVERAL_OPERANDS = [case for case in CASES if len(case.values[1].operands) > 1]
-SYMBOLIC = [case for case in CASES if sizes(*case.values)]
-OTHER_SIZES = ((17, 33, 16, 40), (1, 1, 1, 1), (16, 2, 7, 64))
-"""Sizes of the named dimensions of a sample, in order, besides those that all tests use."""
-
-TOLERANCE = {"f64": 1e-11, "f32": 3e-5, "f16": 4e-3, "bf16": 3e-2, "f8e4m3fn": 0.0}
-
-NAN = "max and min of loops are a > b ? a : b like the processor's instruction: NaN is lost"
-NARROW = "LLVM code cannot compute with elements of less than 8 bits or of 8-bit floats"
-LOOP_FAILURES = {"Max-13": NAN, "Min-13": NAN, "ReduceMax-14": NAN, "ReduceMin-14": NAN}
-NATIVE_FAILURES = {**LOOP_FAILURES, "QuantizeLinear-4": NARROW, "QuantizeLinear-7": NARROW}
-
-
-def expecting(failures: Mapping[str, str]) -> list[object]:
-    """The cases, those in ``failures`` marked; one that passes nevertheless fails."""
-    unknown = failures.keys() - {case.id for case in CASES}
-    assert not unknown, f"there are no samples {sorted(unknown)}"
-    marks = {i: [pytest.mark.xfail(reason=r, strict=True)] for i, r in failures.items()}
-    return [pytest.param(*c.values, id=c.id, marks=marks.get(c.id, ())) for c in CASES]
-
-
-def graph_of(op: Op, sample: Sample, data: tuple[Array | None, ...], constant: bool) -> Graph:
-    """One node; with ``constant``, all operands but the first one are constants."""
-    build = GraphBuilder(dims=dict.fromkeys(op.symbols(), DIM))
-    names: list[str] = []
-    for i, (operand, array) in enumerate(zip(sample.operands, data, strict=True)):
-        if operand is None or array is None:
-            names.append("")
-        elif constant and i > 0:
-            names.append(build.constant(array))
-        else:
-            type_ = operand if isinstance(operand, TensorType) else type_of(operand)
-            names.append(build.input(f"x{i}", type_))
-    return build.build(build.add(op, *names))
-
-
-def scheduled(op: Op, sample: Sample, constant: bool = False) -> ScheduledProgram:
-    graph = graph_of(op, sample, arrays(op, sample), constant)
-    return schedule_program(FuseKernels()(lower_graph(graph)), host_cpu())
-
-
-def check(
-    op: Op,
-    program: ScheduledProgram,
-    execute: Executor,
-    data: tuple[Array | None, ...],
-    env: Mapping[str, int],
-) -> None:
-    """The program gives what the op's ``reference`` gives for ``data``."""
-    with np.errstate(all="ignore"):
-        results = op.substitute(env).reference(*data)
-    wanted = results if isinstance(results, tuple) else (results,)
-    feeds = {f"x{i}": a for i, a in enumerate(data) if a is not None}
-    got = run_scheduled(program, execute, feeds, env)
-    for name, array in zip(program.outputs, wanted, strict=True):
-        assert_close(got[name], array)
-
-
-def assert_close(actual: Array, wanted: Array) -> None:
-    assert actual.dtype == wanted.dtype
-    assert actual.shape == wanted.shape
-    dtype = dtype_of(wanted)
-    if not dtype.is_float:
-        np.testing.assert_array_equal(actual, wanted)
-        return
-    tolerance = TOLERANCE[dtype.name]
-    np.testing.assert_allclose(
-        actual.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance
-    )
 
 
 @pytest.mark.parametrize(("op", "sample"), expecting(LOOP_FAILURES))
@@ -114,54 +20,3 @@ def test_loops_agree_with_the_reference(op: Op, sample: Sample) -> None:
 def test_machine_code_agrees_with_the_reference(op: Op, sample: Sample) -> None:
     program = scheduled(op, sample)
     check(op, program, native(program), arrays(op, sample), sizes(op, sample))
-
-
-def with_sizes(sample: Sample, env: Mapping[str, int]) -> Sample:
-    """The sample with numbers for its named dimensions."""
-    operands = tuple(
-        TensorType(tuple(evaluate(e, env) for e in t.shape), t.dtype)
-        if isinstance(t, TensorType)
-        else t
-        for t in sample.operands
-    )
-    return replace(sample, operands=operands)
-
-
-def makes_sense(op: Op, sample: Sample, env: Mapping[str, int]) -> bool:
-    """Whether the reference takes operands of these sizes and gives the shapes of ``infer``."""
-    operands = arrays(op, with_sizes(sample, env))
-    types = op.infer(
-        *(t if isinstance(t, TensorType | None) else type_of(t) for t in sample.operands)
-    )
-    try:
-        with np.errstate(all="ignore"):
-            results = op.substitute(env).reference(*operands)
-    except (ValueError, IndexError):
-        return False
-    found = results if isinstance(results, tuple) else (results,)
-    return [tuple(evaluate(e, env) for e in t.shape) for t in types] == [r.shape for r in found]
-
-
-def type_of(array: Array) -> TensorType:
-    return TensorType(array.shape, dtype_of(array))
-
-
-@pytest.mark.parametrize(("op", "sample"), SYMBOLIC)
-def test_one_function_serves_all_sizes(op: Op, sample: Sample) -> None:
-    program = scheduled(op, sample)
-    executors = [interpreted(program), native(program)]
-    tried = 0
-    for numbers in OTHER_SIZES:
-        env = dict(zip(sizes(op, sample), numbers, strict=False))
-        if makes_sense(op, sample, env):
-            for execute in executors:
-                check(op, program, execute, arrays(op, with_sizes(sample, env)), env)
-            tried += 1
-    assert tried, "no other sizes suit this sample"
-
-
-@pytest.mark.parametrize(("op", "sample"), SEVERAL_OPERANDS)
-def test_constant_operands(op: Op, sample: Sample) -> None:
-    program = scheduled(op, sample, constant=True)
-    for executor in (interpreted, native):
-        check(op, program, executor(program), arrays(op, sample), sizes(op, sample))

@@ -214,7 +214,7 @@ class ArithmeticCode:
             v, one = self._prelude.vector(dtype, lanes), name
             name = self._prelude.function(
                 f"{v}_{function}", v, f"{v} a",
-                lambda: f"return ({v}){each(lanes, lambda l: f'{one}(a[{l}])')};",
+                lambda: f"return ({v}){each(lanes, lambda lane: f'{one}(a[{lane}])')};",
             )  # fmt: skip
         return Operand(f"{name}({a.text})")
 

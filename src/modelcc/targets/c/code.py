@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -70,9 +70,16 @@ class Code:
         self.scope.taken.add(name)
         return name
 
-    def line(self, text: str) -> None:
-        """Append a line, indented and broken where it is too long."""
-        self.lines += folded(text, _INDENT * len(self.scopes))
+    def line(self, text: str, note: str = "") -> None:
+        """Append a line, indented and broken where it is too long; ``note`` is a comment on it."""
+        indent = _INDENT * len(self.scopes)
+        noted = f"{text} /* {comment(note)} */"
+        if note and len(indent) + len(noted) <= WIDTH:
+            self.lines.append(indent + noted)
+            return
+        if note:
+            self.comment(note)
+        self.lines += folded(text, indent)
 
     def comment(self, text: str) -> None:
         """Append a comment line for each line of ``text``."""
@@ -129,18 +136,25 @@ class Code:
 
 
 def folded(text: str, indent: str) -> list[str]:
-    """``text`` as lines of at most :data:`WIDTH` columns where it has spaces to break at."""
-    room = WIDTH - len(indent)
-    if len(text) <= room:
+    """``text`` as lines of at most :data:`WIDTH` columns, broken after commas where that does."""
+    if len(indent) + len(text) <= WIDTH:
         return [indent + text]
-    lines: list[str] = []
-    current = ""
-    for word in text.split(" "):
-        if current and len(current) + 1 + len(word) > room:
-            lines.append(indent + current)
-            current = word
-            if len(lines) == 1:
-                indent, room = indent + _INDENT, room - len(_INDENT)
+    lines = [indent]
+    for glue, word in _words(text, WIDTH - len(indent) - len(_INDENT)):
+        if lines[-1].strip() and len(lines[-1]) + len(glue) + len(word) > WIDTH:
+            lines.append(indent + _INDENT + word)
         else:
-            current = f"{current} {word}" if current else word
-    return [*lines, indent + current]
+            lines[-1] += (glue if lines[-1].strip() else "") + word
+    return lines
+
+
+def _words(text: str, room: int) -> Iterator[tuple[str, str]]:
+    """Parts of at most ``room`` columns, if possible, and what stands before each on a line."""
+    for argument in text.replace(", ", ",\n").split("\n"):
+        if len(argument) <= room:
+            yield " ", argument
+            continue
+        for word in argument.split(" "):
+            first, *inner = word.replace("(", "(\n").split("\n") if len(word) > room else [word]
+            yield " ", first
+            yield from (("", part) for part in inner)

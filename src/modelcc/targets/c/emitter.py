@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.index import Range, Sym
+from modelcc.ir.index import Range, Sym, symbols
 from modelcc.ir.loop import Buffer, For, Function, Parameter
 from modelcc.ir.loop_traversal import names_used, parallel_loop
 from modelcc.targets.c.code import Code, Named, Operand, folded
 from modelcc.targets.c.expressions import ExpressionCode
-from modelcc.targets.c.names import comment, external, identifier
+from modelcc.targets.c.names import comment, identifier, symbol
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.statements import StatementCode, iterations
 from modelcc.targets.c.values import memory_type
@@ -56,18 +56,15 @@ def definitions(functions: Sequence[Function], prelude: Prelude, options: EmitOp
 
 def file_text(parts: Sequence[str], prelude: Prelude, options: EmitOptions) -> str:
     """A whole file."""
-    head = [f"/* {comment(options.head)} */"] if options.head else []
+    notes = "".join(f"\n * {line}".rstrip() for line in comment(options.head).splitlines())
+    head = [f"/*{notes}\n */"] if options.head else []
     return "\n\n".join([*head, prelude.text(), *parts]) + "\n"
 
 
 def prototype(function: Function, static: bool = False) -> str:
     """The function's head, without a semicolon."""
-    spelled, label = external(function.name)
-    code = Code()
-    parameters = _bind_parameters(code, function)
-    if static:
-        return f"static void {spelled}({', '.join(parameters)})"
-    return f"void {spelled}({', '.join(parameters)}){label}"
+    parameters = _bind_parameters(Code(), function)
+    return f"{'static ' if static else ''}void {symbol(function.name)}({', '.join(parameters)})"
 
 
 def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> list[str]:
@@ -77,13 +74,10 @@ def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> 
         outlined.extend(_parallel_loop(function, code, expressions, prelude, loop))
 
     code = Code()
-    parameters = _bind_parameters(code, function)
+    _bind_parameters(code, function)
     StatementCode(code, prelude, parallel).block(function.body)
-    spelled, label = external(function.name)
-    declaration = [f"{prototype(function)};"] if label and not options.static else []
-    linkage = "static " if options.static else ""
-    head = f"{linkage}void {spelled}({', '.join(parameters)})"
-    return [*outlined, *declaration, _definition(head, code, function.source)]
+    head = prototype(function, options.static)
+    return [*outlined, _definition(head, code, function.source)]
 
 
 def _definition(head: str, code: Code, source: Sequence[str] = ()) -> str:
@@ -132,7 +126,7 @@ def _parallel_loop(
     function: Function, code: Code, expressions: ExpressionCode, prelude: Prelude, loop: For
 ) -> list[str]:
     captures = _captures(code, function, loop)
-    base = identifier(function.name)
+    base = symbol(function.name)
     count = expressions.index.text(iterations(loop))
     arguments = [c.operand.text for c in captures]
     with code.block("if (pool)"):
@@ -141,8 +135,10 @@ def _parallel_loop(
         code.line(f"struct {base}_context {context} = {{{values}}};")
         call = f"{prelude.parallel_for()}(pool, {base}_body, &{context}, {count}, 1)"
         code.line(f"{call};")
-    with code.block("else"):
+    code.lines[-1] += " else {"
+    with code.nested():
         code.line(f"{base}_range({', '.join([*arguments, '0', count])});")
+    code.line("}")
     return [
         _range_function(function, code, prelude, loop, captures),
         _context_struct(base, captures),
@@ -154,7 +150,8 @@ def _captures(code: Code, function: Function, loop: For) -> list[_Capture]:
     scope = code.scope
     mutable = {p.buffer.name: p for p in function.parameters}
     found: list[_Capture] = []
-    for name in names_used((loop,)):
+    used = dict.fromkeys((*sorted(symbols(loop.start)), *names_used(loop.body)))
+    for name in used:
         if name in scope.buffers:
             operand, buffer = scope.buffers[name]
             parameter = mutable.get(name) or _local(buffer)
@@ -193,7 +190,7 @@ def _range_function(
     parameters += [f"int64_t {begin}", f"int64_t {end}"]
     # Inlined into both callers, the kernel would be compiled twice.
     head = (
-        f"static __attribute__((noinline)) void {identifier(function.name)}_range"
+        f"static __attribute__((noinline)) void {symbol(function.name)}_range"
         f"({', '.join(parameters)})"
     )
     return _definition(head, code)

@@ -31,7 +31,7 @@ class IndexCode:
         if isinstance(e, Sym):
             return self._code.symbol(e.name)
         if isinstance(e, Atom):
-            return self._atom(e)
+            return self._atom(e)[0]
         parts = [self._term(coeff, product(mono)) for coeff, mono in e.terms.values()]
         parts += [f"{e.const:+d}"] if e.const else []
         parts.sort(key=lambda part: part.startswith("-"))  # positive terms first
@@ -40,8 +40,11 @@ class IndexCode:
 
     def inner(self, e: Index) -> str:
         """The expression as an operand of another one."""
+        if isinstance(e, Atom) and not isinstance(e, Sym):
+            text, atomic = self._atom(e)
+            return text if atomic else f"({text})"
         text = self.text(e)
-        return text if isinstance(e, Atom) or (isinstance(e, int) and e >= 0) else f"({text})"
+        return text if isinstance(e, Sym) or (isinstance(e, int) and e >= 0) else f"({text})"
 
     def at_least(self, e: Index, low: int) -> bool:
         """Whether ``e >= low`` is proved."""
@@ -54,11 +57,14 @@ class IndexCode:
         if not isinstance(mono, int) and not isinstance(mono, Atom):
             ((_, atoms),) = mono.terms.values()
             factors = list(atoms)
-        text = " * ".join(self.inner(f) for f in factors)
         sign = "-" if coeff < 0 else "+"
+        if len(factors) == 1 and abs(coeff) == 1:
+            return sign + self.text(factors[0])
+        text = " * ".join(self.inner(f) for f in factors)
         return sign + (text if abs(coeff) == 1 else f"{abs(coeff)} * {text}")
 
-    def _atom(self, e: Atom) -> str:
+    def _atom(self, e: Atom) -> tuple[str, bool]:
+        """An atom other than a symbol, and whether it can be an operand without parentheses."""
         match e:
             case FloorDiv(dividend, divisor):
                 return self._division(dividend, divisor, "/", "mcc_floordiv")
@@ -69,11 +75,11 @@ class IndexCode:
                 result = self.text(e.args[0])
                 for arg in e.args[1:]:
                     result = f"{name}({result}, {self.text(arg)})"
-                return result
+                return result, True
             case _:
                 raise TypeError(f"index atom {e} has no C form")
 
-    def _division(self, a: Index, b: Index, operator: str, function: str) -> str:
+    def _division(self, a: Index, b: Index, operator: str, function: str) -> tuple[str, bool]:
         if self.at_least(a, 0) and self.at_least(b, 0):
-            return f"({self.inner(a)} {operator} {self.inner(b)})"
-        return f"{self._prelude.index(function)}({self.text(a)}, {self.text(b)})"
+            return f"{self.inner(a)} {operator} {self.inner(b)}", False
+        return f"{self._prelude.index(function)}({self.text(a)}, {self.text(b)})", True

@@ -119,7 +119,8 @@ class IntegerFunctions:
         parameters = f"{v} a" if function in UNARY else f"{v} a, {v} b"
         if function not in vectors:
             one = self._scalar(function, dtype, scalars[function])
-            lines = [f"return ({v}){each(lanes, lambda l: f'{one}(a[{l}], b[{l}])')};"]
+            calls = each(lanes, lambda lane: f"{one}(a[{lane}], b[{lane}])")
+            lines = [f"return ({v}){calls};"]
         else:
             lines = self._vector_lines(vectors[function], dtype, lanes)
         return self._prelude.function(f"{v}_{function}", v, parameters, lambda: lines)

@@ -2,72 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
-_KEYWORDS = frozenset(
-    [
-        "asm",
-        "auto",
-        "bool",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "false",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "main",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "true",
-        "typedef",
-        "typeof",
-        "union",
-        "unix",
-        "linux",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-        "NAN",
-        "INFINITY",
-        "NULL",
-        "I",
-        "abs",
-        "div",
-        "exit",
-        "free",
-        "malloc",
-        "memcpy",
-        "memmove",
-        "memset",
-        "y0",
-        "y1",
-        "yn",
-        "j0",
-        "j1",
-        "jn",
-    ]
-)
+_WORDS = """
+asm auto bool break case char const continue default do double else enum extern false float for
+goto if inline int long main register restrict return short signed sizeof static struct switch true
+typedef typeof union unix linux unsigned void volatile while NULL memcpy memmove
+"""
+_KEYWORDS = frozenset(_WORDS.split())
 _OURS = re.compile(r"(mcc|MCC)_.*|(f16|bf16|f32|f64|[iu](8|16|32|64))(x\d+)?(_.*)?")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
 
@@ -82,13 +25,12 @@ def identifier(name: str) -> str:
     return spelled
 
 
-def external(name: str) -> tuple[str, str]:
-    """Spelling of a name that others link to, and the label that keeps it where C cannot."""
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
-    if plain and name not in _KEYWORDS and not _OURS.fullmatch(name):
-        return name, ""
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f"{identifier(name)}", f' __asm__("{escaped}")'
+def symbol(name: str) -> str:
+    """Spelling of a function that others link to; different names are spelled differently."""
+    spelled = identifier(name)
+    if spelled == name:
+        return name
+    return f"{spelled}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def comment(text: str) -> str:

@@ -94,8 +94,8 @@ class Prelude:
             whole = f"vector_size({size * lanes})"
             self._types[name] = (
                 f"typedef {element} {name} __attribute__(({whole}));\n"
-                f"typedef {element} {name}_unaligned\n"
-                f"    __attribute__(({whole}, aligned({size}), may_alias));"
+                f"typedef {element} {name}_unaligned "
+                f"__attribute__(({whole}, aligned({size}), may_alias));"
             )
         return name
 

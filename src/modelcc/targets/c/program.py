@@ -13,6 +13,9 @@ The result is 0.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import Binding, CopyTensor, Launch, Place, Program
@@ -25,8 +28,9 @@ from modelcc.targets.c.emitter import (
     prototype,
 )
 from modelcc.targets.c.indices import IndexCode
-from modelcc.targets.c.names import external
+from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.c.toolchain import SEMANTICS
 
 _PARAMETERS = (
     "void *const *inputs", "void *const *outputs", "void *const *constants", "void *arena",
@@ -37,7 +41,28 @@ _NAMES = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 
 def entry_name(program: Program) -> str:
     """Symbol of the function that runs the program."""
-    return f"{program.name}_run"
+    return symbol(f"{program.name}_run")
+
+
+def program_head(program: Program) -> str:
+    """What a reader of the file has to know to compile and call it."""
+
+    def listed(kind: str, names: Iterable[str]) -> list[str]:
+        found = [f"  {n}: {name}, {program.bindings[name].type}" for n, name in enumerate(names)]
+        return [f"{kind}:", *found] if found else []
+
+    lines = [
+        f"{entry_name(program)}: {len(program.steps)} steps.",
+        f"Compile it with {' '.join(SEMANTICS)}, and with pool.c;",
+        "-DMCC_SERIAL does without the thread pool.",
+        *listed("inputs", program.inputs),
+        *listed("outputs", program.outputs),
+        *listed("constants", program.constants),
+        f"arena: {program.arena} bytes, 64-aligned",
+    ]
+    lines += [f"sizes: {', '.join(program.dims)}"] if program.dims else []
+    lines += [f"  where {d.symbol} = {d.value}" for d in program.definitions]
+    return "\n".join(lines)
 
 
 def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
@@ -66,7 +91,7 @@ class _ProgramCode:
         for name in _NAMES:
             self._code.fresh(name)
         for function in program.functions:
-            self._code.scope.taken.add(external(function.name)[0])
+            self._code.scope.taken.add(symbol(function.name))
         self._index = IndexCode(self._code, prelude)
         self._bind_sizes()
         self._tensors: dict[str, str] = {}
@@ -75,11 +100,13 @@ class _ProgramCode:
 
     def text(self) -> str:
         """The function's definition."""
+        body = " ".join(self._code.lines)
+        unused = [name for name in _NAMES if not re.search(rf"\b{name}\b", body)]
+        if unused:
+            self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
         self._code.line("return 0;")
-        spelled, label = external(entry_name(self._program))
-        head = f"int32_t {spelled}({', '.join(_PARAMETERS)})"
-        declaration = [*folded(f"{head}{label};", ""), ""] if label else []
-        return "\n".join([*declaration, *folded(head, ""), "{", *self._code.lines, "}"])
+        head = f"int32_t {entry_name(self._program)}({', '.join(_PARAMETERS)})"
+        return "\n".join([*folded(head, ""), "{", *self._code.lines, "}"])
 
     def step(self, step: Launch | CopyTensor) -> None:
         """Print one step."""
@@ -93,8 +120,6 @@ class _ProgramCode:
 
     def _bind_sizes(self) -> None:
         scope = self._code.scope
-        unused = ["constants", "arena", "sizes", "pool"]
-        self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
         for position, (name, known) in enumerate(self._program.dims.items()):
             self._define(name, f"sizes[{position}]")
             scope.bounds[name] = known
@@ -114,14 +139,14 @@ class _ProgramCode:
             names = self._names(binding.place)
             source = f"{binding.place}s[{names.index(_owner(binding))}]"
         spelled = self._tensors[binding.name] = self._code.fresh(binding.name)
-        self._code.line(f"void *const {spelled} = {source}; /* {binding.type} */")
+        self._code.line(f"void *const {spelled} = {source};", str(binding.type))
 
     def _launch(self, step: Launch, function: Function) -> None:
         arguments = [self._tensors[name] for name in step.arguments]
         arguments += [self._index.text(size) for size in step.sizes]
         if parallel_loop(function):
             arguments.append("pool")
-        self._code.line(f"{external(function.name)[0]}({', '.join(arguments)});")
+        self._code.line(f"{symbol(function.name)}({', '.join(arguments)});")
 
     def _copy(self, step: CopyTensor) -> None:
         target, source = self._tensors[step.target], self._tensors[step.source_tensor]

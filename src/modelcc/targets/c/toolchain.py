@@ -14,12 +14,10 @@ from pathlib import Path
 
 from modelcc.runtime.loader import LoadError
 
-FLAGS = (
-    "-std=gnu99", "-fPIC", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
-    "-Wno-psabi",
-)  # fmt: skip
-"""What generated code wants of any compiler."""
+SEMANTICS = ("-std=gnu99", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
+"""What generated code wants of any compiler: a*b+c may be fused, and nobody asks for errors."""
 
+_MODE = ("-fPIC", "-Wno-psabi")
 _CANDIDATES = (("cc",), ("gcc",), ("clang",), ("python-zig", "cc"), ("zig", "cc"))
 
 
@@ -42,7 +40,7 @@ class CCompiler:
     @property
     def flags(self) -> tuple[str, ...]:
         """Options for every file."""
-        return (f"-O{self.optimize}", f"-march={self.arch}", *FLAGS)
+        return (f"-O{self.optimize}", f"-march={self.arch}", *SEMANTICS, *_MODE)
 
     def compile_object(self, text: str) -> bytes:
         """The object file of a C file; :class:`ToolchainError` if the compiler refuses it."""

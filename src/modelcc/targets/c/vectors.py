@@ -72,7 +72,7 @@ class VectorFunctions:
         return self._prelude.function(
             f"{v}_load_strided{'_first' if masked else ''}", v,
             f"{p}, int64_t stride{', int64_t active' if masked else ''}",
-            lambda: f"return ({v}){each(lanes, lambda l: _guarded(_step(l), l, masked, dtype))};",
+            lambda: f"return ({v}){each(lanes, lambda n: _guarded(_step(n), n, masked, dtype))};",
         )  # fmt: skip
 
     def gather(self, dtype: DType, lanes: int, offsets: DType, masked: bool) -> str:
@@ -82,7 +82,10 @@ class VectorFunctions:
         return self._prelude.function(
             f"{v}_gather{'_first' if masked else ''}_{prefix(offsets)}", v,
             f"{p}, {o} at{', int64_t active' if masked else ''}",
-            lambda: f"return ({v}){each(lanes, lambda l: _guarded(f'p[at[{l}]]', l, masked, dtype))};",
+            lambda: [
+                f"return ({v})"
+                f"{each(lanes, lambda n: _guarded(f'p[at[{n}]]', n, masked, dtype))};"
+            ],
         )  # fmt: skip
 
     # --- stores

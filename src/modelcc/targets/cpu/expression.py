@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from modelcc.ir.index import Index, Range, Sym, coefficient, simplify, substitute, symbols
 from modelcc.ir.loop import (
@@ -40,6 +41,8 @@ from modelcc.ir.tensor import (
     Select,
 )
 from modelcc.ir.types import DType
+
+NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
 
 
 class Names:
@@ -118,18 +121,19 @@ def _extreme(dtype: DType, largest: bool) -> float | int | bool:
     return -(2 ** (dtype.bits - 1)) if signed else 0
 
 
-@dataclass
 class PointEmitter:
     """Emits statements computing scalar expressions at points of a nest.
 
     Loads are named and shared while the emitter lives: use one per straight-line block.
     """
 
-    names: Names
-    lanes: Lanes | None
-    proved: frozenset[Condition] = frozenset()
-    statements: list[Stmt] = field(default_factory=list)
-    _shared: dict[object, Var] = field(default_factory=dict)
+    def __init__(
+        self, names: Names, lanes: Lanes | None, shared: Mapping[tuple[str, Index], Var] = NOTHING
+    ) -> None:
+        self.names = names
+        self.lanes = lanes
+        self.statements: list[Stmt] = []
+        self._shared = dict(shared)
 
     def emit(
         self, scalar: Scalar, point: Mapping[str, Index], internal: Mapping[str, Expr]
@@ -204,12 +208,9 @@ class PointEmitter:
         return Load(read.tensor, base, read.dtype, lanes.count, stride, active)
 
     def _guard(self, node: Guard, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
-        open_conditions = tuple(c for c in node.conditions if c not in self.proved)
-        if not open_conditions:
-            return self.emit(node.inside, point, internal)
-        conditions = tuple(_condition_at(c, point) for c in open_conditions)
+        conditions = tuple(_condition_at(c, point) for c in node.conditions)
         outside = self.emit(node.outside, point, internal)
-        nested = PointEmitter(self.names, self.lanes, self.proved, [], dict(self._shared))
+        nested = PointEmitter(self.names, self.lanes, self._shared)
         inside = nested.emit(node.inside, point, internal)
         width = max(inside.lanes, outside.lanes)
         register = self.names.fresh("g")
@@ -253,9 +254,7 @@ def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assi
     return Assign(register, Call(function, args, value.dtype, lanes))
 
 
-def vectorisable(
-    scalar: Scalar, variable: str, lanes: int, internal: Collection[str] = ()
-) -> bool:
+def vectorisable(scalar: Scalar, variable: str, lanes: int, internal: Collection[str] = ()) -> bool:
     """Whether the expression can be evaluated for whole vectors along ``variable``.
 
     Every index must be linear within a vector, and neither guards nor gathered positions may

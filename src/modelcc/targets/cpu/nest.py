@@ -84,6 +84,13 @@ def _axis_block(index: Index, axis: Axis, dim: int, type_: TensorType) -> int | 
     return block if isinstance(shift, int) and shift % block == 0 else None
 
 
+def covers_blocks(indices: Sequence[Index], axis: Axis, type_: TensorType) -> bool:
+    """Whether an access at ``indices`` stays in the padding of the layout up to the end of the
+    last block of ``axis``, or does not move along it."""
+    moving = [(i, d) for d, i in enumerate(indices) if axis.name in symbols(i)]
+    return all(_axis_block(i, axis, d, type_) is not None for i, d in moving)
+
+
 def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]:
     """Stage axis → block by which its loop is split, from the layouts it walks through.
 
@@ -96,12 +103,13 @@ def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]
         found = _blocks_along(read.tensor, read.indices, (*whole, *stage.reduce), types)
         for axis in (*whole, *stage.reduce):
             block = found.get(axis.name)
-            if block is not None and (axis in stage.reduce or _divides(block, axis.extent)):
+            if block is not None and (axis in stage.reduce or divides(block, axis.extent)):
                 blocks.setdefault(axis.name, block)
     return blocks
 
 
-def _divides(block: int, extent: Index) -> bool:
+def divides(block: int, extent: Index) -> bool:
+    """Whether ``extent`` is known to be whole blocks."""
     return isinstance(extent, int) and extent % block == 0
 
 

@@ -54,9 +54,14 @@ def plan_tiled(
     types: Mapping[str, TensorType],
     constants: frozenset[str],
     machine: CpuModel,
-) -> tuple[Plan, dict[str, Layout]]:
-    """Decide vector variable, tile, loop order and layouts of packed constants."""
+) -> tuple[Plan, dict[str, Layout]] | None:
+    """Decide vector variable, tile, loop order and layouts of packed constants.
+
+    None if loops would pass the end of an axis other than in vectors.
+    """
     split = _split_vector(group, machine)
+    if group.ragged - ({split[1].axis} if split is not None else set()):
+        return None
     if split is None:
         flat = _flatten_constants(group, types, constants, {})
         return _finish(flat, Tile(None, ()), None, None, types, frozenset()), {}
@@ -196,31 +201,17 @@ def _finish(
     types: Mapping[str, TensorType],
     packed: frozenset[str],
 ) -> Plan:
-    if lane is None:
-        unpacked = frozenset(r.tensor for n in group.nests for r in reads(n.body))
-        group = _flatten_constants(group, types, _still_logical(group, unpacked), {})
     anchor = group.anchor
     guards: tuple[Condition, ...] = ()
     body: Scalar | None = None
     if anchor is not None and anchor.combine is not None:
         guards, body = neutral_guards(anchor.body, anchor.combine, anchor.body.dtype)
-    masked = _masked(group, types, packed) if active is not None else frozenset[str]()
+    masked = frozenset[str]()
+    if lane is not None and active is not None:
+        masked = group.bare.get(lane.axis, masked) - packed
     segments = _segments(group, tile, lane, guards, active is not None and bool(masked))
     order = _loop_order(group, tile, lane)
     return Plan(group, tile, lane, active, masked, order, segments, guards, body, packed)
-
-
-def _still_logical(group: Group, tensors: frozenset[str]) -> frozenset[str]:
-    flat = {r.tensor for n in group.nests for r in reads(n.body) if len(r.indices) <= 1}
-    return frozenset(t for t in tensors if t not in flat)
-
-
-def _masked(
-    group: Group, types: Mapping[str, TensorType], packed: frozenset[str]
-) -> frozenset[str]:
-    """Tensors not padded to whole vectors along the lanes."""
-    named = {r.tensor for n in group.nests for r in reads(n.body)} | set(group.stored)
-    return frozenset(t for t in named - packed if t in types and types[t].layout is None)
 
 
 def _loop_order(group: Group, tile: Tile, lane: LoopVar | None) -> tuple[LoopVar, ...]:
@@ -256,7 +247,7 @@ def _segments(
         if lane is not None and v.name == lane.name:
             continue
         if v.name == tile.vector:
-            result[v.name] = tuple(vector_tiles(v.extent, tile.of(v.name), partial))
+            result[v.name] = tuple(vector_tiles(v.extent, tile.of(v.name), partial, anchor.ranges))
             continue
         interior = interior_of(v.name, v.extent, guards, anchor.ranges)
         result[v.name] = tuple(guarded_segments(v.extent, tile.of(v.name), interior))

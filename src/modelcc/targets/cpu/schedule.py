@@ -240,7 +240,7 @@ def _plan(
     if shared is not None:
         group = make_group(shared, outputs, types, dims, packable)
         if not _prefers_rows(group, packable):
-            return plan_tiled(group, types, packable, machine)
+            return _tiled(shared, outputs, types, dims, packable, machine)
     space = row_space(stages)
     if space is not None:
         rows = plan_rows(space, outputs, types, dims, machine)
@@ -248,8 +248,25 @@ def _plan(
             return rows, {}
     if shared is None:
         raise NoScheduleError
-    group = make_group(shared, outputs, types, dims, packable)
-    return plan_tiled(group, types, packable, machine)
+    return _tiled(shared, outputs, types, dims, packable, machine)
+
+
+def _tiled(
+    stages: tuple[Stage, ...],
+    outputs: frozenset[str],
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+    packable: frozenset[str],
+    machine: CpuModel,
+) -> tuple[Plan, dict[str, Layout]]:
+    """Tiles over whole blocks of padded axes, or else up to their ends."""
+    for pad in (True, False):
+        planned = plan_tiled(
+            make_group(stages, outputs, types, dims, packable, pad), types, packable, machine
+        )
+        if planned is not None:
+            return planned
+    raise ValueError("loops without padding fit every kernel")
 
 
 def _times_read(stages: Sequence[Stage], tensor: str) -> int:

@@ -54,9 +54,12 @@ def even_tiles(start: Index, extent: Index, tile: int, interior: bool) -> list[S
     return runs
 
 
-def vector_tiles(blocks: Index, tile: int, partial: bool) -> list[Segment]:
-    """Tiles over vector blocks: whole ``tile`` s first, a remainder, then the partial block."""
-    full = blocks - 1 if partial else blocks
+def vector_tiles(blocks: Index, tile: int, partial: bool, ranges: Bounds) -> list[Segment]:
+    """Tiles over vector blocks: whole ``tile`` s first, a remainder, then the partial block.
+
+    A symbolic number of blocks may be 0; the partial block then has no active lanes.
+    """
+    full = simplify(maximum(blocks - 1, 0), ranges) if partial else blocks
     runs: list[Segment] = []
     if isinstance(full, int):
         number, rest = divmod(full, tile)

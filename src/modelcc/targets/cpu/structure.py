@@ -7,11 +7,18 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds
 from modelcc.ir.scalar import Combine
-from modelcc.ir.scalar_tree import transform
+from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Condition, Guard, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
 from modelcc.targets.cpu.expression import identity
-from modelcc.targets.cpu.nest import Nest, axis_blocks, linearise, merge_loops
+from modelcc.targets.cpu.nest import (
+    Nest,
+    axis_blocks,
+    covers_blocks,
+    divides,
+    linearise,
+    merge_loops,
+)
 
 
 @dataclass(frozen=True)
@@ -19,11 +26,15 @@ class Group:
     """Stages of a kernel over one shared iteration space.
 
     ``nests`` are in evaluation order; at most the first one reduces.  ``stored`` names the
-    tensors written to memory, the others live in registers.
+    tensors written to memory, the others live in registers.  ``bare`` maps an axis to the tensors
+    that may not be touched past its end, for want of padding; loops over ``ragged`` axes do pass
+    it.
     """
 
     nests: tuple[Nest, ...]
     stored: frozenset[str]
+    bare: Mapping[str, frozenset[str]]
+    ragged: frozenset[str]
 
     @property
     def final(self) -> Nest:
@@ -41,12 +52,24 @@ def make_group(
     types: Mapping[str, TensorType],
     dims: Bounds,
     logical: frozenset[str],
+    pad: bool = True,
 ) -> Group:
-    """Nests of stages that :func:`shared_axes` accepted, loops in the order of the last output."""
+    """Nests of stages that :func:`shared_axes` accepted, loops in the order of the last output.
+
+    With ``pad``, loops may pass the end of a parallel axis up to a whole block.
+    """
     internal = frozenset(s.output for s in stages) - outputs
     blocks: dict[str, int] = {}
     for stage in reversed(stages):
         blocks = {**axis_blocks(stage, types), **blocks}
+    unfilled = {
+        a.name
+        for stage in stages
+        for a in stage.axes
+        if a.name in blocks and not divides(blocks[a.name], a.extent)
+    }
+    if not pad:
+        blocks = {name: block for name, block in blocks.items() if name not in unfilled}
     final = linearise(stages[-1], types, dims, logical | internal, blocks)
     order = [v.name for v in final.parallel]
     nests: list[Nest] = []
@@ -56,7 +79,26 @@ def make_group(
         parallel = tuple(sorted(nest.parallel, key=lambda v: order.index(v.name)))
         body = strip_indices(nest.body, internal)
         nests.append(replace(nest, store=store, parallel=parallel, body=body))
-    return Group(merge_loops(nests), outputs & frozenset(s.output for s in stages))
+    return Group(
+        merge_loops(nests),
+        outputs & frozenset(s.output for s in stages),
+        _bare_tensors(stages, types),
+        frozenset(unfilled if pad else ()),
+    )
+
+
+def _bare_tensors(
+    stages: Sequence[Stage], types: Mapping[str, TensorType]
+) -> dict[str, frozenset[str]]:
+    """Axis → tensors with an access along it that whole blocks of their layout do not cover."""
+    found: dict[str, set[str]] = {}
+    for stage in stages:
+        accesses = [(r.tensor, r.indices) for r in reads(stage.body)]
+        for tensor, indices in (*accesses, (stage.output, stage.write)):
+            for axis in stage.axes:
+                if tensor in types and not covers_blocks(indices, axis, types[tensor]):
+                    found.setdefault(axis.name, set()).add(tensor)
+    return {axis: frozenset(tensors) for axis, tensors in found.items()}
 
 
 def strip_indices(body: Scalar, internal: frozenset[str]) -> Scalar:

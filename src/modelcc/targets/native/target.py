@@ -14,6 +14,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
+from modelcc.runtime.pool import pool_llvm
 from modelcc.runtime.session import Session, shared_pool
 from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
@@ -24,7 +25,7 @@ from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, function_attributes
 from modelcc.targets.native.parallel_build import build
-from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
 from modelcc.targets.packaging import Label, package
 
@@ -33,6 +34,10 @@ _RENAMED = ".output"
 
 FUNCTIONS_PER_MODULE = 4
 """Few enough that processes share the work evenly and that equal layers hit the object cache."""
+
+
+WORTH_WORKERS = 400_000
+"""Bytes of LLVM text that take about 0.8 s to compile; starting processes takes 0.2 s or more."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +88,13 @@ class NativeTarget:
             Module(f"kernels{n}", emit_llvm(part, self._emission)) for n, part in enumerate(parts)
         )
 
-    def complete(self, program: Program) -> str:
-        """All modules as one text."""
-        modules = self.emit(program)
-        return joined(modules, [module.text for module in modules]).decode()
-
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
         objects = build(
             [module.text for module in modules],
             self.machine,
             self.codegen,
-            jobs=workplace.jobs,
+            jobs=workplace.jobs if _is_worth_workers(modules) else 1,
             cache=None if workplace.cache is None else ObjectCache(workplace.cache / "objects"),
             progress=lambda done, total: workplace.report("compiling kernels", done, total),
         )
@@ -108,8 +108,11 @@ class NativeTarget:
             case "asm":
                 texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
                 return joined(modules, texts)
-            case "obj" | "so":
-                return link_shared(self.build(modules, workplace), shared=form == "so")
+            case "obj":
+                return link_objects(self.build(modules, workplace))
+            case "so":
+                pool = Module("pool", pool_llvm(self.machine.architecture))
+                return link_library(self.build((*modules, pool), workplace))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")
@@ -130,6 +133,10 @@ class NativeTarget:
     @property
     def _emission(self) -> EmitOptions:
         return EmitOptions(function_attributes(self.machine), self.machine.triple)
+
+
+def _is_worth_workers(modules: Sequence[Module]) -> bool:
+    return sum(len(module.text) for module in modules) >= WORTH_WORKERS
 
 
 def native_target(options: TargetOptions) -> NativeTarget:

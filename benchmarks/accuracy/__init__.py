@@ -1,0 +1,1 @@
+"""Are all models right?  Compiled models against ONNX Runtime, one process each."""

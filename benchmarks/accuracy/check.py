@@ -1,0 +1,120 @@
+"""One model: compiled cold and from cache, run at each size, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+import modelcc
+from benchmarks.accuracy.subjects import Arrays, Subject
+from modelcc.comparison import compare_all
+
+THREADS = 2
+"""Of the compiled model and of ONNX Runtime."""
+
+TARGETS = {"llvm": "native", "c": "c"}
+"""The target that goes by way of each back end."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """At one size: shapes of the inputs, worst error of each output relative to its greatest
+    magnitude, and the milliseconds that a run takes (the best of a few)."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    outputs: Mapping[str, float]
+    milliseconds: float
+
+    @property
+    def worst(self) -> float:
+        """Over all outputs."""
+        return max(self.outputs.values(), default=0.0)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What one back end made of one model: seconds, bytes, and errors at each size."""
+
+    backend: str
+    cold: float
+    cached: float
+    arena: int
+    bound: int
+    sizes: tuple[Errors, ...]
+
+
+def check(subject: Subject, backend: str, sizes: int) -> tuple[Checked, list[Arrays]]:
+    """The figures at the first ``sizes`` sizes, and the outputs at each."""
+    target = TARGETS[backend]
+    with tempfile.TemporaryDirectory() as cache:
+        begin = time.perf_counter()
+        model = modelcc.compile(subject.path, target, threads=THREADS, cache=cache)
+        cold = time.perf_counter() - begin
+        begin = time.perf_counter()
+        modelcc.compile(subject.path, target, threads=THREADS, cache=cache)
+        cached = time.perf_counter() - begin
+    peer = Peer(subject.path)
+    report = model.report()
+    rows: list[Errors] = []
+    outputs: list[Arrays] = []
+    for number in range(min(sizes, subject.sizes)):
+        feeds = subject.feeds(number)
+        outputs.append(model.run(feeds))
+        shapes = {name: value.shape for name, value in feeds.items()}
+        errors = relative_errors(outputs[-1], peer.run(feeds))
+        rows.append(Errors(shapes, errors, milliseconds(model, feeds)))
+    checked = Checked(backend, cold, cached, report.arena, report.lower_bound, tuple(rows))
+    return checked, outputs
+
+
+def static_milliseconds(subject: Subject) -> float:
+    """The time of a run at the first size when every dimension is fixed to it."""
+    feeds = subject.feeds(0)
+    named = modelcc.import_model(subject.path)
+    dims = {
+        str(extent): size
+        for name in named.inputs
+        for extent, size in zip(named.types[name].shape, feeds[name].shape, strict=True)
+        if str(extent) in named.dims
+    }
+    return milliseconds(modelcc.compile(subject.path, threads=THREADS, dims=dims), feeds)
+
+
+def relative_errors(got: Mapping[str, np.ndarray], wanted: Arrays) -> dict[str, float]:
+    """By output; infinite where the shape, type or a non-finite value differs."""
+    missing = {name: float("inf") for name in wanted if name not in got}
+    found = compare_all(got, {name: wanted[name] for name in got})
+    return missing | {d.name: float("inf") if d.problem else d.relative for d in found}
+
+
+def milliseconds(model: modelcc.Model, feeds: Arrays) -> float:
+    """Of the best run in about a fifth of a second, at least three."""
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < 0.2 and len(times) < 100):
+        begin = time.perf_counter()
+        model.run(feeds)
+        times.append(time.perf_counter() - begin)
+    return 1e3 * min(times)
+
+
+class Peer:
+    """ONNX Runtime on the same model."""
+
+    def __init__(self, path: Path) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = THREADS
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+
+    def run(self, feeds: Arrays) -> Arrays:
+        """Outputs by name."""
+        names = [output.name for output in self._session.get_outputs()]
+        return dict(zip(names, self._session.run(names, feeds), strict=True))

@@ -1,0 +1,136 @@
+"""What was found, as a table, as Markdown and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+ERROR_BAR = 1e-4
+ARENA_BAR = 1.1
+COLD_BARS: Mapping[str, float] = {"resnet50": 10.0, "bert_base": 10.0}
+CACHED_BARS: Mapping[str, float] = {"resnet50": 1.0}
+"""Seconds, by model."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one process said of a model; ``problem`` is why it said nothing."""
+
+    model: str
+    kind: str
+    result: Mapping[str, Any] | None = None
+    problem: str = ""
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The bars that are missed."""
+        if self.result is None:
+            return (self.problem,)
+        found = [bar for made in self.result["backends"] for bar in _missed(self.model, made)]
+        difference = self.result["difference"]
+        if difference is not None and not difference <= ERROR_BAR:
+            found.append(f"back ends differ by {difference:.1e}")
+        return tuple(found)
+
+
+def _missed(model: str, made: Mapping[str, Any]) -> list[str]:
+    figures = [
+        ("error", worst(made), ERROR_BAR),
+        ("arena", made["arena"] / max(1, made["bound"]), ARENA_BAR),
+    ]
+    if made["backend"] == "llvm" and model in COLD_BARS:
+        figures.append(("cold compile", made["cold"], COLD_BARS[model]))
+    if made["backend"] == "llvm" and model in CACHED_BARS:
+        figures.append(("compile from cache", made["cached"], CACHED_BARS[model]))
+    return [f"{made['backend']}: {n} {v:.3g} > {bar:g}" for n, v, bar in figures if not v <= bar]
+
+
+def worst(made: Mapping[str, Any]) -> float:
+    """The greatest error over sizes and outputs."""
+    return max(max(size["outputs"].values(), default=0.0) for size in made["sizes"])
+
+
+HEADINGS = (
+    "model", "set", "back end", "cold s", "cached s", "arena MiB", "/ bound", "max error", "C–LLVM",
+    "bars",
+)  # fmt: skip
+SIZE_HEADINGS = ("model", "back end", "inputs", "max error", "ms", "static ms", "ratio")
+
+
+def rows(found: Found) -> Iterable[tuple[str, ...]]:
+    """One row of :data:`HEADINGS` for each back end."""
+    if found.result is None:
+        yield (found.model, found.kind, *[""] * (len(HEADINGS) - 3), found.problem)
+        return
+    difference = found.result["difference"]
+    for made in found.result["backends"]:
+        yield (
+            found.model,
+            found.kind,
+            made["backend"],
+            f"{made['cold']:.2f}",
+            f"{made['cached']:.3f}",
+            f"{made['arena'] / 2**20:.2f}",
+            f"{made['arena'] / max(1, made['bound']):.2f}",
+            f"{worst(made):.1e}",
+            "" if difference is None else f"{difference:.1e}",
+            "; ".join(_missed(found.model, made)) or "ok",
+        )
+
+
+def size_rows(found: Found) -> Iterable[tuple[str, ...]]:
+    """One row of :data:`SIZE_HEADINGS` for each size that one artifact ran at."""
+    result = found.result
+    if result is None or "static" not in result:
+        return
+    for made in result["backends"]:
+        for number, size in enumerate(made["sizes"]):
+            shapes = dict.fromkeys("×".join(map(str, s)) for s in size["shapes"].values())
+            error = max(size["outputs"].values(), default=0.0)
+            static = result["static"] if number == 0 and made["backend"] == "llvm" else None
+            yield (
+                found.model,
+                made["backend"],
+                " ".join(list(shapes)[:2]),
+                f"{error:.1e}",
+                f"{size['milliseconds']:.3g}",
+                "" if static is None else f"{static:.3g}",
+                "" if static is None else f"{size['milliseconds'] / static:.2f}",
+            )
+
+
+def table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
+    """For the terminal."""
+    result = Table(box=box.SIMPLE)
+    for heading in headings:
+        result.add_column(heading, overflow="fold")
+    for line in lines:
+        result.add_row(*line)
+    return result
+
+
+def markdown(found: Sequence[Found]) -> str:
+    """A report to commit or paste."""
+    parts = ["# Accuracy", "", *_markdown(HEADINGS, [row for f in found for row in rows(f)])]
+    sizes = [row for f in found for row in size_rows(f)]
+    if sizes:
+        parts += ["", "## One artifact at several sizes", "", *_markdown(SIZE_HEADINGS, sizes)]
+    return "\n".join(parts) + "\n"
+
+
+def _markdown(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+    cells = (headings, ["---"] * len(headings), *lines)
+    return ["| " + " | ".join(line) + " |" for line in cells]
+
+
+def to_json(found: Sequence[Found]) -> str:
+    """Everything."""
+    items = [
+        {"model": f.model, "set": f.kind, "problem": f.problem, **(f.result or {})} for f in found
+    ]
+    return json.dumps(items, indent=1) + "\n"

@@ -1,0 +1,140 @@
+"""Kernels on blocked channels and zero borders agree with row-major results.
+
+Layouts are forced on the operands and results of every sample with four dimensions, and on
+convolutions, pooling and elementwise kernels whose channels do not fill their blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernel_runs import host_cpu, interpreted, run_scheduled
+from op_kernels import NATIVE_FAILURES, assert_close, check, expecting, graph_of
+
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.op import Op, Sample
+from modelcc.ir.tensor import TensorProgram, View
+from modelcc.ir.types import F32, Layout, TensorType, blocked, row_major
+from modelcc.ops.activation import Relu
+from modelcc.ops.arithmetic import Add
+from modelcc.ops.conv import Conv
+from modelcc.ops.pool import AveragePool, MaxPool
+from modelcc.ops.samples import arrays, sizes
+from modelcc.ops.shape import Concat
+from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.targets.cpu.schedule import schedule_program
+
+BLOCKED = blocked(4, 1, 16)
+HALO = ((0, 0), (0, 0), (1, 2), (2, 1))
+LAYOUTS: dict[str, Layout | None] = {
+    "plain": None,
+    "blocked": BLOCKED,
+    "bordered": Layout(row_major(4).parts, HALO),
+    "blocked and bordered": Layout(BLOCKED.parts, HALO),
+}
+PAIRS = [(i, o) for i in LAYOUTS for o in LAYOUTS if (i, o) != ("plain", "plain")]
+CHANNELS = (3, 8, 16, 24, 40)
+
+
+def laid_out(program: TensorProgram, inputs: str, others: str) -> TensorProgram:
+    """The program with layouts for its inputs and for all else that a kernel makes."""
+    viewed = {n for i in program.items if isinstance(i, View) for n in (i.input, i.output)}
+    types: dict[str, TensorType] = {}
+    for name, type_ in program.types.items():
+        fixed = type_.rank != 4 or not isinstance(type_.shape[1], int) or 0 in type_.shape
+        layout = LAYOUTS[inputs if name in program.inputs else others]
+        keep = fixed or name in viewed or name in program.constants
+        types[name] = type_ if keep else type_.with_layout(layout)
+    return replace(program, types=types)
+
+
+def four_dimensional(op: Op, sample: Sample) -> bool:
+    return any(t is not None and len(t.shape) == 4 for t in sample.operands)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=" to ".join)
+@pytest.mark.parametrize(
+    ("op", "sample"), [c for c in expecting(NATIVE_FAILURES) if four_dimensional(*c.values)]
+)
+def test_samples(op: Op, sample: Sample, pair: tuple[str, str]) -> None:
+    data = arrays(op, sample)
+    lowered = lower_graph(graph_of(op, sample, data, constant=True))
+    program = schedule_program(laid_out(FuseKernels()(lowered), *pair), host_cpu())
+    for executor in (interpreted,):
+        check(op, program, executor(program), data, sizes(op, sample))
+
+
+def conv(
+    channels: int, outputs: int, kernel: int, pad: int, groups: int = 1
+) -> Callable[[], Graph]:
+    def build() -> Graph:
+        rng = np.random.default_rng(0)
+        make = GraphBuilder()
+        x = make.input("x", TensorType((1, channels, 6, 9), F32))
+        w = make.constant(
+            rng.standard_normal((outputs, channels // groups, kernel, kernel)).astype(np.float32)
+        )
+        b = make.constant(rng.standard_normal(outputs).astype(np.float32))
+        pads = (pad, pad)
+        y = make.emit(Conv((1, 1), pads, pads, (1, 1), groups), x, w, b)
+        z = make.emit(Relu(), make.emit(Add(), y, make.input("r", make.type_of(y))))
+        return make.build([z])
+
+    return build
+
+
+def pool(op: Op, channels: int) -> Callable[[], Graph]:
+    def build() -> Graph:
+        make = GraphBuilder()
+        x = make.input("x", TensorType((2, channels, 6, 9), F32))
+        return make.build([make.emit(op, x)])
+
+    return build
+
+
+def concat(channels: int) -> Callable[[], Graph]:
+    def build() -> Graph:
+        make = GraphBuilder()
+        parts = [
+            make.input(f"x{i}", TensorType((1, c, 3, 5), F32))
+            for i, c in enumerate((16, channels, 8))
+        ]
+        return make.build([make.emit(Concat(1), *(make.emit(Relu(), p) for p in parts))])
+
+    return build
+
+
+KERNELS: dict[str, Callable[[], Graph]] = {}
+for c in CHANNELS:
+    KERNELS |= {
+        f"conv {c} to 24": conv(c, 24, 3, 1),
+        f"conv 24 to {c}": conv(24, c, 1, 0),
+        f"conv {c} strided": conv(c, c, 5, 2),
+        f"depthwise {c}": conv(c, c, 3, 1, c),
+        f"max pool {c}": pool(MaxPool((3, 3), (2, 2), (1, 1), (1, 1), (1, 1), False), c),
+        f"average pool {c}": pool(AveragePool((3, 3), (1, 1), (1, 1), (1, 1), (1, 1)), c),
+        f"concat {c}": concat(c),
+    }
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=" to ".join)
+@pytest.mark.parametrize("name", KERNELS)
+def test_ragged_channels(name, pair):
+    graph = KERNELS[name]()
+    rng = np.random.default_rng(1)
+    feeds = {
+        n: rng.standard_normal(graph.types[n].static_shape()).astype(np.float32)
+        for n in graph.inputs
+    }
+    wanted = interpret(graph, feeds)
+    program = schedule_program(laid_out(FuseKernels()(lower_graph(graph)), *pair), host_cpu())
+    for executor in (interpreted,):
+        got = run_scheduled(program, executor(program), feeds, {})
+        for n in wanted:
+            assert_close(got[n], wanted[n])

@@ -1,0 +1,67 @@
+"""Random models keep their meaning through every stage of the pipeline, and as native code."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import modelcc
+from modelcc.driver import pipeline, target_of
+from modelcc.interpretation import INTERPRETED, interpret_level
+from modelcc.ir.graph import Graph
+from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.index import evaluate
+from modelcc.ir.types import Array
+from modelcc.levels import verify_level
+from modelcc.options import Options
+from modelcc.pipeline import StageRun, run_stages
+from modelcc.targets.base import Workplace
+from tests.random_models import image_models, row_models
+
+QUICK = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+MODELS = st.one_of(image_models(), row_models())
+TOLERANCE = 2e-4
+
+
+def feeds(graph: Graph, batch: int) -> dict[str, Array]:
+    rng = np.random.default_rng(batch)
+    shape = [evaluate(e, {"batch": batch}) for e in graph.types["x"].shape]
+    return {"x": rng.normal(size=shape).astype(np.float32)}
+
+
+def assert_same(got: Array, wanted: Array, where: str) -> None:
+    assert got.shape == wanted.shape, where
+    scale = max(1.0, float(np.abs(wanted).max(initial=0)))
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=TOLERANCE * scale, err_msg=where)
+
+
+@SLOW
+@given(MODELS)
+def test_every_stage_keeps_the_meaning(graph: Graph) -> None:
+    arrays = feeds(graph, 2)
+    wanted = interpret(graph, arrays)
+    options = Options()
+
+    def check(run: StageRun) -> None:
+        verify_level(run.after)
+        if isinstance(run.after, INTERPRETED):
+            results = interpret_level(run.after, arrays, {"batch": 2})
+            for name, got in zip(graph.outputs, results, strict=True):
+                assert_same(got, wanted[name], run.stage.label)
+
+    last = ("emit", "build", "package")
+    stages = [s for s in pipeline(target_of(options), options, Workplace()) if s.block not in last]
+    run_stages(stages, graph, check)
+
+
+@QUICK
+@given(MODELS)
+def test_native_code_agrees_with_the_interpreter(graph: Graph) -> None:
+    net = modelcc.compile(graph, threads=1, cache=None)
+    for batch in (1, 3):
+        arrays = feeds(graph, batch)
+        got, wanted = net.run(arrays), interpret(graph, arrays)
+        for name in graph.outputs:
+            assert_same(got[name], wanted[name], f"{name} at batch {batch}")
