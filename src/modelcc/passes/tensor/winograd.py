@@ -20,8 +20,8 @@ the product of the transforms' norms times 2⁻²⁴ (Barabasz et al., 2020).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Literal
 
@@ -64,7 +64,7 @@ class Winograd:
     ``block`` is that of the channels in the layouts of activations.
     """
 
-    cost: WinogradCost = WinogradCost()
+    cost: WinogradCost = field(default_factory=WinogradCost)
     block: int = 16
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
@@ -245,7 +245,12 @@ class _Rewrite:
                 yield from self._epilogue(part, axes, i, j, value, prefix)
 
     def _named(
-        self, value: Value, row: int, line: list[Element], axes: tuple[Axis, ...], prefix: str = ""
+        self,
+        value: Value,
+        row: int,
+        line: Sequence[Element],
+        axes: tuple[Axis, ...],
+        prefix: str = "",
     ) -> Iterator[Stage]:
         where = tuple(Sym(a.name) for a in axes)
         for column, element in enumerate(line):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from modelcc.ir.index import Index, Sym, coefficient, substitute, symbols
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.index import Index, Sym, coefficient, substitute
 from modelcc.ir.tensor import (
     Apply,
     Axis,

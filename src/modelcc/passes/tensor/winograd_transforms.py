@@ -35,8 +35,8 @@ _FILTER = {
 def transform_filter(m: int, w: Array) -> Array:
     """``G w Gᵀ`` of filters ``[co, ci, 3, 3]`` as f32 ``[(m+2)², co, ci]``, rounded once."""
     g = np.array(_FILTER[m], np.float64)
-    u = np.einsum("ai,ocij,bj->aboc", g, w.astype(np.float64), g, optimize=True)
-    return np.ascontiguousarray(u.reshape(-1, *w.shape[:2]), np.float32)
+    columns = np.kron(g, g) @ w.reshape(-1, 9).T.astype(np.float64)
+    return columns.astype(np.float32).reshape(-1, *w.shape[:2])
 
 
 def transform_input(m: int, d: Lines) -> list[Element]:

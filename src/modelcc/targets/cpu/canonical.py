@@ -16,7 +16,8 @@ class CanonicalKernel:
     """A kernel in canonical names: inputs ``x0…``, outputs ``y0…``, inner ``t0…``, axes ``a0…``.
 
     ``types`` are those of inputs and outputs; ``constants`` names the inputs known at compile
-    time; ``internal`` has the types of inner tensors that have a layout; ``dims`` the symbolic dimensions it depends on, with bounds.
+    time; ``dims`` the symbolic dimensions it depends on, with bounds; ``internal`` has the types
+    of inner tensors that have a layout.
     """
 
     stages: tuple[Stage, ...]

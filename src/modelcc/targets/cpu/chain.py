@@ -127,8 +127,9 @@ def _inside(stage: Stage, first: Stage, outer: tuple[Axis, ...], kept: frozenset
     }
 
     def visit(node: Scalar) -> Scalar:
-        local = isinstance(node, Read) and node.tensor in kept
-        return replace(node, indices=node.indices[depth:]) if local else node
+        if isinstance(node, Read) and node.tensor in kept:
+            return replace(node, indices=node.indices[depth:])
+        return node
 
     write = tuple(substitute(i, values) for i in stage.write)
     return replace(

@@ -197,8 +197,7 @@ def _chain_statements(
     for position, stages in enumerate(chain.phases):
         once = {c for c in kernel.constants if _times_read(kernel.stages, c) == 1}
         packable = frozenset(once & {r.tensor for s in stages for r in reads(s.body)})
-        group = make_group(stages, stored, types, dims, packable)
-        plan, wanted = plan_tiled(group, types, packable, machine)
+        plan, wanted = _tiled(stages, stored, types, dims, packable, machine)
         layouts |= wanted
         # A function forks once: for its blocks, else for the first phase.
         serial = chain.outer or position or _work(stages) < WORTH_A_FORK
