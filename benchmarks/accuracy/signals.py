@@ -41,7 +41,7 @@ def bytes_of_text(shape: Shape, generator: np.random.Generator) -> np.ndarray:
 
 def image(shape: Shape, generator: np.random.Generator) -> np.ndarray:
     """NCHW in [-1, 1]: a bright gradient, dark strokes on lines as of writing, a little noise."""
-    batch, channels, height, width = shape
+    batch, _, height, width = shape
     rows = np.linspace(0, 1, height)[:, None]
     columns = np.linspace(0, 1, width)[None, :]
     picture = np.empty(shape)

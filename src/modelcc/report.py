@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from modelcc.ir.index import evaluate
+from modelcc.ir.loop import Function
 from modelcc.ir.loop_cost import function_cost
 from modelcc.ir.program import Binding, CopyTensor, Launch, Program
 
@@ -163,13 +164,30 @@ def _aligned(size: int) -> int:
 
 
 def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
+    functions = {function.name: function for function in program.functions}
     spans: dict[str, tuple[int, int]] = {}
+    last_at: dict[int, int] = {}
     for number, step in enumerate(program.steps):
+        written = _written(step, functions)
         for name in touched(step):
-            first, _ = spans.get(name, (number, number))
+            binding = program.bindings[name]
+            if binding.place != "arena":
+                continue
+            offset = evaluate(binding.offset, env)
+            # What is read before it is written is a view: its base was kept for it.
+            begin = number if name in written else last_at.get(offset, number)
+            first, _ = spans.get(name, (begin, number))
             spans[name] = (first, number)
-    arena = (b for b in program.bindings.values() if b.place == "arena" and b.name in spans)
-    return tuple(_region(binding, spans[binding.name], env) for binding in arena)
+            last_at[offset] = number
+    return tuple(_region(program.bindings[name], span, env) for name, span in spans.items())
+
+
+def _written(step: Launch | CopyTensor, functions: Mapping[str, Function]) -> frozenset[str]:
+    """Tensors that a step writes."""
+    if isinstance(step, CopyTensor):
+        return frozenset({step.target})
+    pairs = zip(step.arguments, functions[step.function].parameters, strict=True)
+    return frozenset(name for name, parameter in pairs if parameter.mutable)
 
 
 def touched(step: Launch | CopyTensor) -> tuple[str, ...]:
