@@ -58,6 +58,7 @@ from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.pack_operands import PackOperands
 from modelcc.passes.tensor.winograd import Winograd
+from modelcc.passes.tensor.winograd_cost import WinogradCost
 from modelcc.pipeline import (
     Observer,
     Stage,
@@ -130,7 +131,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         ),
         *block("lower", lower_graph),
         *block("tensor", AssignLayouts(), InlineStages(), PackOperands(), FuseKernels()),
-        *block("tensor", *((Winograd(),) if options.winograd else ())),
+        *block("tensor", *_winograd(options)),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),
         *block("plan", order_steps, ("plan_memory", _planned)),
@@ -139,6 +140,10 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("package", ("package", _packager(target))),
     )
     return _restricted(numbered(stages), options)
+
+
+def _winograd(options: Options) -> tuple[Winograd, ...]:
+    return (Winograd(WinogradCost(threads=options.threads)),) if options.winograd else ()
 
 
 def target_of(options: Options) -> Target:
