@@ -56,6 +56,8 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.pack_operands import PackOperands
+from modelcc.passes.tensor.winograd import Winograd
+from modelcc.passes.tensor.winograd_cost import WinogradCost
 from modelcc.pipeline import (
     Observer,
     Stage,
@@ -128,6 +130,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         ),
         *block("lower", lower_graph),
         *block("tensor", AssignLayouts(), InlineStages(), PackOperands(), FuseKernels()),
+        *block("tensor", *_winograd(options)),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),
         *block("plan", order_steps, ("plan_memory", _planned)),
@@ -136,6 +139,10 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("package", ("package", _packager(target))),
     )
     return _restricted(numbered(stages), options)
+
+
+def _winograd(options: Options) -> tuple[Winograd, ...]:
+    return (Winograd(WinogradCost(threads=options.threads)),) if options.winograd else ()
 
 
 def target_of(options: Options) -> Target:

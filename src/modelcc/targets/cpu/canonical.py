@@ -16,7 +16,8 @@ class CanonicalKernel:
     """A kernel in canonical names: inputs ``x0…``, outputs ``y0…``, inner ``t0…``, axes ``a0…``.
 
     ``types`` are those of inputs and outputs; ``constants`` names the inputs known at compile
-    time; ``dims`` the symbolic dimensions it depends on, with bounds.
+    time; ``dims`` the symbolic dimensions it depends on, with bounds; ``internal`` has the types
+    of inner tensors that have a layout.
     """
 
     stages: tuple[Stage, ...]
@@ -25,6 +26,7 @@ class CanonicalKernel:
     types: tuple[tuple[str, TensorType], ...]
     constants: frozenset[str]
     dims: tuple[tuple[str, object], ...]
+    internal: tuple[tuple[str, TensorType], ...] = ()
 
 
 def canonical(
@@ -47,6 +49,7 @@ def canonical(
         own,
         frozenset(names[t] for t in kernel.inputs if t in constants),
         tuple((d, dims[d]) for d in sorted(used)),
+        tuple((names[t], types[t]) for t in inner if t in types and types[t].layout is not None),
     )
     return key, {names[t]: t for t in outside}
 
