@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
+import onnx
 import pytest
 
-from modelcc.compile_cache import ArtifactCache, external_files, replace_file
+from modelcc.compile_cache import (
+    ArtifactCache,
+    external_files,
+    file_digest,
+    known_digest,
+    replace_file,
+)
 from modelcc.ir.graph import Constant, Graph
 
 
@@ -64,3 +74,37 @@ def test_mapped_constants_name_their_file(tmp_path: Path) -> None:
     constants = {"w": Constant(mapped), "v": Constant(np.zeros(3, np.float32))}
     types = {name: constant.type for name, constant in constants.items()}
     assert external_files(Graph("g", (), ("w",), (), types, constants)) == (path,)
+
+
+def test_digests_are_kept_until_the_file_changes(tmp_path):
+    path, folder = tmp_path / "model", tmp_path / "digests"
+    path.write_bytes(b"one")
+    first = known_digest(path, folder)
+    assert first == file_digest(path) and not folder.exists()  # changed just now: not trusted
+    os.utime(path, (1e9, 1e9))
+    settled = path.stat().st_ctime_ns + 3_000_000_000
+    with mock.patch("modelcc.compile_cache.time.time_ns", return_value=settled):
+        assert known_digest(path, folder) == first
+    (note,) = folder.iterdir()
+    note.write_text(note.read_text().replace(first, "kept"))
+    assert known_digest(path, folder) == "kept"
+    path.write_bytes(b"two")
+    assert known_digest(path, folder) == file_digest(path) != first
+    note.write_text("damaged")
+    assert known_digest(path, folder) == file_digest(path)
+
+
+def test_models_found_in_the_cache_need_no_compiler(tmp_path):
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "relu.onnx")
+    script = (
+        "import sys, modelcc, numpy\n"
+        "net = modelcc.compile(sys.argv[1], cache=sys.argv[2], threads=1)\n"
+        "assert list(net(numpy.float32([-1, 2, -3, 4]))) == [0, 2, 0, 4]\n"
+        "print(*(n in sys.modules for n in ('modelcc.driver', 'llvmlite', 'onnx')))"
+    )
+    command = [sys.executable, "-c", script, tmp_path / "relu.onnx", tmp_path / "cache"]
+    said = [subprocess.run(command, capture_output=True, text=True).stdout for _ in range(2)]
+    assert said == ["True True True\n", "False False False\n"]

@@ -1,40 +1,51 @@
-"""The Python API: compile a model, run it, look at it."""
+"""The Python API: compile a model, run it, look at it.
+
+The compiler is imported when there is something to compile: a model that is loaded, or found in
+the cache, needs the runtime alone.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.artifact.manifest import DimSpec, TensorSpec
-from modelcc.driver import Compiled, ModelSource, compile_model, report_in, target_of
-from modelcc.driver import import_model as import_with_options
+from modelcc.compile_cache import HOST_TARGETS, find_compiled
 from modelcc.environment import Environment, read_environment
-from modelcc.feeds import nominal_sizes, random_feeds
-from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType
 from modelcc.options import Dims, Options, fixed_dims
-from modelcc.report import Report, StageTime
 from modelcc.runtime.pool import available_cores
-from modelcc.runtime.session import Outs
-from modelcc.targets.base import Progress, Target, Workplace
-from modelcc.verification import Request, Verification, verify_model
+from modelcc.runtime.session import Outs, Session
+
+if TYPE_CHECKING:
+    from modelcc.driver import Compiled, ModelSource
+    from modelcc.ir.graph import Graph
+    from modelcc.report import Report, StageTime
+    from modelcc.targets.base import Progress
+    from modelcc.verification import Verification
 
 
 class Model:
     """A compiled model, ready to run; safe to call from several threads at once."""
 
     def __init__(
-        self, artifact: Artifact, target: Target, threads: int, times: Sequence[StageTime] = ()
+        self,
+        artifact: Artifact,
+        session: Session,
+        threads: int,
+        times: Sequence[StageTime] = (),
     ) -> None:
         """Made by :func:`compile` and :func:`load`."""
         self._artifact = artifact
-        self._session = target.load(artifact, threads)
+        self._session = session
         self._times = tuple(times)
         self.threads = threads
 
@@ -83,7 +94,7 @@ class Model:
 
         ``profile`` (inputs, or True for random ones) also measures each kernel.
         """
-        report = report_in(self._artifact)
+        report: Report | None = _driver().report_in(self._artifact)
         if report is None:
             raise ModelError("the artifact carries no report", (self.name,), "compile it again")
         if profile is not False:
@@ -99,7 +110,8 @@ class Model:
         types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in self.inputs}
         bounds = {dim.name: Range(dim.low, dim.high) for dim in self.dims}
         shapes = [type.shape for type in types.values()]
-        return random_feeds(types, nominal_sizes(bounds, sizes or {}, shapes), seed)
+        feeds: Any = import_module("modelcc.feeds")
+        return feeds.random_feeds(types, feeds.nominal_sizes(bounds, sizes or {}, shapes), seed)
 
 
 def compile(
@@ -130,25 +142,33 @@ def compile(
         dims=fixed_dims(dims),
     )
     folder = environment.cache if cache == "" else (None if cache is None else Path(cache))
-    workplace = Workplace(folder, available_cores(), progress)
-    return model_of(compile_model(model, options, workplace), options.threads)
+    found = None if folder is None else find_compiled(model, options, folder)
+    if found is not None:
+        artifact = found[0]
+        return Model(artifact, Session(artifact, options.threads), options.threads)
+    workplace = _driver().Workplace(folder, available_cores(), progress)
+    return model_of(_driver().compile_model(model, options, workplace), options.threads)
 
 
 def model_of(compiled: Compiled, threads: int) -> Model:
     """A compiled model, loaded."""
-    return Model(compiled.artifact, compiled.target, threads, compiled.times)
+    session = compiled.target.load(compiled.artifact, threads)
+    return Model(compiled.artifact, session, threads, compiled.times)
 
 
 def load(path: str | Path, *, threads: int | None = None, target: str = "native") -> Model:
     """A compiled model from its file; :class:`ArtifactError` if it is none or damaged."""
     count = default_threads(threads, read_environment(os.environ))
-    options = Options(target=target, threads=count)
-    return Model(read_artifact(path), target_of(options), count)
+    artifact = read_artifact(path)
+    if target in HOST_TARGETS:
+        return Model(artifact, Session(artifact, count), count)
+    loader = _driver().target_of(Options(target=target, threads=count))
+    return Model(artifact, loader.load(artifact, count), count)
 
 
 def import_model(model: ModelSource, *, dims: Dims | None = None) -> Graph:
     """The graph of a model, before any pass."""
-    return import_with_options(model, Options(dims=fixed_dims(dims)))
+    return _driver().import_model(model, Options(dims=fixed_dims(dims)))
 
 
 def verify(
@@ -166,8 +186,15 @@ def verify(
     environment = read_environment(os.environ)
     count = default_threads(threads, environment)
     options = Options(threads=count, dims=fixed_dims(dims))
-    workplace = Workplace(environment.cache, available_cores())
-    return verify_model(Request(model, options, workplace, feeds or {}, {}, seed))
+    workplace = _driver().Workplace(environment.cache, available_cores())
+    verification: Any = import_module("modelcc.verification")
+    request = verification.Request(model, options, workplace, feeds or {}, {}, seed)
+    return verification.verify_model(request)
+
+
+def _driver() -> Any:
+    """The compiler, imported when it is wanted."""
+    return import_module("modelcc.driver")
 
 
 def default_threads(asked: int | None, environment: Environment) -> int:

@@ -10,13 +10,22 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modelcc.ir.graph import Graph
+from modelcc.artifact.errors import ArtifactError
+from modelcc.artifact.file import Artifact, read_artifact
+from modelcc.options import Options
+from modelcc.runtime.machine import machine_identity
+
+if TYPE_CHECKING:
+    from modelcc.ir.graph import Graph
 
 _ARTIFACT = ".mcc"
 _NOTE = ".json"
@@ -40,6 +49,81 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file's contents, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+HOST_TARGETS = ("native",)
+"""Targets whose code depends on nothing but the options, this machine, LLVM and the compiler."""
+
+_SETTLED = 2_000_000_000
+"""Nanoseconds after which a change of a file surely changes its time, on any file system."""
+
+
+def find_compiled(model: object, options: Options, cache: Path) -> tuple[Artifact, Path] | None:
+    """The artifact of ``model`` in the folder ``cache``, for targets of ``HOST_TARGETS``."""
+    if options.target not in HOST_TARGETS:
+        return None
+    key = artifact_key(model, options, host_key(), cache)
+    return None if key is None else artifact_cache(cache).read(key)
+
+
+def artifact_cache(cache: Path) -> ArtifactCache:
+    """Where in the folder ``cache`` artifacts are."""
+    return ArtifactCache(cache / "artifacts")
+
+
+def artifact_key(model: object, options: Options, target: str, cache: Path) -> str | None:
+    """What determines the artifact, hashed; None for models that have no bytes to hash.
+
+    ``target`` identifies the target and its machine.
+    """
+    content = _content_digest(model, cache)
+    if content is None:
+        return None
+    parts = (content, options.key(), target, compiler_fingerprint())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def host_key() -> str:
+    """Changes with this machine's processor and with LLVM."""
+    spec = find_spec("llvmlite")
+    origin = Path(spec.origin) if spec is not None and spec.origin else None
+    changed = origin.stat().st_mtime_ns if origin is not None else 0
+    return f"{machine_identity()} {origin} {changed}"
+
+
+def _content_digest(model: object, cache: Path) -> str | None:
+    match model:
+        case str() | Path() if Path(model).is_file():
+            # External data lies next to the model, so the folder counts as well.
+            path = Path(model).resolve()
+            text = f"{path.parent} {known_digest(path, cache / 'digests')}"
+            return hashlib.sha256(text.encode()).hexdigest()
+        case bytes():
+            return hashlib.sha256(model).hexdigest()
+        case _:
+            return None
+
+
+def known_digest(path: Path, folder: Path) -> str:
+    """As :func:`file_digest`; kept in ``folder`` until the file's status changes.
+
+    As Git does, this trusts size, number and times of a file that was not changed just now.
+    """
+    status = path.stat()
+    facts = [status.st_size, status.st_ino, status.st_dev, status.st_mtime_ns, status.st_ctime_ns]
+    note = folder / f"{hashlib.sha256(str(path).encode()).hexdigest()}.json"
+    try:
+        kept = json.loads(note.read_text())
+        if kept["facts"] == facts:
+            return str(kept["digest"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # none yet, or a damaged one, which is made anew
+    digest = file_digest(path)
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"facts": facts, "digest": digest})
+        replace_file(note, lambda temporary: _write(temporary, text))
+    return digest
 
 
 def external_files(graph: Graph) -> tuple[Path, ...]:
@@ -77,6 +161,14 @@ class ArtifactCache:
         except (OSError, ValueError):
             return None
         return artifact
+
+    def read(self, key: str) -> tuple[Artifact, Path] | None:
+        """The artifact of ``key`` and its file; None if there is none that can be read."""
+        found = self.find(key)
+        try:
+            return None if found is None else (read_artifact(found), found)
+        except (ArtifactError, OSError):  # damaged, or removed by another process just now
+            return None
 
     def add(self, key: str, save: Callable[[Path], None], files: Sequence[Path]) -> Path:
         """Keep what ``save`` writes to the path it is given; ``files`` are those it depends on."""

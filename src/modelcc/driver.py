@@ -6,20 +6,19 @@ One observer sees every stage with the program before and after it, and the seco
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from modelcc.artifact.errors import ArtifactError
-from modelcc.artifact.file import Artifact, read_artifact, write_artifact
+from modelcc.artifact.file import Artifact, write_artifact
 from modelcc.compile_cache import (
-    ArtifactCache,
-    compiler_fingerprint,
+    HOST_TARGETS,
+    artifact_cache,
+    artifact_key,
     external_files,
-    file_digest,
+    host_key,
     replace_file,
 )
 from modelcc.feeds import nominal_sizes
@@ -57,6 +56,8 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.pack_operands import PackOperands
+from modelcc.passes.tensor.winograd import Winograd
+from modelcc.passes.tensor.winograd_cost import WinogradCost
 from modelcc.pipeline import (
     Observer,
     Stage,
@@ -129,6 +130,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         ),
         *block("lower", lower_graph),
         *block("tensor", AssignLayouts(), InlineStages(), PackOperands(), FuseKernels()),
+        *block("tensor", *_winograd(options)),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),
         *block("plan", order_steps, ("plan_memory", _planned)),
@@ -137,6 +139,10 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("package", ("package", _packager(target))),
     )
     return _restricted(numbered(stages), options)
+
+
+def _winograd(options: Options) -> tuple[Winograd, ...]:
+    return (Winograd(WinogradCost(threads=options.threads)),) if options.winograd else ()
 
 
 def target_of(options: Options) -> Target:
@@ -187,10 +193,11 @@ def compile_model(
     :class:`ModelError` if something is wrong with the model or the options.
     """
     target = target_of(options)
-    kept = _artifact_cache(workplace) if observer is None else None
-    key = artifact_key(model, options, target) if kept else None
-    if kept and key:
-        found = _cached(kept, key)
+    cache = workplace.cache if observer is None else None
+    own = host_key() if options.target in HOST_TARGETS else target.key
+    key = artifact_key(model, options, own, cache) if cache else None
+    if cache and key:
+        found = artifact_cache(cache).read(key)
         if found:
             artifact, path = found
             return Compiled(artifact, target, (), path)
@@ -204,8 +211,9 @@ def compile_model(
 
     stages = from_block(pipeline(target, options, workplace), entering)
     artifact = run_stages(stages, model, all_of(note, check_stage, observer))
-    if kept and key:
-        kept.add(key, lambda path: write_artifact(path, artifact), external_files(graphs[0]))
+    if cache and key:
+        files = external_files(graphs[0])
+        artifact_cache(cache).add(key, lambda path: write_artifact(path, artifact), files)
     return Compiled(artifact, target, tuple(times))
 
 
@@ -229,45 +237,10 @@ def check_stage(run: StageRun) -> None:
         raise StageError(f"stage {run.stage.label} made an invalid program: {error}") from error
 
 
-def artifact_key(model: object, options: Options, target: Target) -> str | None:
-    """What determines the artifact, hashed; None for models that have no bytes to hash."""
-    content = _content_digest(model)
-    if content is None:
-        return None
-    parts = (content, options.key(), target.key, compiler_fingerprint())
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
 def report_in(artifact: Artifact) -> Report | None:
     """The report that an artifact carries."""
     text = artifact.sources.get(REPORT)
     return None if text is None else report_from_json(text)
-
-
-def _content_digest(model: object) -> str | None:
-    match model:
-        case str() | Path() if Path(model).is_file():
-            # External data lies next to the model, so the folder counts as well.
-            folder = Path(model).resolve().parent
-            return hashlib.sha256(f"{folder} {file_digest(Path(model))}".encode()).hexdigest()
-        case bytes():
-            return hashlib.sha256(model).hexdigest()
-        case _:
-            return None
-
-
-def _cached(kept: ArtifactCache, key: str) -> tuple[Artifact, Path] | None:
-    path = kept.find(key)
-    if path is None:
-        return None
-    try:
-        return read_artifact(path), path
-    except ArtifactError:  # damaged: the new one replaces it
-        return None
-
-
-def _artifact_cache(workplace: Workplace) -> ArtifactCache | None:
-    return None if workplace.cache is None else ArtifactCache(workplace.cache / "artifacts")
 
 
 def _importer(options: Options) -> Callable[[ModelSource], Graph]:

@@ -23,6 +23,7 @@ from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.pipeline import Observer, Stage, before_block, from_block, run_stages
 from modelcc.targets.base import MODULE_LINE, Module, Target, Workplace
+from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.native.diagnostics import CodegenError
 
 FORMS = (*LEVELS, "llvm", "asm", "c", "obj", "so")
@@ -70,6 +71,8 @@ def emit(
         program = run_stages(resumed(stages, level), source, observer)
         contents = target.complete(program).encode()
         return Emission(form, contents, _SUFFIX[form], constants_of(program))
+    if (level, form) == ("loop", "c"):
+        return Emission(form, emit_c(source).encode(), _SUFFIX[form])
     if form not in LEVELS:
         modules = _modules(source, level, target, options, workplace, observer)
         contents = _rendered(modules, level, form, target, workplace)

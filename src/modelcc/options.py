@@ -26,7 +26,8 @@ class Options:
     """Everything that changes the compiled result.
 
     ``dims`` fixes (a number) or bounds (a ``Range``) named dimensions; ``threads`` is the number
-    of threads that schedules are laid out for; ``optimize`` is 0 (quick, for debugging) to 3.
+    of threads that schedules are laid out for; ``optimize`` is 0 (quick, for debugging) to 3;
+    ``winograd`` allows Winograd's algorithms, whose rounding errors are a few times larger.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
     values to return as outputs too.  The last three are for finding faults.
     """
@@ -36,6 +37,7 @@ class Options:
     threads: int = 1
     optimize: int = 2
     dims: tuple[tuple[str, int | Range], ...] = ()
+    winograd: bool = True
     skip: tuple[str, ...] = ()
     limit: Limit | None = None
     keep: tuple[str, ...] = ()

@@ -129,7 +129,7 @@ def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report
         regions=regions,
         arena=evaluate(program.arena, env),
         lower_bound=most_live(regions),
-        constants=sum(c.data.nbytes for c in program.constants.values()),
+        constants=sum(c.nbytes for c in program.constants.values()),
     )
 
 

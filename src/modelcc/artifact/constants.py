@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modelcc.artifact.manifest import ALIGNMENT, ConstantSpec
-from modelcc.ir.types import Array, dtype_of
+from modelcc.ir.types import Array, TensorType, dtype_of
 
 Bytes = NDArray[np.uint8]
 
@@ -28,6 +29,62 @@ def constant_table(constants: Mapping[str, Array]) -> tuple[ConstantSpec, ...]:
         offset = places[digest]
         shape = tuple(array.shape)
         table.append(ConstantSpec(name, dtype_of(array), shape, offset, data.size, digest))
+    return tuple(table)
+
+
+class Block(Protocol):
+    """Memory that constants lie in as a program wants them."""
+
+    @property
+    def address(self) -> int:
+        """A multiple of ``ALIGNMENT``."""
+        ...
+
+    @property
+    def view(self) -> memoryview:
+        """Its bytes."""
+        ...
+
+
+class Writable(Protocol):
+    """A constant that can be written to memory."""
+
+    @property
+    def type(self) -> TensorType:
+        """Element type and shape."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        ...
+
+    def write(self, target: Bytes) -> None:
+        """Copy the elements' bytes to ``target``."""
+        ...
+
+
+def padded_size(constants: Iterable[Writable]) -> int:
+    """Bytes that ``constants`` take one after the other, each aligned."""
+    return sum(-(-constant.nbytes // ALIGNMENT) * ALIGNMENT for constant in constants)
+
+
+def fill_block(block: Block, constants: Mapping[str, Writable]) -> tuple[ConstantSpec, ...]:
+    """Write each constant to a place in ``block``, which has room for all; equal ones once."""
+    places: dict[str, int] = {}
+    end = 0
+    table: list[ConstantSpec] = []
+    memory = np.frombuffer(block.view, np.uint8) if constants else np.empty(0, np.uint8)
+    for name, constant in constants.items():
+        own = memory[end : end + constant.nbytes]
+        constant.write(own)
+        digest = digest_of(own)
+        if digest not in places:
+            places[digest] = end
+            end += -(-own.size // ALIGNMENT) * ALIGNMENT
+        shape = tuple(extent for extent in constant.type.static_shape())
+        offset = places[digest]
+        table.append(ConstantSpec(name, constant.type.dtype, shape, offset, own.size, digest))
     return tuple(table)
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from modelcc.artifact.constants import (
+    Block,
     block_pieces,
     block_size,
     constant_bytes,
@@ -46,12 +47,16 @@ _REBUILD = "compile the model again"
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
-    """A compiled model: manifest, object files by name, constants by name, sources by path."""
+    """A compiled model: manifest, object files by name, constants by name, sources by path.
+
+    ``block``, if there is one, holds the constants where the manifest says.
+    """
 
     manifest: Manifest
     objects: Mapping[str, bytes]
     constants: Mapping[str, Array]
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    block: Block | None = None
 
 
 def write_artifact(path: AnyPath, artifact: Artifact) -> None:

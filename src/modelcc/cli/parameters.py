@@ -45,6 +45,9 @@ _COMPILING = (
                  help="Threads to run on.  [default: MODELCC_NUM_THREADS, or one per core]"),
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
                  help="Fix a named dimension (batch=8) or bound it (batch=1..512)."),
+    click.option("--winograd/--no-winograd", default=True, show_default=True,
+                 help="3x3 convolutions by Winograd's algorithms where that is faster; "
+                      "their rounding errors are a few times larger."),
     click.option("--no-cache", is_flag=True, help="Compile afresh and keep nothing."),
     click.option("--skip", multiple=True, metavar="STAGE",
                  help="Leave a stage of the compiler out, to find a fault."),
@@ -70,6 +73,7 @@ def options_of(
     optimize: int,
     threads: int | None,
     dims: Sequence[str],
+    winograd: bool,
     skip: Sequence[str],
     stop_after: str | None,
 ) -> Options:
@@ -81,6 +85,7 @@ def options_of(
         optimize=optimize,
         threads=default if threads is None else threads,
         dims=tuple(dimension(text) for text in dims),
+        winograd=winograd,
         skip=tuple(skip),
         limit=None if stop_after is None else rewrite_limit(stop_after),
     )

@@ -13,31 +13,53 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from modelcc.ir.index import Bounds, Range
+from modelcc.ir.mapped import CHUNK, copy_bytes, release_pages
 from modelcc.ir.op import Op
 from modelcc.ir.types import Array, TensorType, dtype_of
 
 
-@dataclass(frozen=True, eq=False)
 class Constant:
     """Handle to constant data (in memory or memory-mapped), compared by content digest."""
 
-    data: Array
+    def __init__(self, data: Array) -> None:
+        self._data = data
+
+    def __repr__(self) -> str:
+        return f"Constant({self.type})"
+
+    @property
+    def data(self) -> Array:
+        """The elements."""
+        return self._data
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._data.nbytes
+
+    def write(self, target: NDArray[np.uint8]) -> None:
+        """Copy the elements' bytes, in row-major order, to ``target``."""
+        copy_bytes(target, self._data)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of dtype, shape and bytes (of the elements' text for strings)."""
-        h = hashlib.sha256(f"{dtype_of(self.data)}{self.data.shape}".encode())
-        if self.data.dtype == object:
-            h.update(repr(self.data.tolist()).encode())
+        data = self.data
+        h = hashlib.sha256(f"{dtype_of(data)}{data.shape}".encode())
+        if data.dtype == object:
+            h.update(repr(data.tolist()).encode())
         else:
-            h.update(np.ascontiguousarray(self.data).view(np.uint8).data)
+            h.update(np.ascontiguousarray(data).view(np.uint8).data)
+            if data.nbytes >= CHUNK:
+                release_pages(data)
         return h.hexdigest()
 
     @property
     def type(self) -> TensorType:
-        return TensorType(tuple(self.data.shape), dtype_of(self.data))
+        return TensorType(tuple(self._data.shape), dtype_of(self._data))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Constant) and (

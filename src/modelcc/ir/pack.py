@@ -26,6 +26,12 @@ def pack(array: Array, layout: Layout) -> Array:
 
     The result has one dimension per part of the layout.
     """
+    # ascontiguousarray would give a scalar one dimension.
+    return reordered(array, layout).copy()
+
+
+def reordered(array: Array, layout: Layout) -> Array:
+    """As :func:`pack`, where it can be a view of ``array``."""
     splits = [_splits(layout, axis, extent) for axis, extent in enumerate(array.shape)]
     sizes = [int(np.prod([s for _, s in split])) for split in splits]
     margins = [
@@ -36,8 +42,7 @@ def pack(array: Array, layout: Layout) -> Array:
     flat = [part for split in splits for part in split]
     digits = padded.reshape([size for _, size in flat])
     order = [position for position, _ in flat]
-    # ascontiguousarray would give a scalar one dimension.
-    return digits.transpose(np.argsort(order)).copy()
+    return digits.transpose(np.argsort(order))
 
 
 def unpack(physical: Array, layout: Layout, shape: Sequence[int]) -> Array:

@@ -40,6 +40,13 @@ def pool_llvm(architecture: str) -> str:
     return "".join(folder.joinpath(name).read_text("utf-8") for name in names)
 
 
+def pool_c() -> str:
+    """The thread pool as one C file, for Linux."""
+    folder = files("modelcc.runtime")
+    header = folder.joinpath("pool.h").read_text("utf-8")
+    return folder.joinpath("pool.c").read_text("utf-8").replace('#include "pool.h"', header)
+
+
 def available_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0))

@@ -11,9 +11,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from modelcc.artifact.constants import block_size, constant_bytes
+from modelcc.artifact.constants import Block, block_size
 from modelcc.artifact.file import AnyPath, Artifact, read_artifact
 from modelcc.artifact.manifest import Manifest
+from modelcc.ir.mapped import copy_bytes, release_pages
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import as_input, check_output, ordered, overlap
 from modelcc.runtime.errors import InputError, RunError
@@ -55,7 +56,7 @@ class Session:
         self.manifest: Manifest = artifact.manifest
         check_machine(self.manifest.machine)
         self._code = _linked(artifact)
-        self._constants, self._table = _packed(artifact)
+        self._constants, self._table = _placed(artifact)
         own = _pool_object(artifact)
         pool = None if threads == 1 else shared_pool(threads, self._code if own else None, own)
         self._pool = pool
@@ -233,13 +234,25 @@ def _pool_function(name: str) -> int:
     return native_pool().address(name) if name == _PARALLEL_FOR else 0
 
 
-def _packed(artifact: Artifact) -> tuple[Memory, ctypes.Array[ctypes.c_int64]]:
+def _placed(artifact: Artifact) -> tuple[Block, ctypes.Array[ctypes.c_int64]]:
     """The constants in one block of memory, and their addresses."""
     specs = artifact.manifest.constants
-    memory = Memory(block_size(specs))
-    block = np.frombuffer(memory.view, np.uint8) if memory.size else np.empty(0, np.uint8)
+    block = artifact.block or _copied(artifact)
     table = (ctypes.c_int64 * max(1, len(specs)))()
     for position, spec in enumerate(specs):
-        block[spec.offset : spec.offset + spec.size] = constant_bytes(artifact.constants[spec.name])
-        table[position] = memory.address + spec.offset
-    return memory, table
+        table[position] = block.address + spec.offset
+    return block, table
+
+
+def _copied(artifact: Artifact) -> Memory:
+    specs = artifact.manifest.constants
+    memory = Memory(block_size(specs))
+    target = np.frombuffer(memory.view, np.uint8) if memory.size else np.empty(0, np.uint8)
+    end = 0
+    for spec in specs:
+        if spec.offset >= end:  # equal constants share a place
+            end = spec.offset + spec.size
+            copy_bytes(target[spec.offset : end], artifact.constants[spec.name])
+    for spec in specs[:1]:  # all of them are mapped from one file
+        release_pages(artifact.constants[spec.name])
+    return memory

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modelcc.artifact.constants import constant_table
+from modelcc.artifact.constants import constant_view, fill_block, padded_size
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
 from modelcc.ir.index import DIM, Range
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
+from modelcc.runtime.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,9 @@ def package(
     """
     _check_dimensions(program)
     names = outputs or program.outputs
-    constants = {name: constant.data for name, constant in program.constants.items()}
+    block = Memory(padded_size(program.constants.values()))
+    table = fill_block(block, program.constants)
+    constants = {spec.name: constant_view(block.view.toreadonly(), spec) for spec in table}
     files = {f"{number:04}.o": data for number, data in enumerate(objects)}
     manifest = Manifest(
         name=program.name,
@@ -50,12 +53,12 @@ def package(
         dims=tuple(_dim(name, known) for name, known in program.dims.items()),
         definitions=tuple((d.symbol, d.value) for d in program.definitions),
         arena=program.arena,
-        constants=constant_table(constants),
+        constants=table,
         objects=tuple(files),
         options=label.options,
         versions=label.versions,
     )
-    return Artifact(manifest, files, constants, label.sources)
+    return Artifact(manifest, files, constants, label.sources, block)
 
 
 def _spec(program: Program, bound: str, name: str) -> TensorSpec:

@@ -33,7 +33,7 @@ from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.names import symbol
-from modelcc.targets.c.toolchain import CCompiler, find_compiler
+from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 
 i, n = Sym("i"), Sym("n")
 
@@ -41,6 +41,14 @@ i, n = Sym("i"), Sym("n")
 @pytest.fixture(scope="module")
 def compiler() -> CCompiler:
     return find_compiler()
+
+
+@pytest.fixture(scope="module", params=["gcc", "clang", "python-zig cc"])
+def each_compiler(request: pytest.FixtureRequest) -> CCompiler:
+    try:
+        return find_compiler(request.param)
+    except ToolchainError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +67,8 @@ def execute(compiler: CCompiler, pool: ThreadPool, threaded: bool) -> Runner:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_agrees_with_numpy(case: Case, compiler: CCompiler, pool: ThreadPool) -> None:
-    check(case, execute(compiler, pool, False))
+def test_agrees_with_numpy(case: Case, each_compiler: CCompiler, pool: ThreadPool) -> None:
+    check(case, execute(each_compiler, pool, False))
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if parallel_loop(c.function)])

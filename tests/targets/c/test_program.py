@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from loop_programs import aligned
 from program_cases import small_program
 
 from modelcc.runtime.loader import LoadError, load_objects
-from modelcc.runtime.pool import ThreadPool
+from modelcc.runtime.pool import ThreadPool, pool_c
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import (
@@ -67,10 +66,7 @@ def test_one_file_without_a_pool(compiler: CCompiler, tmp_path: Path) -> None:
 
 
 def test_one_file_with_the_pool_in_c(compiler: CCompiler, tmp_path: Path) -> None:
-    folder = files("modelcc.runtime")
-    header = folder.joinpath("pool.h").read_text()
-    pool = folder.joinpath("pool.c").read_text().replace('#include "pool.h"', header)
-    texts = [emit_program_c(small_program(), WHOLE), pool]
+    texts = [emit_program_c(small_program(), WHOLE), pool_c()]
     code = load_library(texts, compiler, tmp_path)
     create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32)(code.address("mcc_pool_create"))
     destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("mcc_pool_destroy"))

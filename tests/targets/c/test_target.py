@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from loop_programs import CASES
 from onnx import TensorProto, helper, numpy_helper
+from program_cases import small_program
 
 import modelcc
 from modelcc.driver import target_of
@@ -16,6 +19,7 @@ from modelcc.emission import emit
 from modelcc.ir.op import ModelError
 from modelcc.options import Options
 from modelcc.targets.base import Module, TargetOptions, Workplace
+from modelcc.targets.c.toolchain import SharedCode
 from modelcc.targets.native.c_target import c_target
 
 
@@ -141,6 +145,29 @@ def test_kernels_can_be_profiled() -> None:
     report = compiled.report(profile=feeds_of("convolutions"))
     assert report.kernels
     assert all(kernel.seconds is not None and kernel.seconds >= 0 for kernel in report.kernels)
+
+
+def test_loops_become_one_c_file() -> None:
+    options = Options(target="c")
+    functions = tuple({case.name: case.function for case in CASES}.values())
+    target = target_of(options)
+    text = emit(functions, "loop", "c", target, options, Workplace()).contents.decode()
+    assert text.count("#include <stdint.h>") == 1
+    assert all(f"void {f.name}(" in text for f in functions)
+
+
+def test_shared_libraries_bring_their_pool() -> None:
+    program = small_program()
+    target = c_target(TargetOptions())
+    names = [module.name for module in target.emit(program)]
+    assert names == ["program", "kernels0", "pool"]
+    library = target.render(target.emit(program), "so", Workplace())
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(library)
+        file.flush()
+        code = SharedCode(Path(file.name))
+        assert code.address("small_run")
+        assert code.address("mcc_pool_create")
 
 
 def test_objects_are_cached(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ A stage that only renames positions of a row-major buffer (reshape, squeeze) bec
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -37,7 +38,9 @@ def lower_graph(graph: Graph) -> TensorProgram:
         made, internal = _lower_node(node, graph)
         types |= internal
         items += made
-    viewed = [_as_view(i, types, graph.dims) for i in items]
+    writers = Counter(i.output if isinstance(i, View) else i.outputs[0] for i in items)
+    parts = frozenset(name for name, number in writers.items() if number > 1)
+    viewed = [_as_view(i, types, graph.dims, parts) for i in items]
     return TensorProgram(
         graph.name, graph.inputs, graph.outputs, tuple(viewed), types, graph.constants, graph.dims
     )
@@ -79,9 +82,11 @@ def _kernel(stage: Stage, node: Node) -> Kernel:
     return Kernel(type(node.op).__name__, inputs, (stage.output,), (stage,), node.source)
 
 
-def _as_view(item: Item, types: Mapping[str, TensorType], dims: Bounds) -> Item:
-    """A view if the kernel copies a row-major buffer element for element."""
-    if isinstance(item, View) or len(item.stages) != 1:
+def _as_view(
+    item: Item, types: Mapping[str, TensorType], dims: Bounds, parts: frozenset[str]
+) -> Item:
+    """A view if the kernel copies a row-major buffer element for element, all of it."""
+    if isinstance(item, View) or len(item.stages) != 1 or item.outputs[0] in parts:
         return item
     stage = item.stages[0]
     body = stage.body

@@ -16,7 +16,8 @@ class CanonicalKernel:
     """A kernel in canonical names: inputs ``x0…``, outputs ``y0…``, inner ``t0…``, axes ``a0…``.
 
     ``types`` are those of inputs and outputs; ``constants`` names the inputs known at compile
-    time; ``dims`` the symbolic dimensions it depends on, with bounds.
+    time; ``dims`` the symbolic dimensions it depends on, with bounds; ``internal`` has the types
+    of inner tensors that have a layout.
     """
 
     stages: tuple[Stage, ...]
@@ -25,6 +26,7 @@ class CanonicalKernel:
     types: tuple[tuple[str, TensorType], ...]
     constants: frozenset[str]
     dims: tuple[tuple[str, object], ...]
+    internal: tuple[tuple[str, TensorType], ...] = ()
 
 
 def canonical(
@@ -35,7 +37,7 @@ def canonical(
     names |= {t: f"y{n}" for n, t in enumerate(kernel.outputs)}
     inner = dict.fromkeys(s.output for s in kernel.stages if s.output not in names)
     names |= {t: f"t{n}" for n, t in enumerate(inner)}
-    counter = _Counter()
+    counter = _Counter(frozenset(dims))
     stages = tuple(_rename_stage(s, names, counter) for s in kernel.stages)
     outside = (*kernel.inputs, *kernel.outputs)
     own = tuple((names[t], types[t]) for t in outside)
@@ -47,17 +49,22 @@ def canonical(
         own,
         frozenset(names[t] for t in kernel.inputs if t in constants),
         tuple((d, dims[d]) for d in sorted(used)),
+        tuple((names[t], types[t]) for t in inner if t in types and types[t].layout is not None),
     )
     return key, {names[t]: t for t in outside}
 
 
 class _Counter:
-    def __init__(self) -> None:
+    """Names of axes; a model's own dimensions may be called alike."""
+
+    def __init__(self, reserved: frozenset[str]) -> None:
+        self.reserved = reserved
         self.next = 0
 
     def fresh(self) -> str:
+        name = f"a{self.next}"
         self.next += 1
-        return f"a{self.next - 1}"
+        return self.fresh() if name in self.reserved else name
 
 
 def _rename_stage(stage: Stage, names: Mapping[str, str], counter: _Counter) -> Stage:

@@ -46,16 +46,18 @@ NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
 
 
 class Names:
-    """Fresh names within one function."""
+    """Fresh names within one function, none of them ``reserved``."""
 
-    def __init__(self) -> None:
+    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
         self._next: dict[str, int] = {}
+        self._reserved = reserved
 
     def fresh(self, stem: str) -> str:
         """``stem0``, ``stem1`` …"""
         number = self._next.get(stem, 0)
         self._next[stem] = number + 1
-        return f"{stem}{number}"
+        name = f"{stem}{number}"
+        return self.fresh(stem) if name in self._reserved else name
 
 
 @dataclass(frozen=True)

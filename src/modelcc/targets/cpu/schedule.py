@@ -10,7 +10,7 @@ from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Sym, coefficient
 from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
 from modelcc.ir.op import ModelError
-from modelcc.ir.pack import pack
+from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import Kernel, Stage, TensorProgram, View
@@ -19,6 +19,7 @@ from modelcc.passes.tensor.row_space import row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.targets.cpu.border import clear_border
 from modelcc.targets.cpu.canonical import CanonicalKernel, canonical
+from modelcc.targets.cpu.chain import Chain, find_chain, in_blocks
 from modelcc.targets.cpu.expression import Names
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import Nest, depends_on
@@ -118,7 +119,7 @@ class _PackedConstants:
         fresh = f"{name}.packed{len(self.names)}"
         self.names[name, layout] = fresh
         self.types[fresh] = own.with_layout(layout)
-        self.constants[fresh] = Constant(pack(self.program.constants[name].data, layout))
+        self.constants[fresh] = PackedConstant(self.program.constants[name], layout)
         return fresh
 
 
@@ -155,13 +156,17 @@ def schedule_kernel(
     """Schedule one canonical kernel."""
     types = dict(kernel.types)
     dims: Bounds = dict(kernel.dims)  # type: ignore[arg-type]
-    names = Names()
+    names = Names(frozenset(name for name, _ in kernel.dims))
     statements: list[Stmt] = []
     layouts: dict[str, Layout] = {}
     in_place: list[tuple[str, str]] = []
     for output in kernel.outputs:
         statements += clear_border(output, types[output], names, machine)
-    for stages in partition(kernel.stages):
+    chain = find_chain(kernel)
+    if chain is not None:
+        body, layouts = _chain_statements(chain, kernel, names, machine)
+        statements += body
+    for stages in partition(kernel.stages) if chain is None else ():
         plan, wanted = _plan(stages, kernel, types, dims, machine, frozenset(layouts))
         layouts |= wanted
         chunks = PARALLEL_CHUNKS if _work(stages) >= WORTH_A_FORK else 1
@@ -178,6 +183,27 @@ def schedule_kernel(
     sizes = tuple(name for name, _ in kernel.dims)
     function = Function(name, tuple(parameters), sizes, tuple(statements), source)
     return ScheduledKernel(function, layouts, tuple(dict.fromkeys(in_place)))
+
+
+def _chain_statements(
+    chain: Chain, kernel: CanonicalKernel, names: Names, machine: CpuModel
+) -> tuple[list[Stmt], dict[str, Layout]]:
+    """Phase by phase; the layouts that constants want."""
+    types = {**dict(kernel.types), **chain.kept}
+    dims: Bounds = {**dict(kernel.dims), **chain.ranges}  # type: ignore[dict-item]
+    stored = frozenset((*kernel.outputs, *chain.kept))
+    statements: list[Stmt] = []
+    layouts: dict[str, Layout] = {}
+    for position, stages in enumerate(chain.phases):
+        once = {c for c in kernel.constants if _times_read(kernel.stages, c) == 1}
+        packable = frozenset(once & {r.tensor for s in stages for r in reads(s.body)})
+        plan, wanted = _tiled(stages, stored, types, dims, packable, machine)
+        layouts |= wanted
+        # A function forks once: for its blocks, else for the first phase.
+        serial = chain.outer or position or _work(stages) < WORTH_A_FORK
+        chunks = 1 if serial else PARALLEL_CHUNKS
+        statements += emit_tiled(plan, names, chunks)
+    return in_blocks(chain, names, statements), layouts
 
 
 def _parameter(name: str, type_: TensorType, mutable: bool, shared: frozenset[str]) -> Parameter:

@@ -85,7 +85,8 @@ def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile
     if anchor is None:
         extent = group.final.var(blocks).extent
         most = extent if isinstance(extent, int) else 4
-        unroll = next((u for u in (4, 2) if most >= u), 1)
+        parts = sum(n.output in group.stored for n in group.nests)
+        unroll = next((u for u in (4, 2) if most >= u), 1) if parts <= 2 else 1
         return Tile(blocks, ((blocks, unroll),))
     roles = roles_of(anchor, lane)
     slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])

@@ -8,18 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from importlib.resources import files
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
+from modelcc.runtime.pool import pool_c
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 from modelcc.targets.native.cache import ObjectCache
-from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.target import (
     FUNCTIONS_PER_MODULE,
     NativeTarget,
@@ -53,8 +56,10 @@ class CTarget(NativeTarget):
         return ("c", "asm", "obj", "so")
 
     def emit(self, program: Program) -> tuple[Module, ...]:
-        """The file that runs the steps, then those of the kernels."""
-        return (Module("program", emit_program_c(program)), *self.emit_functions(program.functions))
+        """The file that runs the steps, those of the kernels, and the thread pool's if needed."""
+        steps = Module("program", emit_program_c(program))
+        pool = (Module("pool", pool_c()),) if any(map(parallel_loop, program.functions)) else ()
+        return (steps, *self.emit_functions(program.functions), *pool)
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """Files of a few functions each."""
@@ -92,8 +97,10 @@ class CTarget(NativeTarget):
             case "asm":
                 compiler = self.compiler()
                 return joined(modules, [compiler.assembly(module.text) for module in modules])
-            case "obj" | "so":
-                return link_shared(self.build(modules, workplace), shared=form == "so")
+            case "obj":
+                return link_objects(self.build(modules, workplace))
+            case "so":
+                return link_library(self.build((*modules, Module("pool", pool_c())), workplace))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target c cannot emit {form!r}", (), f"it knows {known}")
@@ -113,6 +120,13 @@ class CTarget(NativeTarget):
             return find_compiler(self.command, self.arch, self.codegen.optimize)
         except ToolchainError as error:
             raise ModelError(str(error)) from error
+
+
+def pool_c() -> str:
+    """The thread pool as one C file."""
+    folder = files("modelcc.runtime")
+    header = folder.joinpath("pool.h").read_text("utf-8")
+    return folder.joinpath("pool.c").read_text("utf-8").replace('#include "pool.h"', header)
 
 
 def c_target(options: TargetOptions) -> CTarget:

@@ -27,9 +27,12 @@ from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, function_attributes, host_machine
 from modelcc.targets.native.parallel_build import build
-from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
 from modelcc.targets.packaging import Label, package
+
+POOL = "pool"
+"""The module of the thread pool."""
 
 _RENAMED = ".output"
 """What program lowering appends to an output's name that an input or constant has, too."""
@@ -83,7 +86,7 @@ class NativeTarget:
         architecture = self.machine.architecture
         if architecture not in ARCHITECTURES or not any(map(parallel_loop, functions)):
             return ()
-        return (Module("pool", pool_llvm(architecture)),)
+        return (Module(POOL, pool_llvm(architecture)),)
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """Modules of a few functions each."""
@@ -118,8 +121,12 @@ class NativeTarget:
             case "asm":
                 texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
                 return joined(modules, texts)
-            case "obj" | "so":
-                return link_shared(self.build(modules, workplace), shared=form == "so")
+            case "obj":
+                return link_objects(self.build(modules, workplace))
+            case "so":
+                pool = Module(POOL, pool_llvm(self.machine.architecture))
+                others = [module for module in modules if module.name != POOL]
+                return link_library(self.build((*others, pool), workplace))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")

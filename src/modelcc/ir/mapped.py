@@ -1,0 +1,42 @@
+"""Arrays that are mapped from files: giving their pages back while they are not needed."""
+
+from __future__ import annotations
+
+import mmap
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelcc.ir.types import Array
+
+CHUNK = 8 << 20
+"""Bytes read at a time of what may be larger than memory should hold."""
+
+
+def mapped_file(array: Array) -> mmap.mmap | None:
+    """The read-only map of a file that ``array`` lies in; None if it lies elsewhere."""
+    owner: object = array
+    while isinstance(owner, np.ndarray | memoryview):
+        view = cast("Array | memoryview", owner)
+        owner = view.obj if isinstance(view, memoryview) else view.base
+    return owner if isinstance(owner, mmap.mmap) and memoryview(owner).readonly else None
+
+
+def release_pages(array: Array) -> None:
+    """Let the system take back the memory of the file that ``array`` is mapped from, if it is.
+
+    What is used again is read again, from the file or the system's cache of it.
+    """
+    found = mapped_file(array)
+    if found is not None and hasattr(mmap, "MADV_DONTNEED"):
+        found.madvise(mmap.MADV_DONTNEED)
+
+
+def copy_bytes(target: NDArray[np.uint8], array: Array) -> None:
+    """The elements of ``array`` in row-major order, to ``target``; its pages are released."""
+    source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    for start in range(0, source.size, CHUNK):
+        target[start : start + CHUNK] = source[start : start + CHUNK]
+        if source.size >= CHUNK:
+            release_pages(array)

@@ -1,0 +1,45 @@
+"""Constants in a physical order."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelcc.ir.graph import Constant
+from modelcc.ir.mapped import release_pages
+from modelcc.ir.pack import pack, reordered
+from modelcc.ir.types import Array, Layout, TensorType, dtype_of
+
+
+class PackedConstant(Constant):
+    """``source`` in the physical order of ``layout``, made anew whenever it is asked for.
+
+    So the weights of a model need not be in memory twice.
+    """
+
+    def __init__(self, source: Constant, layout: Layout) -> None:
+        data = source.data
+        super().__init__(data)
+        self._layout = layout
+        self._shape = reordered(np.broadcast_to(np.int8(0), data.shape), layout).shape
+
+    @property
+    def data(self) -> Array:
+        """The elements, with one dimension per part of the layout."""
+        return pack(self._data, self._layout)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, padding included."""
+        return int(np.prod(self._shape)) * self._data.itemsize
+
+    @property
+    def type(self) -> TensorType:
+        """Element type and the extents of the layout's parts."""
+        return TensorType(tuple(int(n) for n in self._shape), dtype_of(self._data))
+
+    def write(self, target: NDArray[np.uint8]) -> None:
+        """Copy the elements' bytes, in physical order, to ``target``."""
+        own = target.view(self._data.dtype).reshape(self._shape)
+        np.copyto(own, reordered(self._data, self._layout))
+        release_pages(self._data)

@@ -1,0 +1,111 @@
+"""When Winograd's algorithms are faster than direct convolution: estimated cycles of one core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A convolution of ``images`` with ``inputs`` channels to ``outputs`` × height × width."""
+
+    images: int
+    inputs: int
+    outputs: int
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Tiles of ``m`` × ``m`` outputs, rows of tiles in ``blocks``."""
+
+    m: int
+    blocks: int
+
+
+@dataclass(frozen=True)
+class WinogradCost:
+    """Cycles from operation counts and bytes moved.
+
+    ``lanes`` f32 per vector, ``fmas`` per cycle; ``near`` and ``far`` are bytes per cycle from
+    the shared cache and from memory; caches in bytes.  ``margin``: how many times faster it must
+    look, which pays for filters of 16/9 or 4 times the size.
+    """
+
+    lanes: int = 16
+    fmas: int = 2
+    near: float = 32.0
+    far: float = 10.0
+    l2_bytes: int = 1 << 20
+    l3_bytes: int = 16 << 20
+    threads: int = 1
+    margin: float = 1.15
+    sizes: tuple[int, ...] = (4, 2)
+
+    def choose(self, shape: Shape) -> Choice | None:
+        """The fastest algorithm; None if direct convolution is."""
+        limit = self.direct(shape) / self.margin
+        options = [(self.winograd(shape, c), c.m, c.blocks, c) for c in self._choices(shape)]
+        best = min(options, key=lambda o: o[:3], default=None)
+        return best[3] if best is not None and best[0] < limit else None
+
+    def direct(self, shape: Shape) -> float:
+        """Cycles of direct convolution."""
+        positions = shape.images * shape.height * shape.width
+        filters = 9 * shape.inputs * shape.outputs
+        compute = filters * positions / (self.lanes * self.fmas * 0.95)
+        return max(compute, filters * 4 / self.far)
+
+    def winograd(self, shape: Shape, choice: Choice) -> float:
+        """Cycles of the three parts of Winograd convolution."""
+        m, points = choice.m, (choice.m + 2) ** 2
+        rows, columns = -(-shape.height // m), -(-shape.width // m)
+        tiles = shape.images * rows * columns
+        filters = points * shape.inputs * shape.outputs
+        groups = shape.images * choice.blocks if choice.blocks > 1 else 1
+        compute = filters * tiles / (self.lanes * self.fmas * 0.9)
+        passes = groups if filters * 4 > self.l2_bytes // 2 else 1
+        stream = filters * 4 * passes / (self.far if filters * 4 > self.l3_bytes else self.near / 2)
+        steps = tiles / self.lanes * (self._input_step(m) * shape.inputs)
+        steps += tiles / self.lanes * (self._output_step(m) * shape.outputs)
+        values = points * tiles * 4 * (shape.inputs + shape.outputs)
+        speed = self._speed(values / groups)
+        # Filters are prefetched behind the arithmetic, but not quite for free.
+        product = max(compute, stream) + 0.3 * min(compute, stream)
+        total = product + steps + 2 * values / speed + 2000 * groups
+        return total * self._imbalance(choice, groups)
+
+    def _imbalance(self, choice: Choice, groups: int) -> float:
+        """Time of the thread with most blocks over that of even shares."""
+        if choice.blocks == 1:
+            return 1.0
+        return -(-groups // self.threads) * self.threads / groups
+
+    def _speed(self, bytes_: float) -> float:
+        if bytes_ <= self.l2_bytes:
+            return self.near * 2
+        return self.near if bytes_ <= self.l3_bytes else self.far
+
+    def _input_step(self, m: int) -> float:
+        """Cycles to transform one vector of channels of a tile of inputs; measured."""
+        return 110.0 if m == 4 else 32.0
+
+    def _output_step(self, m: int) -> float:
+        """Cycles back to outputs; measured."""
+        return 75.0 if m == 4 else 24.0
+
+    def _choices(self, shape: Shape) -> Iterator[Choice]:
+        for m in self.sizes:
+            rows = -(-shape.height // m)
+            yield Choice(m, 1)
+            if shape.height % m == 0:
+                for blocks in range(2, rows + 1):
+                    if rows % blocks == 0 and self._fits(shape, m, rows // blocks):
+                        yield Choice(m, blocks)
+
+    def _fits(self, shape: Shape, m: int, rows: int) -> bool:
+        """Whether a block's values may lie on a thread's stack."""
+        tiles = rows * -(-shape.width // m)
+        return (m + 2) ** 2 * tiles * 4 * (shape.inputs + shape.outputs) <= 2 * self.l2_bytes

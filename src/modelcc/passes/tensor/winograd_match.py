@@ -1,0 +1,113 @@
+"""Which kernels are 3×3 convolutions of stride 1 that Winograd's algorithms can compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index, Sym, coefficient, substitute
+from modelcc.ir.tensor import (
+    Apply,
+    Axis,
+    Guard,
+    Kernel,
+    Number,
+    Read,
+    Scalar,
+    Stage,
+    TensorProgram,
+)
+from modelcc.ir.types import F32, TensorType, blocked
+from modelcc.passes.tensor.shared_axes import shared_axes
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A kernel that convolves ``x`` with the constant ``w``, then applies ``epilogue`` stages.
+
+    ``axes`` are the parallel axes n, co, oh, ow; all stages share them.  Window position 0 of
+    output 0 is at input row ``-pads[0]``, column ``-pads[1]``.
+    """
+
+    kernel: Kernel
+    x: str
+    w: str
+    axes: tuple[Axis, Axis, Axis, Axis]
+    extents: tuple[int, int, int, int]
+    inputs: int
+    pads: tuple[int, int]
+    product: Stage
+    epilogue: tuple[Stage, ...]
+
+
+def match_convolution(kernel: Kernel, program: TensorProgram, block: int) -> Convolution | None:
+    """The convolution that ``kernel`` starts with; None if it is of another kind."""
+    stages = shared_axes(kernel.stages)
+    if stages is None:
+        return None
+    product, *epilogue = stages
+    operands = _operands(product)
+    if operands is None or any(s.reduce for s in epilogue) or product.output in kernel.outputs[1:]:
+        return None
+    x, w = operands
+    reduction = tuple(a.extent for a in product.reduce)
+    extents = tuple(a.extent for a in product.axes if isinstance(a.extent, int))
+    if len(extents) != 4 or len(product.axes) != 4 or w.tensor not in program.constants:
+        return None
+    inputs = reduction[0]
+    if reduction[1:] != (3, 3) or not isinstance(inputs, int) or inputs % block:
+        return None
+    n, co, oh, ow = product.axes
+    ci, kh, kw = product.reduce
+    plain = product.write == tuple(Sym(a.name) for a in product.axes)
+    filters = w.indices == tuple(Sym(a.name) for a in (co, ci, kh, kw))
+    if not plain or not filters or x.indices[1] != Sym(ci.name) or extents[1] % block:
+        return None
+    if x.indices[0] not in (Sym(n.name), 0) or (x.indices[0] == 0 and n.extent != 1):
+        return None
+    pads = (_pad(x.indices[2], oh, kh), _pad(x.indices[3], ow, kw))
+    if pads[0] is None or pads[1] is None or not _blocked(program.types[x.tensor], block):
+        return None
+    shape = (extents[0], extents[1], extents[2], extents[3])
+    axes = (n, co, oh, ow)
+    found = (pads[0], pads[1])
+    return Convolution(
+        kernel, x.tensor, w.tensor, axes, shape, inputs, found, product, tuple(epilogue)
+    )
+
+
+def _operands(stage: Stage) -> tuple[Read, Read] | None:
+    """The window's and the filter's reads, both f32, of a sum over channels and window."""
+    if stage.combine != "sum" or len(stage.reduce) != 3:
+        return None
+    match stage.body:
+        case Apply(function="mul", args=(left, Read() as w)) if w.dtype == F32:
+            x = _unguarded(left)
+            ranks = x is not None and len(x.indices) == len(w.indices) == 4
+            return (x, w) if x is not None and ranks and x.dtype == F32 else None
+        case _:
+            return None
+
+
+def _unguarded(scalar: Scalar) -> Read | None:
+    """The read of ``scalar``, whose guard is zero outside the tensor (as its border is)."""
+    match scalar:
+        case Read():
+            return scalar
+        case Guard(inside=Read() as read, outside=Number(value=0)):
+            return read
+        case _:
+            return None
+
+
+def _pad(index: Index, position: Axis, tap: Axis) -> int | None:
+    """``pad`` of ``position + tap - pad``; None for another index or a negative pad."""
+    if coefficient(index, position.name) != 1 or coefficient(index, tap.name) != 1:
+        return None
+    rest = substitute(index, {position.name: 0, tap.name: 0})
+    return -rest if isinstance(rest, int) and rest <= 0 else None
+
+
+def _blocked(type_: TensorType, block: int) -> bool:
+    """Whether channels are blocked, innermost: then a border can be had for the asking."""
+    layout = type_.layout
+    return layout is not None and type_.is_static and layout.parts == blocked(4, 1, block).parts
