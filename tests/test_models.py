@@ -110,9 +110,7 @@ def test_convolutional(target: str, batch: int | str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_attending(target: str) -> None:
     shapes = ((1, 1, 24), (2, 7, 24), (3, 33, 24))
-    assert_agrees(
-        attending("batch", "length"), [{"x": normal(*shape)} for shape in shapes], target
-    )
+    assert_agrees(attending("batch", "length"), [{"x": normal(*shape)} for shape in shapes], target)
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "bvlc_alexnet"])
