@@ -5,11 +5,14 @@ Tensors are small, extents are chosen to leave partial vectors, and the batch is
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from hypothesis import strategies as st
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
+from modelcc.ir.graph_text import print_graph
 from modelcc.ir.index import Sym
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.activation import Clip, Gelu, HardSwish, Relu, Silu
@@ -29,6 +32,16 @@ UNARY = (Relu(), Sigmoid(), Tanh(), Silu(), HardSwish(), Gelu(), Clip(0.0, 6.0),
 BINARY = (Add(), Mul(), Sub(), Max())
 CHANNELS = (1, 3, 8, 16, 17, 32)
 FEATURES = (1, 4, 8, 15, 32, 48)
+
+
+@dataclass(frozen=True, repr=False)
+class RandomModel:
+    """A graph that a failing test prints as text."""
+
+    graph: Graph
+
+    def __repr__(self) -> str:
+        return "\n" + print_graph(self.graph, inline=0)
 
 
 class Maker:
@@ -62,14 +75,14 @@ class Maker:
         other = self.alike(x) if self.draw(st.booleans()) else self.weight(self.shape(x)[-1])
         return self.build.emit(self.draw(st.sampled_from(BINARY)), x, other)
 
-    def finish(self) -> Graph:
+    def finish(self) -> RandomModel:
         made = [v for v in self.values if not v.startswith("x")]
         others = self.draw(st.lists(st.sampled_from(made), max_size=2))
-        return self.build.build(list(dict.fromkeys([made[-1], *others])))
+        return RandomModel(self.build.build(list(dict.fromkeys([made[-1], *others]))))
 
 
 @st.composite
-def image_models(draw: st.DrawFn) -> Graph:
+def image_models(draw: st.DrawFn) -> RandomModel:
     """Up to 7 layers on ``[batch, C, H, W]``."""
     make = Maker(draw)
     extents = draw(st.tuples(st.sampled_from(CHANNELS), st.integers(4, 12), st.integers(4, 12)))
@@ -122,7 +135,7 @@ def _convolution(make: Maker, x: str, groups: int, outputs: int, point: bool = F
 
 
 @st.composite
-def row_models(draw: st.DrawFn) -> Graph:
+def row_models(draw: st.DrawFn) -> RandomModel:
     """Up to 8 layers on ``[batch, rows, features]``."""
     make = Maker(draw)
     extents = draw(st.tuples(st.integers(1, 9), st.sampled_from(FEATURES)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import modelcc
@@ -17,10 +17,16 @@ from modelcc.levels import verify_level
 from modelcc.options import Options
 from modelcc.pipeline import StageRun, run_stages
 from modelcc.targets.base import Workplace
-from tests.random_models import image_models, row_models
+from tests.random_models import RandomModel, image_models, row_models
 
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-SLOW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
+QUICK = settings(
+    max_examples=30,
+    deadline=None,
+    phases=NO_SHRINKING,
+    suppress_health_check=list(HealthCheck),
+)
+SLOW = settings(QUICK, max_examples=6)
 MODELS = st.one_of(image_models(), row_models())
 TOLERANCE = 2e-4
 
@@ -39,7 +45,8 @@ def assert_same(got: Array, wanted: Array, where: str) -> None:
 
 @SLOW
 @given(MODELS)
-def test_every_stage_keeps_the_meaning(graph: Graph) -> None:
+def test_every_stage_keeps_the_meaning(model: RandomModel) -> None:
+    graph = model.graph
     arrays = feeds(graph, 2)
     wanted = interpret(graph, arrays)
     options = Options()
@@ -58,7 +65,8 @@ def test_every_stage_keeps_the_meaning(graph: Graph) -> None:
 
 @QUICK
 @given(MODELS)
-def test_native_code_agrees_with_the_interpreter(graph: Graph) -> None:
+def test_native_code_agrees_with_the_interpreter(model: RandomModel) -> None:
+    graph = model.graph
     net = modelcc.compile(graph, threads=1, cache=None)
     for batch in (1, 3):
         arrays = feeds(graph, batch)

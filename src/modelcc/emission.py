@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from modelcc.driver import Emitted, pipeline
 from modelcc.ir.graph import Constant
-from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
-from modelcc.ir.program import Program
 from modelcc.levels import (
     LEVELS,
     constants_of,
@@ -25,15 +23,16 @@ from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.pipeline import Observer, Stage, before_block, from_block, run_stages
 from modelcc.targets.base import MODULE_LINE, Module, Target, Workplace
-from modelcc.targets.c.emitter import EmitOptions, emit_c
-from modelcc.targets.c.program import emit_program_c, program_head
 from modelcc.targets.native.diagnostics import CodegenError
 
 FORMS = (*LEVELS, "llvm", "asm", "c", "obj", "so")
 """Everything that can be printed, from the model to the machine."""
 
-_LEAVES = {"graph": "lower", "tensor": "schedule", "loop": "emit", "program": "emit", "c": "emit"}
-_SUFFIX = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
+SOURCES = ("llvm", "c")
+"""Forms that are a target's source language."""
+
+_LEAVES = {"graph": "lower", "tensor": "schedule", "loop": "emit", "program": "emit"}
+_SUFFIX: Mapping[str, str] = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
 _BINARY = ("obj", "so")
 
 
@@ -66,7 +65,12 @@ def emit(
     :class:`ModelError` if the target does not know the form, or it lies before the level.
     """
     check_form(form, level, target)
-    if form not in (*LEVELS, "c"):
+    if form in SOURCES and level not in ("loop", "llvm"):
+        stages = before_block(pipeline(target, options, workplace), "emit")
+        program = run_stages(resumed(stages, level), source, observer)
+        contents = target.complete(program).encode()
+        return Emission(form, contents, _SUFFIX[form], constants_of(program))
+    if form not in LEVELS:
         modules = _modules(source, level, target, options, workplace, observer)
         contents = _rendered(modules, level, form, target, workplace)
         return Emission(form, contents, _SUFFIX[form])
@@ -75,15 +79,13 @@ def emit(
     if form == "loop" and level != "loop":
         program = program.functions
     constants = constants_of(program)
-    if form == "c":
-        return Emission(form, _c_text(program).encode(), _SUFFIX[form], constants)
     return Emission(form, level_text(program).encode(), LEVELS[form].suffix, constants)
 
 
 def check_form(form: str, level: str | None, target: Target) -> None:
     """:class:`ModelError` if ``form`` cannot be made from ``level`` (None: a model)."""
-    if form not in (*LEVELS, "c", *target.forms):
-        known = ", ".join(dict.fromkeys((*LEVELS, "c", *target.forms)))
+    if form not in LEVELS and form not in target.forms:
+        known = ", ".join((*LEVELS, *target.forms))
         raise ModelError(f"target {target.name!r} cannot emit {form!r}", (), f"it knows {known}")
     if level is not None and FORMS.index(form) < FORMS.index(level):
         raise ModelError(f"{form!r} comes before {level!r} and cannot be made from it")
@@ -101,7 +103,7 @@ def read_level(path: Path, level: str, constants: Path | None) -> Any:
     try:
         return parse_level(level, text, read_constants(beside), dialects())
     except ModelError as error:
-        raise error.at(str(path)) from error
+        raise ModelError(str(error), (str(path),)) from error
 
 
 def parse_modules(name: str, text: str) -> tuple[Module, ...]:
@@ -110,13 +112,6 @@ def parse_modules(name: str, text: str) -> tuple[Module, ...]:
     if len(parts) == 1:
         return (Module(name, text),)
     return tuple(Module(n.strip(), t) for n, t in zip(parts[1::2], parts[2::2], strict=True))
-
-
-def _c_text(program: Program | Sequence[Function]) -> str:
-    """One file, complete in itself for a whole program; whatever the target, loops are loops."""
-    if isinstance(program, Program):
-        return emit_program_c(program, EmitOptions(static=True, head=program_head(program)))
-    return emit_c(program)
 
 
 def _rendered(
@@ -145,8 +140,10 @@ def entering_block(level: str | None) -> str:
 
 
 def resumed(stages: tuple[Stage, ...], level: str | None) -> tuple[Stage, ...]:
-    """The stages that are left to run on a program of ``level``."""
-    return from_block(stages, entering_block(level))
+    """Those of ``stages`` that are left to run on a program of ``level``."""
+    entering = entering_block(level)
+    blocks = [stage.block for stage in stages]
+    return from_block(stages, entering) if entering in blocks else ()
 
 
 def _modules(

@@ -18,3 +18,8 @@ def test_the_runtime_imports_no_compiler():
         "modelcc.ir",
         "modelcc.ir.types",
     }
+
+
+def test_the_runtime_imports_no_llvm():
+    output = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+    assert not [m for m in output.stdout.split() if m.split(".")[0] == "llvmlite"]

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from modelcc.runtime.elf import NotElfError, read_symbols
-from modelcc.runtime.loader import LoadError, load_objects
+from modelcc.runtime.elf import NotElfError, read_object
+from modelcc.runtime.errors import LoadError
+from modelcc.runtime.loader import load_objects
 from modelcc.targets.native.machine import Machine, host_machine
 from modelcc.targets.native.toolchain import compile_llvm
 
@@ -99,11 +100,11 @@ def test_damaged_objects_are_refused(size):
 
 
 def test_symbols_of_an_object():
-    symbols = read_symbols(compiled(KERNEL))
+    symbols = read_object(compiled(KERNEL))
     assert sorted(symbols.defined) == ["kernel", "table"]
     assert symbols.undefined == ("expf",)
 
 
 def test_other_formats_are_not_elf():
     with pytest.raises(NotElfError, match="not a 64-bit little-endian ELF"):
-        read_symbols(compile_llvm(KERNEL, Machine("arm64-apple-macosx14.0.0")))
+        read_object(compile_llvm(KERNEL, Machine("arm64-apple-macosx14.0.0")))

@@ -10,7 +10,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from modelcc.runtime.elf import read_symbols
+from modelcc.runtime.elf import read_object
 from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import (
     ARCHITECTURES,
@@ -313,7 +313,7 @@ def test_the_pool_compiles_for_every_architecture(architecture):
     target = Machine(f"{architecture}-unknown-linux-gnu")
     contents = compile_llvm(pool_llvm(architecture), target, CodegenOptions())
     names = {"mcc_parallel_for", "mcc_pool_create", "mcc_pool_destroy"}
-    assert set(read_symbols(contents).defined) == names
+    assert set(read_object(contents).defined) == names
 
 
 def test_other_architectures_are_refused():

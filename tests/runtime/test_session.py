@@ -13,10 +13,9 @@ from modelcc.artifact.file import Artifact, write_artifact
 from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
 from modelcc.ir.index import Sym, maximum
 from modelcc.ir.types import BF16, F32, F64, I64
-from modelcc.runtime.errors import InputError, RunError
-from modelcc.runtime.loader import LoadError
+from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.pool import PoolError
-from modelcc.runtime.session import Session, load, shared_pool
+from modelcc.runtime.session import Session, load
 from modelcc.targets.native.machine import host_machine
 from modelcc.targets.native.toolchain import compile_llvm
 
@@ -353,13 +352,13 @@ def test_many_threads_share_a_session(add):
 @pytest.mark.parametrize("threads", [2, 3])
 def test_loops_run_on_the_pool(threads):
     count = artifact("count", COUNT, (), (TensorSpec("y", I64, (100,)),))
-    session = Session(count, shared_pool(threads))
+    session = Session(count, threads)
     np.testing.assert_array_equal(session(), np.arange(100))
 
 
 def test_there_must_be_a_thread():
     with pytest.raises(PoolError, match="at least one thread, not 0"):
-        shared_pool(0)
+        Session(add_artifact(), 0)
 
 
 def test_load_from_a_file(tmp_path):

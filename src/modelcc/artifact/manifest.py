@@ -63,11 +63,15 @@ class ConstantSpec:
 
 @dataclass(frozen=True)
 class MachineSpec:
-    """The processor that the code is for: LLVM triple, processor and features with their sign."""
+    """The processor that the code is for: LLVM triple, processor and features with their sign.
+
+    ``origin`` identifies the machine that has all of these, if it was compiled for such a one.
+    """
 
     triple: str
     cpu: str = ""
     features: tuple[str, ...] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True)

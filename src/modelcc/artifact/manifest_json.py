@@ -42,6 +42,7 @@ def manifest_to_json(manifest: Manifest) -> str:
             "triple": manifest.machine.triple,
             "cpu": manifest.machine.cpu,
             "features": list(manifest.machine.features),
+            "origin": manifest.machine.origin,
         },
         "objects": list(manifest.objects),
         "constants": [_constant(spec) for spec in manifest.constants],
@@ -138,4 +139,5 @@ def _read_constant(data: Object) -> ConstantSpec:
 
 def _read_machine(data: Object) -> MachineSpec:
     features = tuple(str(name) for name in data["features"])
-    return MachineSpec(str(data["triple"]), str(data["cpu"]), features)
+    origin = str(data.get("origin", ""))
+    return MachineSpec(str(data["triple"]), str(data["cpu"]), features, origin)

@@ -22,8 +22,7 @@ from modelcc.cli.run import run
 from modelcc.cli.verify import verify
 from modelcc.environment import read_environment
 from modelcc.ir.op import ModelError
-from modelcc.runtime.errors import InputError, RunError
-from modelcc.runtime.loader import LoadError
+from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.pool import PoolError
 from modelcc.targets.c.toolchain import ToolchainError
 from modelcc.version import VERSION

@@ -29,7 +29,9 @@ def verify_body(stage: Stage, types: Mapping[str, TensorType], place: tuple[str,
         fault = f"computes {stage.body.dtype} for a tensor of {target}"
     if fault is None and stage.combine is not None:
         function = FUNCTIONS[COMBINE_FUNCTION[stage.combine]]
-        if not _in_domain(function, stage.body.dtype):
+        # Extremes of truth values are "and" and "or".
+        extreme = stage.body.dtype == BOOL and stage.combine in ("max", "min")
+        if not extreme and not _in_domain(function, stage.body.dtype):
             fault = f"cannot combine {stage.body.dtype} by {stage.combine}"
     if fault is not None:
         raise ModelError(fault, place)

@@ -47,7 +47,8 @@ def run_program(
     for item in program.items:
         if isinstance(item, Kernel):
             names = dict.fromkeys(stage.output for stage in item.stages)
-            tensors |= allocate({n: program.types[n] for n in names}, env)
+            fresh = {n: program.types[n] for n in names if n not in tensors}
+            tensors |= allocate(fresh, env)  # several kernels may write parts of one tensor
             evaluate_stages(item.stages, tensors, env, program.types)
         else:
             shape = [evaluate(e, env) for e in program.types[item.output].shape]

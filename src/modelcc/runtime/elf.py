@@ -1,16 +1,30 @@
-"""What an ELF object file defines and needs (System V ABI, chapter 4; 64 bit, little endian)."""
+"""What an ELF object file holds (System V ABI, chapter 4; 64 bit, little endian)."""
 
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import cast
 
-MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}  # platform.machine() -> e_machine
+MACHINES: Mapping[str, int] = MappingProxyType(
+    {"x86_64": 62, "aarch64": 183, "riscv64": 243}
+)  # platform.machine() -> e_machine
+
+UNDEFINED, ABSOLUTE, COMMON = 0, 0xFFF1, 0xFFF2
+"""Sections of symbols that are in none."""
+
+NO_BITS = 8
+"""Kind of a section that is all zeros and takes no room in the file."""
+
+WRITABLE, LOADED, EXECUTABLE, THREAD_LOCAL = 1, 2, 4, 0x400
+"""Flags of sections."""
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QIIq")
 _IDENTITY = b"\x7fELF\x02\x01"  # ELF, 64 bit, little endian
-_SYMTAB = 2
+_SYMTAB, _RELA = 2, 4
 _LOCAL, _WEAK = 0, 2
 _HIDDEN = 2
 
@@ -20,19 +34,67 @@ class NotElfError(Exception):
 
 
 @dataclass(frozen=True)
-class ObjectSymbols:
-    """Global names of an object file; `machine` is ELF's number for the processor."""
+class Section:
+    """A section's header; ``info`` of relocations is the section that they change."""
 
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A name and its place: ``value`` bytes into ``section``, or undefined."""
+
+    name: str
+    section: int
+    value: int
+    local: bool
+    weak: bool
+    hidden: bool
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """Bytes ``offset`` of ``section`` get an address made from ``symbol`` and ``addend``."""
+
+    section: int
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+@dataclass(frozen=True)
+class ObjectFile:
+    """A whole object file; ``machine`` is ELF's number for the processor."""
+
+    contents: bytes
     machine: int
-    defined: tuple[str, ...]
-    undefined: tuple[str, ...]
+    sections: tuple[Section, ...]
+    symbols: tuple[Symbol, ...]
+    relocations: tuple[Relocation, ...]
+
+    @property
+    def defined(self) -> tuple[str, ...]:
+        """Global names that the object defines for others."""
+        own = (s for s in self.symbols if s.section != UNDEFINED and not s.local and s.name)
+        return tuple(symbol.name for symbol in own if not symbol.hidden)
+
+    @property
+    def undefined(self) -> tuple[str, ...]:
+        """Global names that the object needs (weak ones left out)."""
+        other = (s for s in self.symbols if s.section == UNDEFINED and not s.local and s.name)
+        made = "_GLOBAL_OFFSET_TABLE_"  # by the linker
+        return tuple(symbol.name for symbol in other if not symbol.weak and symbol.name != made)
 
 
-def read_symbols(contents: bytes) -> ObjectSymbols:
-    """The names an object file defines for others, and those it needs (weak ones left out).
-
-    Raises NotElfError.
-    """
+def read_object(contents: bytes) -> ObjectFile:
+    """The object file in ``contents``; raises NotElfError."""
     if contents[: len(_IDENTITY)] != _IDENTITY:
         raise NotElfError("not a 64-bit little-endian ELF object file")
     try:
@@ -41,30 +103,42 @@ def read_symbols(contents: bytes) -> ObjectSymbols:
         raise NotElfError("an ELF object file that is cut off or damaged") from error
 
 
-def _read(contents: bytes) -> ObjectSymbols:
-    header = _HEADER.unpack_from(contents)
-    machine, offset, count = header[2], header[6], header[12]
-    sections = [_SECTION.unpack_from(contents, offset + n * _SECTION.size) for n in range(count)]
-    defined: list[str] = []
-    undefined: list[str] = []
+def _read(contents: bytes) -> ObjectFile:
+    header = cast(Sequence[int], _HEADER.unpack_from(contents))
+    machine, start, count = header[2], header[6], header[12]
+    sections = tuple(_section(contents, start + n * _SECTION.size) for n in range(count))
+    symbols: list[Symbol] = []
+    relocations: list[Relocation] = []
     for section in sections:
-        if section[1] == _SYMTAB:
-            strings = cast(int, sections[section[6]][4])
-            for at in range(section[4], section[4] + section[5], _SYMBOL.size):
-                _sort(contents, at, strings, defined, undefined)
-    return ObjectSymbols(machine, tuple(defined), tuple(undefined))
+        if section.kind != NO_BITS and section.offset + section.size > len(contents):
+            raise ValueError("a section ends behind the file")
+        if section.kind == _SYMTAB:
+            symbols += _symbols(contents, section, sections[section.link].offset)
+        elif section.kind == _RELA:
+            relocations += _relocations(contents, section)
+    return ObjectFile(contents, machine, sections, tuple(symbols), tuple(relocations))
 
 
-def _sort(contents: bytes, at: int, strings: int, defined: list[str], undefined: list[str]) -> None:
-    """Append the symbol at byte `at` to the list it belongs to, if any."""
-    name_offset, info, other, section, _, _ = _SYMBOL.unpack_from(contents, at)
-    binding = info >> 4
-    if binding == _LOCAL or not name_offset:
-        return
-    start = strings + name_offset
-    name = contents[start : contents.index(b"\0", start)].decode()
-    if section:
-        if other & 3 != _HIDDEN:
-            defined.append(name)
-    elif binding != _WEAK and name != "_GLOBAL_OFFSET_TABLE_":  # the linker makes that one
-        undefined.append(name)
+def _section(contents: bytes, at: int) -> Section:
+    values = cast(Sequence[int], _SECTION.unpack_from(contents, at))
+    _, kind, flags, _, offset, size, link, info, alignment, _ = values
+    return Section(kind, flags, offset, size, link, info, max(1, alignment))
+
+
+def _symbols(contents: bytes, table: Section, strings: int) -> list[Symbol]:
+    found: list[Symbol] = []
+    block = contents[table.offset : table.offset + table.size]
+    for name_offset, info, other, section, value, _ in _SYMBOL.iter_unpack(block):
+        start = strings + name_offset
+        name = contents[start : contents.index(b"\0", start)].decode()
+        binding, hidden = info >> 4, other & 3 == _HIDDEN
+        found.append(Symbol(name, section, value, binding == _LOCAL, binding == _WEAK, hidden))
+    return found
+
+
+def _relocations(contents: bytes, table: Section) -> list[Relocation]:
+    block = contents[table.offset : table.offset + table.size]
+    return [
+        Relocation(table.info, offset, kind, symbol, addend)
+        for offset, kind, symbol, addend in _RELOCATION.iter_unpack(block)
+    ]

@@ -16,3 +16,7 @@ class InputError(ValueError):
 
 class RunError(RuntimeError):
     """A model that stopped before the end."""
+
+
+class LoadError(Exception):
+    """Object files that cannot run in this process, and why."""

@@ -1,30 +1,33 @@
 """Load object files into this process and call what they define."""
 
+from __future__ import annotations
+
+import ctypes
 import platform
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from types import MappingProxyType
 from typing import cast
 
-import llvmlite.binding as llvm
+from modelcc.runtime.elf import MACHINES, NotElfError, ObjectFile, read_object
+from modelcc.runtime.errors import LoadError
+from modelcc.runtime.linker import link
 
-from modelcc.runtime.elf import MACHINES, NotElfError, ObjectSymbols, read_symbols
+_LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")
+"""Where names are looked up: this process, then libraries that Python itself need not use."""
 
-_LIBRARY = "program"
-
-
-class LoadError(Exception):
-    """Object files that cannot run in this process, and why."""
+_LLVM = "modelcc.runtime.llvm_linker"
+"""Links where :mod:`modelcc.runtime.linker` cannot; imported when it is wanted, for its size."""
 
 
 class NativeCode:
     """Machine code in this process, which stays there as long as this object lives."""
 
-    def __init__(
-        self, jit: llvm.LLJIT, linked: llvm.ResourceTracker, addresses: Mapping[str, int]
-    ) -> None:
-        """Made by `load_objects`; `jit` and `linked` own the memory."""
-        self._linked = linked
-        self._jit = jit
+    def __init__(self, owner: object, addresses: Mapping[str, int]) -> None:
+        """Made by `load_objects`; `owner` keeps the memory."""
+        self._owner = owner
         self._addresses = dict(addresses)
 
     @property
@@ -40,24 +43,27 @@ class NativeCode:
         return self._addresses[name]
 
 
-def load_objects(objects: Sequence[bytes], symbols: Mapping[str, int] | None = None) -> NativeCode:
+def load_objects(
+    objects: Sequence[bytes],
+    symbols: Mapping[str, int] = MappingProxyType({}),
+    lookup: Callable[[str], int] = lambda name: 0,
+) -> NativeCode:
     """Link `objects` (ELF) with each other and with this process, and load them.
 
-    What the objects do not define comes from `symbols` (name to address) first, then from the
-    process: the C library with its mathematics and threads. Raises LoadError when a name is
-    missing or defined twice, or an object is damaged or made for another processor.
+    What the objects do not define comes from `symbols` (name to address) first, then from `lookup`
+    (0: unknown), then from the process: the C library with its mathematics and threads. Raises
+    LoadError when a name is missing or defined twice, or an object is damaged or made for another
+    processor.
     """
-    given = dict(symbols or {})
-    contents = [_symbols_of(number, data) for number, data in enumerate(objects)]
-    defined = [name for names in contents for name in names.defined]
+    files = [_read(number, data) for number, data in enumerate(objects)]
+    defined = [name for file in files for name in file.defined]
     _refuse_duplicates(defined)
-    _refuse_missing(contents, {*defined, *given})
-    library = llvm.JITLibraryBuilder()
-    for data in objects:
-        library.add_object_img(data)
-    for name, address in given.items():
-        library.import_symbol(name, address)
-    return _link(library, defined)
+    external = _external(files, defined, symbols, lookup)
+    if platform.machine() == "x86_64":
+        linked = link(files, lambda name: external.get(name, 0))
+        return NativeCode(linked, linked.addresses)
+    by_llvm = cast(Callable[..., NativeCode], import_module(_LLVM).link_objects)
+    return by_llvm(objects, external, defined)
 
 
 def load_llvm(text: str, exports: Sequence[str]) -> NativeCode:
@@ -65,23 +71,23 @@ def load_llvm(text: str, exports: Sequence[str]) -> NativeCode:
 
     `exports` are the names to look up. Raises LoadError.
     """
-    library = llvm.JITLibraryBuilder().add_ir(text)
-    return _link(library, exports)
+    compiled = cast(Callable[..., NativeCode], import_module(_LLVM).load_llvm)
+    return compiled(text, exports)
 
 
-def _symbols_of(number: int, data: bytes) -> ObjectSymbols:
+def _read(number: int, data: bytes) -> ObjectFile:
     try:
-        symbols = read_symbols(data)
+        file = read_object(data)
     except NotElfError as error:
         raise LoadError(f"cannot load object {number}: it is {error}") from error
     here = platform.machine()
-    if symbols.machine != MACHINES.get(here):
-        made_for = {number: name for name, number in MACHINES.items()}.get(symbols.machine)
+    if file.machine != MACHINES.get(here):
+        made_for = {number: name for name, number in MACHINES.items()}.get(file.machine)
         raise LoadError(
             f"cannot load object {number}: it is made for {made_for or 'another processor'}, "
             f"and this process runs on {here}; compile the model for this machine"
         )
-    return symbols
+    return file
 
 
 def _refuse_duplicates(defined: Sequence[str]) -> None:
@@ -90,24 +96,27 @@ def _refuse_duplicates(defined: Sequence[str]) -> None:
         raise LoadError(f"cannot link the compiled code: defined twice: {', '.join(twice)}")
 
 
-def _refuse_missing(contents: Sequence[ObjectSymbols], known: set[str]) -> None:
-    if not llvm.address_of_symbol("expf"):  # this Python itself does not use libm
-        llvm.load_library_permanently("libm.so.6")
-    needed = {name for names in contents for name in names.undefined} - known
-    missing = sorted(name for name in needed if not llvm.address_of_symbol(name))
+def _external(
+    files: Sequence[ObjectFile],
+    defined: Sequence[str],
+    given: Mapping[str, int],
+    lookup: Callable[[str], int],
+) -> dict[str, int]:
+    """Addresses of what `files` need and do not define themselves."""
+    needed = {name for file in files for name in file.undefined}.difference(defined)
+    found = {
+        name: given.get(name) or lookup(name) or _address_in_process(name)
+        for name in sorted(needed)
+    }
+    missing = sorted(name for name, address in found.items() if not address)
     if missing:
         raise LoadError(f"cannot link the compiled code: not defined: {', '.join(missing)}")
+    return found
 
 
-def _link(library: llvm.JITLibraryBuilder, exports: Sequence[str]) -> NativeCode:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    jit = llvm.create_lljit_compiler(suppress_errors=True)
-    library.add_current_process()
-    for name in exports:
-        library.export_symbol(name)
-    try:
-        linked = library.link(jit, _LIBRARY)
-    except RuntimeError as error:
-        raise LoadError(f"cannot link the compiled code: {str(error).strip()}") from error
-    return NativeCode(jit, linked, {name: cast(int, linked[name]) for name in exports})
+def _address_in_process(name: str) -> int:
+    for library in _LIBRARIES:
+        with suppress(OSError, AttributeError):
+            function = ctypes.CDLL(library)[name]
+            return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return 0

@@ -12,7 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Self
 
-from modelcc.runtime.loader import LoadError, NativeCode, load_llvm
+from modelcc.runtime.errors import LoadError
+from modelcc.runtime.loader import NativeCode, load_llvm
 
 ARCHITECTURES = ("x86_64", "aarch64")
 
@@ -53,11 +54,14 @@ class ThreadPool:
     Close it, or use it in a `with`; what is left open is closed when Python exits.
     """
 
-    def __init__(self, threads: int) -> None:
-        """Start `threads - 1` threads. Raises PoolError if the system refuses them."""
+    def __init__(self, threads: int, code: NativeCode | None = None) -> None:
+        """Start `threads - 1` threads. Raises PoolError if the system refuses them.
+
+        `code` defines the pool's functions (default: `native_pool`).
+        """
         if threads < 1:
             raise PoolError(f"a thread pool needs at least one thread, not {threads}")
-        code = native_pool()
+        code = code or native_pool()
         handle = _CREATE(code.address("mcc_pool_create"))(threads)
         if not handle:
             raise PoolError(
@@ -109,6 +113,23 @@ class ThreadPool:
         self.run(ctypes.cast(callback, ctypes.c_void_p).value or 0, 0, extent, grain)
         if failures:
             raise failures[min(failures)]
+
+
+def shared_pool(threads: int, code: NativeCode | None = None, identity: bytes = b"") -> ThreadPool:
+    """The process's pool of this many threads, made by the functions of `code`.
+
+    What has the same `identity` (the pool's object file) has pools of one layout, and shares them.
+    """
+    pools = _shared_pools()
+    if (threads, identity) not in pools:
+        pools[threads, identity] = ThreadPool(threads, code)
+    return pools[threads, identity]
+
+
+@cache
+def _shared_pools() -> dict[tuple[int, bytes], ThreadPool]:
+    """Pools by threads and identity; like their threads, for the process."""
+    return {}
 
 
 @cache

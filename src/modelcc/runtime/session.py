@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import combinations
 from typing import cast
 
@@ -21,11 +20,12 @@ from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.machine import check_machine
 from modelcc.runtime.memory import Memory
-from modelcc.runtime.pool import ThreadPool, available_cores, native_pool
+from modelcc.runtime.pool import available_cores, native_pool, shared_pool
 from modelcc.runtime.signature import Signature, SignatureMaker
 from modelcc.runtime.slot import ENTRY, Entry, Model, Slot
 
 _PARALLEL_FOR = "mcc_parallel_for"
+_POOL_CREATE = b"mcc_pool_create"
 _SIGNATURES = 1024  # shapes to remember; a growing sequence would fill memory otherwise
 
 Outs = Array | Sequence[Array] | Mapping[str, Array]
@@ -37,13 +37,7 @@ def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Ses
     Sessions of as many threads share them.  ``verify`` checks that no weight has changed on disk.
     """
     count = available_cores() if threads is None else threads
-    return Session(read_artifact(path, verify), None if count == 1 else shared_pool(count))
-
-
-@cache
-def shared_pool(threads: int) -> ThreadPool:
-    """The process's pool of this many threads."""
-    return ThreadPool(threads)
+    return Session(read_artifact(path, verify), count)
 
 
 class Session:
@@ -53,8 +47,8 @@ class Session:
     time: each call has its own arena, and the weights are shared.
     """
 
-    def __init__(self, artifact: Artifact, pool: ThreadPool | None = None) -> None:
-        """Load ``artifact``; without ``pool``, loops run in the calling thread.
+    def __init__(self, artifact: Artifact, threads: int = 1) -> None:
+        """Load ``artifact``, to run on ``threads`` threads; with one, in the calling thread.
 
         Raises LoadError if the code is not for this machine.
         """
@@ -62,6 +56,8 @@ class Session:
         check_machine(self.manifest.machine)
         self._code = _linked(artifact)
         self._constants, self._table = _packed(artifact)
+        own = _pool_object(artifact)
+        pool = None if threads == 1 else shared_pool(threads, self._code if own else None, own)
         self._pool = pool
         self._model = Model(
             self.manifest,
@@ -224,9 +220,17 @@ def _by_position(manifest: Manifest, out: Outs) -> Mapping[int, object]:
 
 def _linked(artifact: Artifact) -> NativeCode:
     objects = [artifact.objects[name] for name in artifact.manifest.objects]
-    if not any(_PARALLEL_FOR.encode() in data for data in objects):
-        return load_objects(objects)
-    return load_objects(objects, {_PARALLEL_FOR: native_pool().address(_PARALLEL_FOR)})
+    return load_objects(objects, lookup=_pool_function)
+
+
+def _pool_object(artifact: Artifact) -> bytes:
+    """The object that holds the thread pool, if the artifact has brought one along."""
+    return next((o for o in artifact.objects.values() if _POOL_CREATE in o), b"")
+
+
+def _pool_function(name: str) -> int:
+    """For code that has not brought its thread pool along."""
+    return native_pool().address(name) if name == _PARALLEL_FOR else 0
 
 
 def _packed(artifact: Artifact) -> tuple[Memory, ctypes.Array[ctypes.c_int64]]:

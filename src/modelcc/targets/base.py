@@ -100,6 +100,10 @@ class Target(Protocol):
         """Source modules of a program: its functions and the one that runs them."""
         ...
 
+    def complete(self, program: Program) -> str:
+        """Everything but the weights in one source text, to read or to take elsewhere."""
+        ...
+
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """Source modules of functions alone."""
         ...

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from modelcc.ir.op import ModelError
 from modelcc.targets.base import Target, TargetOptions
-from modelcc.targets.c.target import c_target
+from modelcc.targets.native.c_target import c_target
 from modelcc.targets.native.target import native_target
 
 GROUP = "modelcc.targets"

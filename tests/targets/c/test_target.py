@@ -16,7 +16,7 @@ from modelcc.emission import emit
 from modelcc.ir.op import ModelError
 from modelcc.options import Options
 from modelcc.targets.base import Module, TargetOptions, Workplace
-from modelcc.targets.c.target import c_target
+from modelcc.targets.native.c_target import c_target
 
 
 def _model(
@@ -136,6 +136,13 @@ def test_saved_artifacts_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded(feeds), compiled(feeds))
 
 
+def test_kernels_can_be_profiled() -> None:
+    compiled = modelcc.compile(convolutions(), "c", threads=1, cache=None)
+    report = compiled.report(profile=feeds_of("convolutions"))
+    assert report.kernels
+    assert all(kernel.seconds is not None and kernel.seconds >= 0 for kernel in report.kernels)
+
+
 def test_objects_are_cached(tmp_path: Path) -> None:
     target = c_target(TargetOptions())
     modules = (Module("a", "int a;"), Module("b", "int b;"), Module("c", "int a;"))
@@ -149,9 +156,8 @@ def test_objects_are_cached(tmp_path: Path) -> None:
     assert reports == [(2, 2)]
 
 
-@pytest.mark.parametrize("target", ["native", "c"])
-def test_any_target_emits_c(target: str) -> None:
-    options = Options(target=target)
+def test_emits_one_file_and_the_weights() -> None:
+    options = Options(target="c")
     result = emit(transformer(), None, "c", target_of(options), options, Workplace())
     text = result.contents.decode()
     assert text.startswith("/*\n * small_run: ")
@@ -163,7 +169,7 @@ def test_any_target_emits_c(target: str) -> None:
 def test_forms() -> None:
     target = c_target(TargetOptions())
     modules = (Module("one", "int a;"), Module("two", "int b;"))
-    assert target.render(modules, "c", Workplace()).startswith(b"/* ---- module one */\nint a;")
+    assert target.render(modules, "c", Workplace()).startswith(b"/* ---- file one.c */\nint a;")
     assert b".globl" in target.render(modules, "asm", Workplace())
     for form in ("obj", "so"):
         assert target.render(modules, form, Workplace()).startswith(b"\x7fELF")
@@ -173,16 +179,14 @@ def test_forms() -> None:
 
 def test_the_processor_is_the_compilers_too() -> None:
     target = c_target(TargetOptions(cpu="x86-64-v3", optimize=3))
-    assert target.compiler is not None
-    assert "-march=x86-64-v3" in target.compiler.flags
-    assert "-O3" in target.compiler.flags
-    assert target.native.machine.vector_bits == 256
+    assert "-march=x86-64-v3" in target.compiler().flags
+    assert "-O3" in target.compiler().flags
+    assert target.machine.vector_bits == 256
 
 
 def test_without_a_compiler_there_is_still_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     target = c_target(TargetOptions())
-    assert "no C compiler found" in target.description
     module = Module("one", "int a;")
     assert target.render((module,), "c", Workplace()) == b"int a;"
     with pytest.raises(ModelError, match="there is no C compiler on this machine"):

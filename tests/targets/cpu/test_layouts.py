@@ -66,7 +66,7 @@ def test_samples(op: Op, sample: Sample, pair: tuple[str, str]) -> None:
     data = arrays(op, sample)
     lowered = lower_graph(graph_of(op, sample, data, constant=True))
     program = schedule_program(laid_out(FuseKernels()(lowered), *pair), host_cpu())
-    for executor in (interpreted,):
+    for executor in (interpreted, native):
         check(op, program, executor(program), data, sizes(op, sample))
 
 
@@ -134,7 +134,7 @@ def test_ragged_channels(name, pair):
     }
     wanted = interpret(graph, feeds)
     program = schedule_program(laid_out(FuseKernels()(lower_graph(graph)), *pair), host_cpu())
-    for executor in (interpreted,):
+    for executor in (interpreted, native):
         got = run_scheduled(program, executor(program), feeds, {})
         for n in wanted:
             assert_close(got[n], wanted[n])

@@ -9,6 +9,9 @@
 ``constants`` likewise in the order of ``program.constants``; ``sizes`` to the values of
 ``program.dims``, in order.  ``arena`` is aligned to 64 bytes; ``pool`` is NULL or a thread pool.
 The result is 0.
+
+Without ``options.static`` there is a twin for the runtime, ``<name>_run.profile``, which notes the
+time before each step and after the last in ``<name>_run.times``; one call at a time.
 """
 
 from __future__ import annotations
@@ -80,7 +83,24 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
     writer = _ProgramCode(program, prelude)
     for step in program.steps:
         writer.step(step)
-    return file_text([*parts, writer.text()], prelude, options)
+    parts.append(writer.text(entry_name(program)))
+    if not options.static:
+        parts += _profiled(program, prelude)
+    return file_text(parts, prelude, options)
+
+
+def _profiled(program: Program, prelude: Prelude) -> list[str]:
+    """The twin, under names that C reaches by assembler labels only."""
+    entry = entry_name(program)
+    times, profile = f"{entry}_times", f"{entry}_profile"
+    writer = _ProgramCode(program, prelude)
+    for position, step in enumerate(program.steps):
+        writer.clock(times, position)
+        writer.step(step)
+    writer.clock(times, len(program.steps))
+    label = f'int32_t {profile}({", ".join(_PARAMETERS)}) __asm__("{entry}.profile");'
+    array = f'struct timespec {times}[{len(program.steps) + 1}] __asm__("{entry}.times");'
+    return ["#include <time.h>", array, "\n".join(folded(label, "")), writer.text(profile)]
 
 
 class _ProgramCode:
@@ -98,15 +118,19 @@ class _ProgramCode:
         for name in _mentioned(program):
             self._bind_tensor(program.bindings[name])
 
-    def text(self) -> str:
+    def text(self, name: str) -> str:
         """The function's definition."""
         body = " ".join(self._code.lines)
         unused = [name for name in _NAMES if not re.search(rf"\b{name}\b", body)]
         if unused:
             self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
         self._code.line("return 0;")
-        head = f"int32_t {entry_name(self._program)}({', '.join(_PARAMETERS)})"
+        head = f"int32_t {name}({', '.join(_PARAMETERS)})"
         return "\n".join([*folded(head, ""), "{", *self._code.lines, "}"])
+
+    def clock(self, times: str, position: int) -> None:
+        """Note the time."""
+        self._code.line(f"clock_gettime(CLOCK_MONOTONIC, &{times}[{position}]);")
 
     def step(self, step: Launch | CopyTensor) -> None:
         """Print one step."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelcc.runtime.loader import LoadError
+from modelcc.runtime.errors import LoadError
 
 SEMANTICS = ("-std=gnu99", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 """What generated code wants of any compiler: a*b+c may be fused, and nobody asks for errors."""

@@ -11,24 +11,21 @@ from pathlib import Path
 from modelcc.ir.op import ModelError
 
 
-def link_objects(objects: Sequence[bytes]) -> bytes:
-    """One relocatable object of all ``objects``; raises like :func:`link_library`."""
-    return objects[0] if len(objects) == 1 else _linked(objects, ("-r", "-nostdlib"), ())
+def link_shared(objects: Sequence[bytes], *, shared: bool) -> bytes:
+    """One file of all ``objects``: a shared library, or (not ``shared``) a relocatable object.
 
-
-def link_library(objects: Sequence[bytes]) -> bytes:
-    """A shared library of ``objects``; :class:`ModelError` if there is no linker or it fails."""
-    return _linked(objects, ("-shared",), ("-lm",))
-
-
-def _linked(objects: Sequence[bytes], before: Sequence[str], after: Sequence[str]) -> bytes:
+    A single object is itself.  :class:`ModelError` if there is no linker or it fails.
+    """
+    if len(objects) == 1 and not shared:
+        return objects[0]
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise ModelError(
             "there is no linker on this machine to join the object files",
             (),
-            "install a C compiler; artifacts (.mcc) need none",
+            "install a C compiler, or write the modules one by one with -o FOLDER/",
         )
+    mode = ["-shared", "-Wl,-soname,model.so"] if shared else ["-r", "-nostdlib"]
     with tempfile.TemporaryDirectory() as folder:
         names: list[str] = []
         for number, contents in enumerate(objects):
@@ -36,7 +33,7 @@ def _linked(objects: Sequence[bytes], before: Sequence[str], after: Sequence[str
             path.write_bytes(contents)
             names.append(str(path))
         result = Path(folder, "linked")
-        command = [compiler, *before, "-o", str(result), *names, *after]
+        command = [compiler, *mode, "-o", str(result), *names, *(["-lm"] if shared else [])]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ModelError(f"{compiler} cannot link the object files: {done.stderr.strip()}")

@@ -9,13 +9,15 @@ from typing import Literal, cast
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
-from modelcc.runtime.pool import pool_llvm
-from modelcc.runtime.session import Session, shared_pool
+from modelcc.runtime.machine import machine_identity
+from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
+from modelcc.runtime.session import Session
 from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
@@ -23,9 +25,9 @@ from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
 from modelcc.targets.llvm.program import emit_program, entry_name
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
-from modelcc.targets.native.machine import Machine, function_attributes
+from modelcc.targets.native.machine import Machine, function_attributes, host_machine
 from modelcc.targets.native.parallel_build import build
-from modelcc.targets.native.shared_object import link_library, link_objects
+from modelcc.targets.native.shared_object import link_shared
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
 from modelcc.targets.packaging import Label, package
 
@@ -34,10 +36,6 @@ _RENAMED = ".output"
 
 FUNCTIONS_PER_MODULE = 4
 """Few enough that processes share the work evenly and that equal layers hit the object cache."""
-
-
-WORTH_WORKERS = 400_000
-"""Bytes of LLVM text that take about 0.8 s to compile; starting processes takes 0.2 s or more."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,16 @@ class NativeTarget:
         return expand_math(function)
 
     def emit(self, program: Program) -> tuple[Module, ...]:
-        """The module that runs the steps, then those of the kernels."""
+        """The module that runs the steps, then those of the kernels and the thread pool's."""
         steps = Module("program", emit_program(program, self._emission))
-        return (steps, *self.emit_functions(program.functions))
+        return (steps, *self.emit_functions(program.functions), *self._pool(program.functions))
+
+    def _pool(self, functions: Sequence[Function]) -> tuple[Module, ...]:
+        """The thread pool, for programs that use it, so that loading them needs no LLVM."""
+        architecture = self.machine.architecture
+        if architecture not in ARCHITECTURES or not any(map(parallel_loop, functions)):
+            return ()
+        return (Module("pool", pool_llvm(architecture)),)
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """Modules of a few functions each."""
@@ -88,13 +93,18 @@ class NativeTarget:
             Module(f"kernels{n}", emit_llvm(part, self._emission)) for n, part in enumerate(parts)
         )
 
+    def complete(self, program: Program) -> str:
+        """All modules as one text."""
+        modules = self.emit(program)
+        return joined(modules, [module.text for module in modules]).decode()
+
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
         objects = build(
             [module.text for module in modules],
             self.machine,
             self.codegen,
-            jobs=workplace.jobs if _is_worth_workers(modules) else 1,
+            jobs=workplace.jobs,
             cache=None if workplace.cache is None else ObjectCache(workplace.cache / "objects"),
             progress=lambda done, total: workplace.report("compiling kernels", done, total),
         )
@@ -108,11 +118,8 @@ class NativeTarget:
             case "asm":
                 texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
                 return joined(modules, texts)
-            case "obj":
-                return link_objects(self.build(modules, workplace))
-            case "so":
-                pool = Module("pool", pool_llvm(self.machine.architecture))
-                return link_library(self.build((*modules, pool), workplace))
+            case "obj" | "so":
+                return link_shared(self.build(modules, workplace), shared=form == "so")
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")
@@ -122,21 +129,19 @@ class NativeTarget:
     ) -> Artifact:
         """The finished artifact; ``notes`` are texts to carry along, by name."""
         names = [user_output_name(program, name) for name in program.outputs]
-        machine = MachineSpec(self.machine.triple, self.machine.cpu, self.machine.features)
+        origin = machine_identity() if self.machine == host_machine() else ""
+        target = self.machine
+        machine = MachineSpec(target.triple, target.cpu, target.features, origin)
         label = Label(versions={"llvm": llvm_version()}, sources=notes)
         return package(program, entry_name(program), objects, machine, names, label)
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""
-        return Session(artifact, shared_pool(threads) if threads > 1 else None)
+        return Session(artifact, threads)
 
     @property
     def _emission(self) -> EmitOptions:
         return EmitOptions(function_attributes(self.machine), self.machine.triple)
-
-
-def _is_worth_workers(modules: Sequence[Module]) -> bool:
-    return sum(len(module.text) for module in modules) >= WORTH_WORKERS
 
 
 def native_target(options: TargetOptions) -> NativeTarget:

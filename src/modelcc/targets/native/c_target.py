@@ -1,7 +1,6 @@
-"""The target ``c``: this machine's processor through the C compiler of the system.
+"""The target ``c``: this machine's processor through C and the system's compiler.
 
-Schedules are those of the target ``native``; only the way from loops to machine code differs, so
-the two check each other.
+A second opinion on what LLVM makes of the same loops, and C to read or to take elsewhere.
 """
 
 from __future__ import annotations
@@ -9,71 +8,53 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from importlib.resources import files
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
-from modelcc.ir.scheduled import ScheduledProgram
-from modelcc.ir.tensor import TensorProgram
-from modelcc.runtime.session import Session
 from modelcc.targets.base import Module, TargetOptions, Workplace
-from modelcc.targets.c.emitter import emit_c
-from modelcc.targets.c.program import emit_program_c, entry_name
+from modelcc.targets.c.emitter import EmitOptions, emit_c
+from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 from modelcc.targets.native.cache import ObjectCache
-from modelcc.targets.native.shared_object import link_library, link_objects
-from modelcc.targets.native.target import NativeTarget, native_target, user_output_name
+from modelcc.targets.native.shared_object import link_shared
+from modelcc.targets.native.target import (
+    FUNCTIONS_PER_MODULE,
+    NativeTarget,
+    joined,
+    native_target,
+    user_output_name,
+)
 from modelcc.targets.packaging import Label, package
-
-FUNCTIONS_PER_MODULE = 4
-"""As many as the target ``native`` has, for the same reasons."""
 
 
 @dataclass(frozen=True)
-class CTarget:
-    """``native`` schedules and loads; ``compiler`` makes object files of C text.
+class CTarget(NativeTarget):
+    """The native target with C in place of LLVM.
 
-    Without a compiler (None) there is still the text.
+    ``command`` starts the compiler (empty: the system's), which is looked for when it is needed.
     """
 
-    native: NativeTarget
-    compiler: CCompiler | None
+    arch: str = "native"
+    command: str = ""
 
     @property
     def name(self) -> str:
         return "c"
 
     @property
-    def description(self) -> str:
-        """Processor and compiler, for ``modelcc targets``."""
-        version = self.compiler.version if self.compiler else "no C compiler found"
-        return f"{self.native.description}; {version}"
-
-    @property
     def key(self) -> str:
-        return f"{self.compiler!r} for {self.native.key}"
+        return f"{self!r} {self.compiler()!r}"
 
     @property
     def forms(self) -> tuple[str, ...]:
         return ("c", "asm", "obj", "so")
 
-    def schedule(self, program: TensorProgram) -> ScheduledProgram:
-        """Kernels become loop functions, as for the target ``native``."""
-        return self.native.schedule(program)
-
-    def legalize(self, function: Function) -> Function:
-        """Elementary functions (exp, tanh …) become arithmetic."""
-        return self.native.legalize(function)
-
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The file that runs the steps, then those of the kernels."""
-        return (
-            Module("program", emit_program_c(program)),
-            *self.emit_functions(program.functions),
-        )
+        return (Module("program", emit_program_c(program)), *self.emit_functions(program.functions))
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """Files of a few functions each."""
@@ -81,9 +62,13 @@ class CTarget:
         parts = [functions[i : i + FUNCTIONS_PER_MODULE] for i in starts]
         return tuple(Module(f"kernels{n}", emit_c(part)) for n, part in enumerate(parts))
 
+    def complete(self, program: Program) -> str:
+        """One C file with everything in it but the weights."""
+        return emit_program_c(program, EmitOptions(static=True, head=program_head(program)))
+
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
-        """ELF object files; finished ones are kept in the workplace's cache."""
-        compiler = self._present()
+        """Object files; finished ones are kept in the workplace's cache."""
+        compiler = self.compiler()
         keys = [compiler.key(module.text) for module in modules]
         unique = {key: module.text for key, module in zip(keys, modules, strict=True)}
         cache = None if workplace.cache is None else ObjectCache(workplace.cache / "objects")
@@ -99,17 +84,16 @@ class CTarget:
         return tuple(objects[key] for key in keys)
 
     def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
-        """C text or assembly text file by file, one relocatable object or a shared library."""
+        """C text file by file, assembly text, one relocatable object or a shared library."""
         match form:
             case "c":
-                return _joined(modules, [module.text for module in modules], "/*", " */")
+                named = (f"/* ---- file {m.name}.c */\n{m.text}" for m in modules)
+                return (modules[0].text if len(modules) == 1 else "\n".join(named)).encode()
             case "asm":
-                texts = [self._present().assembly(module.text) for module in modules]
-                return _joined(modules, texts, "#", "")
-            case "obj":
-                return link_objects(self.build(modules, workplace))
-            case "so":
-                return link_library(self.build((*modules, Module("pool", pool_c())), workplace))
+                compiler = self.compiler()
+                return joined(modules, [compiler.assembly(module.text) for module in modules])
+            case "obj" | "so":
+                return link_shared(self.build(modules, workplace), shared=form == "so")
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target c cannot emit {form!r}", (), f"it knows {known}")
@@ -119,39 +103,22 @@ class CTarget:
     ) -> Artifact:
         """The finished artifact; ``notes`` are texts to carry along, by name."""
         names = [user_output_name(program, name) for name in program.outputs]
-        machine = self.native.machine
-        spec = MachineSpec(machine.triple, machine.cpu, machine.features)
-        label = Label(versions={"c": self._present().version}, sources=notes)
-        return package(program, entry_name(program), objects, spec, names, label)
+        machine = MachineSpec(self.machine.triple, self.machine.cpu, self.machine.features)
+        label = Label(versions={"c": self.compiler().version}, sources=notes)
+        return package(program, entry_name(program), objects, machine, names, label)
 
-    def load(self, artifact: Artifact, threads: int) -> Session:
-        """The artifact, linked into this process."""
-        return self.native.load(artifact, threads)
-
-    def _present(self) -> CCompiler:
-        if self.compiler is not None:
-            return self.compiler
+    def compiler(self) -> CCompiler:
+        """The C compiler; :class:`ModelError` if there is none."""
         try:
-            return find_compiler()
+            return find_compiler(self.command, self.arch, self.codegen.optimize)
         except ToolchainError as error:
             raise ModelError(str(error)) from error
-
-
-def pool_c() -> str:
-    """The thread pool as one C file."""
-    folder = files("modelcc.runtime")
-    header = folder.joinpath("pool.h").read_text("utf-8")
-    return folder.joinpath("pool.c").read_text("utf-8").replace('#include "pool.h"', header)
 
 
 def c_target(options: TargetOptions) -> CTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
     native = native_target(options)
-    try:
-        compiler = find_compiler(arch=options.cpu or "native", optimize=options.optimize)
-    except ToolchainError:
-        compiler = None
-    return CTarget(native, compiler)
+    return CTarget(native.machine, native.cpu, native.codegen, options.cpu or "native")
 
 
 def _compiled(
@@ -171,10 +138,3 @@ def _compiled(
             threads.shutdown(cancel_futures=True)
             raise
     return {key: future.result() for future, key in pending.items()}
-
-
-def _joined(modules: Sequence[Module], texts: Sequence[str], begin: str, end: str) -> bytes:
-    if len(texts) == 1:
-        return texts[0].encode()
-    named = zip(modules, texts, strict=True)
-    return "\n".join(f"{begin} ---- module {m.name}{end}\n{text}" for m, text in named).encode()
