@@ -10,7 +10,7 @@ import hashlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from modelcc.artifact.errors import ArtifactError
@@ -205,7 +205,9 @@ def compile_model(
     stages = from_block(pipeline(target, options, workplace), entering)
     artifact = run_stages(stages, model, all_of(note, check_stage, observer))
     if kept and key:
-        kept.add(key, lambda path: write_artifact(path, artifact), external_files(graphs[0]))
+        # A damaged entry is compiled again, so there is no need to wait for the disk.
+        save = partial(write_artifact, artifact=artifact, durable=False)
+        kept.add(key, save, external_files(graphs[0]))
     return Compiled(artifact, target, tuple(times))
 
 
