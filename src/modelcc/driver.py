@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from modelcc.artifact.file import Artifact, write_artifact
@@ -212,8 +212,9 @@ def compile_model(
     stages = from_block(pipeline(target, options, workplace), entering)
     artifact = run_stages(stages, model, all_of(note, check_stage, observer))
     if cache and key:
-        files = external_files(graphs[0])
-        artifact_cache(cache).add(key, lambda path: write_artifact(path, artifact), files)
+        # A damaged entry is compiled again, so there is no need to wait for the disk.
+        save = partial(write_artifact, artifact=artifact, durable=False)
+        artifact_cache(cache).add(key, save, external_files(graphs[0]))
     return Compiled(artifact, target, tuple(times))
 
 

@@ -59,15 +59,20 @@ class Artifact:
     block: Block | None = None
 
 
-def write_artifact(path: AnyPath, artifact: Artifact) -> None:
-    """Write ``artifact`` to ``path``, which afterwards has the old or the new content, whole."""
+def write_artifact(path: AnyPath, artifact: Artifact, durable: bool = True) -> None:
+    """Write ``artifact`` to ``path``, which afterwards has the old or the new content, whole.
+
+    That holds even if the machine stops, unless not ``durable``: then the file may be cut off,
+    which :func:`read_artifact` notices, but nobody waits for the disk.
+    """
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             _write(file, artifact)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.chmod(name, 0o644)  # as the system gives to new files, most often
         os.replace(name, target)
     except BaseException:

@@ -133,7 +133,8 @@ def _layer_text(result: Verification) -> str:
 def _culprit_text(result: Verification) -> str:
     culprit = result.culprit
     if culprit is None:
-        return "by the interpreters, every stage keeps the result"
+        kept = "by the interpreters, every stage keeps the result"
+        return kept if result.agrees else f"{kept}: a fault must be in code generation"
     rewrite = f", rewrite {culprit.rewrite}" if culprit.rewrite is not None else ""
     wrong = "\n".join(f"  {d}" for d in culprit.differences if not d.agrees)
     return f"first stage that changes the result: {culprit.stage}{rewrite}\n{wrong}"

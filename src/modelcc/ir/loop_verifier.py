@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Bounds, Index, Range, bounds_of, split_affine, symbols
+from modelcc.ir.index import Bounds, Index, Range, bounds_of, evaluate, split_affine, symbols
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -38,6 +38,9 @@ from modelcc.ir.loop_typing import type_fault
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import BOOL
 
+SIZE = 64
+"""The value of sizes at which accesses are tried first."""
+
 
 def verify_functions(functions: Sequence[Function]) -> None:
     """:func:`verify_function` for each, and that their names differ."""
@@ -61,7 +64,10 @@ def verify_function(function: Function) -> None:
 
 @dataclass
 class _Scope:
-    """Names of one block.  ``in_parallel`` tells the loop's own names from outer ones."""
+    """Names of one block.  ``in_parallel`` tells the loop's own names from outer ones.
+
+    ``point`` holds one value of each symbol: of the first iterations, at some size.
+    """
 
     in_parallel: bool
     symbols: dict[str, Range] = field(default_factory=dict[str, Range])
@@ -70,6 +76,7 @@ class _Scope:
         default_factory=dict[str, "tuple[Buffer, bool]"]
     )
     exact: set[str] = field(default_factory=set[str])
+    point: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class _Verifier:
@@ -86,6 +93,7 @@ class _Verifier:
         for name in self._function.sizes:
             self._new_name(name)
             self._scopes[-1].symbols[name] = Range(0, None)
+            self._scopes[-1].point[name] = SIZE
         for buffer, _ in function_buffers(self._function):
             self._check_symbols(buffer.size)
         self._block(self._function.body, top=True)
@@ -137,6 +145,9 @@ class _Verifier:
     def _bounds(self) -> Bounds:
         return {name: r for scope in self._scopes for name, r in scope.symbols.items()}
 
+    def _point(self) -> Mapping[str, int]:
+        return {name: v for scope in self._scopes for name, v in scope.point.items()}
+
     # --- statements
 
     def _block(self, body: Sequence[Stmt], top: bool = False) -> None:
@@ -168,6 +179,7 @@ class _Verifier:
                     raise self._fail("an index symbol must be a scalar integer")
                 self._new_name(s.symbol)
                 self._scopes[-1].symbols[s.symbol] = Range(None, None)
+                self._scopes[-1].point[s.symbol] = 0
             case Assign():
                 self._assign(s)
             case Alloc():
@@ -198,6 +210,7 @@ class _Verifier:
                 last = s.start + (extent - 1) // s.step * s.step
                 scope.exact.add(s.variable)
             scope.symbols[s.variable] = Range(s.start, last)
+            scope.point[s.variable] = evaluate(s.start, self._point())
             self._block(s.body)
 
     def _assign(self, s: Assign) -> None:
@@ -271,14 +284,17 @@ class _Verifier:
         """
         if self._conditions:
             return
-        ends = (offset, offset + (lanes - 1) * stride)
         bounds = self._bounds()
+        point = self._point()
         exact = {name for scope in self._scopes for name in scope.exact}
-        for end in ends:
+        size = evaluate(buffer.size, point)
+        for end in (offset, offset + (lanes - 1) * stride):
             names = symbols(end) | symbols(buffer.size)
             # Bounds of other than affine expressions need not be reached.
             affine = split_affine(end - buffer.size, sorted(names)) is not None
             certain = names <= exact and affine
+            if not certain and 0 <= evaluate(end, point) < size:
+                continue  # what is inside once is not always outside, and that is cheap to see
             below, above = bounds_of(end, bounds), bounds_of(end - buffer.size, bounds)
             low = below.lo if certain else below.hi
             high = above.hi if certain else above.lo
