@@ -24,6 +24,7 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import Nest, depends_on
 from modelcc.targets.cpu.plan import Plan, plan_tiled
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
+from modelcc.targets.cpu.shared_copies import with_free_place
 from modelcc.targets.cpu.structure import Group, make_group
 from modelcc.targets.cpu.tiled import emit_tiled
 
@@ -66,13 +67,15 @@ def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProg
     cache: dict[CanonicalKernel, ScheduledKernel] = {}
     packed = _PackedConstants(program)
     items: list[KernelCall | View] = []
+    parts = _parts(program)
     waiting = list(reversed(program.items))
     while waiting:
         item = waiting.pop()
         if isinstance(item, View):
             items.append(item)
             continue
-        key, own = canonical(item, program.types, constants, program.dims)
+        exact, own = canonical(item, program.types, constants, program.dims)
+        key, sizes = with_free_place(exact)
         try:
             if key not in cache:
                 name = f"k{len(cache)}_{item.name}"
@@ -80,7 +83,7 @@ def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProg
         except NoScheduleError:
             waiting += reversed(unfused(item))
             continue
-        items.append(_call(item, cache[key], own, packed, program))
+        items.append(_call(item, cache[key], own, sizes, packed, parts))
     used = frozenset(a for i in items if isinstance(i, KernelCall) for a in i.arguments)
     kept = used | frozenset(program.outputs) | _viewed(items)
     return ScheduledProgram(
@@ -126,27 +129,32 @@ def _call(
     kernel: Kernel,
     scheduled: ScheduledKernel,
     own: Mapping[str, str],
+    sizes: Mapping[str, int],
     packed: _PackedConstants,
-    program: TensorProgram,
+    parts: Mapping[str, int],
 ) -> KernelCall:
     arguments = [p.buffer.name for p in scheduled.function.parameters]
     layouts = scheduled.layouts
     return KernelCall(
         scheduled.function,
         tuple(packed.get(own[a], layouts[a]) if a in layouts else own[a] for a in arguments),
-        tuple(Sym(s) for s in scheduled.function.sizes),
+        tuple(sizes.get(s, Sym(s)) for s in scheduled.function.sizes),
         kernel.outputs,
         tuple((own[y], own[x]) for y, x in scheduled.in_place),
-        _partially_written(kernel, program),
+        _partially_written(kernel, parts),
         kernel.source,
     )
 
 
-def _partially_written(kernel: Kernel, program: TensorProgram) -> tuple[str, ...]:
+def _parts(program: TensorProgram) -> Counter[str]:
+    """How many stages write each tensor."""
+    return Counter(s.output for i in program.items if isinstance(i, Kernel) for s in i.stages)
+
+
+def _partially_written(kernel: Kernel, parts: Mapping[str, int]) -> tuple[str, ...]:
     """Outputs of which stages of other kernels write a part too."""
     own = Counter(stage.output for stage in kernel.stages)
-    every = Counter(s.output for i in program.items if isinstance(i, Kernel) for s in i.stages)
-    return tuple(output for output in kernel.outputs if every[output] > own[output])
+    return tuple(output for output in kernel.outputs if parts[output] > own[output])
 
 
 def schedule_kernel(

@@ -121,12 +121,8 @@ class NativeTarget:
             case "asm":
                 texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
                 return joined(modules, texts)
-            case "obj":
-                return link_objects(self.build(modules, workplace))
-            case "so":
-                pool = Module(POOL, pool_llvm(self.machine.architecture))
-                others = [module for module in modules if module.name != POOL]
-                return link_library(self.build((*others, pool), workplace))
+            case "obj" | "so":
+                return link_shared(self.build(modules, workplace), shared=form == "so")
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")
