@@ -11,7 +11,7 @@ from modelcc.ir.index import Bounds, Index, Sym, coefficient
 from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
-from modelcc.ir.scalar_tree import cost, reads
+from modelcc.ir.scalar_tree import reads
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import Kernel, Stage, TensorProgram, View
 from modelcc.ir.types import Layout, TensorType
@@ -27,9 +27,13 @@ from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
 from modelcc.targets.cpu.shared_copies import with_free_place
 from modelcc.targets.cpu.structure import Group, make_group
 from modelcc.targets.cpu.tiled import emit_tiled
+from modelcc.targets.cpu.work import nanoseconds
 
 PARALLEL_CHUNKS = 16
-WORTH_A_FORK = 100_000
+"""Iterations that a parallel loop has at least, if it can."""
+
+WORTH_A_FORK = 10_000
+"""Nanoseconds; starting the threads and waiting for them takes about 2,000."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,7 @@ def schedule_kernel(
     for stages in partition(kernel.stages):
         plan, wanted = _plan(stages, kernel, types, dims, machine, frozenset(layouts))
         layouts |= wanted
-        chunks = PARALLEL_CHUNKS if _work(stages) >= WORTH_A_FORK else 1
+        chunks = PARALLEL_CHUNKS if nanoseconds(stages, types) >= WORTH_A_FORK else 1
         if isinstance(plan, RowPlan):
             statements += emit_rows(plan, names, chunks)
             in_place += _in_place(plan.nests, plan.stored, kernel, types)
@@ -269,17 +273,6 @@ def _prefers_rows(group: Group, packable: frozenset[str]) -> bool:
     across = [coefficient(r.indices[0], inner.name) for r in loads]
     moves = depends_on(anchor.body, inner.name)
     return not moves or any(c not in (0, 1) for c in across)
-
-
-def _work(stages: Sequence[Stage]) -> float:
-    """Rough vector-free operations of the stages; symbolic extents count as 128."""
-    total = 0.0
-    for stage in stages:
-        points = 1.0
-        for axis in (*stage.axes, *stage.reduce):
-            points *= axis.extent if isinstance(axis.extent, int) else 128
-        total += points * max(1, cost(stage.body))
-    return total
 
 
 def _in_place(
