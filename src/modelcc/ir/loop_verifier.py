@@ -6,7 +6,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Bounds, Index, Range, bounds_of, split_affine, symbols
+from modelcc.ir.index import Bounds, Index, Range, split_affine, symbols
+from modelcc.ir.index_bounds import Prover
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -270,17 +271,28 @@ class _Verifier:
         bounds = self._bounds()
         exact = {name for scope in self._scopes for name in scope.exact}
         for end in ends:
+            past = end - buffer.size
             names = symbols(end) | symbols(buffer.size)
             # Bounds of other than affine expressions need not be reached.
-            affine = split_affine(end - buffer.size, sorted(names)) is not None
+            affine = split_affine(past, sorted(names)) is not None
             certain = not self._conditions and names <= exact and affine
-            below, above = bounds_of(end, bounds), bounds_of(end - buffer.size, bounds)
-            low = below.lo if certain else below.hi
-            high = above.hi if certain else above.lo
-            if (low is not None and low < 0) or (high is not None and high >= 0):
+            if _leaves(end, past, bounds) if certain else _stays_outside(end, past, bounds):
                 raise self._fail(
                     f"element {end} lies outside of %{buffer.name}, which has {buffer.size}"
                 )
+
+
+def _leaves(end: Index, past: Index, bounds: Bounds) -> bool:
+    """Whether ``end`` is sometimes below 0 or ``past`` above -1, their bounds being reached."""
+    prover = Prover(bounds)
+    low, room = prover.lower(end, 0), prover.lower(-past, 1)
+    return (low is not None and low < 0) or (room is not None and room < 1)
+
+
+def _stays_outside(end: Index, past: Index, bounds: Bounds) -> bool:
+    """Whether ``end`` is always below 0 or ``past`` always above -1."""
+    prover = Prover(bounds)
+    return prover.at_least(-end, 1) or prover.at_least(past, 0)
 
 
 def function_buffers(function: Function) -> tuple[tuple[Buffer, bool], ...]:
