@@ -11,7 +11,7 @@ from modelcc.ir.index import Bounds, Index, Sym, coefficient
 from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
-from modelcc.ir.scalar_tree import cost, reads
+from modelcc.ir.scalar_tree import reads
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import Kernel, Stage, TensorProgram, View
 from modelcc.ir.types import Layout, TensorType
@@ -25,11 +25,16 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import Nest, depends_on
 from modelcc.targets.cpu.plan import Plan, plan_tiled
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
+from modelcc.targets.cpu.shared_copies import with_free_place
 from modelcc.targets.cpu.structure import Group, make_group
 from modelcc.targets.cpu.tiled import emit_tiled
+from modelcc.targets.cpu.work import nanoseconds
 
 PARALLEL_CHUNKS = 16
-WORTH_A_FORK = 100_000
+"""Iterations that a parallel loop has at least, if it can."""
+
+WORTH_A_FORK = 10_000
+"""Nanoseconds; starting the threads and waiting for them takes about 2,000."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +72,15 @@ def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProg
     cache: dict[CanonicalKernel, ScheduledKernel] = {}
     packed = _PackedConstants(program)
     items: list[KernelCall | View] = []
+    parts = _parts(program)
     waiting = list(reversed(program.items))
     while waiting:
         item = waiting.pop()
         if isinstance(item, View):
             items.append(item)
             continue
-        key, own = canonical(item, program.types, constants, program.dims)
+        exact, own = canonical(item, program.types, constants, program.dims)
+        key, sizes = with_free_place(exact)
         try:
             if key not in cache:
                 name = f"k{len(cache)}_{item.name}"
@@ -81,7 +88,7 @@ def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProg
         except NoScheduleError:
             waiting += reversed(unfused(item))
             continue
-        items.append(_call(item, cache[key], own, packed, program))
+        items.append(_call(item, cache[key], own, sizes, packed, parts))
     used = frozenset(a for i in items if isinstance(i, KernelCall) for a in i.arguments)
     kept = used | frozenset(program.outputs) | _viewed(items)
     return ScheduledProgram(
@@ -127,27 +134,32 @@ def _call(
     kernel: Kernel,
     scheduled: ScheduledKernel,
     own: Mapping[str, str],
+    sizes: Mapping[str, int],
     packed: _PackedConstants,
-    program: TensorProgram,
+    parts: Mapping[str, int],
 ) -> KernelCall:
     arguments = [p.buffer.name for p in scheduled.function.parameters]
     layouts = scheduled.layouts
     return KernelCall(
         scheduled.function,
         tuple(packed.get(own[a], layouts[a]) if a in layouts else own[a] for a in arguments),
-        tuple(Sym(s) for s in scheduled.function.sizes),
+        tuple(sizes.get(s, Sym(s)) for s in scheduled.function.sizes),
         kernel.outputs,
         tuple((own[y], own[x]) for y, x in scheduled.in_place),
-        _partially_written(kernel, program),
+        _partially_written(kernel, parts),
         kernel.source,
     )
 
 
-def _partially_written(kernel: Kernel, program: TensorProgram) -> tuple[str, ...]:
+def _parts(program: TensorProgram) -> Counter[str]:
+    """How many stages write each tensor."""
+    return Counter(s.output for i in program.items if isinstance(i, Kernel) for s in i.stages)
+
+
+def _partially_written(kernel: Kernel, parts: Mapping[str, int]) -> tuple[str, ...]:
     """Outputs of which stages of other kernels write a part too."""
     own = Counter(stage.output for stage in kernel.stages)
-    every = Counter(s.output for i in program.items if isinstance(i, Kernel) for s in i.stages)
-    return tuple(output for output in kernel.outputs if every[output] > own[output])
+    return tuple(output for output in kernel.outputs if parts[output] > own[output])
 
 
 def schedule_kernel(
@@ -169,7 +181,7 @@ def schedule_kernel(
     for stages in partition(kernel.stages) if chain is None else ():
         plan, wanted = _plan(stages, kernel, types, dims, machine, frozenset(layouts))
         layouts |= wanted
-        chunks = PARALLEL_CHUNKS if _work(stages) >= WORTH_A_FORK else 1
+        chunks = PARALLEL_CHUNKS if nanoseconds(stages, types) >= WORTH_A_FORK else 1
         if isinstance(plan, RowPlan):
             statements += emit_rows(plan, names, chunks)
             in_place += _in_place(plan.nests, plan.stored, kernel, types)
@@ -200,7 +212,8 @@ def _chain_statements(
         plan, wanted = _tiled(stages, stored, types, dims, packable, machine)
         layouts |= wanted
         # A function forks once: for its blocks, else for the first phase.
-        serial = chain.outer or position or _work(stages) < WORTH_A_FORK
+        short = nanoseconds(stages, types) < WORTH_A_FORK
+        serial = chain.outer or position or short
         chunks = 1 if serial else PARALLEL_CHUNKS
         statements += emit_tiled(plan, names, chunks)
     return in_blocks(chain, names, statements), layouts
@@ -287,17 +300,6 @@ def _prefers_rows(group: Group, packable: frozenset[str]) -> bool:
     across = [coefficient(r.indices[0], inner.name) for r in loads]
     moves = depends_on(anchor.body, inner.name)
     return not moves or any(c not in (0, 1) for c in across)
-
-
-def _work(stages: Sequence[Stage]) -> float:
-    """Rough vector-free operations of the stages; symbolic extents count as 128."""
-    total = 0.0
-    for stage in stages:
-        points = 1.0
-        for axis in (*stage.axes, *stage.reduce):
-            points *= axis.extent if isinstance(axis.extent, int) else 128
-        total += points * max(1, cost(stage.body))
-    return total
 
 
 def _in_place(

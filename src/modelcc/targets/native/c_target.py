@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from importlib.resources import files
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
@@ -120,13 +119,6 @@ class CTarget(NativeTarget):
             return find_compiler(self.command, self.arch, self.codegen.optimize)
         except ToolchainError as error:
             raise ModelError(str(error)) from error
-
-
-def pool_c() -> str:
-    """The thread pool as one C file."""
-    folder = files("modelcc.runtime")
-    header = folder.joinpath("pool.h").read_text("utf-8")
-    return folder.joinpath("pool.c").read_text("utf-8").replace('#include "pool.h"', header)
 
 
 def c_target(options: TargetOptions) -> CTarget:

@@ -123,7 +123,10 @@ class WorkerPool:
         self, requests: Sequence[Request], report: Callable[[int], None] | None = None
     ) -> list[bytes]:
         """Object files in the order of `requests`; raises like `build`."""
-        futures = [self._threads.submit(self._compile_one, request) for request in requests]
+        # The longest first: the last ones to end are then short, and end together.
+        longest = sorted(range(len(requests)), key=lambda n: -len(requests[n].text))
+        submitted = {n: self._threads.submit(self._compile_one, requests[n]) for n in longest}
+        futures = [submitted[n] for n in range(len(requests))]
         try:
             return _gather(futures, report)
         except CodegenError:
