@@ -71,7 +71,7 @@ class FuseKernels:
                 groups.append(_Group())
             groups[position].add(item)
             home[stage.output] = max(position, home.get(stage.output, -1))
-        return program.with_items(_assemble(groups, program))
+        return program.with_items(_assemble(_live(groups, program), program))
 
     def _target(
         self,
@@ -187,6 +187,17 @@ def _contiguous_row(stage: Stage, types: Mapping[str, TensorType]) -> bool:
         return True
     along = [r for r in reads(stage.body) if any(inner.name in symbols(i) for i in r.indices)]
     return all(r.indices[-1] == Sym(inner.name) and types[r.tensor].layout is None for r in along)
+
+
+def _live(groups: Sequence[_Group], program: TensorProgram) -> list[_Group]:
+    """The groups whose results somebody reads, in the end."""
+    live = list(groups)
+    while True:
+        needed = _needed(live, program)
+        kept = [group for group, names in zip(live, needed, strict=True) if names]
+        if len(kept) == len(live):
+            return live
+        live = kept
 
 
 def _assemble(groups: Sequence[_Group], program: TensorProgram) -> tuple[Item, ...]:

@@ -24,6 +24,7 @@ from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.target import (
     FUNCTIONS_PER_MODULE,
+    POOL,
     NativeTarget,
     joined,
     native_target,
@@ -57,7 +58,7 @@ class CTarget(NativeTarget):
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The file that runs the steps, those of the kernels, and the thread pool's if needed."""
         steps = Module("program", emit_program_c(program))
-        pool = (Module("pool", pool_c()),) if any(map(parallel_loop, program.functions)) else ()
+        pool = (Module(POOL, pool_c()),) if any(map(parallel_loop, program.functions)) else ()
         return (steps, *self.emit_functions(program.functions), *pool)
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
@@ -99,7 +100,8 @@ class CTarget(NativeTarget):
             case "obj":
                 return link_objects(self.build(modules, workplace))
             case "so":
-                return link_library(self.build((*modules, Module("pool", pool_c())), workplace))
+                others = [module for module in modules if module.name != POOL]
+                return link_library(self.build((*others, Module(POOL, pool_c())), workplace))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target c cannot emit {form!r}", (), f"it knows {known}")
