@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -16,19 +16,13 @@ TOLERANCES: Mapping[str, float] = MappingProxyType(
 """Greatest accepted error as a fraction of the greatest expected value; 0 for other types."""
 
 
-ABSOLUTE: Mapping[str, float] = MappingProxyType({"f32": 2e-7})
-"""Greatest accepted error of any value: the rounding of numbers near 1, from which engines
-compute functions between 0 and 1 (a sigmoid of 1e-8 is hardly ever right to more than this)."""
-
-
 @dataclass(frozen=True)
 class Difference:
     """One value compared with what it should be.
 
     ``error`` is the greatest absolute error, ``relative`` that divided by the greatest magnitude
     expected, ``at`` the index of the greatest error, ``got`` and ``expected`` the values there.
-    ``problem`` says what else is wrong (shape, dtype, NaN), or is empty.  An error of at most
-    ``absolute`` is accepted whatever the values are.
+    ``problem`` says what else is wrong (shape, dtype, NaN), or is empty.
     """
 
     name: str
@@ -39,13 +33,11 @@ class Difference:
     got: float = 0.0
     expected: float = 0.0
     problem: str = ""
-    absolute: float = 0.0
 
     @property
     def agrees(self) -> bool:
         """Whether the value is right."""
-        close = self.relative <= self.tolerance or 0 < self.error <= self.absolute
-        return not self.problem and close
+        return not self.problem and self.relative <= self.tolerance
 
     def __str__(self) -> str:
         if self.problem:
@@ -66,9 +58,7 @@ def compare(name: str, got: Array, expected: Array, tolerance: float | None = No
         return Difference(name, 0.0, 0.0, allowed)
     if expected.dtype == object:
         return _compare_text(name, got, expected)
-    floor = ABSOLUTE.get(dtype_of(expected).name, 0.0) if tolerance is None else 0.0
-    found = _compare_numbers(name, _wide(got), _wide(expected), allowed)
-    return replace(found, absolute=floor)
+    return _compare_numbers(name, _wide(got), _wide(expected), allowed)
 
 
 def compare_all(
