@@ -1,7 +1,10 @@
 # What people and CI both run.  `make PYTHON=.venv/bin/python test` picks an interpreter.
 PYTHON ?= python
+# Where `make bench` puts its models, and the engines it runs: PEERS=all adds the slow ones.
+MODELS ?= benchmarks/models
+PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test bench accuracy backends fmt docs
+.PHONY: check test bench bench-quick accuracy backends fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -10,15 +13,19 @@ check:  ## style and types
 test:  ## all tests, on all cores
 	$(PYTHON) -m pytest -q -n auto
 
-bench:  ## side by side with ONNX Runtime on one core; needs the bench extra
-	$(PYTHON) -m benchmarks.zoo --all
-	$(PYTHON) -m benchmarks.compare --threads 1
+bench:  ## side by side with other engines: tables, JSON and a plot; needs the bench extra
+	$(PYTHON) -m benchmarks.zoo --all --out $(MODELS)
+	$(PYTHON) -m benchmarks.compare --folder $(MODELS) --peers $(PEERS)
+
+bench-quick:  ## the same on few models, in a few minutes
+	$(PYTHON) -m benchmarks.zoo --short --out $(MODELS)
+	$(PYTHON) -m benchmarks.compare --short --folder $(MODELS) --peers $(PEERS)
 
 accuracy:  ## every model of the zoo against ONNX Runtime; REAL=folder adds trained ones
 	$(PYTHON) -m benchmarks.accuracy --sizes 3 $(if $(REAL),--real $(REAL))
 
 backends:  ## every model of the zoo through LLVM and through C; results must agree
-	$(PYTHON) -m benchmarks.backends --folder benchmarks/models
+	$(PYTHON) -m benchmarks.backends --folder $(MODELS)
 
 fmt:  ## put the sources into the project's style
 	$(PYTHON) -m ruff check --fix .

@@ -2,119 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
 import click
-import numpy as np
-import onnx
 from rich.console import Console
 
 from benchmarks import machine, peers
-from benchmarks.feeds import Sizes, feeds_for
-from benchmarks.messages import Failed, Task
-from benchmarks.pool import Timing, Worker, measure, start
-from benchmarks.results import Comparison, Row, markdown, table, to_json
-from benchmarks.workload import Workload, workload
+from benchmarks.lock import exclusively
+from benchmarks.plot import draw
+from benchmarks.results import Comparison, markdown, table, to_json
+from benchmarks.rows import Row
+from benchmarks.side_by_side import Plan, compare, cores
+from benchmarks.summary import means, standings
+from benchmarks.zoo.catalogue import SHORT, STANDARD
 
 FOLDER = Path(__file__).resolve().parent
-SHORT = ("mlp", "autoencoder", "ds_cnn", "mnist_cnn", "mobilenetv2_100")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to measure."""
-
-    peers: tuple[str, ...]
-    reference: str
-    rounds: int
-    seconds: float
-    timeout: float
-
-
-def compare(plan: Plan, path: Path, peak: machine.Peaks, sizes: Sizes) -> tuple[Row, ...]:
-    """All engines of the plan on one model, at the number of threads of `peak`."""
-    feeds = feeds_for(path, sizes)
-    work = workload(onnx.load(str(path)), feeds)
-    cores = _cores(peak.threads)
-    started = {
-        peer: start(Task(peer, path, peak.threads, cores, feeds), plan.timeout)
-        for peer in plan.peers
-    }
-    workers = [worker for worker in started.values() if isinstance(worker, Worker)]
-    measured = measure(workers, plan.rounds, plan.seconds, plan.timeout)
-    base = started.get(plan.reference)
-    expected = base.loaded.outputs if isinstance(base, Worker) else None
-    baseline = measured.get(plan.reference)
-    rows: list[Row] = []
-    for peer, worker in started.items():
-        found = worker if isinstance(worker, Failed) else measured[peer]
-        if isinstance(found, Failed) or isinstance(worker, Failed):
-            assert isinstance(found, Failed)
-            rows.append(Row(path.stem, peak.threads, peer, reason=found.reason))
-            continue
-        speedup = found.ratio(baseline) if isinstance(baseline, Timing) else None
-        error = None if expected is None else largest_error(worker.loaded.outputs, expected)
-        rows.append(_row(path.stem, worker, found, speedup, error, work, peak))
-    return tuple(rows)
-
-
-def largest_error(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:
-    """Largest difference over all outputs, each relative to its largest expected magnitude.
-
-    Infinity where an output is missing, has another shape, or is not finite.
-    """
-    worst = 0.0
-    for name, reference in expected.items():
-        value = actual.get(name)
-        if value is None or value.shape != reference.shape:
-            return float("inf")
-        if reference.size == 0:
-            continue
-        wide = reference.astype(np.float64)
-        difference = float(np.abs(value.astype(np.float64) - wide).max())
-        scale = float(np.abs(wide).max()) or 1.0
-        worst = max(worst, difference / scale if np.isfinite(difference) else float("inf"))
-    return worst
-
-
-def _row(
-    model: str,
-    worker: Worker,
-    timing: Timing,
-    speedup: float | None,
-    error: float | None,
-    work: Workload,
-    peak: machine.Peaks,
-) -> Row:
-    median = timing.median()
-    low, high = timing.spread()
-    gflops = 2e-6 * work.macs / median
-    return Row(
-        model=model,
-        threads=peak.threads,
-        peer=worker.peer,
-        milliseconds=median,
-        low=low,
-        high=high,
-        speedup=speedup,
-        error=error,
-        load_seconds=worker.loaded.load_seconds,
-        peak_bytes=timing.peak_bytes,
-        gflops=gflops,
-        peak_share=gflops / peak.gflops,
-        weight_gigabytes=1e-6 * work.constant_bytes / median,
-    )
-
-
-def _cores(threads: int) -> tuple[int, ...]:
-    """The last cores we may use: the first ones serve most interrupts."""
-    return tuple(sorted(os.sched_getaffinity(0))[-threads:])
 
 
 def _versions(names: Sequence[str]) -> dict[str, str]:
@@ -130,9 +36,7 @@ def _versions(names: Sequence[str]) -> dict[str, str]:
 
 
 def _paths(names: Sequence[str], folder: Path) -> list[Path]:
-    """Models by name in `folder` or by path; all of `folder` when none is named."""
-    if not names:
-        return sorted(folder.glob("*.onnx"))
+    """Models by name in `folder` or by path."""
     paths = [Path(name) if name.endswith(".onnx") else folder / f"{name}.onnx" for name in names]
     for path in paths:
         if not path.exists():
@@ -147,12 +51,13 @@ def _sizes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _write(found: Comparison, folder: Path) -> Path:
-    """Writes the Markdown and the JSON form; returns their path without suffix."""
+    """Writes Markdown, JSON and a plot; returns their path without suffix."""
     folder.mkdir(parents=True, exist_ok=True)
     digits = "".join(character for character in found.date if character.isdigit())
     stem = folder / f"compare-{digits}"
     stem.with_suffix(".md").write_text(markdown(found))
     stem.with_suffix(".json").write_text(to_json(found))
+    draw(found, stem.with_suffix(".png"))
     return stem
 
 
@@ -160,23 +65,52 @@ def _words(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
 
 
+def _engines(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
+    chosen = tuple(peers.LOADERS) if text == "all" else tuple(filter(None, text.split(",")))
+    unknown = [name for name in chosen if name not in peers.LOADERS]
+    if unknown:
+        raise click.BadParameter(f"no engine {unknown[0]!r}; there are {', '.join(peers.LOADERS)}")
+    return chosen
+
+
+def _print(console: Console, rows: Sequence[Row], reference: str) -> None:
+    console.print(table(rows, reference))
+    for row in rows:
+        if row.reason:
+            console.print(f"{row.peer} is not available: {row.reason}", style="dim")
+    for one in standings(rows):
+        console.print(f"modelcc is {one.faster:.2f} × as fast as {one.best.peer}", style="bold")
+
+
 @click.command()
 @click.option("--models", default="", callback=_words, help="Names or .onnx paths, by comma.")
 @click.option("--folder", type=click.Path(path_type=Path), default=FOLDER / "models")
 @click.option("--threads", default="1,2", show_default=True, callback=_words)
-@click.option("--peers", "names", default=",".join(peers.DEFAULT), show_default=True)
+@click.option(
+    "--peers",
+    "engines",
+    default=",".join(peers.DEFAULT),
+    show_default=True,
+    callback=_engines,
+    help="Engines by comma, or all.",
+)
 @click.option("--reference", default="onnxruntime", show_default=True, help="Engine to relate to.")
 @click.option("--rounds", default=10, show_default=True, help="Turns of each engine.")
 @click.option("--seconds", default=0.2, show_default=True, help="Length of a turn.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds to load or compile.")
 @click.option("--shape", "shapes", multiple=True, help="INPUT=1x3x224x224, for a symbolic input.")
-@click.option("--short", is_flag=True, help="Few small models, few short rounds.")
+@click.option("--short", is_flag=True, help="Few models and rounds: a few minutes.")
 @click.option("--out", type=click.Path(path_type=Path), default=FOLDER / "results")
+@click.option(
+    "--lock",
+    type=click.Path(path_type=Path),
+    help="Hold this file's lock, as flock(1) does, while timing.",
+)
 def main(
     models: tuple[str, ...],
     folder: Path,
     threads: tuple[str, ...],
-    names: str,
+    engines: tuple[str, ...],
     reference: str,
     rounds: int,
     seconds: float,
@@ -184,29 +118,30 @@ def main(
     shapes: tuple[str, ...],
     short: bool,
     out: Path,
+    lock: Path | None,
 ) -> None:
-    """Compare modelcc with other engines on latency, accuracy, load time and memory."""
-    chosen = tuple(name for name in names.split(",") if name)
-    unknown = [name for name in chosen if name not in peers.LOADERS]
-    if unknown:
-        raise click.BadParameter(f"no engine {unknown[0]!r}; there are {', '.join(peers.LOADERS)}")
+    """Compare modelcc with other engines on latency, accuracy, compile time and memory."""
     if short:
-        models, rounds, seconds = models or SHORT, min(rounds, 3), min(seconds, 0.05)
-    plan = Plan(chosen, reference, rounds, seconds, timeout)
+        rounds, seconds = min(rounds, 5), min(seconds, 0.1)
+    plan = Plan(engines, reference, rounds, seconds, timeout, lock)
     console = Console()
-    peaks = tuple(machine.peaks(_cores(int(count))) for count in threads)
+    with exclusively(lock):
+        peaks = tuple(machine.peaks(cores(int(count))) for count in threads)
+    date = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}"
     rows: list[Row] = []
-    for path in _paths(models, folder):
+    versions = _versions(engines)
+    stem = out
+    for path in _paths(models or (SHORT if short else STANDARD), folder):
         for peak in peaks:
             here = compare(plan, path, peak, _sizes(shapes))
-            console.print(table(here, reference))
-            for row in here:
-                if row.reason:
-                    console.print(f"{row.peer} is not available: {row.reason}", style="dim")
+            _print(console, here, reference)
             rows += here
-    date = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}"
-    found = Comparison(machine.describe(), date, reference, _versions(chosen), peaks, tuple(rows))
-    console.print(f"Wrote {_write(found, out)} (.md, .json)")
+        # After every model, so that a run that is stopped leaves what it found.
+        found = Comparison(machine.describe(), date, reference, versions, peaks, tuple(rows))
+        stem = _write(found, out)
+    for (count, batch), mean in means(standings(rows)).items():
+        console.print(f"Geometric mean, batch {batch}, {count} core(s): {mean:.3f}", style="bold")
+    console.print(f"Wrote {stem} (.md, .json, .png)")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Bar charts of a comparison: `python -m benchmarks.plot RESULT.json --out chart.svg`."""
+"""Chart of a comparison: `python -m benchmarks.plot RESULT.json --out chart.svg`."""
 
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
-from typing import Any
 
 import click
 import matplotlib
@@ -12,43 +12,82 @@ import matplotlib
 matplotlib.use("Agg")
 
 from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
 
-WIDTH = 0.8
-"""Share of a model's slot that its bars fill."""
+from benchmarks.peers import LOWERED
+from benchmarks.results import Comparison, from_json
+from benchmarks.rows import Row
+from benchmarks.summary import OURS, means, standings
+
+MARKERS = "osD^vP*X"
+TICKS = (0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 20)
 
 
-def draw(found: dict[str, Any], out: Path) -> None:
-    """One panel per thread count: how many times faster than the reference each engine is."""
-    threads = [peak["threads"] for peak in found["peaks"]]
-    rows = [row for row in found["rows"] if row["speedup"] is not None]
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    engines = [name for name in dict.fromkeys(row["peer"] for row in rows)]
-    size = (max(6.0, 0.9 * len(models)), 3.5 * len(threads))
-    figure, panels = pyplot.subplots(len(threads), 1, figsize=size, squeeze=False)
-    for count, panel in zip(threads, panels[:, 0], strict=True):
+def draw(found: Comparison, out: Path) -> None:
+    """One panel per thread count: each engine's time relative to modelcc's, by model."""
+    rows = [row for row in found.rows if row.rounds]
+    models = list(dict.fromkeys(row.model for row in rows))
+    engines = [name for name in dict.fromkeys(row.peer for row in rows) if name != OURS]
+    size = (1.5 + 5.0 * len(found.peaks), 1.8 + 0.3 * len(models))
+    figure, panels = pyplot.subplots(
+        1, len(found.peaks), figsize=size, squeeze=False, sharey=True, layout="constrained"
+    )
+    for peak, panel in zip(found.peaks, panels[0], strict=True):
+        chosen = [row for row in rows if row.threads == peak.threads]
         for place, engine in enumerate(engines):
-            chosen = [r for r in rows if r["peer"] == engine and r["threads"] == count]
-            offset = WIDTH * ((place + 0.5) / len(engines) - 0.5)
-            positions = [models.index(row["model"]) + offset for row in chosen]
-            heights = [row["speedup"] for row in chosen]
-            panel.bar(positions, heights, WIDTH / len(engines), label=engine)
-        panel.axhline(1.0, color="black", linewidth=0.8)
-        panel.set_xticks(range(len(models)), models, rotation=30, ha="right", fontsize=8)
-        panel.set_ylabel(f"× faster than {found['reference']}")
-        panel.set_title(f"{count} thread(s)", fontsize=10)
-    panels[0, 0].legend(fontsize=8, ncols=len(engines))
-    figure.suptitle(f"{found['machine']}, {found['date']}", fontsize=8)
-    figure.tight_layout()
-    figure.savefig(out)
+            _points(panel, chosen, models, engine, MARKERS[place % len(MARKERS)])
+        _finish(panel, models)
+        mean = means(standings(chosen)).get((peak.threads, 1))
+        text = (
+            ""
+            if mean is None
+            else f", {mean:.2f} × faster than the best f32 engine (geometric mean)"
+        )
+        panel.set_title(f"{peak.threads} core(s){text}", fontsize=9)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(engines), fontsize=8)
+    figure.suptitle(f"{found.machine}, {found.date}", fontsize=8)
+    figure.savefig(out, dpi=120)
+    pyplot.close(figure)
+
+
+def _points(panel: Axes, rows: list[Row], models: list[str], engine: str, marker: str) -> None:
+    """Where the engine lowers precision, the marker is hollow."""
+    ours = {row.model: statistics.median(row.rounds) for row in rows if row.peer == OURS}
+    theirs = {row.model: statistics.median(row.rounds) for row in rows if row.peer == engine}
+    both = [model for model in models if model in ours and model in theirs]
+    panel.plot(
+        [theirs[model] / ours[model] for model in both],
+        [models.index(model) for model in both],
+        linestyle="none",
+        marker=marker,
+        fillstyle="none" if engine in LOWERED else "full",
+        label=f"{engine} (may lower precision)" if engine in LOWERED else engine,
+    )
+
+
+def _finish(panel: Axes, models: list[str]) -> None:
+    panel.axvline(1.0, color="black", linewidth=0.8)
+    panel.set_xscale("log")
+    low, high = panel.get_xlim()
+    panel.set_xticks([tick for tick in TICKS if low <= tick <= high], minor=False)
+    panel.set_xticks([], minor=True)
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g} ×"))
+    panel.grid(axis="both", linewidth=0.3)
+    panel.tick_params(labelsize=8)
+    panel.set_yticks(range(len(models)), models)
+    panel.set_ylim(len(models) - 0.5, -0.5)
+    panel.set_xlabel("time by that of modelcc (right of the line: modelcc is faster)", fontsize=8)
 
 
 @click.command()
 @click.argument("result", type=click.Path(path_type=Path, exists=True))
 @click.option("--out", type=click.Path(path_type=Path), help="PNG, SVG or PDF.")
 def main(result: Path, out: Path | None) -> None:
-    """Draw the RESULT.json of a comparison; next to it, as SVG, unless --out says otherwise."""
-    target = out or result.with_suffix(".svg")
-    draw(json.loads(result.read_text()), target)
+    """Draw the RESULT.json of a comparison; next to it, as PNG, unless --out says otherwise."""
+    target = out or result.with_suffix(".png")
+    draw(from_json(json.loads(result.read_text())), target)
     click.echo(f"Wrote {target}")
 
 

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lock import exclusively
 from benchmarks.messages import Failed, Loaded, Task
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,10 +48,18 @@ class Timing:
         values = sorted(value for one in self.rounds for value in one)
         return values[len(values) // 10], values[(len(values) * 9) // 10]
 
+    def medians(self) -> tuple[float, ...]:
+        """Of each round."""
+        return tuple(statistics.median(one) for one in self.rounds)
+
     def ratio(self, other: Timing) -> float:
-        """How many times faster than `other`: the median of the rounds' ratios of medians."""
-        pairs = zip(self.rounds, other.rounds, strict=True)
-        return statistics.median(statistics.median(b) / statistics.median(a) for a, b in pairs)
+        """How many times faster than `other`, round by round."""
+        return ratio(self.medians(), other.medians())
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """How many times less `ours` are than `theirs`: the median of the rounds' ratios."""
+    return statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
 
 
 def start(task: Task, timeout: float) -> Worker | Failed:
@@ -85,29 +94,35 @@ def _receive(connection: Connection, timeout: float) -> Any:
 
 
 def measure(
-    workers: Sequence[Worker], rounds: int, seconds: float, timeout: float
+    workers: Sequence[Worker], rounds: int, seconds: float, timeout: float, lock: Path | None
 ) -> dict[str, Timing | Failed]:
     """Times all workers in turn, `rounds` times, about `seconds` each turn, and ends them."""
     times: dict[str, list[tuple[float, ...]]] = {worker.peer: [] for worker in workers}
     failed: dict[str, Failed] = {}
-    for turn in range(rounds):
-        # Every other round runs backwards, so that nobody always follows the same neighbour.
-        for worker in workers if turn % 2 == 0 else reversed(workers):
-            if worker.peer in failed:
-                continue
-            time.sleep(PAUSE_SECONDS)
-            calls = max(1, min(1000, round(seconds / worker.loaded.call_seconds)))
-            try:
-                worker.connection.send(calls)
-                answer = _receive(worker.connection, timeout)
-                times[worker.peer].append(tuple(1e3 * value for value in answer))
-            except (EOFError, OSError, TimeoutError):
-                worker.process.kill()
-                status = worker.process.wait()
-                failed[worker.peer] = Failed(f"stopped answering in round {turn}: status {status}")
+    with exclusively(lock):
+        for turn in range(rounds):
+            # Every other round runs backwards, so that nobody always follows the same neighbour.
+            for worker in workers if turn % 2 == 0 else reversed(workers):
+                if worker.peer in failed:
+                    continue
+                try:
+                    times[worker.peer].append(_turn(worker, seconds, timeout))
+                except (EOFError, OSError, TimeoutError):
+                    worker.process.kill()
+                    status = worker.process.wait()
+                    reason = f"stopped answering in round {turn}: status {status}"
+                    failed[worker.peer] = Failed(reason)
     peaks = {worker.peer: _finish(worker) for worker in workers if worker.peer not in failed}
     done = {peer: Timing(tuple(times[peer]), peak) for peer, peak in peaks.items()}
     return {**done, **failed}
+
+
+def _turn(worker: Worker, seconds: float, timeout: float) -> tuple[float, ...]:
+    """Milliseconds of each call."""
+    time.sleep(PAUSE_SECONDS)
+    calls = max(1, min(1000, round(seconds / worker.loaded.call_seconds)))
+    worker.connection.send(calls)
+    return tuple(1e3 * value for value in _receive(worker.connection, timeout))
 
 
 def _finish(worker: Worker) -> int:

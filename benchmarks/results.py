@@ -5,31 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from benchmarks.machine import Peaks
-
-
-@dataclass(frozen=True)
-class Row:
-    """One engine on one model. Figures are None where the engine did not run; `reason` says why."""
-
-    model: str
-    threads: int
-    peer: str
-    milliseconds: float | None = None
-    low: float | None = None
-    high: float | None = None
-    speedup: float | None = None
-    error: float | None = None
-    load_seconds: float | None = None
-    peak_bytes: int | None = None
-    gflops: float | None = None
-    peak_share: float | None = None
-    weight_gigabytes: float | None = None
-    reason: str = ""
+from benchmarks.rows import Row
+from benchmarks.summary import summary_lines
 
 
 @dataclass(frozen=True)
@@ -46,7 +29,7 @@ class Comparison:
 
 HEADINGS = (
     "model", "threads", "engine", "ms", "10–90 %", "× faster", "max error", "load s", "peak MiB",
-    "GFLOP/s", "of peak", "weights GB/s",
+    "GFLOP/s", "of peak", "weights GB/s", "of read", "compile s", "cached s", "compile MiB",
 )  # fmt: skip
 
 
@@ -66,6 +49,10 @@ def cells(row: Row) -> tuple[str, ...]:
         _number(row.gflops),
         "" if row.peak_share is None else f"{row.peak_share:.0%}",
         _number(row.weight_gigabytes),
+        "" if row.read_share is None else f"{row.read_share:.0%}",
+        _number(row.compile_seconds),
+        _number(row.cached_seconds),
+        "" if row.compile_bytes is None else f"{row.compile_bytes / 2**20:.0f}",
     )
 
 
@@ -109,6 +96,10 @@ def markdown(found: Comparison) -> str:
             for peak in found.peaks
         ),
         "",
+        *summary_lines(found.rows),
+        "",
+        "## All engines",
+        "",
         f"Engines take turns, pinned to the same cores. × faster is against {found.reference}: the "
         "median over rounds of the ratio of medians. Max error is relative to the largest output "
         f"of {found.reference}. openvino-default may compute in bf16.",
@@ -123,3 +114,10 @@ def markdown(found: Comparison) -> str:
 def to_json(found: Comparison) -> str:
     """Everything, for later comparisons and plots."""
     return json.dumps(asdict(found), indent=1) + "\n"
+
+
+def from_json(found: Mapping[str, Any]) -> Comparison:
+    """What :func:`to_json` wrote, parsed."""
+    peaks = tuple(Peaks(**peak) for peak in found["peaks"])
+    rows = tuple(Row(**{**row, "rounds": tuple(row["rounds"])}) for row in found["rows"])
+    return Comparison(**{**found, "peaks": peaks, "rows": rows})

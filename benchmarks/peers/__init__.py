@@ -31,7 +31,11 @@ PACKAGES: Mapping[str, str] = {
 }
 """Distribution a peer comes from, where that is not its own name."""
 
-DEFAULT = ("modelcc", "onnxruntime", "openvino", "openvino-default", "torch")
+DEFAULT = ("modelcc", "onnxruntime", "openvino", "openvino-default")
+"""Those that are fast enough to be of interest every time."""
+
+COMPILED = frozenset({"modelcc"})
+"""Engines that are given what `benchmarks.compilation` made of the model."""
 
 LOWERED = frozenset({"openvino-default"})
 """Peers that may compute in less than f32 without being asked to."""

@@ -1,4 +1,4 @@
-"""modelcc itself."""
+"""modelcc itself: its runtime, on what its compiler made beforehand."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from benchmarks.peers import Run
 
 
 def load(path: Path, threads: int) -> Run:
-    """Compiles the model for this machine."""
-    return modelcc.compile(str(path), threads=threads).run
+    """Loads an artifact, `.mcc`; `benchmarks.compilation` makes them."""
+    return modelcc.load(path, threads=threads).run

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import torch
 
 from benchmarks.peers import Arrays, Run
 from benchmarks.zoo.build import build
-from benchmarks.zoo.catalogue import find
+from benchmarks.zoo.catalogue import variant
 
 
 def load(path: Path, threads: int) -> Run:
@@ -24,7 +23,7 @@ def load_compiled(path: Path, threads: int) -> Run:
 
 def _load(path: Path, threads: int, compiled: bool) -> Run:
     torch.set_num_threads(threads)
-    model = find(re.sub(r"_(b\d+|dynamic)$", "", path.stem))
+    model, _ = variant(path.stem)
     eager = build(model)
     module = torch.compile(eager) if compiled else eager
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from benchmarks.zoo.records import BATCH, Exporter, Family, Input, Integers, Model
 
 
@@ -66,6 +68,27 @@ MODELS: tuple[Model, ...] = (
     *_decoder("gpt2", layers=12, heads=12, vocabulary=50257, exporter="torchscript"),
     *_decoder("llama", layers=16, heads=4, vocabulary=32000, exporter="dynamo"),
 )
+
+
+STANDARD = (*(model.name for model in MODELS), "resnet50_b8", "bert_base_b8")
+"""File stems of a complete comparison."""
+
+SHORT = (
+    "mlp", "autoencoder", "ds_cnn", "mnist_cnn", "lstm", "mobilenetv2_100", "efficientnet_b0",
+    "resnet50", "distilbert",
+)  # fmt: skip
+"""File stems of one that takes a few minutes."""
+
+
+def variant(stem: str) -> tuple[Model, int | None]:
+    """Model and batch of a file stem: `resnet50`, `resnet50_b8`, `resnet50_dynamic` (None)."""
+    name, dynamic, _ = stem.partition("_dynamic")
+    if dynamic:
+        return find(name), None
+    found = re.fullmatch(r"(.+)_b(\d+)", stem)
+    if found is None or any(model.name == stem for model in MODELS):
+        return find(stem), 1
+    return find(found[1]), int(found[2])
 
 
 def find(name: str) -> Model:

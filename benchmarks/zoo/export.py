@@ -20,12 +20,6 @@ TOLERANCE = 2e-4
 """Largest accepted difference to torch, relative to the largest output."""
 
 
-def file_name(model: Model, batch: int | None) -> str:
-    """`resnet50`, `resnet50_b8` or, for a symbolic batch (None), `resnet50_dynamic`; `.onnx`."""
-    suffix = "_dynamic" if batch is None else "" if batch == 1 else f"_b{batch}"
-    return f"{model.name}{suffix}.onnx"
-
-
 def export(model: Model, module: nn.Module, path: Path, batch: int | None) -> None:
     """Writes `module` as one ONNX file; `batch` None makes the batch dimension symbolic."""
     inputs = example(model, batch=2 if batch is None else batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("onnxruntime")
+pytest.importorskip("matplotlib")
 
-from benchmarks.compare import Plan, compare, largest_error
 from benchmarks.feeds import feeds_for
 from benchmarks.machine import Peaks
-from benchmarks.results import HEADINGS, Comparison, cells, markdown, to_json
+from benchmarks.plot import draw
+from benchmarks.results import HEADINGS, Comparison, cells, from_json, markdown, to_json
+from benchmarks.rows import Row
+from benchmarks.side_by_side import Plan, compare, largest_error
+from benchmarks.summary import means, standings
 from benchmarks.workload import workload
-from benchmarks.zoo.catalogue import MODELS, find
+from benchmarks.zoo.catalogue import MODELS, STANDARD, find, variant
 from benchmarks.zoo.records import input_from_json, input_to_json
 
 
@@ -61,8 +64,56 @@ def test_comparison_lists_what_ran_and_what_could_not(path: Path) -> None:
     assert failed.milliseconds is None and "Error" in failed.reason
     found = Comparison("here", "now", "onnxruntime", {}, (), (ran, failed))
     assert failed.reason in markdown(found)
-    assert json.loads(to_json(found))["rows"][0] == asdict(ran)
+    assert from_json(json.loads(to_json(found))) == found
     assert len(cells(ran)) == len(cells(failed)) == len(HEADINGS)
+
+
+def test_modelcc_is_compiled_apart_and_agrees(path: Path, tmp_path: Path) -> None:
+    plan = Plan(("modelcc", "onnxruntime"), "onnxruntime", 2, 0.001, 60, tmp_path / "lock")
+    ours, theirs = compare(plan, path, Peaks(1, 100.0, 10.0), {})
+    assert not ours.reason
+    assert ours.error is not None and ours.error < 1e-5
+    assert ours.compile_seconds is not None and ours.cached_seconds is not None
+    assert ours.cached_seconds < ours.compile_seconds
+    assert theirs.compile_seconds is None
+    assert len(ours.rounds) == len(theirs.rounds) == 2
+
+
+def row(model: str, peer: str, milliseconds: float, peak_bytes: int = 1 << 20) -> Row:
+    return Row(model, 1, peer, milliseconds, rounds=(milliseconds,) * 3, peak_bytes=peak_bytes)
+
+
+def test_standing_is_against_the_fastest_that_keeps_precision() -> None:
+    rows = (
+        row("a", "modelcc", 2.0, 3 << 20),
+        row("a", "onnxruntime", 4.0, 4 << 20),
+        row("a", "openvino", 3.0, 6 << 20),
+        row("a", "openvino-default", 1.0, 1 << 20),
+        row("a_b8", "modelcc", 1.0),
+        row("a_b8", "openvino", 6.0),
+        row("b", "modelcc", 1.0),
+        Row("b", 1, "openvino", reason="cannot"),
+        row("c", "modelcc", 1.0),
+        row("c", "openvino", 6.0),
+    )
+    found = standings(rows)
+    assert [one.ours.model for one in found] == ["a", "a_b8", "c"]
+    assert (found[0].best.peer, found[0].faster, found[0].memory) == ("openvino", 1.5, 0.75)
+    assert means(found) == {(1, 1): pytest.approx(3.0), (1, 8): pytest.approx(6.0)}
+
+
+def test_plot_shows_every_engine_but_ours(tmp_path: Path) -> None:
+    rows = (row("a", "modelcc", 2.0), row("a", "openvino", 3.0))
+    draw(Comparison("here", "now", "openvino", {}, (Peaks(1, 1.0, 1.0),), rows), tmp_path / "p.svg")
+    text = (tmp_path / "p.svg").read_text()
+    assert "openvino" in text and "1.50 × faster" in text and "<!-- a -->" in text
+
+
+def test_file_stems_name_model_and_batch() -> None:
+    assert variant("resnet50") == (find("resnet50"), 1)
+    assert variant("bert_base_b8") == (find("bert_base"), 8)
+    assert variant("mlp_dynamic") == (find("mlp"), None)
+    assert all(variant(stem) for stem in STANDARD)
 
 
 def test_sizes_override_symbolic_shapes(path: Path) -> None:

@@ -1,0 +1,104 @@
+"""Where modelcc stands: against the best of the engines that compute as precisely, by model."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from benchmarks.peers import LOWERED
+from benchmarks.pool import ratio
+from benchmarks.rows import Row
+
+OURS = "modelcc"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """modelcc and the fastest other engine that did not lower precision, on one model.
+
+    `faster` is how many times faster modelcc is, round by round; `memory` its peak memory by that
+    of the leanest of the others.
+    """
+
+    ours: Row
+    best: Row
+    faster: float
+    memory: float
+
+
+def standings(rows: Iterable[Row]) -> tuple[Standing, ...]:
+    """One for each model and thread count at which both ran."""
+    found: list[Standing] = []
+    for _, group in groupby(rows, key=lambda row: (row.model, row.threads)):
+        ran = [row for row in group if row.rounds]
+        ours = next((row for row in ran if row.peer == OURS), None)
+        others = [row for row in ran if row.peer not in LOWERED | {OURS}]
+        if ours is not None and others:
+            found.append(_standing(ours, others))
+    return tuple(found)
+
+
+def _standing(ours: Row, others: Sequence[Row]) -> Standing:
+    best = min(others, key=lambda row: statistics.median(row.rounds))
+    leanest = min(row.peak_bytes or 0 for row in others)
+    memory = (ours.peak_bytes or 0) / leanest if leanest else float("nan")
+    return Standing(ours, best, ratio(ours.rounds, best.rounds), memory)
+
+
+def batch_of(model: str) -> int:
+    """8 for `resnet50_b8`."""
+    found = re.search(r"_b(\d+)$", model)
+    return int(found[1]) if found else 1
+
+
+def means(found: Sequence[Standing]) -> dict[tuple[int, int], float]:
+    """Geometric mean of `faster` by threads and batch."""
+    groups: dict[tuple[int, int], list[float]] = {}
+    for one in found:
+        groups.setdefault((one.ours.threads, batch_of(one.ours.model)), []).append(one.faster)
+    return {key: statistics.geometric_mean(values) for key, values in groups.items()}
+
+
+def summary_lines(rows: Iterable[Row]) -> list[str]:
+    """Markdown: a table of standings, and the geometric means."""
+    found = standings(rows)
+    if not found:
+        return []
+    lines = [
+        "## modelcc against the best engine that computes in f32",
+        "",
+        "| model | threads | modelcc ms | best peer ms | peer | × faster | of peak | max error"
+        " | peak MiB | of leanest | compile s | cached s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        *map(_line, found),
+        "",
+    ]
+    for (threads, batch), mean in means(found).items():
+        lines.append(f"Geometric mean at batch {batch} on {threads} core(s): {mean:.3f}.  ")
+    return lines
+
+
+def _line(one: Standing) -> str:
+    ours = one.ours
+    bound = "" if ours.peak_share is None else f"{ours.peak_share:.0%}"
+    # Above 1, the weights stay in a cache, and memory is not what limits the model.
+    if ours.read_share is not None and (ours.peak_share or 0.0) < ours.read_share <= 1.1:
+        bound = f"{ours.read_share:.0%} of read"
+    cells = (
+        ours.model,
+        str(ours.threads),
+        f"{statistics.median(ours.rounds):.3g}",
+        f"{statistics.median(one.best.rounds):.3g}",
+        one.best.peer,
+        f"**{one.faster:.2f}**",
+        bound,
+        "" if ours.error is None else f"{ours.error:.1e}",
+        f"{(ours.peak_bytes or 0) / 2**20:.0f}",
+        f"{one.memory:.2f}",
+        "" if ours.compile_seconds is None else f"{ours.compile_seconds:.1f}",
+        "" if ours.cached_seconds is None else f"{ours.cached_seconds:.2f}",
+    )
+    return "| " + " | ".join(cells) + " |"
