@@ -1,4 +1,4 @@
-"""A small host program with symbolic arena offsets, and what it computes."""
+"""Small host programs with symbolic arena offsets, and what they compute."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import numpy as np
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import DIM, Sym
-from modelcc.ir.loop import Buffer, Call, For, Function, Load, Parameter, Splat, Store
-from modelcc.ir.program import Binding, CopyTensor, Definition, Launch, Program
-from modelcc.ir.types import F32, TensorType
+from modelcc.ir.loop import Buffer, Call, Const, For, Function, Load, Parameter, Splat, Store
+from modelcc.ir.program import (
+    Binding,
+    BranchSteps,
+    CopyTensor,
+    Definition,
+    Launch,
+    Program,
+    RepeatSteps,
+)
+from modelcc.ir.types import BOOL, F32, Array, TensorType
 
 n, b, i = Sym("n"), Sym("batch"), Sym("i")
 
@@ -60,3 +68,69 @@ def small_program() -> Program:
         {"w": Constant(np.array([3.5], np.float32))},
         {"batch": DIM},
     )  # fmt: skip
+
+
+def add_row() -> Function:
+    """``z = s + x[row]`` on rows of 7 elements."""
+    row = Load("x", 7 * Sym("row") + i, F32)
+    body = Store("z", i, Call("add", (Load("s", i, F32), row), F32))
+    parameters = (
+        Parameter(Buffer("x", F32, 7 * n)),
+        Parameter(Buffer("s", F32, 7)),
+        Parameter(Buffer("z", F32, 7), True),
+    )
+    return Function("add_row", parameters, ("n", "row"), (For("i", 0, 7, (body,)),))
+
+
+def halve() -> Function:
+    """``v = v / 2`` in place on 7 elements; ``more``: whether ``v[0]`` is still above 1."""
+    half = Call("mul", (Load("v", i, F32), Const(0.5, F32)), F32)
+    more = Call("gt", (Load("v", 0, F32), Const(1.0, F32)), BOOL)
+    parameters = (Parameter(Buffer("v", F32, 7), True), Parameter(Buffer("more", BOOL, 1), True))
+    return Function(
+        "halve", parameters, (), (For("i", 0, 7, (Store("v", i, half),)), Store("more", 0, more))
+    )
+
+
+def nested_program() -> Program:
+    """The sum of ``x``'s rows, halved until its first element is at most 1, if ``go`` holds.
+
+    The sum alternates between two halves of a buffer.  See :func:`nested_result`.
+    """
+    row, flag, step = TensorType((7,), F32), TensorType((1,), BOOL), Sym("step")
+    bindings = (
+        Binding("x", TensorType((b, 7), F32), "input"), Binding("go", flag, "input"),
+        Binding("zero", row, "constant"), Binding("yes", flag, "constant"),
+        Binding("first", row, "arena", 0),
+        Binding("sum", row, "arena", 64 * (step % 2)),
+        Binding("next", row, "arena", 64 * ((step + 1) % 2)),
+        Binding("total", row, "arena", 64 * (b % 2)), Binding("more", flag, "arena", 128),
+        Binding("y", row, "output"),
+    )  # fmt: skip
+    add = Launch("add_row", ("x", "sum", "next"), (b, step), ("Add_0",))
+    halving = RepeatSteps("i", None, (Launch("halve", ("y", "more")),), "more")
+    return Program(
+        "nested", ("x", "go"), ("y",), {binding.name: binding for binding in bindings},
+        (add_row(), halve()),
+        (
+            CopyTensor("first", "zero"),
+            RepeatSteps("step", b, (add,), source=("Loop_1",)),
+            BranchSteps(
+                "go",
+                (CopyTensor("more", "yes"), CopyTensor("y", "total"), halving),
+                (CopyTensor("y", "total"),),
+            ),
+        ),
+        192, (),
+        {"zero": Constant(np.zeros(7, np.float32)), "yes": Constant(np.array([True]))},
+        {"batch": DIM},
+    )  # fmt: skip
+
+
+def nested_result(x: Array, go: bool) -> Array:
+    """What :func:`nested_program` computes."""
+    total = x.sum(0, dtype=np.float32)
+    while go:
+        total = total * np.float32(0.5)
+        go = bool(total[0] > 1)
+    return total

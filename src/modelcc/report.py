@@ -9,8 +9,16 @@ from typing import Any
 
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
-from modelcc.ir.loop_cost import function_cost
-from modelcc.ir.program import Binding, CopyTensor, Launch, Program
+from modelcc.ir.program import (
+    Binding,
+    CopyTensor,
+    Program,
+    Step,
+    counters,
+    leaves,
+    step_tensors,
+)
+from modelcc.ir.program_cost import step_work
 
 ALIGNMENT = 64
 """Bytes; regions of the arena start and end at multiples of it."""
@@ -18,7 +26,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class KernelRow:
-    """One step of the program.
+    """One step of the program; a loop is one, counted with all its iterations.
 
     ``source`` names the user's nodes; ``flops`` are executed operations, ``bytes`` the sizes of
     its buffers; ``seconds`` is the median of profiled runs, None without a profile.
@@ -125,7 +133,7 @@ def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report
         sizes=dict(sizes),
         inputs={name: str(program.bindings[name].type) for name in program.inputs},
         outputs={name: str(program.bindings[name].type) for name in program.outputs},
-        kernels=tuple(_kernel_rows(program, env)),
+        kernels=tuple(KernelRow(*row) for row in step_work(program, env)),
         regions=regions,
         arena=evaluate(program.arena, env),
         lower_bound=most_live(regions),
@@ -165,49 +173,36 @@ def _aligned(size: int) -> int:
 
 def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
     functions = {function.name: function for function in program.functions}
+    inside = {**counters(program.steps), **env}
     spans: dict[str, tuple[int, int]] = {}
     last_at: dict[int, int] = {}
     for number, step in enumerate(program.steps):
         written = _written(step, functions)
-        for name in touched(step):
+        for name in step_tensors(step):
             binding = program.bindings[name]
             if binding.place != "arena":
                 continue
-            offset = evaluate(binding.offset, env)
+            offset = evaluate(binding.offset, inside)
             # What is read before it is written is a view: its base was kept for it.
             begin = number if name in written else last_at.get(offset, number)
             first, _ = spans.get(name, (begin, number))
             spans[name] = (first, number)
             last_at[offset] = number
-    return tuple(_region(program.bindings[name], span, env) for name, span in spans.items())
+    return tuple(_region(program.bindings[name], span, inside) for name, span in spans.items())
 
 
-def _written(step: Launch | CopyTensor, functions: Mapping[str, Function]) -> frozenset[str]:
-    """Tensors that a step writes."""
-    if isinstance(step, CopyTensor):
-        return frozenset({step.target})
-    pairs = zip(step.arguments, functions[step.function].parameters, strict=True)
-    return frozenset(name for name, parameter in pairs if parameter.mutable)
-
-
-def touched(step: Launch | CopyTensor) -> tuple[str, ...]:
-    """Tensors that a step reads or writes."""
-    return step.arguments if isinstance(step, Launch) else (step.target, step.source_tensor)
+def _written(step: Step, functions: Mapping[str, Function]) -> frozenset[str]:
+    """Tensors that a step and those in it write."""
+    found: set[str] = set()
+    for leaf in leaves((step,)):
+        if isinstance(leaf, CopyTensor):
+            found.add(leaf.target)
+            continue
+        pairs = zip(leaf.arguments, functions[leaf.function].parameters, strict=True)
+        found |= {name for name, parameter in pairs if parameter.mutable}
+    return frozenset(found)
 
 
 def _region(binding: Binding, span: tuple[int, int], env: Mapping[str, int]) -> Region:
     offset, size = evaluate(binding.offset, env), evaluate(binding.type.bytes, env)
     return Region(binding.name, str(binding.type), offset, size, *span)
-
-
-def _kernel_rows(program: Program, env: Mapping[str, int]) -> Iterable[KernelRow]:
-    functions = {function.name: function for function in program.functions}
-    for number, step in enumerate(program.steps):
-        if isinstance(step, CopyTensor):
-            size = evaluate(program.bindings[step.target].type.bytes, env)
-            yield KernelRow(number, f"copy {step.source_tensor}", step.source, 0, 2 * size)
-            continue
-        function = functions[step.function]
-        values = [evaluate(size, env) for size in step.sizes]
-        cost = function_cost(function, dict(zip(function.sizes, values, strict=True)))
-        yield KernelRow(number, step.function, step.source, cost.flops, cost.bytes)

@@ -9,11 +9,15 @@ Sizes and offsets are index expressions of the model's named dimensions (and of 
       region %h = arena[0 .. 2048*batch]
       launch @gemm_bias_relu(%x, %w, %b, %h; batch) from "fc1"
     }
+
+Steps nest: a branch and a loop hold steps.  A loop's counter is an index symbol inside it, for
+sizes of launches and for offsets, so that iterations address slices of tensors in place, and
+state that cannot be updated in place alternates between two halves of a buffer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -27,7 +31,10 @@ Place = Literal["input", "output", "constant", "arena"]
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a named tensor lives.  ``offset`` is in bytes, into the arena; 0 elsewhere."""
+    """Where a named tensor lives.  ``offset`` is in bytes, into the arena; 0 elsewhere.
+
+    It may mention the counter of a loop that all steps naming the tensor are in.
+    """
 
     name: str
     type: TensorType
@@ -62,7 +69,75 @@ class CopyTensor:
     source: tuple[str, ...] = ()
 
 
-Step: TypeAlias = Launch | CopyTensor
+@dataclass(frozen=True)
+class BranchSteps:
+    """Runs ``then`` if the bool tensor ``condition`` (one element) holds, else ``other``."""
+
+    condition: str
+    then: tuple[Step, ...]
+    other: tuple[Step, ...] = ()
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RepeatSteps:
+    """Runs ``body`` with ``counter`` at 0, 1, … before ``trips`` (None: no bound).
+
+    With ``condition`` it ends before the first iteration at whose start that bool tensor (one
+    element) is false.  One of the two is given.
+    """
+
+    counter: str
+    trips: Index | None
+    body: tuple[Step, ...]
+    condition: str | None = None
+    source: tuple[str, ...] = ()
+
+
+Step: TypeAlias = "Launch | CopyTensor | BranchSteps | RepeatSteps"
+
+
+def leaves(steps: Sequence[Step]) -> Iterator[Launch | CopyTensor]:
+    """Steps that hold no others, in the order of the text."""
+    for step in steps:
+        match step:
+            case BranchSteps():
+                yield from leaves(step.then)
+                yield from leaves(step.other)
+            case RepeatSteps():
+                yield from leaves(step.body)
+            case _:
+                yield step
+
+
+def counters(steps: Sequence[Step]) -> dict[str, int]:
+    """Counters of the loops among steps, at their first iteration."""
+    found: dict[str, int] = {}
+    for step in steps:
+        match step:
+            case BranchSteps():
+                found |= counters((*step.then, *step.other))
+            case RepeatSteps():
+                found |= {step.counter: 0, **counters(step.body)}
+            case _:
+                pass
+    return found
+
+
+def step_tensors(step: Step) -> tuple[str, ...]:
+    """Names of the tensors that a step and those in it touch, each once."""
+    match step:
+        case Launch():
+            found = step.arguments
+        case CopyTensor():
+            found = (step.target, step.source_tensor)
+        case BranchSteps():
+            inner = (n for s in (*step.then, *step.other) for n in step_tensors(s))
+            found = (step.condition, *inner)
+        case RepeatSteps():
+            own = () if step.condition is None else (step.condition,)
+            found = (*own, *(n for s in step.body for n in step_tensors(s)))
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ The arena starts full of 0xFF (NaN as floats), so that reading what no step has 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 
 import numpy as np
 
@@ -14,7 +15,14 @@ from modelcc.ir.index import evaluate
 from modelcc.ir.loop_interpreter import Kernel, compile_loops
 from modelcc.ir.op import ModelError
 from modelcc.ir.pack import pack, unpack
-from modelcc.ir.program import Binding, CopyTensor, Launch, Program, Step
+from modelcc.ir.program import (
+    BranchSteps,
+    CopyTensor,
+    Launch,
+    Program,
+    RepeatSteps,
+    Step,
+)
 from modelcc.ir.types import Array, TensorType, dtype_of
 
 
@@ -33,7 +41,7 @@ def interpret_program(program: Program, feeds: Mapping[str, Array]) -> dict[str,
     kernels = {f.name: compile_loops(f) for f in program.functions}
     for step in program.steps:
         _run_step(step, kernels, memory, values)
-    return {name: memory.logical(name) for name in program.outputs}
+    return {name: memory.logical(name, values) for name in program.outputs}
 
 
 def _check_feeds(types: Mapping[str, TensorType], feeds: Mapping[str, Array]) -> None:
@@ -49,11 +57,29 @@ def _run_step(
 ) -> None:
     match step:
         case Launch():
-            arrays = [memory.array(name) for name in step.arguments]
+            arrays = [memory.array(name, values) for name in step.arguments]
             kernels[step.function](arrays, [evaluate(size, values) for size in step.sizes])
         case CopyTensor():
-            source = memory.array(step.source_tensor).view(np.uint8)
-            memory.array(step.target).view(np.uint8)[:] = source
+            source = memory.array(step.source_tensor, values).view(np.uint8)
+            memory.array(step.target, values).view(np.uint8)[:] = source
+        case BranchSteps():
+            taken = step.then if memory.array(step.condition, values)[0] else step.other
+            for inner in taken:
+                _run_step(inner, kernels, memory, values)
+        case RepeatSteps():
+            _run_loop(step, kernels, memory, values)
+
+
+def _run_loop(
+    loop: RepeatSteps, kernels: Mapping[str, Kernel], memory: _Memory, values: Mapping[str, int]
+) -> None:
+    trips = None if loop.trips is None else evaluate(loop.trips, values)
+    for number in count() if trips is None else range(trips):
+        inside = {**values, loop.counter: number}
+        if loop.condition is not None and not memory.array(loop.condition, inside)[0]:
+            break
+        for step in loop.body:
+            _run_step(step, kernels, memory, inside)
 
 
 class _Memory:
@@ -63,7 +89,6 @@ class _Memory:
         self, program: Program, feeds: Mapping[str, Array], values: Mapping[str, int]
     ) -> None:
         self._program = program
-        self._values = values
         self._arena = np.full(evaluate(program.arena, values), 0xFF, np.uint8)
         self._own: dict[str, Array] = {}
         for name in program.inputs:
@@ -72,19 +97,19 @@ class _Memory:
         for name, constant in program.constants.items():
             self._own[name] = np.ascontiguousarray(constant.data).reshape(-1)
         for name in program.outputs:
-            type = self._type(program.bindings[name])
+            type = bind_type(program.bindings[name].type, values)
             size = evaluate(type.physical.size(type.shape), values)
             self._own[name] = np.full(size * type.dtype.bytes, 0xFF, np.uint8).view(
                 type.dtype.numpy
             )
 
-    def array(self, name: str) -> Array:
-        """The physical elements of a tensor."""
+    def array(self, name: str, values: Mapping[str, int]) -> Array:
+        """The physical elements of a tensor where loops have got to ``values``."""
         binding = self._program.bindings[name]
         if binding.place != "arena":
             return self._own[name]
-        start = evaluate(binding.offset, self._values)
-        size = evaluate(self._type(binding).bytes, self._values)
+        start = evaluate(binding.offset, values)
+        size = evaluate(bind_type(binding.type, values).bytes, values)
         if start < 0 or start + size > len(self._arena):
             raise ModelError(
                 f"tensor {name!r} takes bytes {start} to {start + size} of an arena of "
@@ -92,10 +117,7 @@ class _Memory:
             )
         return self._arena[start : start + size].view(binding.type.dtype.numpy)
 
-    def logical(self, name: str) -> Array:
+    def logical(self, name: str, values: Mapping[str, int]) -> Array:
         """A tensor in row-major order, of its logical shape."""
-        type = self._type(self._program.bindings[name])
-        return unpack(self.array(name), type.physical, type.static_shape())
-
-    def _type(self, binding: Binding) -> TensorType:
-        return bind_type(binding.type, self._values)
+        type = bind_type(self._program.bindings[name].type, values)
+        return unpack(self.array(name, values), type.physical, type.static_shape())

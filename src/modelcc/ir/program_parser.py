@@ -9,7 +9,17 @@ from modelcc.ir.index import Index, Range
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import FunctionParser, LoopScanner, parse_source
 from modelcc.ir.mlir_syntax import value_name
-from modelcc.ir.program import Binding, CopyTensor, Definition, Launch, Place, Program, Step
+from modelcc.ir.program import (
+    Binding,
+    BranchSteps,
+    CopyTensor,
+    Definition,
+    Launch,
+    Place,
+    Program,
+    RepeatSteps,
+    Step,
+)
 
 
 def constants_by_digest(program: Program) -> dict[str, Constant]:
@@ -80,10 +90,29 @@ class _ProgramParser:
                 self._constant()
             case "place":
                 self._binding("arena")
-            case "launch" | "copy":
-                self._steps.append(self._launch() if word == "launch" else self._copy())
             case _:
-                raise self._at.error(f"unknown item {word!r} of a program")
+                self._steps.append(self._step(word, "program"))
+
+    def _step(self, word: str, of: str) -> Step:
+        match word:
+            case "launch":
+                return self._launch()
+            case "copy":
+                return self._copy()
+            case "if":
+                return self._branch()
+            case "repeat":
+                return self._repeat()
+            case _:
+                raise self._at.error(f"unknown item {word!r} of a {of}")
+
+    def _steps_within(self) -> tuple[Step, ...]:
+        """Steps up to a closing brace; the opening one comes first."""
+        self._at.expect("{")
+        steps: list[Step] = []
+        while not self._at.accept("}"):
+            steps.append(self._step(self._at.word("step"), "branch or loop"))
+        return tuple(steps)
 
     def _line_index(self) -> Index:
         return self._at.parsed_index(self._at.rest_of_line())
@@ -130,3 +159,17 @@ class _ProgramParser:
         self._at.expect("=")
         source = value_name(self._at.take("value"))
         return CopyTensor(target, source, parse_source(self._at))
+
+    def _branch(self) -> BranchSteps:
+        condition = value_name(self._at.take("value"))
+        source = parse_source(self._at)
+        then = self._steps_within()
+        other = self._steps_within() if self._at.accept("else") else ()
+        return BranchSteps(condition, then, other, source)
+
+    def _repeat(self) -> RepeatSteps:
+        counter = self._at.symbol()
+        trips = self._at.index_before(" while ", " from ", " {") if self._at.accept("<") else None
+        condition = value_name(self._at.take("value")) if self._at.accept("while") else None
+        source = parse_source(self._at)
+        return RepeatSteps(counter, trips, self._steps_within(), condition, source)

@@ -12,6 +12,14 @@
       place %h: tensor<?xf32, ["7*batch"]> at 0
       launch @add(%x, %x, %h; 7*batch) from "Add_0"
       copy %y = %h
+      if %c from "If_0" {
+        copy %z = %x
+      } else {
+        copy %z = %h
+      }
+      repeat step < 2*batch while %go from "Loop_0" {
+        launch @next(%z; step)
+      }
     }
     func @add(%x: f32[n], …
 
@@ -25,7 +33,15 @@ from collections.abc import Iterator
 from modelcc.ir.index import Index, quote_name
 from modelcc.ir.loop_text import function_lines, source_text
 from modelcc.ir.mlir_syntax import string_text, type_text, value_text
-from modelcc.ir.program import Binding, CopyTensor, Launch, Program, Step
+from modelcc.ir.program import (
+    Binding,
+    BranchSteps,
+    CopyTensor,
+    Launch,
+    Program,
+    RepeatSteps,
+    Step,
+)
 
 
 def print_program(program: Program) -> str:
@@ -54,12 +70,31 @@ def _program_lines(program: Program) -> Iterator[str]:
         if binding.place == "arena":
             yield f"  place {_typed(binding)} at {binding.offset}"
     for step in program.steps:
-        yield f"  {step_text(step)}"
+        yield from _step_lines(step, "  ")
     yield "}"
 
 
+def _step_lines(step: Step, indent: str) -> Iterator[str]:
+    yield indent + step_text(step)
+    match step:
+        case BranchSteps():
+            for inner in step.then:
+                yield from _step_lines(inner, indent + "  ")
+            if step.other:
+                yield indent + "} else {"
+            for inner in step.other:
+                yield from _step_lines(inner, indent + "  ")
+            yield indent + "}"
+        case RepeatSteps():
+            for inner in step.body:
+                yield from _step_lines(inner, indent + "  ")
+            yield indent + "}"
+        case _:
+            pass
+
+
 def step_text(step: Step) -> str:
-    """One step, also for messages."""
+    """One step, also for messages; of a branch or loop its first line."""
     match step:
         case Launch():
             tensors = ", ".join(map(value_text, step.arguments))
@@ -69,6 +104,13 @@ def step_text(step: Step) -> str:
         case CopyTensor():
             tensors = f"{value_text(step.target)} = {value_text(step.source_tensor)}"
             return f"copy {tensors}{source_text(step.source)}"
+        case BranchSteps():
+            return f"if {value_text(step.condition)}{source_text(step.source)} {{"
+        case RepeatSteps():
+            bound = "" if step.trips is None else f" < {step.trips}"
+            going = "" if step.condition is None else f" while {value_text(step.condition)}"
+            head = f"repeat {quote_name(step.counter)}{bound}{going}"
+            return f"{head}{source_text(step.source)} {{"
 
 
 def _typed(binding: Binding) -> str:

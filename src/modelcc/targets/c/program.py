@@ -17,11 +17,23 @@ time before each step and after the last in ``<name>_run.times``; one call at a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from modelcc.ir.index import Range, symbols
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.program import Binding, CopyTensor, Launch, Place, Program
+from modelcc.ir.program import (
+    Binding,
+    BranchSteps,
+    CopyTensor,
+    Launch,
+    Place,
+    Program,
+    RepeatSteps,
+    Step,
+    leaves,
+    step_tensors,
+)
 from modelcc.targets.c.code import Code, folded
 from modelcc.targets.c.emitter import (
     PLAIN,
@@ -55,7 +67,7 @@ def program_head(program: Program) -> str:
         return [f"{kind}:", *found] if found else []
 
     lines = [
-        f"{entry_name(program)}: {len(program.steps)} steps.",
+        f"{entry_name(program)}: {sum(1 for _ in leaves(program.steps))} steps.",
         f"Compile it with {' '.join(SEMANTICS)}, and with pool.c;",
         "-DMCC_SERIAL does without the thread pool.",
         *listed("inputs", program.inputs),
@@ -115,8 +127,7 @@ class _ProgramCode:
         self._index = IndexCode(self._code, prelude)
         self._bind_sizes()
         self._tensors: dict[str, str] = {}
-        for name in _mentioned(program):
-            self._bind_tensor(program.bindings[name])
+        self._bind_tensors(program.steps)
 
     def text(self, name: str) -> str:
         """The function's definition."""
@@ -132,7 +143,7 @@ class _ProgramCode:
         """Note the time."""
         self._code.line(f"clock_gettime(CLOCK_MONOTONIC, &{times}[{position}]);")
 
-    def step(self, step: Launch | CopyTensor) -> None:
+    def step(self, step: Step) -> None:
         """Print one step."""
         if step.source:
             self._code.comment(", ".join(step.source))
@@ -141,6 +152,43 @@ class _ProgramCode:
                 self._launch(step, self._functions[step.function])
             case CopyTensor():
                 self._copy(step)
+            case BranchSteps():
+                self._branch(step)
+            case RepeatSteps():
+                self._repeat(step)
+
+    def _branch(self, step: BranchSteps) -> None:
+        with self._code.block(f"if ({self._holds(step.condition)})"):
+            self._inside(step.then)
+        if step.other:
+            with self._code.block("else"):
+                self._inside(step.other)
+
+    def _repeat(self, step: RepeatSteps) -> None:
+        trips = "" if step.trips is None else self._index.text(step.trips)
+        with self._code.nested():
+            counter = self._code.fresh(step.counter)
+        bound = f"{counter} < {trips}" if trips else ""
+        with self._code.block(f"for (int64_t {counter} = 0; {bound}; {counter}++)") as scope:
+            scope.taken.add(counter)
+            scope.symbols[step.counter] = counter
+            scope.bounds[step.counter] = Range(0, None if step.trips is None else step.trips - 1)
+            outside = dict(self._tensors)
+            if step.condition is not None:
+                self._bind_tensors((), (step.condition,))
+                self._code.line(f"if (!{self._holds(step.condition)}) break;")
+            self._inside(step.body)
+            self._tensors = outside
+
+    def _inside(self, steps: Sequence[Step]) -> None:
+        outside = dict(self._tensors)
+        self._bind_tensors(steps)
+        for step in steps:
+            self.step(step)
+        self._tensors = outside
+
+    def _holds(self, condition: str) -> str:
+        return f"*(const uint8_t *){self._tensors[condition]}"
 
     def _bind_sizes(self) -> None:
         scope = self._code.scope
@@ -154,6 +202,14 @@ class _ProgramCode:
         spelled = self._code.fresh(symbol)
         self._code.line(f"const int64_t {spelled} = {text};")
         self._code.scope.symbols[symbol] = spelled
+
+    def _bind_tensors(self, steps: Sequence[Step], first: Sequence[str] = ()) -> None:
+        """Name the addresses that are known here, in order of use; others wait for their loop."""
+        visible = {name for scope in self._code.scopes for name in scope.symbols}
+        for name in dict.fromkeys((*first, *(n for step in steps for n in step_tensors(step)))):
+            binding = self._program.bindings[name]
+            if name not in self._tensors and visible.issuperset(symbols(binding.offset)):
+                self._bind_tensor(binding)
 
     def _bind_tensor(self, binding: Binding) -> None:
         if binding.place == "arena":
@@ -190,12 +246,3 @@ class _ProgramCode:
 def _owner(binding: Binding) -> str:
     """The input, output or constant that a tensor is a view of, or is itself."""
     return binding.name
-
-
-def _mentioned(program: Program) -> tuple[str, ...]:
-    """Tensors that steps name, in order of first use."""
-    found: dict[str, None] = {}
-    for step in program.steps:
-        names = step.arguments if isinstance(step, Launch) else (step.target, step.source_tensor)
-        found.update(dict.fromkeys(names))
-    return tuple(found)

@@ -16,11 +16,22 @@ The result is 0.  Kernels are declared, not defined: they may come from other mo
 
 from __future__ import annotations
 
-from modelcc.ir.index import Index
+from collections.abc import Sequence
+
+from modelcc.ir.index import Index, Range
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.program import Binding, CopyTensor, Launch, Place, Program
-from modelcc.targets.llvm.code import Code
+from modelcc.ir.program import (
+    Binding,
+    BranchSteps,
+    CopyTensor,
+    Launch,
+    Place,
+    Program,
+    RepeatSteps,
+    Step,
+)
+from modelcc.targets.llvm.code import Block, Code
 from modelcc.targets.llvm.emitter import PLAIN, EmitOptions, module_text, signature
 from modelcc.targets.llvm.indices import IndexCode
 from modelcc.targets.llvm.values import quoted
@@ -88,7 +99,7 @@ class _ProgramCode:
         slot = self._code.emit(f"getelementptr i64, ptr {times}, i64 {2 * position}", "time")
         self._code.effect(f"call i32 @clock_gettime(i32 {_CLOCK_MONOTONIC}, ptr {slot})")
 
-    def step(self, step: Launch | CopyTensor) -> None:
+    def step(self, step: Step) -> None:
         """Emit one step."""
         if step.source:
             self._code.effect(f"; {', '.join(step.source)}")
@@ -97,6 +108,57 @@ class _ProgramCode:
                 self._launch(step, self._functions[step.function])
             case CopyTensor():
                 self._copy(step)
+            case BranchSteps():
+                self._branch(step)
+            case RepeatSteps():
+                self._repeat(step)
+
+    def _branch(self, step: BranchSteps) -> None:
+        condition = self._holds(step.condition)
+        before = self._code.scope.block
+        then, then_end = self._region("then", step.then)
+        other, other_end = self._region("else", step.other)
+        after = self._code.begin_block("endif")
+        before.terminator = f"br i1 {condition}, {_label(then)}, {_label(other)}"
+        then_end.terminator = other_end.terminator = f"br {_label(after)}"
+
+    def _region(self, hint: str, steps: Sequence[Step]) -> tuple[Block, Block]:
+        """First and last block of steps in a scope of their own."""
+        block = Block(self._code.fresh(hint))
+        self._code.blocks.append(block)
+        with self._code.nested(block) as scope:
+            for step in steps:
+                self.step(step)
+            return block, scope.block
+
+    def _repeat(self, step: RepeatSteps) -> None:
+        """A top-tested loop: head, test of the condition, body."""
+        name = step.counter
+        trips = None if step.trips is None else self._index.operand(step.trips)
+        before = self._code.scope.block
+        counter, following = self._code.local(name), self._code.local(f"{name}.next")
+        head = Block(self._code.fresh(f"{name}.head"))
+        self._code.blocks.append(head)
+        with self._code.nested(head) as scope:
+            self._index.bind(name, counter)
+            last = None if step.trips is None else step.trips - 1
+            scope.bounds[name] = Range(0, last)
+            more = [] if trips is None else [self._code.emit(f"icmp slt i64 {counter}, {trips}")]
+            more += [] if step.condition is None else [self._holds(step.condition)]
+            test = self._code.emit(f"and i1 {', '.join(more)}") if len(more) == 2 else more[0]
+            inside, latch = self._region(f"{name}.loop", step.body)
+        latch.lines.append(f"{following} = add nuw nsw i64 {counter}, 1")
+        latch.terminator = f"br {_label(head)}"
+        after = self._code.begin_block(f"{name}.done")
+        before.terminator = f"br {_label(head)}"
+        head.terminator = f"br i1 {test}, {_label(inside)}, {_label(after)}"
+        phi = f"[ 0, %{quoted(before.label)} ], [ {following}, %{quoted(latch.label)} ]"
+        head.lines.insert(0, f"{counter} = phi i64 {phi}")
+
+    def _holds(self, condition: str) -> str:
+        """The i1 operand of a bool tensor of one element."""
+        byte = self._code.emit(f"load i8, ptr {self._address(condition)}", "flag")
+        return self._code.emit(f"icmp ne i8 {byte}, 0", "holds")
 
     def _bind_sizes(self) -> None:
         scope = self._code.scope
@@ -125,7 +187,7 @@ class _ProgramCode:
     def _address(self, name: str) -> str:
         binding = self._program.bindings[name]
         if binding.place == "arena":
-            return self._moved("%arena", "i8", binding.offset)
+            return self._in_arena(binding.offset)
         return self._argument(binding)
 
     def _argument(self, binding: Binding) -> str:
@@ -134,9 +196,12 @@ class _ProgramCode:
         if found is None:
             names = self._names(binding.place)
             position = names.index(binding.name)
-            slot = self._moved(f"%{binding.place}s", "ptr", position)
-            found = self._code.emit(f"load ptr, ptr {slot}", binding.name)
-            self._code.scope.cache[key] = found
+            slot = f"%{binding.place}s"
+            if position:
+                step = f"getelementptr ptr, ptr {slot}, i64 {position}"
+                slot = self._code.emit(step, "p", depth=0)
+            found = self._code.emit(f"load ptr, ptr {slot}", binding.name, depth=0)
+            self._code.scopes[0].cache[key] = found
         return found
 
     def _names(self, place: Place) -> tuple[str, ...]:
@@ -148,13 +213,17 @@ class _ProgramCode:
             case _:
                 return tuple(self._program.constants)
 
-    def _moved(self, pointer: str, element: str, by: Index) -> str:
-        if by == 0:
-            return pointer
-        key = f"address {pointer} {element} {by}"
+    def _in_arena(self, offset: Index) -> str:
+        if offset == 0:
+            return "%arena"
+        key = f"arena {offset}"
         found = self._code.cached(key)
         if found is None:
-            operand = self._index.operand(by)
-            found = self._code.emit(f"getelementptr {element}, ptr {pointer}, i64 {operand}", "p")
+            operand = self._index.operand(offset)
+            found = self._code.emit(f"getelementptr i8, ptr %arena, i64 {operand}", "p")
             self._code.scope.cache[key] = found
         return found
+
+
+def _label(block: Block) -> str:
+    return f"label %{quoted(block.label)}"

@@ -1,0 +1,68 @@
+"""Operations and bytes of each step of a host program; see :mod:`modelcc.ir.loop_cost`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from modelcc.ir.index import evaluate
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_cost import function_cost
+from modelcc.ir.program import BranchSteps, CopyTensor, Launch, Program, RepeatSteps, Step
+
+Work = tuple[int, str, tuple[str, ...], int, int]
+"""Number of a step, what it runs, where it stems from, its operations, bytes of its buffers."""
+
+
+def step_work(program: Program, env: Mapping[str, int]) -> Iterator[Work]:
+    """The work of every step with dimensions and definitions ``env``.
+
+    A loop is one step, its iterations taken to be like the first (one, if their number is not
+    known); a branch costs what the dearer side does.
+    """
+    functions = {function.name: function for function in program.functions}
+    for number, step in enumerate(program.steps):
+        flops, size = _work(step, program, functions, env)
+        yield number, _name(step), step.source, flops, size
+
+
+def _name(step: Step) -> str:
+    match step:
+        case Launch():
+            return step.function
+        case CopyTensor():
+            return f"copy {step.source_tensor}"
+        case BranchSteps():
+            return f"branch on {step.condition}"
+        case RepeatSteps():
+            return f"loop of {' '.join(_name(inner) for inner in step.body)}"
+
+
+def _work(
+    step: Step, program: Program, functions: Mapping[str, Function], env: Mapping[str, int]
+) -> tuple[int, int]:
+    match step:
+        case Launch():
+            function = functions[step.function]
+            values = [evaluate(size, env) for size in step.sizes]
+            cost = function_cost(function, dict(zip(function.sizes, values, strict=True)))
+            return cost.flops, cost.bytes
+        case CopyTensor():
+            return 0, 2 * evaluate(program.bindings[step.target].type.bytes, env)
+        case BranchSteps():
+            sides = (step.then, step.other)
+            return max(_total(side, program, functions, env) for side in sides)
+        case RepeatSteps():
+            trips = 1 if step.trips is None else evaluate(step.trips, env)
+            inside = {**env, step.counter: 0}
+            flops, size = _total(step.body, program, functions, inside)
+            return trips * flops, trips * size
+
+
+def _total(
+    steps: tuple[Step, ...],
+    program: Program,
+    functions: Mapping[str, Function],
+    env: Mapping[str, int],
+) -> tuple[int, int]:
+    parts = [_work(step, program, functions, env) for step in steps]
+    return sum(flops for flops, _ in parts), sum(size for _, size in parts)

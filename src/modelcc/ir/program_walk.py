@@ -1,0 +1,227 @@
+"""Walks through a host program for given dimensions, minding sizes and what memory holds.
+
+A loop of unknown or many iterations is walked through for a few: enough to see every parity of
+its counter, so that state alternating between two halves of a buffer is found where it was left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from modelcc.ir.index import evaluate
+from modelcc.ir.loop import Function, Parameter
+from modelcc.ir.op import ModelError
+from modelcc.ir.program import Binding, BranchSteps, CopyTensor, Launch, Program, RepeatSteps, Step
+
+ALIGNMENT = 64
+WALKED = 4
+"""Loops of at most this many iterations are walked through completely."""
+
+Values: TypeAlias = Mapping[str, int]
+Region: TypeAlias = tuple[int, int] | str
+"""Start and end in the arena, or the name of a tensor with its own memory."""
+
+
+def walk_steps(program: Program, values: Values) -> None:
+    """:class:`ModelError` at the first step that does not fit, with dimensions ``values``.
+
+    Each tensor read was written, and nothing that shares bytes with it was written since.
+    Tensors with the same offset and size are views of each other.
+    """
+    walk = _Walk(program)
+    walk.steps(program.steps, values)
+    for name in program.outputs:
+        if program.bindings[name].place == "output" and not walk.memory.holds(name, values):
+            raise ModelError(f"output '{name}' is never written", (program.name,))
+
+
+def step_place(step: Step) -> tuple[str, ...]:
+    """Where ``step`` is, for messages."""
+    match step:
+        case Launch():
+            what = f"@{step.function}"
+        case CopyTensor():
+            what = f"copy to '{step.target}'"
+        case BranchSteps():
+            what = f"branch on '{step.condition}'"
+        case RepeatSteps():
+            what = f"loop over '{step.counter}'"
+    return (*step.source, what)
+
+
+def require_inside(program: Program, binding: Binding, values: Values) -> tuple[int, int]:
+    """First byte of a tensor in the arena and the one after its last; aligned and inside."""
+    start = evaluate(binding.offset, values)
+    end = start + evaluate(binding.type.bytes, values)
+    arena = evaluate(program.arena, values)
+    where = (program.name, binding.name)
+    if start % ALIGNMENT:
+        raise ModelError(f"offset {start} is no multiple of {ALIGNMENT}{_given(values)}", where)
+    if start < 0 or end > arena:
+        message = f"bytes {start} to {end} lie outside of an arena of {arena}{_given(values)}"
+        raise ModelError(message, where)
+    return start, end
+
+
+def _given(values: Values) -> str:
+    listed = ", ".join(f"{name} = {value}" for name, value in values.items())
+    return f" (with {listed})" if listed else ""
+
+
+class _Walk:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._functions = {f.name: f for f in program.functions}
+        self.memory = _Memory(program)
+
+    def steps(self, steps: Sequence[Step], values: Values) -> None:
+        for step in steps:
+            match step:
+                case Launch():
+                    self._launch(step, self._functions[step.function], values)
+                case CopyTensor():
+                    self._copy(step, values)
+                case BranchSteps():
+                    self._branch(step, values)
+                case RepeatSteps():
+                    self._repeat(step, values)
+
+    def _launch(self, step: Launch, function: Function, values: Values) -> None:
+        where = step_place(step)
+        given = [evaluate(size, values) for size in step.sizes]
+        sizes = dict(zip(function.sizes, given, strict=True))
+        pairs = list(zip(function.parameters, step.arguments, strict=True))
+        for parameter, name in pairs:
+            _verify_size(parameter, self._program.bindings[name], sizes, values, where)
+        reads = tuple(name for p, name in pairs if not p.mutable)
+        self.memory.access(reads, tuple(n for p, n in pairs if p.mutable), values, where)
+
+    def _copy(self, step: CopyTensor, values: Values) -> None:
+        where = step_place(step)
+        source, target = (
+            evaluate(self._program.bindings[name].type.bytes, values)
+            for name in (step.source_tensor, step.target)
+        )
+        if source != target:
+            raise ModelError(f"cannot copy {source} bytes to {target}{_given(values)}", where)
+        self.memory.access((step.source_tensor,), (step.target,), values, where)
+
+    def _branch(self, step: BranchSteps, values: Values) -> None:
+        self.memory.access((step.condition,), (), values, step_place(step))
+        before = self.memory.contents
+        ends: list[_Contents] = []
+        for steps in (step.then, step.other):
+            self.memory.contents = before.copy()
+            self.steps(steps, values)
+            ends.append(self.memory.contents)
+        self.memory.contents = ends[0].merged(ends[1])
+
+    def _repeat(self, step: RepeatSteps, values: Values) -> None:
+        trips = None if step.trips is None else evaluate(step.trips, values)
+        for number in _walked(trips):
+            inside = {**values, step.counter: number}
+            if step.condition is not None:
+                self.memory.access((step.condition,), (), inside, step_place(step))
+            self.steps(step.body, inside)
+
+
+def _walked(trips: int | None) -> Sequence[int]:
+    """Iterations to walk through; neighbours differ by an odd number."""
+    if trips is None:
+        return (0, 1)
+    if trips <= WALKED:
+        return range(trips)
+    return (0, 1, trips - 1) if trips % 2 else (0, 1, trips - 2, trips - 1)
+
+
+def _verify_size(
+    parameter: Parameter, binding: Binding, sizes: Values, values: Values, where: tuple[str, ...]
+) -> None:
+    buffer = parameter.buffer
+    wanted = evaluate(buffer.size, sizes) * buffer.dtype.bytes
+    present = evaluate(binding.type.bytes, values)
+    if wanted > present:
+        raise ModelError(
+            f"%{buffer.name} needs {wanted} bytes, but '{binding.name}' ({binding.type}) has "
+            f"{present}{_given(values)}",
+            where,
+        )
+
+
+@dataclass
+class _Contents:
+    """Regions that a step has written, and those of them that are lost, with who did it."""
+
+    written: set[Region] = field(default_factory=set[Region])
+    overwritten: dict[Region, str] = field(default_factory=dict[Region, str])
+
+    def copy(self) -> _Contents:
+        return _Contents(set(self.written), dict(self.overwritten))
+
+    def merged(self, other: _Contents) -> _Contents:
+        """What holds on both ways here."""
+        return _Contents(self.written & other.written, {**self.overwritten, **other.overwritten})
+
+
+class _Memory:
+    """Which tensors hold what was written to them."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        given = (b.name for b in program.bindings.values() if b.place in ("input", "constant"))
+        self.contents = _Contents(set(given))
+        self._overlaps: dict[Region, list[Region]] = {}
+
+    def holds(self, name: str, values: Values) -> bool:
+        """Whether a step has written the tensor, or it has no elements."""
+        empty = evaluate(self._program.bindings[name].type.bytes, values) == 0
+        return empty or self._region(name, values) in self.contents.written
+
+    def access(
+        self,
+        reads: tuple[str, ...],
+        writes: tuple[str, ...],
+        values: Values,
+        where: tuple[str, ...],
+    ) -> None:
+        """A step that reads tensors and writes others."""
+        for name in reads:
+            self._read(name, values, where)
+        own = {self._region(name, values) for name in writes}
+        for name in writes:
+            self._write(name, values, own, where)
+
+    def _read(self, name: str, values: Values, where: tuple[str, ...]) -> None:
+        region = self._region(name, values)
+        if not self.holds(name, values):
+            raise ModelError(f"'{name}' is read before any step has written it", where)
+        if region in self.contents.overwritten:
+            by = self.contents.overwritten[region]
+            raise ModelError(f"'{name}' is read after {by} has overwritten it", where)
+
+    def _write(self, name: str, values: Values, own: set[Region], where: tuple[str, ...]) -> None:
+        region = self._region(name, values)
+        self.contents.written.add(region)
+        self.contents.overwritten.pop(region, None)
+        for other in self._overlaps[region]:
+            if other not in own:
+                self.contents.overwritten[other] = f"'{name}' of {', '.join(where)}"
+
+    def _region(self, name: str, values: Values) -> Region:
+        binding = self._program.bindings[name]
+        inside = binding.place == "arena"
+        region = require_inside(self._program, binding, values) if inside else name
+        if region not in self._overlaps:
+            found = [other for other in self._overlaps if _share_bytes(region, other)]
+            for other in found:
+                self._overlaps[other].append(region)
+            self._overlaps[region] = found
+        return region
+
+
+def _share_bytes(a: Region, b: Region) -> bool:
+    if isinstance(a, str) or isinstance(b, str):
+        return False
+    return max(a[0], b[0]) < min(a[1], b[1])
