@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test bench bench-quick accuracy backends fmt docs
+.PHONY: check test bench bench-quick accuracy backends conformance fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -26,6 +26,9 @@ accuracy:  ## every model of the zoo against ONNX Runtime; REAL=folder adds trai
 
 backends:  ## every model of the zoo through LLVM and through C; results must agree
 	$(PYTHON) -m benchmarks.backends --folder $(MODELS)
+
+conformance:  ## the standard's own suite through compiled code; SUITE=folder of another onnx wheel
+	$(PYTHON) -m conformance $(if $(SUITE),--suite $(SUITE)) --markdown conformance.md --json conformance.json
 
 fmt:  ## put the sources into the project's style
 	$(PYTHON) -m ruff check --fix .

@@ -194,8 +194,8 @@ def test_no_import_inside_functions() -> None:
 
 
 def test_frameworks_are_imported_in_their_frontend_only() -> None:
-    peer = "modelcc.onnxruntime_peer"  # a second opinion on ONNX models
-    homes = {"onnx": ("modelcc.frontends.onnx", peer), "torch": ("modelcc.frontends.torch",)}
+    others = ("modelcc.onnxruntime_peer", "modelcc.onnx_backend")
+    homes = {"onnx": ("modelcc.frontends.onnx", *others), "torch": ("modelcc.frontends.torch",)}
     found = [
         str(i)
         for i in imports()

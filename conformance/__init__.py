@@ -1,0 +1,1 @@
+"""The ONNX standard's own test suite, through compiled code; ``make conformance`` runs it."""

@@ -1,0 +1,68 @@
+"""One case: compiled, run, and compared as the suite compares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from onnx import ModelProto
+from onnx.backend.test.runner import Runner
+
+from conformance.cases import Case
+from modelcc import onnx_backend
+from modelcc.frontends.onnx.errors import UnsupportedModel
+
+State = Literal["compiled", "specialised", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case; ``reason`` says why it failed, ``seconds`` how long it took."""
+
+    name: str
+    kind: str
+    state: State
+    reason: str = ""
+    seconds: float = 0.0
+
+
+def check(case: Case) -> Outcome:
+    """``compiled`` if one compilation served every data set, ``specialised`` if it took one for
+    each set of values of small inputs, else ``failed``."""
+    loaded = case.load()
+    rep, state = _prepared(loaded.model)
+    for inputs, expected in loaded.data_sets:
+        results = rep.run(inputs)
+        Runner.assert_similar_outputs(expected, list(results), case.rtol, case.atol, case.name)
+    return Outcome(case.name, case.kind, state)
+
+
+def _prepared(model: ModelProto) -> tuple[Any, State]:
+    try:
+        return onnx_backend.prepare(model, cache=None), "compiled"
+    except UnsupportedModel:
+        return onnx_backend.prepare(model, cache=None, specialise=True), "specialised"
+
+
+def attempt(case: Case) -> Outcome:
+    """The outcome, whatever goes wrong."""
+    try:
+        with np.errstate(all="ignore"):
+            return check(case)
+    except Exception as error:  # any fault of the compiler is a result here
+        return Outcome(case.name, case.kind, "failed", reason(error))
+
+
+def reason(error: BaseException) -> str:
+    """The kind of an error and what it says, in one line."""
+    if isinstance(error, AssertionError):
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return f"wrong result: {'; '.join(lines[:4])}"[:300]
+    if isinstance(error, UnsupportedModel):
+        nodes = dict.fromkeys(
+            f"{node.domain}.{node.op_type}: {node.reason}" for node in error.nodes
+        )
+        return f"unsupported: {'; '.join(nodes)}"[:400]
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:400]
