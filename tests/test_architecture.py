@@ -30,7 +30,7 @@ LAYERS = (
 )
 """Lowest first.  A layer imports itself and those below; siblings never import each other."""
 
-ARTIFACT_SEES = ("ir.types", "ir.index", "ir.mapped")
+ARTIFACT_SEES = ("ir.types", "ir.index", "ir.mapped", "ir.structure")
 RUNTIME_SEES = (*ARTIFACT_SEES, "artifact", "runtime")
 """Prefixes: the index algebra is a family of modules."""
 

@@ -24,6 +24,7 @@ from modelcc.ir.types import Array, TensorType
 from modelcc.options import Dims, Options, fixed_dims
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs, Session
+from modelcc.runtime.values import session_of
 
 if TYPE_CHECKING:
     from modelcc.driver import Compiled, ModelSource
@@ -145,7 +146,7 @@ def compile(
     found = None if folder is None else find_compiled(model, options, folder)
     if found is not None:
         artifact = found[0]
-        return Model(artifact, Session(artifact, options.threads), options.threads)
+        return Model(artifact, session_of(artifact, options.threads), options.threads)
     workplace = _driver().Workplace(folder, available_cores(), progress)
     return model_of(_driver().compile_model(model, options, workplace), options.threads)
 
@@ -161,7 +162,7 @@ def load(path: str | Path, *, threads: int | None = None, target: str = "native"
     count = default_threads(threads, read_environment(os.environ))
     artifact = read_artifact(path)
     if target in HOST_TARGETS:
-        return Model(artifact, Session(artifact, count), count)
+        return Model(artifact, session_of(artifact, count), count)
     loader = _driver().target_of(Options(target=target, threads=count))
     return Model(artifact, loader.load(artifact, count), count)
 

@@ -7,7 +7,7 @@ One observer sees every stage with the program before and after it, and the seco
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -157,7 +157,15 @@ def import_model(model: ModelSource, options: Options) -> Graph:
     unknown = [name for name in options.keep if name not in graph.types]
     if unknown:
         raise ModelError(f"there is no value {unknown[0]!r} to keep", (graph.name,))
-    return replace(graph, outputs=tuple(dict.fromkeys((*graph.outputs, *options.keep))))
+    return _with_outputs(graph, options.keep) if options.keep else graph
+
+
+def _with_outputs(graph: Graph, more: Sequence[str]) -> Graph:
+    new = [name for name in dict.fromkeys(more) if name not in graph.outputs]
+    interface = graph.interface
+    if interface is not None:
+        interface = replace(interface, outputs={**interface.outputs, **{n: n for n in new}})
+    return replace(graph, outputs=(*graph.outputs, *new), interface=interface)
 
 
 @dataclass(frozen=True)
@@ -210,7 +218,11 @@ def compile_model(
             graphs.append(run.after)
 
     stages = from_block(pipeline(target, options, workplace), entering)
-    artifact = run_stages(stages, model, all_of(note, check_stage, observer))
+    artifact: Artifact = run_stages(stages, model, all_of(note, check_stage, observer))
+    source = graphs[0] if graphs else model
+    if isinstance(source, Graph) and source.interface is not None:
+        manifest = replace(artifact.manifest, interface=source.interface)
+        artifact = replace(artifact, manifest=manifest)
     if cache and key:
         # A damaged entry is compiled again, so there is no need to wait for the disk.
         save = partial(write_artifact, artifact=artifact, durable=False)

@@ -71,7 +71,7 @@ def dimension(text: str) -> tuple[str, int | Range]:
         if not name or not equals:
             raise ValueError
         if not dots:
-            return name, _positive(low)
+            return name, _number(low)
         least, most = _positive(low), _positive(high) if high else None
         if most is not None and most < least:
             raise ValueError
@@ -87,6 +87,13 @@ def rewrite_limit(text: str) -> Limit:
     if not stage or not number.isdecimal():
         raise ModelError(f"{text!r} is no limit", (), "write for example SimplifyAlgebra=3")
     return Limit(stage, int(number))
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError(f"{number} is negative")
+    return number
 
 
 def _positive(text: str) -> int:

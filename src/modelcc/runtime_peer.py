@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from modelcc.ir.types import Array
-from modelcc.runtime.session import load
+from modelcc.runtime.values import load
 
 
 def bench_engine(

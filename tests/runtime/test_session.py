@@ -15,7 +15,8 @@ from modelcc.ir.index import Sym, maximum
 from modelcc.ir.types import BF16, F32, F64, I64
 from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.pool import PoolError
-from modelcc.runtime.session import Session, load
+from modelcc.runtime.session import Session
+from modelcc.runtime.values import load
 from modelcc.targets.native.machine import host_machine
 from modelcc.targets.native.toolchain import compile_llvm
 

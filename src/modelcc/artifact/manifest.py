@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from modelcc.ir.index import Index
+from modelcc.ir.structure import Interface
 from modelcc.ir.types import DType
 
 FORMAT = 1
@@ -80,7 +81,9 @@ class Manifest:
 
     ``arena`` is in bytes, ``definitions`` are evaluated in order; all are in terms of ``dims``
     and earlier definitions.  ``options`` identifies the compiler options, ``versions`` the tools
-    that were used, both for the reader only.
+    that were used, both for the reader only.  ``interface`` puts inputs and outputs together to
+    what the caller sees (None: as they are).  ``strings`` are the texts that handles 0, 1, … of
+    string elements stand for; those of other texts are given per call.
     """
 
     name: str
@@ -95,4 +98,6 @@ class Manifest:
     objects: tuple[str, ...] = ()
     options: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    interface: Interface | None = None
+    strings: tuple[str, ...] = ()
     format: int = FORMAT

@@ -15,6 +15,7 @@ from modelcc.artifact.manifest import (
     TensorSpec,
 )
 from modelcc.ir.index import Index, parse_index
+from modelcc.ir.structure import Interface, Records, Structure
 from modelcc.ir.types import DTYPES, DType
 
 Object = Mapping[str, Any]
@@ -27,7 +28,7 @@ class ManifestError(ValueError):
 
 def manifest_to_json(manifest: Manifest) -> str:
     """Deterministic JSON text."""
-    data = {
+    data: dict[str, Any] = {
         "format": manifest.format,
         "name": manifest.name,
         "entry": manifest.entry,
@@ -49,6 +50,10 @@ def manifest_to_json(manifest: Manifest) -> str:
         "options": manifest.options,
         "versions": dict(sorted(manifest.versions.items())),
     }
+    if manifest.interface is not None:
+        data["interface"] = _interface(manifest.interface)
+    if manifest.strings:
+        data["strings"] = list(manifest.strings)
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -85,6 +90,8 @@ def _manifest(data: Object) -> Manifest:
         objects=tuple(str(name) for name in data["objects"]),
         options=str(data["options"]),
         versions={str(k): str(v) for k, v in data["versions"].items()},
+        interface=_read_interface(data["interface"]) if "interface" in data else None,
+        strings=tuple(str(text) for text in data.get("strings", ())),
     )
 
 
@@ -95,6 +102,23 @@ def _index(value: Index) -> int | str:
 def _tensor(spec: TensorSpec) -> Object:
     shape = [_index(extent) for extent in spec.shape]
     return {"name": spec.name, "dtype": spec.dtype.name, "shape": shape}
+
+
+def _interface(interface: Interface) -> Object:
+    return {
+        "inputs": {name: _structure(s) for name, s in interface.inputs.items()},
+        "outputs": {name: _structure(s) for name, s in interface.outputs.items()},
+    }
+
+
+def _structure(structure: Structure) -> Any:
+    match structure:
+        case Records(keys, tensor):
+            return {"keys": list(keys), "tensor": tensor}
+        case tuple():
+            return [_structure(item) for item in structure]
+        case _:
+            return structure
 
 
 def _constant(spec: ConstantSpec) -> Object:
@@ -123,6 +147,24 @@ def _read_dtype(name: Any) -> DType:
 def _read_tensor(data: Object) -> TensorSpec:
     shape = tuple(_read_index(extent) for extent in data["shape"])
     return TensorSpec(str(data["name"]), _read_dtype(data["dtype"]), shape)
+
+
+def _read_interface(data: Object) -> Interface:
+    sides = (data["inputs"], data["outputs"])
+    return Interface(*({str(n): _read_structure(s) for n, s in side.items()} for side in sides))
+
+
+def _read_structure(data: Any) -> Structure:
+    match data:
+        case None:
+            return None
+        case dict():
+            found = cast(Object, data)
+            return Records(tuple(found["keys"]), str(found["tensor"]))
+        case list():
+            return tuple(map(_read_structure, cast(list[Any], data)))
+        case _:
+            return str(data)
 
 
 def _read_dim(data: Object) -> DimSpec:

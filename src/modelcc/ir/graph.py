@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from modelcc.ir.index import Bounds, Range
 from modelcc.ir.mapped import CHUNK, copy_bytes, release_pages
 from modelcc.ir.op import Op
+from modelcc.ir.structure import Interface
 from modelcc.ir.types import Array, TensorType, dtype_of
 
 
@@ -85,7 +86,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A model or sub-graph.  ``dims`` bounds its named dimensions."""
+    """A model or sub-graph.  ``dims`` bounds its named dimensions.
+
+    ``interface`` tells what the caller sees, where that is not inputs and outputs as they are.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -94,6 +98,7 @@ class Graph:
     types: Mapping[str, TensorType]
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
+    interface: Interface | None = None
 
     def producers(self) -> dict[str, Node]:
         """Value name → the node that makes it."""

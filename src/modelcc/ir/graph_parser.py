@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from modelcc.ir.graph import Constant, Graph, Node
 from modelcc.ir.index import Range
 from modelcc.ir.mlir_syntax import ELEMENT_TYPES, Scanner, value_name
 from modelcc.ir.op import Dialect, ModelError, Op
+from modelcc.ir.structure import Interface, Records, Structure
 from modelcc.ir.types import Array, TensorType
 
 Resolve = Callable[[str, TensorType], Constant]
@@ -91,6 +92,7 @@ class _GraphParser:
             MappingProxyType(body.types),
             MappingProxyType(body.constants),
             MappingProxyType(dims),
+            _interface(attributes["interface"]) if "interface" in attributes else None,
         )
 
     def _arguments(self, body: _Body) -> None:
@@ -312,6 +314,21 @@ class _GraphParser:
             found += self._literals()
             self.at.accept(",")
         return found
+
+
+def _interface(attribute: Mapping[str, Any]) -> Interface:
+    sides = (attribute["inputs"], attribute["outputs"])
+    return Interface(*({name: _structure(v) for name, v in side.items()} for side in sides))
+
+
+def _structure(attribute: Any) -> Structure:
+    match attribute:
+        case {"keys": keys, "tensor": tensor}:
+            return Records(keys, tensor)
+        case tuple():
+            return tuple(map(_structure, cast(tuple[Any, ...], attribute)))
+        case _:
+            return attribute
 
 
 def _element(text: str, type: TensorType) -> Array:

@@ -16,7 +16,7 @@ handles to their content's digest; small ones are spelled out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ from modelcc.ir.mlir_syntax import (
     type_text,
     value_text,
 )
+from modelcc.ir.structure import Records, Structure
 from modelcc.ir.types import DType
 
 INLINE_ELEMENTS = 16
@@ -67,7 +68,14 @@ class _Printer:
         for line in self._body():
             yield indent + line
         name, dims = string_text(self.graph.name), _dims_text(self.graph.dims)
-        yield f"{indent}}}) {{name = {name}, dims = {dims}}} : () -> ()"
+        yield f"{indent}}}) {{name = {name}, dims = {dims}{self._interface()}}} : () -> ()"
+
+    def _interface(self) -> str:
+        interface = self.graph.interface
+        if interface is None:
+            return ""
+        inputs, outputs = map(_structures_text, (interface.inputs, interface.outputs))
+        return f", interface = {{inputs = {inputs}, outputs = {outputs}}}"
 
     def _body(self) -> Iterator[str]:
         graph, types = self.graph, self.graph.types
@@ -120,6 +128,21 @@ def _dims_text(dims: Bounds) -> str:
 
     ranges = (f"{key_text(n)} = [{bound(r.lo)}, {bound(r.hi)}]" for n, r in dims.items())
     return "{" + ", ".join(ranges) + "}"
+
+
+def _structures_text(structures: Mapping[str, Structure]) -> str:
+    items = (f"{key_text(n)} = {_structure_text(s)}" for n, s in structures.items())
+    return "{" + ", ".join(items) + "}"
+
+
+def _structure_text(structure: Structure) -> str:
+    match structure:
+        case Records(keys, tensor):
+            return f"{{keys = {attribute_text(keys, [])}, tensor = {string_text(tensor)}}}"
+        case tuple():
+            return "[" + ", ".join(map(_structure_text, structure)) + "]"
+        case _:
+            return attribute_text(structure, [])
 
 
 def _signature(graph: Graph, node: Node) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelcc.artifact.constants import Block, block_size
-from modelcc.artifact.file import AnyPath, Artifact, read_artifact
+from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
 from modelcc.ir.mapped import copy_bytes, release_pages
 from modelcc.ir.types import Array
@@ -21,7 +21,7 @@ from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.machine import check_machine
 from modelcc.runtime.memory import Memory
-from modelcc.runtime.pool import available_cores, native_pool, shared_pool
+from modelcc.runtime.pool import native_pool, shared_pool
 from modelcc.runtime.signature import Signature, SignatureMaker
 from modelcc.runtime.slot import ENTRY, Entry, Model, Slot
 
@@ -30,15 +30,6 @@ _POOL_CREATE = b"mcc_pool_create"
 _SIGNATURES = 1024  # shapes to remember; a growing sequence would fill memory otherwise
 
 Outs = Array | Sequence[Array] | Mapping[str, Array]
-
-
-def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Session:
-    """The compiled model in the file ``path``, ready to run on ``threads`` threads (None: all).
-
-    Sessions of as many threads share them.  ``verify`` checks that no weight has changed on disk.
-    """
-    count = available_cores() if threads is None else threads
-    return Session(read_artifact(path, verify), count)
 
 
 class Session:

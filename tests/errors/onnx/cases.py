@@ -171,7 +171,9 @@ STRUCTURE = (
         lambda m: m.graph.initializer.append(m.graph.initializer[0]),
     ),
     Case("recursive functions", ("circle", "mine.f -> mine.h -> mine.f"), change=_call_itself),
-    Case("sequence input", ("'s' is no tensor", "sequence"), change=_sequence_input),
+    Case(
+        "sequence input", ("'s' is a sequence", "'s_length' is not fixed"), change=_sequence_input
+    ),
     Case("string input", ("'s' is a tensor of strings",), change=_string_input),
     Case(
         "input without shape",

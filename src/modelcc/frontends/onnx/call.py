@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 from onnx import GraphProto
@@ -12,10 +12,18 @@ from onnx import GraphProto
 from modelcc.frontends.onnx.attributes import Attributes
 from modelcc.frontends.onnx.emit import Emitter, require_index
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.groups import Group, OptionalValue, SequenceValue
 from modelcc.frontends.onnx.shapes import Contents, is_symbolic
 from modelcc.ir.index import Bounds, Index
 from modelcc.ir.op import ModelError, Op
 from modelcc.ir.types import Array, DType, TensorType
+
+
+class Inline(Protocol):
+    """Converts a sub-graph in place, with ``operands`` as its inputs; its outputs."""
+
+    def __call__(self, graph: GraphProto, *operands: str) -> tuple[str, ...]: ...
+
 
 Results = str | Sequence[str]
 Option = TypeVar("Option")
@@ -26,8 +34,7 @@ class Call:
     """An ONNX node: operator, attributes, operand values; and the way to emit graph nodes.
 
     ``inputs`` are value names, ``""`` where absent; ``labels`` are the user's names of them.
-    ``wanted`` tells for each output whether anything reads it.  ``inline`` converts a sub-graph
-    in place and returns its outputs.
+    ``wanted`` tells for each output whether anything reads it.
     """
 
     op_type: str
@@ -38,7 +45,7 @@ class Call:
     wanted: tuple[bool, ...]
     source: tuple[str, ...]
     emitter: Emitter
-    inline: Callable[[GraphProto], tuple[str, ...]]
+    inline: Inline
 
     @property
     def bounds(self) -> Bounds:
@@ -63,6 +70,23 @@ class Call:
         array[:] = elements
         contents = array if is_symbolic(array) else array.astype(dtype.numpy)
         return self.emitter.note(contents, dtype)
+
+    def group(self, group: Group) -> str:
+        """A value that is no tensor."""
+        return self.emitter.group(group)
+
+    def find_group(self, i: int) -> Group | None:
+        """What operand ``i`` is, if it is no tensor."""
+        return self.emitter.find_group(self.inputs[i])
+
+    def elements(self, i: int) -> tuple[str, ...]:
+        """The elements of operand ``i``, a sequence."""
+        found = self.find_group(i)
+        if isinstance(found, OptionalValue):
+            found = self.emitter.find_group(found.value)
+        if not isinstance(found, SequenceValue):
+            self.fail(f"operand {i} ({self.labels[i]!r}) must be a sequence")
+        return found.elements
 
     def has(self, i: int) -> bool:
         """Whether operand ``i`` is present."""

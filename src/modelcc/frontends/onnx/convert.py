@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
@@ -11,6 +12,7 @@ from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import Unsupported, UnsupportedForm, UnsupportedModel
 from modelcc.frontends.onnx.functions import bound, specialised
+from modelcc.frontends.onnx.groups import OptionalValue, SequenceValue, structure_of
 from modelcc.frontends.onnx.handlers import HANDLERS
 from modelcc.frontends.onnx.inputs import Dims, InputTypes, fixed_inputs
 from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
@@ -22,6 +24,7 @@ from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.op import ModelError
+from modelcc.ir.structure import Interface, Structure
 from modelcc.ir.types import Array, dtype_of
 from modelcc.ops.elementwise import Identity
 
@@ -32,8 +35,10 @@ def import_onnx(
     """The graph of an ONNX model: a path, the bytes of a file, or a ``ModelProto``.
 
     ``dims`` fixes named dimensions (a number) or bounds them (a ``Range``); a dynamic dimension
-    without a name is called ``<input>_d<position>``.  ``values`` turns inputs into constants: a
-    model whose shapes or branches hang on them can then be imported.
+    without a name is called ``<input>_d<position>``.  It also fixes the number of elements of a
+    sequence, ``<input>_length``, and whether an optional value is there, ``<input>_present``.
+    ``values`` turns inputs into constants: a model whose shapes or branches hang on them can then
+    be imported.
 
     Raises :class:`ModelError` if the model is broken and :class:`UnsupportedModel`, listing every
     node, for what modelcc cannot import.
@@ -66,8 +71,7 @@ class _Importer:
     def run(self) -> Graph:
         scope = Scope(self._opsets)
         for value in self._inputs:
-            type = self._types.types[value.name]
-            scope.values[value.name] = self._emitter.builder.input(value.name, type)
+            scope.values[value.name] = self._input(self._types.structures[value.name])
         for name, array in self._values.items():
             scope.values[name] = self._emitter.note(array, dtype_of(array), name)
         outputs = self._graph(self._proto.graph, scope, self._model.raw)
@@ -75,25 +79,44 @@ class _Importer:
             raise UnsupportedModel(self._model.name, self._problems)
         return self._finish(scope, [o for o in outputs if o is not None])
 
+    def _input(self, structure: Structure) -> str:
+        """The value of an input: of its tensors, if it is none itself."""
+        match structure:
+            case str():
+                return self._emitter.builder.input(structure, self._types.types[structure])
+            case tuple():
+                elements = tuple(map(self._input, structure))
+                return self._emitter.group(SequenceValue(elements))
+            case _:
+                return self._emitter.group(OptionalValue(""))
+
     def _finish(self, scope: Scope, outputs: Sequence[str]) -> Graph:
         """The graph, its values called as in the model wherever names allow."""
-        taken: set[str] = {i.name for i in self._inputs}
+        taken: set[str] = set(self._types.types)
         results: list[str] = []
         wanted: dict[str, str] = {}
-        for value, proto in zip(outputs, self._proto.graph.output, strict=True):
+        names = [o.name for o in self._proto.graph.output]
+        leaves: list[tuple[str, str]] = []
+        structures = {
+            name: structure_of(value, name, self._emitter.find_group, leaves)
+            for name, value in zip(names, outputs, strict=True)
+        }
+        for value, name in leaves:
             stored = self._emitter.stored(value)
-            if stored == proto.name and stored in scope.values:
+            if stored == name and stored in self._types.types:
                 results.append(stored)
                 continue
             if stored in taken or self._emitter.builder.constant_value(stored) is not None:
-                stored = self._emitter.builder.emit(Identity(), stored, source=(proto.name,))
+                stored = self._emitter.builder.emit(Identity(), stored, source=(name,))
             taken.add(stored)
             results.append(stored)
-            wanted[stored] = proto.name
+            wanted[stored] = name
         for name, value in scope.values.items():
             if value is not None:
                 wanted.setdefault(value, name)
-        return renamed(self._emitter.builder.build(results), wanted)
+        graph = renamed(self._emitter.builder.build(results), wanted)
+        interface = Interface(self._types.structures, structures)
+        return graph if interface.is_plain else replace(graph, interface=interface)
 
     def _graph(
         self, graph: GraphProto, scope: Scope, raw: Mapping[int, memoryview]
@@ -234,8 +257,9 @@ class _Importer:
         scope: Scope,
         used: set[str],
     ) -> Call:
-        def inline(graph: GraphProto) -> tuple[str, ...]:
+        def inline(graph: GraphProto, *operands: str) -> tuple[str, ...]:
             inner = Scope(scope.opsets, source, scope, scope.arguments, scope.calls)
+            inner.values.update(zip((i.name for i in graph.input), operands, strict=True))
             outputs = self._graph(graph, inner, {})
             if None in outputs:
                 raise UnsupportedForm("a branch of it could not be imported")

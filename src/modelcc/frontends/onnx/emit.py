@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.groups import Group, refuse_group
 from modelcc.frontends.onnx.ratio import Ratio, as_ratio
 from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
@@ -22,7 +23,7 @@ from modelcc.ops.elementwise import Cast, Div
 from modelcc.ops.shape import Indices
 
 PREFIX = "$"
-"""Starts the names of noted values; they never reach the graph."""
+"""Starts the names of noted values and groups; they never reach the graph."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Emitter:
         self.bounds = bounds
         self._noted: dict[str, Noted] = {}
         self._stored: dict[str, str] = {}
+        self._groups: dict[str, Group] = {}
 
     def note(self, contents: Contents, dtype: DType, name: str | None = None) -> str:
         """A value with these contents."""
@@ -58,13 +60,25 @@ class Emitter:
         array = as_array(value, dtype)
         return self.note(array, dtype_of(array))
 
+    def group(self, group: Group) -> str:
+        """A value that is no tensor."""
+        key = f"{PREFIX}g{len(self._groups)}"
+        self._groups[key] = group
+        return key
+
+    def find_group(self, name: str) -> Group | None:
+        """What a value is that is no tensor."""
+        return self._groups.get(name)
+
     def contents(self, name: str) -> Contents | None:
         """What is known of a value's contents: all of it, or None."""
         noted = self._noted.get(name)
         return None if noted is None else noted.contents
 
     def type_of(self, name: str) -> TensorType:
-        """Type of a value."""
+        """Type of a tensor; not supported for a group."""
+        if name in self._groups:
+            refuse_group(self._groups[name])
         noted = self._noted.get(name)
         return self.builder.type_of(name) if noted is None else noted.type
 
@@ -101,6 +115,8 @@ class Emitter:
         """The value as one of the graph: noted contents become a constant or ``Indices``."""
         noted = self._noted.get(name)
         if noted is None:
+            if name in self._groups:
+                refuse_group(self._groups[name])
             return name
         if name not in self._stored:
             self._stored[name] = self._store(noted, source)

@@ -14,9 +14,10 @@ from modelcc.frontends.onnx.quant import QUANT
 from modelcc.frontends.onnx.recurrent import RECURRENT
 from modelcc.frontends.onnx.reduce import REDUCE
 from modelcc.frontends.onnx.resize import RESIZE
+from modelcc.frontends.onnx.sequence import SEQUENCE
 from modelcc.frontends.onnx.shape import SHAPE
 
-_STANDARD = (ELEMENTWISE, SHAPE, REDUCE, GATHER, NN, QUANT, RECURRENT, RESIZE, CONTROL)
+_STANDARD = (ELEMENTWISE, SHAPE, REDUCE, GATHER, NN, QUANT, RECURRENT, RESIZE, CONTROL, SEQUENCE)
 
 HANDLERS: Mapping[tuple[str, str], Handler] = MappingProxyType(
     {("", name): handler for table in _STANDARD for name, handler in table.items()}

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import TensorProto, TensorShapeProto, ValueInfoProto
+from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.ir.index import DIM, Index, Range, Sym
 from modelcc.ir.op import ModelError
+from modelcc.ir.structure import Structure
 from modelcc.ir.types import STRING, Array, DType, TensorType
 
 Dims = Mapping[str, int | Range]
@@ -25,26 +26,55 @@ class InputTypes:
 
     def __init__(self, inputs: Sequence[ValueInfoProto], given: Dims, where: str) -> None:
         self.types: dict[str, TensorType] = {}
+        self.structures: dict[str, Structure] = {}
         self.bounds: dict[str, Range] = {}
         self._given = given
         self._where = where
         self._names: list[str] = []
         self._outputs_unnamed = _unnamed(inputs)
         for value in inputs:
-            self.types[value.name] = self._type(value)
+            self.structures[value.name] = self._structure(value.name, value.type)
         self._check_given()
 
-    def _type(self, value: ValueInfoProto) -> TensorType:
-        dtype = input_dtype(value, self._where)
-        tensor = value.type.tensor_type
-        if not tensor.HasField("shape"):
-            raise ModelError(
-                f"input {value.name!r} has no shape, not even a rank",
-                (self._where,),
-                "add a shape to the input, with named dimensions where it varies",
-            )
-        shape = tuple(self._dim(value.name, i, d) for i, d in enumerate(tensor.shape.dim))
-        return TensorType(shape, dtype)
+    def _structure(self, name: str, type: TypeProto) -> Structure:
+        """A sequence is its elements, of which ``dims`` gives the number; so for optionals."""
+        match type.WhichOneof("value"):
+            case "sequence_type":
+                count = self._count(
+                    f"{name}_length", f"input {name!r} is a sequence", "how many elements it has"
+                )
+                element = without_names(type.sequence_type.elem_type)
+                return tuple(self._structure(f"{name}[{i}]", element) for i in range(count))
+            case "optional_type":
+                there = self._count(
+                    f"{name}_present",
+                    f"input {name!r} is optional",
+                    "whether it is there (1) or not (0)",
+                )
+                return self._structure(name, type.optional_type.elem_type) if there else None
+            case _:
+                self.types[name] = self._type(name, type)
+                return name
+
+    def _count(self, symbol: str, fault: str, meaning: str) -> int:
+        self._names.append(symbol)
+        given = self._given.get(symbol)
+        if isinstance(given, int) and given >= 0:
+            return given
+        raise ModelError(
+            f"{fault}, and dimension {symbol!r} is not fixed",
+            (self._where,),
+            f"tell {meaning} when compiling, for example with dims={{{symbol!r}: 1}}",
+        )
+
+    def _type(self, name: str, type: TypeProto) -> TensorType:
+        dtype = input_dtype(name, type, self._where)
+        dims = list(type.tensor_type.shape.dim)
+        if not type.tensor_type.HasField("shape"):
+            fault = f"input {name!r} has no shape, not even a rank"
+            rank = self._count(f"{name}_rank", fault, "how many dimensions it has")
+            dims = [TensorShapeProto.Dimension()] * rank
+        return TensorType(tuple(self._dim(name, i, d) for i, d in enumerate(dims)), dtype)
 
     def _dim(self, name: str, position: int, dim: TensorShapeProto.Dimension) -> Index:
         fixed = f"{name}_d{position}"
@@ -81,6 +111,16 @@ class InputTypes:
             )
 
 
+def without_names(type: TypeProto) -> TypeProto:
+    """``type`` with its named dimensions open: elements of a sequence may differ there."""
+    copy = TypeProto()
+    copy.CopyFrom(type)
+    for dim in copy.tensor_type.shape.dim:
+        if dim.HasField("dim_param"):
+            dim.Clear()
+    return copy
+
+
 def _unnamed(inputs: Sequence[ValueInfoProto]) -> frozenset[str]:
     """Dimension names that do not name anything: ``?`` and what stands for it."""
     counts = Counter(d.dim_param for v in inputs for d in v.type.tensor_type.shape.dim)
@@ -98,7 +138,7 @@ def fixed_inputs(
             names = ", ".join(map(repr, known)) or "none"
             raise ModelError(f"the model has no input {name!r}", (where,), f"inputs: {names}")
         array, proto = np.asarray(value), known[name]
-        dtype = input_dtype(proto, where)
+        dtype = input_dtype(name, proto.type, where)
         shape = proto.type.tensor_type.shape.dim
         extents = [d.dim_value for d in shape]
         fits = len(extents) == array.ndim and all(
@@ -114,22 +154,22 @@ def fixed_inputs(
     return result
 
 
-def input_dtype(value: ValueInfoProto, where: str) -> DType:
+def input_dtype(name: str, type: TypeProto, where: str) -> DType:
     """Element type of a tensor input; :class:`ModelError` for sequences, maps and strings."""
-    kind = value.type.WhichOneof("value")
+    kind = type.WhichOneof("value")
     if kind != "tensor_type":
         raise ModelError(
-            f"input {value.name!r} is no tensor but a {kind or 'value without a type'}",
+            f"input {name!r} is no tensor but a {kind or 'value without a type'}",
             (where,),
-            "only models with tensor inputs can be compiled",
+            "inputs are tensors, sequences or optional values",
         )
-    code = value.type.tensor_type.elem_type
+    code = type.tensor_type.elem_type
     if code == TensorProto.UNDEFINED:
-        raise ModelError(f"input {value.name!r} has no element type", (where,))
-    dtype = dtype_from_onnx(code, f"{where}, input {value.name!r}")
+        raise ModelError(f"input {name!r} has no element type", (where,))
+    dtype = dtype_from_onnx(code, f"{where}, input {name!r}")
     if dtype == STRING:
         raise ModelError(
-            f"input {value.name!r} is a tensor of strings",
+            f"input {name!r} is a tensor of strings",
             (where,),
             "do the text processing outside of the model",
         )

@@ -18,6 +18,7 @@ from modelcc.passes.loop.expand_math import expand_math
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
+from modelcc.runtime.values import session_of
 from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
@@ -144,7 +145,7 @@ class NativeTarget:
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""
-        return Session(artifact, threads)
+        return session_of(artifact, threads)
 
     @property
     def _emission(self) -> EmitOptions:

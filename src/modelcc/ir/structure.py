@@ -1,0 +1,37 @@
+"""Arguments and results of a model that are no tensors, told in terms of tensors.
+
+The compiler sees tensors only.  A sequence of known length is the tensors of its elements, an
+optional value is there or not, and a sequence of maps with known keys is one tensor.  What the
+caller gives and gets is put together from these by the interface that goes with a compiled model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Records:
+    """A list of dicts with the same ``keys``: row i of ``tensor``, [n, len(keys)], is dict i."""
+
+    keys: tuple[str | int, ...]
+    tensor: str
+
+
+Structure: TypeAlias = "str | Records | tuple[Structure, ...] | None"
+"""A tensor by name, a list of structures, a list of dicts; None is None."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a model takes and returns, by the user's names, in order."""
+
+    inputs: Mapping[str, Structure]
+    outputs: Mapping[str, Structure]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of it are tensors as they are."""
+        return all(isinstance(s, str) for s in (*self.inputs.values(), *self.outputs.values()))

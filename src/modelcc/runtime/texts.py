@@ -1,0 +1,45 @@
+"""Texts as 64-bit handles: equal texts have equal handles, and that is all code may rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelcc.ir.types import Array
+
+
+class Texts:
+    """A table of texts and their handles.  ``known`` have handles 0, 1, …"""
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = {text: handle for handle, text in enumerate(known)}
+        self._texts = list(known)
+
+    def for_call(self) -> Texts:
+        """A table for one call, which adds the texts of its arguments; this one stays as it is."""
+        copy = Texts(())
+        copy._known, copy._texts = dict(self._known), list(self._texts)
+        return copy
+
+    def handles(self, array: Array) -> NDArray[np.int64]:
+        """The handles of an array of texts."""
+        result = np.empty(array.shape, np.int64)
+        result.reshape(-1)[:] = [self._handle(t) for t in array.reshape(-1).tolist()]
+        return result
+
+    def _handle(self, text: object) -> int:
+        plain = text.decode() if isinstance(text, bytes) else str(text)
+        handle = self._known.setdefault(plain, len(self._texts))
+        if handle == len(self._texts):
+            self._texts.append(plain)
+        return handle
+
+    def texts(self, handles: Array) -> Array:
+        """The texts of ``handles``, as an array of objects."""
+        result = np.empty(handles.shape, object)
+        flat = cast(Any, result.reshape(-1))
+        flat[:] = [self._texts[handle] for handle in handles.reshape(-1).tolist()]
+        return result

@@ -1,0 +1,162 @@
+"""Arguments and results that are no numeric tensors: lists, None, dicts and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from modelcc.artifact.file import AnyPath, Artifact, read_artifact
+from modelcc.artifact.manifest import Manifest, TensorSpec
+from modelcc.ir.structure import Interface, Records, Structure
+from modelcc.ir.types import I64, STRING, Array
+from modelcc.runtime.arguments import ordered
+from modelcc.runtime.errors import InputError
+from modelcc.runtime.pool import available_cores
+from modelcc.runtime.session import Outs, Session
+from modelcc.runtime.texts import Texts
+
+Value = Any
+"""An array, a list of values, a dict of numbers, or None."""
+
+
+def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Session:
+    """The compiled model in the file ``path``, ready to run on ``threads`` threads (None: all).
+
+    Sessions of as many threads share them.  ``verify`` checks that no weight has changed on disk.
+    """
+    count = available_cores() if threads is None else threads
+    return session_of(read_artifact(path, verify), count)
+
+
+def session_of(artifact: Artifact, threads: int = 1) -> Session:
+    """A session for ``artifact``, on ``threads`` threads; LoadError if it is not for this machine.
+
+    One whose arguments are all numeric tensors takes the short way.
+    """
+    manifest = artifact.manifest
+    specs = (*manifest.inputs, *manifest.outputs)
+    plain = manifest.interface is None and all(spec.dtype != STRING for spec in specs)
+    return Session(artifact, threads) if plain else ValueSession(artifact, threads)
+
+
+class ValueSession(Session):
+    """A session that takes and returns lists, None, dicts and texts, as its interface tells.
+
+    Compiled code sees 64-bit handles of texts: those of the model's own are fixed, those of
+    arguments are given anew in each call.
+    """
+
+    def __init__(self, artifact: Artifact, threads: int = 1) -> None:
+        """As for :class:`Session`."""
+        manifest = artifact.manifest
+        super().__init__(replace(artifact, manifest=_with_handles(manifest)), threads)
+        self._specs = {s.name: s for s in (*manifest.inputs, *manifest.outputs)}
+        self._interface = manifest.interface or Interface(
+            {s.name: s.name for s in manifest.inputs}, {s.name: s.name for s in manifest.outputs}
+        )
+        self._texts = Texts(manifest.strings)
+        self._values = _values_manifest(manifest, self._interface)
+
+    def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Value:
+        """The model's output, or a tuple of its outputs; sequences are lists, no value is None."""
+        if arguments and type(arguments[0]) is dict:
+            named = {**cast(dict[str, object], arguments[0]), **named}
+            arguments = arguments[1:]
+        results = tuple(self._called(ordered(self._values, arguments, named), out).values())
+        return results[0] if len(results) == 1 else results
+
+    def run(self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None) -> Value:
+        """Outputs by name, for inputs by name; by names of tensors if the inputs are."""
+        if feeds.keys() == self._names and feeds.keys() != self._interface.inputs.keys():
+            return self._computed(feeds, out)
+        return self._called(ordered(self._values, (), feeds), out)
+
+    def _called(self, arguments: Sequence[object], out: object) -> dict[str, Value]:
+        feeds: dict[str, object] = {}
+        structures = self._interface.inputs.items()
+        for (name, structure), value in zip(structures, arguments, strict=True):
+            _take_apart(structure, value, name, feeds)
+        results = self._computed(feeds, out)
+        return {n: _put_together(s, results) for n, s in self._interface.outputs.items()}
+
+    def _computed(self, feeds: Mapping[str, object], out: object) -> dict[str, Array]:
+        """Results of the compiled code, by names of tensors."""
+        if out is not None:
+            raise InputError("out=", "nothing", "arrays", "this model's results are new each time")
+        texts = self._texts.for_call()
+        plain = {n: self._handles(self._specs[n], v, texts) for n, v in feeds.items()}
+        results = super().run(plain)
+        return {
+            name: texts.texts(array) if self._specs[name].dtype == STRING else array
+            for name, array in results.items()
+        }
+
+    def _handles(self, spec: TensorSpec, value: object, texts: Texts) -> object:
+        if spec.dtype != STRING:
+            return value
+        array = np.asarray(cast(Any, value))
+        if array.dtype.kind not in "OUT":
+            raise InputError(
+                f"input '{spec.name}'", f"texts, {spec}", f"{array.dtype}", "give an array of str"
+            )
+        return texts.handles(array)
+
+
+def _with_handles(manifest: Manifest) -> Manifest:
+    def stored(spec: TensorSpec) -> TensorSpec:
+        return replace(spec, dtype=I64) if spec.dtype == STRING else spec
+
+    inputs, outputs = (tuple(map(stored, side)) for side in (manifest.inputs, manifest.outputs))
+    return replace(manifest, inputs=inputs, outputs=outputs)
+
+
+def _values_manifest(manifest: Manifest, interface: Interface) -> Manifest:
+    """A manifest with the names that callers use, to put arguments in order."""
+    known = {spec.name: spec for spec in manifest.inputs}
+    names = interface.inputs
+    specs = tuple(known.get(name, TensorSpec(name, STRING, ())) for name in names)
+    return replace(manifest, inputs=specs)
+
+
+def _take_apart(structure: Structure, value: object, where: str, feeds: dict[str, object]) -> None:
+    """The tensors that ``value`` consists of; InputError if it is not of this structure."""
+    match structure:
+        case str():
+            feeds[structure] = value
+        case None:
+            if value is not None:
+                raise _misfit(where, "None", value, "compile the model with a value there")
+        case tuple():
+            if not isinstance(value, list | tuple):
+                raise _misfit(where, f"a list of {len(structure)}", value, "give a list")
+            items = cast(Sequence[object], value)
+            if len(items) != len(structure):
+                raise InputError(
+                    f"input '{where}'",
+                    f"a list of {len(structure)}",
+                    f"one of {len(items)}",
+                    "compile the model for sequences of this length",
+                )
+            for position, (part, item) in enumerate(zip(structure, items, strict=True)):
+                _take_apart(part, item, f"{where}[{position}]", feeds)
+        case Records():
+            raise _misfit(where, "tensors and lists of them", value, "no model takes maps")
+
+
+def _misfit(where: str, expected: str, value: object, remedy: str) -> InputError:
+    return InputError(f"input '{where}'", expected, type(value).__name__, remedy)
+
+
+def _put_together(structure: Structure, results: Mapping[str, Array]) -> Value:
+    match structure:
+        case None:
+            return None
+        case str():
+            return results[structure]
+        case Records(keys, tensor):
+            return [dict(zip(keys, row, strict=True)) for row in results[tensor].tolist()]
+        case tuple():
+            return [_put_together(part, results) for part in structure]
