@@ -160,9 +160,24 @@ def test_grain_below_one_means_one(make_pool):
 
 def test_threads_differ(make_pool):
     pool, names = make_pool(3), set()
-    pool.parallel_for(lambda *_: names.add(threading.get_ident()), 3)
+    together = threading.Barrier(3, timeout=30)
+
+    def body(begin, end, _):
+        together.wait()
+        names.add(threading.get_ident())
+
+    pool.parallel_for(body, 3)
     assert len(names) == 3
     assert threading.get_ident() in names
+
+
+def test_no_piece_waits_for_a_worker(make_pool):
+    pool, seen = make_pool(64), []
+    pause = threading.Event()
+    for _ in range(5):
+        pool.parallel_for(lambda *piece: seen.append(piece), 64)
+        pause.wait(0.003)  # now they sleep, and some come too late for their next piece
+    assert sorted(seen) == sorted(5 * [(i, i + 1, i) for i in range(64)])
 
 
 def test_nested_calls_run_in_their_thread(make_pool):
@@ -222,8 +237,10 @@ def test_workers_that_sleep_are_woken(make_pool):
 
 def test_a_caller_sleeps_until_slow_workers_end(make_pool):
     pool, done, pause = make_pool(2), [], threading.Event()
+    together = threading.Barrier(2, timeout=30)
 
     def body(begin, end, thread):
+        together.wait()
         if thread:
             pause.wait(0.02)
         done.append(thread)

@@ -2,8 +2,13 @@
 
    A job is published by one store of `ticket`: a number that differs from the last one, and how
    many threads take part. Workers spin on it for a while, then sleep in the kernel (Franke,
-   Russell, Kirkwood: Fuss, Futexes and Furwocks, 2002). A worker that does not take part never
-   reads the job, so the caller may write the next one as soon as `pending` is zero.
+   Russell, Kirkwood: Fuss, Futexes and Furwocks, 2002): long enough that a worker is still awake
+   when the caller comes back from serial work, since waking it takes as long as a small model.
+
+   Each worker has a piece of its own, whose data its cache may hold, but must claim it. When the
+   caller is done with its own piece, it claims those of workers that have not come: one that is
+   asleep, or whose core is taken by another program, holds nobody up. A worker reads the job only
+   after it has claimed, so the caller may write the next one as soon as `pending` is zero.
 
    The pool lies in pages that are zeroed in a forked child: there it has no threads, and all
    calls run in the calling thread. */
@@ -24,12 +29,14 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-enum { SPINS = 2000, STOP = -1, PAGE = 4096 };
+enum { SPINS = 16384, STOP = -1, PAGE = 4096 };
 
 struct worker {
     struct mcc_pool *pool;
     pthread_t thread;
     int32_t index;
+
+    _Alignas(64) _Atomic int64_t claim; /* ticket of a job whose piece is free, else 0 */
 };
 
 struct mcc_pool {
@@ -80,11 +87,20 @@ static int64_t next_ticket(struct mcc_pool *pool, int64_t last) {
     return ticket;
 }
 
-static void publish(struct mcc_pool *pool, int32_t threads) {
+static int64_t publish(struct mcc_pool *pool, int32_t threads) {
     int64_t last = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
     uint32_t number = (uint32_t)last + 1;
-    atomic_store(&pool->ticket, (int64_t)((uint64_t)(uint32_t)threads << 32 | number));
+    int64_t ticket = (int64_t)((uint64_t)(uint32_t)threads << 32 | number);
+    for (int32_t i = 1; i < threads; i++)
+        atomic_store_explicit(&pool->workers[i].claim, ticket, memory_order_relaxed);
+    atomic_store(&pool->ticket, ticket);
     if (atomic_load(&pool->sleepers)) futex_wake(&pool->ticket);
+    return ticket;
+}
+
+static int claim(struct worker *worker, int64_t ticket) {
+    return atomic_load_explicit(&worker->claim, memory_order_relaxed) == ticket &&
+           atomic_compare_exchange_strong(&worker->claim, &ticket, 0);
 }
 
 static void run_piece(struct mcc_pool *pool, int32_t index, int32_t threads) {
@@ -103,10 +119,20 @@ static void *work(void *argument) {
         ticket = next_ticket(pool, ticket);
         int32_t threads = (int32_t)(ticket >> 32);
         if (threads == STOP) return 0;
-        if (worker->index >= threads) continue;
+        if (worker->index >= threads || !claim(worker, ticket)) continue;
         run_piece(pool, worker->index, threads);
         if (atomic_fetch_sub(&pool->pending, 1) == 1 && atomic_load(&pool->waiting))
             futex_wake(&pool->pending);
+    }
+}
+
+/* Runs the pieces of workers that have not come. */
+static void run_rest(struct mcc_pool *pool, int64_t ticket, int32_t threads) {
+    for (int32_t i = 1; i < threads; i++) {
+        if (!atomic_load_explicit(&pool->pending, memory_order_acquire)) return;
+        if (!claim(&pool->workers[i], ticket)) continue;
+        run_piece(pool, i, threads);
+        atomic_fetch_sub(&pool->pending, 1);
     }
 }
 
@@ -136,8 +162,9 @@ void mcc_parallel_for(struct mcc_pool *pool, mcc_body *body, void *ctx, int64_t 
     pool->extent = extent;
     pool->grain = grain;
     atomic_store_explicit(&pool->pending, threads - 1, memory_order_relaxed);
-    publish(pool, threads);
+    int64_t ticket = publish(pool, threads);
     run_piece(pool, 0, threads);
+    run_rest(pool, ticket, threads);
     wait_for_workers(pool);
     atomic_store_explicit(&pool->busy, 0, memory_order_release);
 }

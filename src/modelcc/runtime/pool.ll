@@ -15,7 +15,7 @@
   i64,          ; 9  extent
   i64,          ; 10 grain
   [16 x i8],
-  i32,          ; 12 pending: threads that have not ended yet, a futex
+  i32,          ; 12 pending: workers' pieces that have not ended yet, a futex
   i32,          ; 13 waiting
   [56 x i8],
   [0 x %worker] ; 15 one for each thread; that of the caller, the first, is not used
@@ -24,7 +24,10 @@
 %worker = type {
   ptr,          ; 0  pool
   i64,          ; 1  thread, a pthread_t
-  i32           ; 2  index
+  i32,          ; 2  index
+  [44 x i8],
+  i64,          ; 4  claim: ticket of a job whose piece is free, else 0
+  [56 x i8]
 }
 
 declare i64 @syscall(i64, ...)
@@ -67,7 +70,7 @@ spin:
 again:
   call void @relax()
   %i.next = add i32 %i, 1
-  %patient = icmp ult i32 %i.next, 2000
+  %patient = icmp ult i32 %i.next, 16384
   br i1 %patient, label %spin, label %sleep
 
 found:
@@ -92,7 +95,8 @@ awake:
   ret i64 %ticket
 }
 
-define internal void @publish(ptr %pool, i32 %threads) {
+define internal i64 @publish(ptr %pool, i32 %threads) {
+entry:
   %ticket.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 5
   %sleepers.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 6
   %last = load atomic i64, ptr %ticket.at monotonic, align 64
@@ -102,6 +106,21 @@ define internal void @publish(ptr %pool, i32 %threads) {
   %wide = zext i32 %threads to i64
   %high = shl i64 %wide, 32
   %ticket = or disjoint i64 %high, %low
+  br label %next
+
+next:
+  %i = phi i32 [ 1, %entry ], [ %i.next, %offer ]
+  %more = icmp slt i32 %i, %threads
+  br i1 %more, label %offer, label %announce
+
+offer:
+  %slot = sext i32 %i to i64
+  %claim = getelementptr %mcc_pool, ptr %pool, i32 0, i32 15, i64 %slot, i32 4
+  store atomic i64 %ticket, ptr %claim monotonic, align 64
+  %i.next = add i32 %i, 1
+  br label %next
+
+announce:
   store atomic i64 %ticket, ptr %ticket.at seq_cst, align 64
   %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 8
   %nobody = icmp eq i32 %sleepers, 0
@@ -112,7 +131,24 @@ wake:
   br label %done
 
 done:
-  ret void
+  ret i64 %ticket
+}
+
+define internal i1 @claim(ptr %worker, i64 %ticket) {
+entry:
+  %claim.at = getelementptr %worker, ptr %worker, i32 0, i32 4
+  %claim = load atomic i64, ptr %claim.at monotonic, align 64
+  %free = icmp eq i64 %claim, %ticket
+  br i1 %free, label %try, label %done
+
+try:
+  %exchange = cmpxchg ptr %claim.at, i64 %ticket, i64 0 seq_cst seq_cst, align 64
+  %taken = extractvalue { i64, i1 } %exchange, 1
+  br label %done
+
+done:
+  %mine = phi i1 [ false, %entry ], [ %taken, %try ]
+  ret i1 %mine
 }
 
 define internal void @run_piece(ptr %pool, i32 %index, i32 %threads) {
@@ -155,8 +191,8 @@ entry:
   br label %next
 
 next:
-  %last = phi i64 [ 0, %entry ], [ %ticket, %awake ], [ %ticket, %joined ], [ %ticket, %run ],
-                  [ %ticket, %wake ]
+  %last = phi i64 [ 0, %entry ], [ %ticket, %awake ], [ %ticket, %invited ],
+                  [ %ticket, %joined ], [ %ticket, %run ], [ %ticket, %wake ]
   %ticket = call i64 @next_ticket(ptr %pool, i64 %last)
   %high = ashr i64 %ticket, 32
   %threads = trunc i64 %high to i32
@@ -164,7 +200,11 @@ next:
   br i1 %stop, label %end, label %awake
 
 awake:
-  %mine = icmp slt i32 %index, %threads
+  %wanted = icmp slt i32 %index, %threads
+  br i1 %wanted, label %invited, label %next
+
+invited:
+  %mine = call i1 @claim(ptr %worker, i64 %ticket)
   br i1 %mine, label %run, label %next
 
 run:
@@ -186,6 +226,38 @@ end:
   ret ptr null
 }
 
+; Runs the pieces of workers that have not come.
+define internal void @run_rest(ptr %pool, i64 %ticket, i32 %threads) {
+entry:
+  %pending.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 12
+  br label %next
+
+next:
+  %i = phi i32 [ 1, %entry ], [ %i.next, %look ], [ %i.next, %run ]
+  %more = icmp slt i32 %i, %threads
+  br i1 %more, label %check, label %done
+
+check:
+  %pending = load atomic i32, ptr %pending.at acquire, align 64
+  %none = icmp eq i32 %pending, 0
+  br i1 %none, label %done, label %look
+
+look:
+  %slot = sext i32 %i to i64
+  %worker = getelementptr %mcc_pool, ptr %pool, i32 0, i32 15, i64 %slot
+  %i.next = add i32 %i, 1
+  %mine = call i1 @claim(ptr %worker, i64 %ticket)
+  br i1 %mine, label %run, label %next
+
+run:
+  call void @run_piece(ptr %pool, i32 %i, i32 %threads)
+  atomicrmw sub ptr %pending.at, i32 1 seq_cst, align 64
+  br label %next
+
+done:
+  ret void
+}
+
 define internal void @wait_for_workers(ptr %pool) {
 entry:
   %pending.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 12
@@ -201,7 +273,7 @@ spin:
 again:
   call void @relax()
   %i.next = add i32 %i, 1
-  %patient = icmp ult i32 %i.next, 2000
+  %patient = icmp ult i32 %i.next, 16384
   br i1 %patient, label %spin, label %sleep
 
 sleep:
@@ -264,8 +336,9 @@ fork:
   store i64 %grain, ptr %grain.at
   %workers = sub i32 %threads, 1
   store atomic i32 %workers, ptr %pending monotonic, align 64
-  call void @publish(ptr %pool, i32 %threads)
+  %ticket = call i64 @publish(ptr %pool, i32 %threads)
   call void @run_piece(ptr %pool, i32 0, i32 %threads)
+  call void @run_rest(ptr %pool, i64 %ticket, i32 %threads)
   call void @wait_for_workers(ptr %pool)
   store atomic i32 0, ptr %busy.at release, align 64
   br label %done
@@ -372,7 +445,7 @@ yield:
 stop:
   %threads.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 0
   %threads = load i32, ptr %threads.at
-  call void @publish(ptr %pool, i32 -1)
+  call i64 @publish(ptr %pool, i32 -1)
   br label %next
 
 next:
