@@ -14,6 +14,7 @@ from modelcc.artifact.manifest import Manifest
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.memory import Memory
+from modelcc.runtime.results import ResultMemory
 from modelcc.runtime.signature import Signature
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 6)
@@ -21,8 +22,7 @@ ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 6)
 
 Entry = Callable[[int, int, int, int, int, int], int]
 
-_LARGE = 16 << 10  # bytes of an output from which alignment is worth its cost
-_ALIGNMENT = 64
+_LARGE = 16 << 10  # bytes of an output from which alignment and keeping memory are worth it
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Slot:
         self._outputs = (ctypes.c_int64 * max(1, len(manifest.outputs)))()
         self._arena = Memory(0)
         self._checks: list[tuple[np.dtype[Any], tuple[int, ...], int]] | None = None
-        self._results: list[tuple[tuple[int, ...], np.dtype[Any], bool]] = []
+        self._results: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
+        self._memory = [ResultMemory() for _ in manifest.outputs]
         self._signature: Signature | None = None
         self._call: Callable[[], int] = lambda: 1
 
@@ -58,7 +59,7 @@ class Slot:
         if signature.arena > self._arena.size:
             self._arena = Memory(signature.arena)
         self._results = [
-            (shape, spec.dtype.numpy, _nbytes(shape, spec.dtype.numpy) >= _LARGE)
+            (shape, spec.dtype.numpy, _nbytes(shape, spec.dtype.numpy))
             for spec, shape in zip(manifest.outputs, signature.outputs, strict=True)
         ]
         self._sizes = signature.sizes
@@ -102,10 +103,10 @@ class Slot:
             self._inputs[position] = address_of(array)
 
     def run(self) -> tuple[int, list[Array]]:
-        """The entry point's status and the results, in new arrays."""
+        """The entry point's status and the results, in arrays that nobody else has."""
         results = [
-            _aligned_array(shape, dtype) if is_large else np.empty(shape, dtype)
-            for shape, dtype, is_large in self._results
+            memory.array(shape, dtype, size) if size >= _LARGE else np.empty(shape, dtype)
+            for memory, (shape, dtype, size) in zip(self._memory, self._results, strict=True)
         ]
         return self.run_into(results)
 
@@ -122,10 +123,3 @@ def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     for extent in shape:
         size *= extent
     return size
-
-
-def _aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    size = _nbytes(shape, dtype)
-    block = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -address_of(block) % _ALIGNMENT
-    return block[start : start + size].view(dtype).reshape(shape)

@@ -1,0 +1,53 @@
+"""Memory of large results, used again once the caller has let go of them.
+
+Fresh pages cost the system about as much as a small model spends on filling them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelcc.ir.types import Array
+from modelcc.runtime.arguments import address_of
+
+_KEPT = 2  # blocks of an output: the caller often holds one result while the next is computed
+_ALIGNMENT = 64
+
+Block = NDArray[np.uint8]
+
+
+class ResultMemory:
+    """Arrays for one output of a model, one after the other."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
+        """An array that nobody else has, of ``size`` bytes from a multiple of 64."""
+        block = self._block(size + _ALIGNMENT)
+        start = -address_of(block) % _ALIGNMENT
+        return block[start : start + size].view(dtype).reshape(shape)
+
+    def _block(self, size: int) -> Block:
+        """At least ``size`` bytes; a little more, for sequences that grow call by call."""
+        blocks = self._blocks
+        for position in range(len(blocks)):  # a variable for the block would be a holder
+            fits = size <= blocks[position].size <= 2 * size
+            if fits and _holders(blocks, position) == _ALONE:
+                return blocks[position]
+        fresh = np.empty(size + size // 4, np.uint8)
+        self._blocks = [fresh, *blocks[: _KEPT - 1]]
+        return fresh
+
+
+def _holders(blocks: Sequence[Block], position: int) -> int:
+    """References to a block: one from ``blocks``, one from this call, one from each array in it."""
+    return getrefcount(blocks[position])
+
+
+_ALONE = _holders([np.empty(0, np.uint8)], 0)
