@@ -25,7 +25,7 @@ from modelcc.targets.registry import BUILT_IN, make_target
 FOLDER = Path(__file__).parent
 NOTE = "<!-- Made by `python -m docs.generate`; change the sources instead. -->"
 WIDTH = 96
-FACETS = ("compute", "decompose", "grad")
+FACETS = ("compute", "algorithm", "decompose", "grad")
 
 
 def pages() -> Mapping[str, str]:
@@ -42,11 +42,17 @@ def _op_lines() -> Iterator[str]:
     yield (
         f"The built-in dialect `{MCC.name}` has {len(MCC.ops)} ops.  All have a shape rule and a "
         "NumPy reference.  *compute*: lowered to the tensor level, so every target has code for "
-        "it; *decompose*: a composite that is also given by simpler ops; *grad*: differentiable."
+        "it; *algorithm*: the same, as a loop function of its own; *decompose*: a composite "
+        "that is also given by simpler ops; *grad*: differentiable."
     )
     for family, ops in groupby(MCC.ops, key=_family):
-        yield from ("", f"## {family}", "", "| op | compute | decompose | grad | meaning |")
-        yield "|---|:-:|:-:|:-:|---|"
+        yield from (
+            "",
+            f"## {family}",
+            "",
+            "| op | compute | algorithm | decompose | grad | meaning |",
+        )
+        yield "|---|:-:|:-:|:-:|:-:|---|"
         for op in ops:
             marks = " | ".join("✓" if op.has(facet) else " " for facet in FACETS)
             yield f"| `{_signature(op)}` | {marks} | {_first_line(op)} |"

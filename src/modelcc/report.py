@@ -12,6 +12,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.program import (
     Binding,
     CopyTensor,
+    Launch,
     Program,
     Step,
     counters,
@@ -180,7 +181,7 @@ def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
         written = _written(step, functions)
         for name in step_tensors(step):
             binding = program.bindings[name]
-            if binding.place != "arena":
+            if binding.place != "arena" or binding.segment:
                 continue
             offset = evaluate(binding.offset, inside)
             # What is read before it is written is a view: its base was kept for it.
@@ -197,6 +198,8 @@ def _written(step: Step, functions: Mapping[str, Function]) -> frozenset[str]:
     for leaf in leaves((step,)):
         if isinstance(leaf, CopyTensor):
             found.add(leaf.target)
+            continue
+        if not isinstance(leaf, Launch):
             continue
         pairs = zip(leaf.arguments, functions[leaf.function].parameters, strict=True)
         found |= {name for name, parameter in pairs if parameter.mutable}

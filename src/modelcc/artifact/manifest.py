@@ -7,7 +7,12 @@ The compiled entry point is
 ``inputs``, ``outputs`` and ``constants`` are arrays of addresses in the manifest's order, at
 least as aligned as one element (constants: 64 bytes); ``arena`` is scratch memory aligned to 64
 bytes; ``sizes`` is the array of int64 values of ``dims``; ``pool`` is a thread pool or null.  It
-returns 0.
+returns 0, or the number of the entry of ``checks`` (from 1) that says why it stopped.
+
+A model with ``sizes`` that depend on data writes them behind the values of ``dims``.  One with
+``allocated`` memory takes another ``ptr host``: it points to the function
+``ptr allocate(ptr context, int64 which, int64 bytes)`` and to its context, and is called for each
+of ``allocated`` before that is used; with null the run ends with -1.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from modelcc.ir.index import Index
 from modelcc.ir.structure import Interface
 from modelcc.ir.types import DType
 
-FORMAT = 1
+FORMAT = 2
 """Version of manifest, file and calling convention; raised whenever an old reader would fail."""
 
 ALIGNMENT = 64
@@ -83,7 +88,9 @@ class Manifest:
     and earlier definitions.  ``options`` identifies the compiler options, ``versions`` the tools
     that were used, both for the reader only.  ``interface`` puts inputs and outputs together to
     what the caller sees (None: as they are).  ``strings`` are the texts that handles 0, 1, … of
-    string elements stand for; those of other texts are given per call.
+    string elements stand for; those of other texts are given per call.  ``sizes`` names what the
+    outputs' extents are in terms of besides ``dims``; ``allocated`` are the outputs, and other
+    memory, whose size depends on data.
     """
 
     name: str
@@ -96,6 +103,9 @@ class Manifest:
     arena: Index = 0
     constants: tuple[ConstantSpec, ...] = ()
     objects: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    allocated: tuple[str, ...] = ()
     options: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     interface: Interface | None = None

@@ -39,6 +39,9 @@ def manifest_to_json(manifest: Manifest) -> str:
             {"symbol": symbol, "value": _index(value)} for symbol, value in manifest.definitions
         ],
         "arena": _index(manifest.arena),
+        "sizes": list(manifest.sizes),
+        "checks": list(manifest.checks),
+        "allocated": list(manifest.allocated),
         "machine": {
             "triple": manifest.machine.triple,
             "cpu": manifest.machine.cpu,
@@ -87,7 +90,10 @@ def _manifest(data: Object) -> Manifest:
         ),
         arena=_read_index(data["arena"]),
         constants=_all(data["constants"], _read_constant),
-        objects=tuple(str(name) for name in data["objects"]),
+        objects=_texts(data["objects"]),
+        sizes=_texts(data["sizes"]),
+        checks=_texts(data["checks"]),
+        allocated=_texts(data["allocated"]),
         options=str(data["options"]),
         versions={str(k): str(v) for k, v in data["versions"].items()},
         interface=_read_interface(data["interface"]) if "interface" in data else None,
@@ -134,6 +140,10 @@ def _constant(spec: ConstantSpec) -> Object:
 
 def _all(items: Any, read: Callable[[Object], T]) -> tuple[T, ...]:
     return tuple(read(item) for item in cast(list[Object], items))
+
+
+def _texts(items: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in items)
 
 
 def _read_index(value: Any) -> Index:

@@ -26,7 +26,7 @@ TARGETS_HELP = """List the kinds of machines that models can be compiled for.
 Packages add targets by the entry point group modelcc.targets.
 """
 
-FACETS = ("compute", "decompose", "grad")
+FACETS = ("compute", "algorithm", "decompose", "grad")
 
 
 @click.command("ops", help=OPS_HELP)

@@ -10,7 +10,7 @@ import numpy as np
 from modelcc.ir.dimensions import bind_dimensions, bind_type
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_verifier import node_place
-from modelcc.ir.index import Index, Sym
+from modelcc.ir.index import Index, Sym, substitute
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
 
@@ -34,6 +34,7 @@ def interpret(
     for position, node in enumerate(graph.nodes):
         operands = tuple(values[n] if n else None for n in node.inputs)
         results = run_node(node, operands, env)
+        env |= _bound_values(graph, node, operands, env)
         for name, result in zip(node.outputs, results, strict=True):
             _check_result(node, name, graph.types[name], result, env)
             values[name] = result
@@ -69,6 +70,23 @@ def run_node(
         results: Any = op.reference(*operands)
     arrays = cast("tuple[Any, ...]", results) if isinstance(results, tuple) else (results,)
     return tuple(np.asarray(a) for a in arrays)
+
+
+def _bound_values(
+    graph: Graph, node: Node, operands: tuple[Array | None, ...], env: Mapping[str, Index]
+) -> Mapping[str, int]:
+    """Symbols that the node gives a value; :class:`ModelError` if one is out of bounds."""
+    bound = node.op.bound_values(*operands)
+    for name, value in bound.items():
+        known = graph.dims[name]
+        low, high = (
+            None if end is None else substitute(end, {**env, **bound})
+            for end in (known.lo, known.hi)
+        )
+        if (isinstance(low, int) and value < low) or (isinstance(high, int) and value > high):
+            span = f"{'' if low is None else low}..{'' if high is None else high}"
+            raise ModelError(f"size {name!r} is {value}, outside of {span}", node_place(node))
+    return bound
 
 
 def _last_uses(graph: Graph) -> dict[str, int]:

@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index
-from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, DType
 
 Space = Literal["global", "local"]
@@ -227,6 +227,17 @@ class For:
 
 
 @dataclass(frozen=True)
+class While:
+    """Runs ``body`` as long as the scalar bool ``condition``, evaluated each time, holds.
+
+    The condition has no calls of elementary functions: these become statements.
+    """
+
+    condition: Expr
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class If:
     """``then`` if the scalar bool ``condition`` holds, else ``other``."""
 
@@ -313,7 +324,18 @@ class Comment:
 
 
 Stmt: TypeAlias = (
-    For | If | Let | BindIndex | Register | Assign | Store | Scatter | Alloc | Prefetch | Comment
+    For
+    | While
+    | If
+    | Let
+    | BindIndex
+    | Register
+    | Assign
+    | Store
+    | Scatter
+    | Alloc
+    | Prefetch
+    | Comment
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.index import evaluate
-from modelcc.ir.loop import BindIndex, Call, Expr, Fold, For, Function, If, MulAdd, Stmt
+from modelcc.ir.loop import BindIndex, Call, Expr, Fold, For, Function, If, MulAdd, Stmt, While
 from modelcc.ir.loop_traversal import blocks, operands, statement_expressions
 from modelcc.ir.scalar import FUNCTIONS
 
@@ -24,7 +24,8 @@ def function_cost(function: Function, sizes: Mapping[str, int]) -> Cost:
     """Cost of one call with these size arguments.
 
     A loop whose bounds hang on an outer loop counts as in the first iteration of that one; of
-    two branches the dearer counts.  Loops bounded by run-time data count once.
+    two branches the dearer counts.  Loops bounded by run-time data, and those without bounds, count
+    once.
     """
     buffers = [parameter.buffer for parameter in function.parameters]
     bytes = sum(evaluate(b.size, sizes) * b.dtype.bytes for b in buffers)
@@ -43,6 +44,8 @@ def _statement_flops(s: Stmt, env: dict[str, int]) -> int:
             return trips * _block_flops(s.body, {**env, s.variable: start}) if trips else 0
         case If():
             return own + max(_block_flops(part, env) for part in blocks(s))
+        case While():
+            return own + _block_flops(s.body, env)
         case BindIndex():
             env[s.symbol] = 0
             return own

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Final, cast
 
+from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.index import Index, parse_index, symbols
 from modelcc.ir.loop import (
     Alloc,
@@ -39,11 +40,11 @@ from modelcc.ir.loop import (
     Store,
     Test,
     Var,
+    While,
 )
 from modelcc.ir.loop_text import LOOP_WORDS
 from modelcc.ir.mlir_syntax import Scanner, string_value, value_name
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.tensor import Comparison, Condition
 from modelcc.ir.types import BOOL, DTYPES, DType
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
@@ -120,6 +121,12 @@ class LoopScanner(Scanner):
         text = self.text[self.end : end if end >= 0 else len(self.text)].strip()
         self.expect(text)
         return text
+
+    def condition(self, *stops: str) -> Condition:
+        """A comparison of index expressions, up to one of ``stops``."""
+        left = self.index_before("<", ">", "=", "!")
+        comparison = cast(Comparison, self.bare("comparison", _COMPARISON))
+        return Condition(left, comparison, self.index_before(*stops))
 
     def parsed_index(self, text: str, step: bool = False) -> Index:
         """The index expression ``text``; with ``step`` the position moves behind it."""
@@ -226,6 +233,8 @@ class FunctionParser:
                 condition = self._expression()
                 then = self._block()
                 return If(condition, then, self._block() if self._at.accept("else") else ())
+            case "while":
+                return While(self._expression(), self._block())
             case "let" | "register":
                 name = self._value()
                 value = self._assigned()
@@ -325,9 +334,7 @@ class FunctionParser:
         self._at.expect("test(")
         conditions: list[Condition] = []
         while not self._at.accept(")"):
-            left = self._at.index_before("<", ">", "=", "!")
-            comparison = cast(Comparison, self._at.bare("comparison", _COMPARISON))
-            conditions.append(Condition(left, comparison, self._at.index_before(",", ")")))
+            conditions.append(self._at.condition(",", ")"))
             self._at.accept(",")
         return Test(tuple(conditions))
 

@@ -50,6 +50,7 @@ from modelcc.ir.loop import (
     Store,
     Test,
     Var,
+    While,
 )
 from modelcc.ir.types import DType
 
@@ -121,6 +122,9 @@ class _Writer:
                 if s.other:
                     self._line(depth, "else:")
                     self.block(s.other, depth + 1)
+            case While():
+                self._line(depth, f"while {self.expression(s.condition)}:")
+                self.block(s.body, depth + 1)
             case Let() | Register() | Assign():
                 name = self.bound("V", s.name)
                 self._line(depth, f"{name} = {self.expression(s.value)}")

@@ -18,6 +18,9 @@
         prefetch %x[64] level 2
       } else {
       }
+      while lt(%s, f32(9.0)) {
+        %s = add(%s, load %x[0])
+      }
     }
 
 Types of values follow from those of buffers and constants, so only conversions spell theirs.
@@ -58,6 +61,7 @@ from modelcc.ir.loop import (
     Store,
     Test,
     Var,
+    While,
 )
 from modelcc.ir.mlir_syntax import string_text, value_text
 from modelcc.ir.types import DType
@@ -126,6 +130,10 @@ def _statement_lines(s: Stmt, indent: str) -> Iterator[str]:
                 yield f"{indent}}} else {{"
                 yield from _block_lines(s.other, indent + "  ")
             yield f"{indent}}}"
+        case While():
+            yield f"{indent}while {expression_text(s.condition)} {{"
+            yield from _block_lines(s.body, indent + "  ")
+            yield f"{indent}}}"
         case _:
             yield indent + _simple_text(s)
 
@@ -152,7 +160,7 @@ def _simple_text(s: Stmt) -> str:
             return f"prefetch {value_text(s.buffer)}[{s.offset}] level {s.level}"
         case Comment():
             return f"comment {string_text(s.text)}"
-        case For() | If():
+        case For() | If() | While():
             raise AssertionError("printed as a block")
 
 

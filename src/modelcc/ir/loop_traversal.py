@@ -34,6 +34,7 @@ from modelcc.ir.loop import (
     Store,
     Test,
     Var,
+    While,
 )
 
 
@@ -89,7 +90,7 @@ def indices(e: Expr) -> tuple[Index, ...]:
 def statement_expressions(s: Stmt) -> tuple[Expr, ...]:
     """The expressions directly inside ``s``, not those of its blocks."""
     match s:
-        case If():
+        case If() | While():
             return (s.condition,)
         case Let() | BindIndex() | Register() | Assign() | Store():
             return (s.value,)
@@ -102,7 +103,7 @@ def statement_expressions(s: Stmt) -> tuple[Expr, ...]:
 def with_statement_expressions(s: Stmt, new: Sequence[Expr]) -> Stmt:
     """``s`` with its direct expressions replaced, in the order of their listing."""
     match s:
-        case If():
+        case If() | While():
             return replace(s, condition=new[0])
         case Let() | BindIndex() | Register() | Assign() | Store():
             return replace(s, value=new[0])
@@ -130,7 +131,7 @@ def statement_indices(s: Stmt) -> tuple[Index, ...]:
 def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     """The statement lists directly inside ``s``."""
     match s:
-        case For():
+        case For() | While():
             return (s.body,)
         case If():
             return (s.then, s.other)
@@ -141,7 +142,7 @@ def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
 def map_blocks(s: Stmt, rewrite: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
     """``s`` with each directly contained statement list rewritten."""
     match s:
-        case For():
+        case For() | While():
             return replace(s, body=rewrite(s.body))
         case If():
             return replace(s, then=rewrite(s.then), other=rewrite(s.other))

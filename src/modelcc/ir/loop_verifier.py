@@ -25,6 +25,7 @@ from modelcc.ir.loop import (
     Stmt,
     Store,
     Var,
+    While,
 )
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import (
@@ -170,6 +171,13 @@ class _Verifier:
                 for branch in (s.then, s.other):
                     with self._nested():
                         self._block(branch)
+                self._conditions -= 1
+            case While():
+                if s.condition.dtype != BOOL or s.condition.lanes != 1:
+                    raise self._fail("the condition must be a scalar bool")
+                self._conditions += 1
+                with self._nested():
+                    self._block(s.body)
                 self._conditions -= 1
             case Let() | Register():
                 self._new_name(s.name)

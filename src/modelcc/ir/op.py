@@ -10,6 +10,7 @@ from modelcc.ir.index import Expr, Index, substitute
 from modelcc.ir.types import Array, DType, TensorType
 
 if TYPE_CHECKING:
+    from modelcc.ir.algorithm import AlgorithmBuilder
     from modelcc.ir.compute import Operand, StageBuilder
 
 
@@ -99,6 +100,15 @@ class Op:
         """Names of the symbols in its attributes, sorted."""
         return tuple(sorted(_symbols(tuple(self.attributes().values()))))
 
+    @property
+    def binds(self) -> tuple[str, ...]:
+        """Index symbols that have a value only once the op has been run."""
+        return ()
+
+    def bound_values(self, *inputs: Any) -> Mapping[str, int]:
+        """Values of :attr:`binds` for these operands."""
+        return {}
+
     def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
         """Result types (row-major); :class:`ModelError` if the operands break the op's rules."""
         raise NotImplementedError(self.mnemonic())
@@ -109,6 +119,15 @@ class Op:
 
     def compute(self, at: StageBuilder, *inputs: Operand | None) -> Operand | tuple[Operand, ...]:
         """Tensor-level meaning, as stages added through ``at``."""
+        raise NotImplementedError(self.mnemonic())
+
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        """Meaning as a loop function, for what has no structure: in place of ``compute``.
+
+        Operands and results are row-major buffers of these names, already declared to ``at``.
+        """
         raise NotImplementedError(self.mnemonic())
 
     def decompose(self, build: Builder, *inputs: str) -> tuple[str, ...]:

@@ -13,6 +13,14 @@ Sizes and offsets are index expressions of the model's named dimensions (and of 
 Steps nest: a branch and a loop hold steps.  A loop's counter is an index symbol inside it, for
 sizes of launches and for offsets, so that iterations address slices of tensors in place, and
 state that cannot be updated in place alternates between two halves of a buffer.
+
+Sizes may depend on data: a step reads index symbols from memory, to be used after it in its
+block.  What they make large without bounds is allocated then::
+
+      launch @count_nonzero(%x, %count)
+      read n = %count
+      allocate %y size 8*n
+      launch @nonzero(%x, %y; n)
 """
 
 from __future__ import annotations
@@ -21,9 +29,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from modelcc.ir.condition import Condition
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.loop import Function
+from modelcc.ir.tensor import ReadSize, size_conditions
 from modelcc.ir.types import TensorType
 
 Place = Literal["input", "output", "constant", "arena"]
@@ -33,13 +43,15 @@ Place = Literal["input", "output", "constant", "arena"]
 class Binding:
     """Where a named tensor lives.  ``offset`` is in bytes, into the arena; 0 elsewhere.
 
-    It may mention the counter of a loop that all steps naming the tensor are in.
+    It may mention the counter of a loop that all steps naming the tensor are in.  ``segment``
+    names a part of the arena that is allocated while the program runs.
     """
 
     name: str
     type: TensorType
     place: Place
     offset: Index = 0
+    segment: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,15 @@ class CopyTensor:
 
 
 @dataclass(frozen=True)
+class Allocate:
+    """Asks the host for ``size`` bytes, known only now, for an output or a segment ``name``."""
+
+    name: str
+    size: Index
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class BranchSteps:
     """Runs ``then`` if the bool tensor ``condition`` (one element) holds, else ``other``."""
 
@@ -94,10 +115,11 @@ class RepeatSteps:
     source: tuple[str, ...] = ()
 
 
-Step: TypeAlias = "Launch | CopyTensor | BranchSteps | RepeatSteps"
+Leaf: TypeAlias = Launch | CopyTensor | ReadSize | Allocate
+Step: TypeAlias = "Leaf | BranchSteps | RepeatSteps"
 
 
-def leaves(steps: Sequence[Step]) -> Iterator[Launch | CopyTensor]:
+def leaves(steps: Sequence[Step]) -> Iterator[Leaf]:
     """Steps that hold no others, in the order of the text."""
     for step in steps:
         match step:
@@ -127,8 +149,10 @@ def counters(steps: Sequence[Step]) -> dict[str, int]:
 def step_tensors(step: Step) -> tuple[str, ...]:
     """Names of the tensors that a step and those in it touch, each once."""
     match step:
-        case Launch():
+        case Launch() | ReadSize():
             found = step.arguments
+        case Allocate():
+            found = ()
         case CopyTensor():
             found = (step.target, step.source_tensor)
         case BranchSteps():
@@ -146,6 +170,7 @@ class Program:
 
     ``bindings`` names every tensor a step mentions; views share place and offset with their base.
     ``arena`` is the arena's size in bytes.  Every binding starts at a multiple of 64 bytes.
+    ``dims`` bounds the inputs' dimensions, then the symbols that steps read from memory.
     """
 
     name: str
@@ -158,3 +183,31 @@ class Program:
     definitions: tuple[Definition, ...] = ()
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
+
+    @property
+    def read_sizes(self) -> tuple[str, ...]:
+        """Symbols that have no value before a step reads it, in order."""
+        return tuple(n for s in leaves(self.steps) if isinstance(s, ReadSize) for n in s.symbols)
+
+    @property
+    def allocated(self) -> tuple[str, ...]:
+        """Outputs and segments that the host is asked for while the program runs, in order."""
+        found = (s.name for s in leaves(self.steps) if isinstance(s, Allocate))
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Check:
+    """What must hold when ``step`` has read its symbols, or the run ends there."""
+
+    step: ReadSize
+    condition: Condition
+
+
+def checks(program: Program) -> tuple[Check, ...]:
+    """Every check, in the order of the text; a run that fails one ends with 1 + its position."""
+    found: list[Check] = []
+    for step in leaves(program.steps):
+        if isinstance(step, ReadSize):
+            found += (Check(step, c) for c in size_conditions(step, program.dims))
+    return tuple(found)

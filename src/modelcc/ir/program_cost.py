@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_cost import function_cost
-from modelcc.ir.program import BranchSteps, CopyTensor, Launch, Program, RepeatSteps, Step
+from modelcc.ir.program import (
+    Allocate,
+    BranchSteps,
+    CopyTensor,
+    Launch,
+    Program,
+    RepeatSteps,
+    Step,
+)
+from modelcc.ir.tensor import ReadSize
 
 Work = tuple[int, str, tuple[str, ...], int, int]
 """Number of a step, what it runs, where it stems from, its operations, bytes of its buffers."""
@@ -31,6 +40,10 @@ def _name(step: Step) -> str:
             return step.function
         case CopyTensor():
             return f"copy {step.source_tensor}"
+        case ReadSize():
+            return f"read {', '.join(step.symbols)}"
+        case Allocate():
+            return f"allocate {step.name}"
         case BranchSteps():
             return f"branch on {step.condition}"
         case RepeatSteps():
@@ -48,6 +61,8 @@ def _work(
             return cost.flops, cost.bytes
         case CopyTensor():
             return 0, 2 * evaluate(program.bindings[step.target].type.bytes, env)
+        case ReadSize() | Allocate():
+            return 0, 0
         case BranchSteps():
             sides = (step.then, step.other)
             return max(_total(side, program, functions, env) for side in sides)

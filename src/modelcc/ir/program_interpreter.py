@@ -16,6 +16,7 @@ from modelcc.ir.loop_interpreter import Kernel, compile_loops
 from modelcc.ir.op import ModelError
 from modelcc.ir.pack import pack, unpack
 from modelcc.ir.program import (
+    Allocate,
     BranchSteps,
     CopyTensor,
     Launch,
@@ -23,6 +24,8 @@ from modelcc.ir.program import (
     RepeatSteps,
     Step,
 )
+from modelcc.ir.tensor import ReadSize
+from modelcc.ir.tensor_interpreter import check_conditions
 from modelcc.ir.types import Array, TensorType, dtype_of
 
 
@@ -53,8 +56,9 @@ def _check_feeds(types: Mapping[str, TensorType], feeds: Mapping[str, Array]) ->
 
 
 def _run_step(
-    step: Step, kernels: Mapping[str, Kernel], memory: _Memory, values: Mapping[str, int]
+    step: Step, kernels: Mapping[str, Kernel], memory: _Memory, values: dict[str, int]
 ) -> None:
+    """Run a step; sizes that it reads are added to ``values``."""
     match step:
         case Launch():
             arrays = [memory.array(name, values) for name in step.arguments]
@@ -62,10 +66,17 @@ def _run_step(
         case CopyTensor():
             source = memory.array(step.source_tensor, values).view(np.uint8)
             memory.array(step.target, values).view(np.uint8)[:] = source
+        case ReadSize():
+            numbers = memory.array(step.tensor, values)[: len(step.symbols)].tolist()
+            values |= zip(step.symbols, numbers, strict=True)
+            check_conditions(step, memory.dims, values)
+        case Allocate():
+            memory.allocate(step.name, evaluate(step.size, values))
         case BranchSteps():
+            inside = dict(values)
             taken = step.then if memory.array(step.condition, values)[0] else step.other
             for inner in taken:
-                _run_step(inner, kernels, memory, values)
+                _run_step(inner, kernels, memory, inside)
         case RepeatSteps():
             _run_loop(step, kernels, memory, values)
 
@@ -89,7 +100,8 @@ class _Memory:
         self, program: Program, feeds: Mapping[str, Array], values: Mapping[str, int]
     ) -> None:
         self._program = program
-        self._arena = np.full(evaluate(program.arena, values), 0xFF, np.uint8)
+        self.dims = program.dims
+        self._arenas = {"": np.full(evaluate(program.arena, values), 0xFF, np.uint8)}
         self._own: dict[str, Array] = {}
         for name in program.inputs:
             layout = program.bindings[name].type.physical
@@ -97,11 +109,16 @@ class _Memory:
         for name, constant in program.constants.items():
             self._own[name] = np.ascontiguousarray(constant.data).reshape(-1)
         for name in program.outputs:
-            type = bind_type(program.bindings[name].type, values)
-            size = evaluate(type.physical.size(type.shape), values)
-            self._own[name] = np.full(size * type.dtype.bytes, 0xFF, np.uint8).view(
-                type.dtype.numpy
-            )
+            if name not in program.allocated:
+                self.allocate(name, evaluate(program.bindings[name].type.bytes, values))
+
+    def allocate(self, name: str, size: int) -> None:
+        """Memory of ``size`` bytes for an output or a segment."""
+        fresh = np.full(size, 0xFF, np.uint8)
+        if name in self._program.outputs:
+            self._own[name] = fresh.view(self._program.bindings[name].type.dtype.numpy)
+        else:
+            self._arenas[name] = fresh
 
     def array(self, name: str, values: Mapping[str, int]) -> Array:
         """The physical elements of a tensor where loops have got to ``values``."""
@@ -110,12 +127,12 @@ class _Memory:
             return self._own[name]
         start = evaluate(binding.offset, values)
         size = evaluate(bind_type(binding.type, values).bytes, values)
-        if start < 0 or start + size > len(self._arena):
+        arena = self._arenas[binding.segment]
+        if start < 0 or start + size > len(arena):
             raise ModelError(
-                f"tensor {name!r} takes bytes {start} to {start + size} of an arena of "
-                f"{len(self._arena)}"
+                f"tensor {name!r} takes bytes {start} to {start + size} of an arena of {len(arena)}"
             )
-        return self._arena[start : start + size].view(binding.type.dtype.numpy)
+        return arena[start : start + size].view(binding.type.dtype.numpy)
 
     def logical(self, name: str, values: Mapping[str, int]) -> Array:
         """A tensor in row-major order, of its logical shape."""

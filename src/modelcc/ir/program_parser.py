@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from modelcc.ir.condition import Condition
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Index, Range
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import FunctionParser, LoopScanner, parse_source
 from modelcc.ir.mlir_syntax import value_name
 from modelcc.ir.program import (
+    Allocate,
     Binding,
     BranchSteps,
     CopyTensor,
@@ -20,6 +22,7 @@ from modelcc.ir.program import (
     RepeatSteps,
     Step,
 )
+from modelcc.ir.tensor import ReadSize
 
 
 def constants_by_digest(program: Program) -> dict[str, Constant]:
@@ -99,6 +102,13 @@ class _ProgramParser:
                 return self._launch()
             case "copy":
                 return self._copy()
+            case "read":
+                return self._read_size()
+            case "allocate":
+                name = value_name(self._at.take("value"))
+                source = parse_source(self._at)
+                self._at.expect("size ")
+                return Allocate(name, self._line_index(), source)
             case "if":
                 return self._branch()
             case "repeat":
@@ -118,6 +128,8 @@ class _ProgramParser:
         return self._at.parsed_index(self._at.rest_of_line())
 
     def _binding(self, place: Place) -> Binding:
+        placed = place == "arena" and self._at.accept("in ")
+        segment = value_name(self._at.take("value")) if placed else ""
         name = value_name(self._at.take("value"))
         self._at.expect(":")
         type = self._at.type()
@@ -125,7 +137,7 @@ class _ProgramParser:
         if place == "arena":
             self._at.expect("at")
             offset = self._line_index()
-        self._bindings[name] = Binding(name, type, place, offset)
+        self._bindings[name] = Binding(name, type, place, offset, segment)
         return self._bindings[name]
 
     def _constant(self) -> None:
@@ -159,6 +171,18 @@ class _ProgramParser:
         self._at.expect("=")
         source = value_name(self._at.take("value"))
         return CopyTensor(target, source, parse_source(self._at))
+
+    def _read_size(self) -> ReadSize:
+        symbols = [self._at.symbol()]
+        while self._at.accept(","):
+            symbols.append(self._at.symbol())
+        self._at.expect("=")
+        tensor = value_name(self._at.take("value"))
+        source = parse_source(self._at)
+        requires: list[Condition] = []
+        while self._at.accept("require "):
+            requires.append(self._at.condition(" require ", "\n"))
+        return ReadSize(tuple(symbols), tensor, tuple(requires), source)
 
     def _branch(self) -> BranchSteps:
         condition = value_name(self._at.take("value"))

@@ -34,6 +34,7 @@ from modelcc.ir.index import Index, quote_name
 from modelcc.ir.loop_text import function_lines, source_text
 from modelcc.ir.mlir_syntax import string_text, type_text, value_text
 from modelcc.ir.program import (
+    Allocate,
     Binding,
     BranchSteps,
     CopyTensor,
@@ -42,6 +43,7 @@ from modelcc.ir.program import (
     RepeatSteps,
     Step,
 )
+from modelcc.ir.tensor import ReadSize
 
 
 def print_program(program: Program) -> str:
@@ -68,7 +70,8 @@ def _program_lines(program: Program) -> Iterator[str]:
         yield f"  constant {unbound}{_typed(binding)} digest {string_text(constant.digest)}"
     for binding in program.bindings.values():
         if binding.place == "arena":
-            yield f"  place {_typed(binding)} at {binding.offset}"
+            where = f" in {value_text(binding.segment)}" if binding.segment else ""
+            yield f"  place{where} {_typed(binding)} at {binding.offset}"
     for step in program.steps:
         yield from _step_lines(step, "  ")
     yield "}"
@@ -104,6 +107,14 @@ def step_text(step: Step) -> str:
         case CopyTensor():
             tensors = f"{value_text(step.target)} = {value_text(step.source_tensor)}"
             return f"copy {tensors}{source_text(step.source)}"
+        case ReadSize():
+            names = ", ".join(map(quote_name, step.symbols))
+            demands = "".join(f" require {c}" for c in step.requires)
+            source = source_text(step.source)
+            return f"read {names} = {value_text(step.tensor)}{source}{demands}"
+        case Allocate():
+            source = source_text(step.source)
+            return f"allocate {value_text(step.name)}{source} size {step.size}"
         case BranchSteps():
             return f"if {value_text(step.condition)}{source_text(step.source)} {{"
         case RepeatSteps():

@@ -13,6 +13,7 @@ from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import (
+    Allocate,
     Binding,
     BranchSteps,
     CopyTensor,
@@ -23,7 +24,8 @@ from modelcc.ir.program import (
     counters,
 )
 from modelcc.ir.program_walk import Values, require_inside, step_place, walk_steps
-from modelcc.ir.types import BOOL
+from modelcc.ir.tensor import ReadSize
+from modelcc.ir.types import BOOL, I64
 
 SAMPLES = (0, 1, 6)
 """How far above their least values the named dimensions are taken."""
@@ -37,13 +39,17 @@ def verify_program(program: Program) -> None:
     """
     verify_functions(program.functions)
     samples = _samples(program)
-    inner = frozenset(counters(program.steps))
+    late = frozenset(program.read_sizes)
+    inner = late | counters(program.steps).keys()
+    for index in (program.arena, *(d.value for d in program.definitions)):
+        if symbols(index) & late:
+            raise ModelError(f"{index} is needed before sizes are read", (program.name,))
     for binding in program.bindings.values():
         _verify_binding(program, binding, samples, inner)
     for name in (*program.inputs, *program.outputs):
         if name not in program.bindings:
             raise ModelError(f"'{name}' has no binding", (program.name,))
-    _verify_steps(program, program.steps, frozenset(samples[0]))
+    _verify_steps(program, program.steps, frozenset(samples[0]) - late)
     for values in samples:
         walk_steps(program, values)
 
@@ -98,6 +104,10 @@ def _verify_binding(
         if binding.name not in owners[binding.place]:
             raise ModelError(f"the program has no {binding.place} of this name", where)
         return
+    if binding.segment:
+        if binding.segment not in program.allocated:
+            raise ModelError(f"segment '{binding.segment}' is never allocated", where)
+        return
     if inner.isdisjoint(n for i in (*binding.type.shape, binding.offset) for n in symbols(i)):
         for values in samples:
             require_inside(program, binding, values)
@@ -109,7 +119,32 @@ def _verify_binding(
 def _verify_steps(program: Program, steps: Sequence[Step], known: frozenset[str]) -> None:
     functions = {f.name: f for f in program.functions}
     for step in steps:
-        _verify_step(program, step, functions, known)
+        if isinstance(step, ReadSize):
+            known = _verify_read(program, step, known)
+        else:
+            _verify_step(program, step, functions, known)
+
+
+def _verify_read(program: Program, step: ReadSize, known: frozenset[str]) -> frozenset[str]:
+    """``known`` with the symbols that the step reads."""
+    where = step_place(step)
+    _verify_named(program, (step.tensor,), where)
+    found = program.bindings[step.tensor].type
+    if found.dtype != I64:
+        raise ModelError(f"sizes are read from i64 elements, not from {found}", where)
+    for name in step.symbols:
+        if name in known:
+            raise ModelError(f"'{name}' is already defined", where)
+        if name not in program.dims:
+            raise ModelError(f"symbol '{name}' has no bounds", where)
+    known |= frozenset(step.symbols)
+    for name in step.symbols:
+        for end in (program.dims[name].lo, program.dims[name].hi):
+            _require_symbols(0 if end is None else end, set(known), where)
+    for demand in step.requires:
+        for side in (demand.left, demand.right):
+            _require_symbols(side, set(known), where)
+    return known
 
 
 def _verify_step(
@@ -127,6 +162,10 @@ def _verify_step(
             _verify_launch(program, step, function)
         case CopyTensor():
             _verify_named(program, (step.target, step.source_tensor), where)
+        case Allocate():
+            _require_symbols(step.size, set(known), where)
+        case ReadSize():
+            pass
         case BranchSteps():
             _verify_condition(program, step.condition, where)
             _verify_steps(program, step.then, known)

@@ -8,20 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import TypeAlias
 
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.op import ModelError
-from modelcc.ir.program import Binding, BranchSteps, CopyTensor, Launch, Program, RepeatSteps, Step
+from modelcc.ir.program import (
+    Allocate,
+    Binding,
+    BranchSteps,
+    CopyTensor,
+    Launch,
+    Program,
+    RepeatSteps,
+    Step,
+)
+from modelcc.ir.tensor import ReadSize, size_conditions
 
 ALIGNMENT = 64
 WALKED = 4
 """Loops of at most this many iterations are walked through completely."""
 
+TRIED = 20_000
+"""Values tried for sizes that a step reads, until its demands are met."""
+
 Values: TypeAlias = Mapping[str, int]
-Region: TypeAlias = tuple[int, int] | str
-"""Start and end in the arena, or the name of a tensor with its own memory."""
+Region: TypeAlias = tuple[str, int, int] | str
+"""Segment of the arena, start and end in it; or the name of a tensor with its own memory."""
 
 
 def walk_steps(program: Program, values: Values) -> None:
@@ -30,8 +44,10 @@ def walk_steps(program: Program, values: Values) -> None:
     Each tensor read was written, and nothing that shares bytes with it was written since.
     Tensors with the same offset and size are views of each other.
     """
-    walk = _Walk(program)
-    walk.steps(program.steps, values)
+    late = frozenset(program.read_sizes)
+    walk = _Walk(program, {name: values[name] for name in late})
+    values = {name: value for name, value in values.items() if name not in late}
+    values = walk.steps(program.steps, values)
     for name in program.outputs:
         if program.bindings[name].place == "output" and not walk.memory.holds(name, values):
             raise ModelError(f"output '{name}' is never written", (program.name,))
@@ -44,6 +60,10 @@ def step_place(step: Step) -> tuple[str, ...]:
             what = f"@{step.function}"
         case CopyTensor():
             what = f"copy to '{step.target}'"
+        case ReadSize():
+            what = f"read of {', '.join(map(repr, step.symbols))}"
+        case Allocate():
+            what = f"allocation of '{step.name}'"
         case BranchSteps():
             what = f"branch on '{step.condition}'"
         case RepeatSteps():
@@ -51,12 +71,20 @@ def step_place(step: Step) -> tuple[str, ...]:
     return (*step.source, what)
 
 
-def require_inside(program: Program, binding: Binding, values: Values) -> tuple[int, int]:
-    """First byte of a tensor in the arena and the one after its last; aligned and inside."""
-    start = evaluate(binding.offset, values)
-    end = start + evaluate(binding.type.bytes, values)
-    arena = evaluate(program.arena, values)
+def require_inside(
+    program: Program, binding: Binding, values: Values, size: int | None = None
+) -> tuple[int, int]:
+    """First byte of a tensor in the arena and the one after its last; aligned and inside.
+
+    ``size`` is that of its segment, None for the arena that is there from the start.
+    """
     where = (program.name, binding.name)
+    try:
+        start = evaluate(binding.offset, values)
+        end = start + evaluate(binding.type.bytes, values)
+    except KeyError as error:
+        raise ModelError(f"{error} is needed before a step has read it", where) from error
+    arena = evaluate(program.arena, values) if size is None else size
     if start % ALIGNMENT:
         raise ModelError(f"offset {start} is no multiple of {ALIGNMENT}{_given(values)}", where)
     if start < 0 or end > arena:
@@ -71,14 +99,21 @@ def _given(values: Values) -> str:
 
 
 class _Walk:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, late: Values) -> None:
         self._program = program
         self._functions = {f.name: f for f in program.functions}
+        self._late = late
         self.memory = _Memory(program)
 
-    def steps(self, steps: Sequence[Step], values: Values) -> None:
+    def steps(self, steps: Sequence[Step], values: Values) -> Values:
+        """Walk through ``steps``; ``values`` with those of the symbols that they read."""
         for step in steps:
             match step:
+                case ReadSize():
+                    self.memory.access((step.tensor,), (), values, step_place(step))
+                    values = {**values, **self._read(step, values)}
+                case Allocate():
+                    self.memory.sizes[step.name] = evaluate(step.size, values)
                 case Launch():
                     self._launch(step, self._functions[step.function], values)
                 case CopyTensor():
@@ -87,6 +122,21 @@ class _Walk:
                     self._branch(step, values)
                 case RepeatSteps():
                     self._repeat(step, values)
+        return values
+
+    def _read(self, step: ReadSize, values: Values) -> Values:
+        """Values of the symbols that meet the step's demands, if some are found easily."""
+        demands = size_conditions(step, self._program.dims)
+        wanted = {name: self._late[name] for name in step.symbols}
+        sides = {
+            evaluate(s, {**values, **wanted}) for c in step.requires for s in (c.left, c.right)
+        }
+        tried = (sorted({wanted[n], 0, 1, *sides}, reverse=True)[:6] for n in step.symbols)
+        for choice in islice(product(*tried), TRIED):
+            chosen = dict(zip(step.symbols, choice, strict=True))
+            if all(c.holds({**values, **chosen}) for c in demands):
+                return chosen
+        return wanted
 
     def _launch(self, step: Launch, function: Function, values: Values) -> None:
         where = step_place(step)
@@ -172,6 +222,7 @@ class _Memory:
         self._program = program
         given = (b.name for b in program.bindings.values() if b.place in ("input", "constant"))
         self.contents = _Contents(set(given))
+        self.sizes: dict[str, int] = {}
         self._overlaps: dict[Region, list[Region]] = {}
 
     def holds(self, name: str, values: Values) -> bool:
@@ -211,8 +262,11 @@ class _Memory:
 
     def _region(self, name: str, values: Values) -> Region:
         binding = self._program.bindings[name]
-        inside = binding.place == "arena"
-        region = require_inside(self._program, binding, values) if inside else name
+        region: Region = name
+        if binding.place == "arena":
+            size = self.sizes.get(binding.segment) if binding.segment else None
+            span = require_inside(self._program, binding, values, size)
+            region = (binding.segment, *span)
         if region not in self._overlaps:
             found = [other for other in self._overlaps if _share_bytes(region, other)]
             for other in found:
@@ -224,4 +278,4 @@ class _Memory:
 def _share_bytes(a: Region, b: Region) -> bool:
     if isinstance(a, str) or isinstance(b, str):
         return False
-    return max(a[0], b[0]) < min(a[1], b[1])
+    return a[0] == b[0] and max(a[1], b[1]) < min(a[2], b[2])

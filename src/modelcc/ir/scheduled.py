@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.loop import Function
-from modelcc.ir.tensor import View
+from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.types import TensorType
 
 
@@ -32,6 +33,9 @@ class KernelCall:
     source: tuple[str, ...] = ()
 
 
+ScheduledItem: TypeAlias = KernelCall | View | ReadSize
+
+
 @dataclass(frozen=True)
 class ScheduledProgram:
     """A tensor program whose kernels are scheduled, with its constants packed.
@@ -42,7 +46,12 @@ class ScheduledProgram:
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    items: tuple[KernelCall | View, ...]
+    items: tuple[ScheduledItem, ...]
     types: Mapping[str, TensorType]
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
+
+    @property
+    def read_sizes(self) -> tuple[str, ...]:
+        """Symbols that have no value before a step reads it, in order."""
+        return tuple(n for i in self.items if isinstance(i, ReadSize) for n in i.symbols)

@@ -17,14 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import ClassVar, TypeAlias
 
+from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.graph import Constant
-from modelcc.ir.index import Bounds, Index, Range
+from modelcc.ir.index import Bounds, Index, Range, Sym, symbols
+from modelcc.ir.loop import Function
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import DType, TensorType
 
-Comparison = Literal["<", "<=", "==", "!=", ">", ">="]
+__all__ = [
+    "Algorithm", "Apply", "Axis", "Bind", "Cast", "Comparison", "Condition", "Guard", "IndexValue",
+    "Item", "Kernel", "Number", "Read", "ReadSize", "Scalar", "Select", "Stage", "TensorProgram",
+    "View", "item_inputs", "item_outputs", "size_conditions",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,15 +83,6 @@ class Cast:
 
     value: Scalar
     dtype: DType
-
-
-@dataclass(frozen=True)
-class Condition:
-    """``left comparison right`` between index expressions."""
-
-    left: Index
-    comparison: Comparison
-    right: Index
 
 
 @dataclass(frozen=True)
@@ -157,7 +154,84 @@ class View:
     source: tuple[str, ...] = ()
 
 
-Item: TypeAlias = Kernel | View
+@dataclass(frozen=True)
+class Algorithm:
+    """A loop function that computes what is not structured (sorting, non-zero), as it is.
+
+    Its parameters are row-major ``inputs``, then ``outputs``, scratch memory among them; its size
+    parameters have the values ``sizes``.
+    """
+
+    function: Function
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    sizes: tuple[Index, ...] = ()
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadSize:
+    """Binds index ``symbols`` to the i64 elements of ``tensor``, in row-major order.
+
+    From here on they may be used in extents and index expressions; before it they have no value.
+    Their bounds, which earlier symbols may occur in, are the program's ``dims``; an element
+    outside of these, or that breaks one of ``requires``, ends the run.
+    """
+
+    symbols: tuple[str, ...]
+    tensor: str
+    requires: tuple[Condition, ...] = ()
+    source: tuple[str, ...] = ()
+    sizes: ClassVar[tuple[Index, ...]] = ()
+    outputs: ClassVar[tuple[str, ...]] = ()
+    partial: ClassVar[tuple[str, ...]] = ()
+    in_place: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The tensors that the step touches."""
+        return (self.tensor,)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Symbols that its demands mention, its own left out."""
+        sides = (side for c in self.requires for side in (c.left, c.right))
+        return frozenset(n for side in sides for n in symbols(side)) - frozenset(self.symbols)
+
+
+def size_conditions(item: ReadSize, dims: Bounds) -> tuple[Condition, ...]:
+    """What must hold of sizes that have been read: their bounds, then the item's demands."""
+    found: list[Condition] = []
+    for name in item.symbols:
+        known = dims[name]
+        found += [] if known.lo is None else [Condition(Sym(name), ">=", known.lo)]
+        found += [] if known.hi is None else [Condition(Sym(name), "<=", known.hi)]
+    return (*found, *item.requires)
+
+
+Item: TypeAlias = Kernel | View | Algorithm | ReadSize
+
+
+def item_inputs(item: Item) -> tuple[str, ...]:
+    """Tensors that an item reads."""
+    match item:
+        case View():
+            return (item.input,)
+        case ReadSize():
+            return (item.tensor,)
+        case _:
+            return item.inputs
+
+
+def item_outputs(item: Item) -> tuple[str, ...]:
+    """Tensors that leave an item."""
+    match item:
+        case View():
+            return (item.output,)
+        case ReadSize():
+            return ()
+        case _:
+            return item.outputs
 
 
 @dataclass(frozen=True)
@@ -176,11 +250,8 @@ class TensorProgram:
         """Every tensor that the program takes, makes or returns, in order of appearance."""
         found = dict.fromkeys((*self.inputs, *self.constants))
         for item in self.items:
-            if isinstance(item, View):
-                found |= dict.fromkeys((item.input, item.output))
-            else:
-                made = (stage.output for stage in item.stages)
-                found |= dict.fromkeys((*item.inputs, *made, *item.outputs))
+            made = (s.output for s in item.stages) if isinstance(item, Kernel) else ()
+            found |= dict.fromkeys((*item_inputs(item), *made, *item_outputs(item)))
         return tuple(found | dict.fromkeys(self.outputs))
 
     def with_items(self, items: tuple[Item, ...]) -> TensorProgram:

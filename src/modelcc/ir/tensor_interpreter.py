@@ -14,9 +14,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from modelcc.ir.index import FloorDiv, Index, Max, Min, Mod, Sym, evaluate
+from modelcc.ir.index import Bounds, FloorDiv, Index, Max, Min, Mod, Sym, evaluate
+from modelcc.ir.loop_interpreter import interpret_loops
+from modelcc.ir.op import ModelError
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine
 from modelcc.ir.tensor import (
+    Algorithm,
     Apply,
     Axis,
     Bind,
@@ -28,10 +31,13 @@ from modelcc.ir.tensor import (
     Kernel,
     Number,
     Read,
+    ReadSize,
     Scalar,
     Select,
     Stage,
     TensorProgram,
+    View,
+    size_conditions,
 )
 from modelcc.ir.types import BOOL, Array, DType, TensorType, dtype_of
 
@@ -44,16 +50,34 @@ def run_program(
 ) -> dict[str, Array]:
     """The outputs of ``program`` by name; ``env`` gives its named dimensions."""
     tensors = {name: constant.data for name, constant in program.constants.items()} | dict(inputs)
+    env = dict(env)
     for item in program.items:
-        if isinstance(item, Kernel):
-            names = dict.fromkeys(stage.output for stage in item.stages)
-            fresh = {n: program.types[n] for n in names if n not in tensors}
-            tensors |= allocate(fresh, env)  # several kernels may write parts of one tensor
-            evaluate_stages(item.stages, tensors, env, program.types)
-        else:
-            shape = [evaluate(e, env) for e in program.types[item.output].shape]
-            tensors[item.output] = tensors[item.input].reshape(shape)
+        match item:
+            case Kernel():
+                names = dict.fromkeys(stage.output for stage in item.stages)
+                fresh = {n: program.types[n] for n in names if n not in tensors}
+                tensors |= allocate(fresh, env)  # several kernels may write parts of one tensor
+                evaluate_stages(item.stages, tensors, env, program.types)
+            case View():
+                shape = [evaluate(e, env) for e in program.types[item.output].shape]
+                tensors[item.output] = tensors[item.input].reshape(shape)
+            case Algorithm():
+                tensors |= allocate({n: program.types[n] for n in item.outputs}, env)
+                arrays = [np.ascontiguousarray(tensors[n]) for n in (*item.inputs, *item.outputs)]
+                tensors |= zip((*item.inputs, *item.outputs), arrays, strict=True)
+                interpret_loops(item.function, arrays, [evaluate(e, env) for e in item.sizes])
+            case ReadSize():
+                env |= zip(item.symbols, tensors[item.tensor].reshape(-1).tolist(), strict=True)
+                check_conditions(item, program.dims, env)
     return {name: tensors[name] for name in program.outputs}
+
+
+def check_conditions(item: ReadSize, dims: Bounds, env: Mapping[str, int]) -> None:
+    """:class:`ModelError` unless what ``item`` has read is as it must be."""
+    for condition in size_conditions(item, dims):
+        if not condition.holds(env):
+            given = ", ".join(f"{name} = {env[name]}" for name in item.symbols)
+            raise ModelError(f"{condition} does not hold: {given}", item.source)
 
 
 def allocate(types: Mapping[str, TensorType], env: Mapping[str, int]) -> dict[str, Array]:

@@ -10,10 +10,12 @@ from typing import Final, TypeVar, cast, get_args
 from modelcc.ir.graph import Constant
 from modelcc.ir.graph_parser import Resolve, resolver
 from modelcc.ir.index import Index, Range, Sym
-from modelcc.ir.mlir_syntax import Scanner, string_value, value_name
+from modelcc.ir.loop_parser import FunctionParser, LoopScanner
+from modelcc.ir.mlir_syntax import string_value, value_name
 from modelcc.ir.op import ModelError
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine
 from modelcc.ir.tensor import (
+    Algorithm,
     Apply,
     Axis,
     Bind,
@@ -26,6 +28,7 @@ from modelcc.ir.tensor import (
     Kernel,
     Number,
     Read,
+    ReadSize,
     Scalar,
     Select,
     Stage,
@@ -51,7 +54,7 @@ def parse_tensor_program(text: str, constants: Mapping[str, Constant] | Resolve)
     ``constants`` finds constants from their digest.  :class:`ModelError` with line and column if
     the text is malformed.  Does not verify: see ``verify_tensor_program``.
     """
-    parser = _TensorParser(Scanner(text))
+    parser = _TensorParser(LoopScanner(text))
     program = parser.program(resolver(constants))
     parser.end()
     return program
@@ -59,7 +62,7 @@ def parse_tensor_program(text: str, constants: Mapping[str, Constant] | Resolve)
 
 def parse_kernel(text: str) -> tuple[Kernel, Mapping[str, TensorType]]:
     """One kernel and the types of its tensors: the inverse of ``print_kernel``."""
-    parser = _TensorParser(Scanner(text))
+    parser = _TensorParser(LoopScanner(text))
     parser.at.expect("kernel")
     kernel = parser.kernel()
     parser.end()
@@ -67,7 +70,7 @@ def parse_kernel(text: str) -> tuple[Kernel, Mapping[str, TensorType]]:
 
 
 class _TensorParser:
-    def __init__(self, at: Scanner) -> None:
+    def __init__(self, at: LoopScanner) -> None:
         self.at = at
         self.types: dict[str, TensorType] = {}
 
@@ -95,8 +98,14 @@ class _TensorParser:
                     items.append(self.kernel())
                 case "view":
                     items.append(self._view())
+                case "algorithm":
+                    items.append(self._algorithm())
+                case "read":
+                    items.append(self._read_size())
                 case word:
-                    raise at.error(f"expected constant, kernel or view after {word!r}")
+                    raise at.error(
+                        f"expected constant, kernel, view, algorithm or read after {word!r}"
+                    )
         return TensorProgram(
             name,
             inputs,
@@ -125,6 +134,28 @@ class _TensorParser:
         output = self._typed()
         self.at.expect("=")
         return View(output, self._value(), self._source())
+
+    def _algorithm(self) -> Algorithm:
+        at = self.at
+        inputs = self._list("(", ")", self._typed)
+        at.expect("->")
+        outputs = self._list("(", ")", self._typed)
+        sizes = self._list("(", ")", at.bare_index) if at.accept("sizes") else ()
+        source = self._source()
+        at.expect("{")
+        function = FunctionParser(at).function()
+        at.expect("}")
+        return Algorithm(function, inputs, outputs, sizes, source)
+
+    def _read_size(self) -> ReadSize:
+        at = self.at
+        symbols = [self._name()]
+        while at.accept(","):
+            symbols.append(self._name())
+        at.expect("=")
+        tensor, source = self._value(), self._source()
+        demands = self._list("[", "]", self._condition) if at.accept("require") else ()
+        return ReadSize(tuple(symbols), tensor, demands, source)
 
     def _constant(self, resolve: Resolve) -> tuple[str, Constant]:
         name = self._typed()

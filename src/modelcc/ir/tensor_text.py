@@ -7,6 +7,10 @@
         %h: f32[batch, 32] = [i < batch, j < 32] max(%t[i, j], 0.0)
       }
       view %y: f32[32*batch] = %h source("flatten")
+      algorithm (%h: f32[batch, 32]) -> (%p: i64[2, 32*batch], %n: i64[1]) sizes(batch) {
+        func @NonZero(…) { … }                    as the loop level has it
+      }
+      read k = %n source("nz") require [k <= 9]   k is a number from here on
     }
 
 A stage that does not write at its axes says where: ``%y[i, j + 32]: f32[n, 64] = [i < n, j < 32]
@@ -23,9 +27,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from modelcc.ir.index import Bounds, Index, Sym, quote_name
+from modelcc.ir.loop_text import function_lines
 from modelcc.ir.mlir_syntax import float_text, key_text, string_text, value_text
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.tensor import (
+    Algorithm,
     Apply,
     Axis,
     Bind,
@@ -36,6 +42,7 @@ from modelcc.ir.tensor import (
     Kernel,
     Number,
     Read,
+    ReadSize,
     Scalar,
     Select,
     Stage,
@@ -85,12 +92,34 @@ def _program_lines(program: TensorProgram) -> Iterator[str]:
     for name, constant in program.constants.items():
         yield f"  constant {_typed([name], program.types)} = {string_text(constant.digest)}"
     for item in program.items:
-        if isinstance(item, View):
-            result = _typed([item.output], program.types)
-            yield f"  view {result} = {value_text(item.input)}{_source(item.source)}"
-        else:
-            yield from _kernel_lines(item, program.types, "  ")
+        match item:
+            case View():
+                result = _typed([item.output], program.types)
+                yield f"  view {result} = {value_text(item.input)}{_source(item.source)}"
+            case Kernel():
+                yield from _kernel_lines(item, program.types, "  ")
+            case Algorithm():
+                yield from _algorithm_lines(item, program.types, "  ")
+            case ReadSize():
+                yield f"  {_read_size(item)}"
     yield "}"
+
+
+def _algorithm_lines(
+    item: Algorithm, types: Mapping[str, TensorType], indent: str
+) -> Iterator[str]:
+    signature = f"({_typed(item.inputs, types)}) -> ({_typed(item.outputs, types)})"
+    sizes = f" sizes({_join(item.sizes)})" if item.sizes else ""
+    yield f"{indent}algorithm {signature}{sizes}{_source(item.source)} {{"
+    for line in function_lines(item.function):
+        yield f"{indent}  {line}"
+    yield f"{indent}}}"
+
+
+def _read_size(item: ReadSize) -> str:
+    names = ", ".join(map(quote_name, item.symbols))
+    demands = f" require [{_join(map(condition_text, item.requires))}]" if item.requires else ""
+    return f"read {names} = {value_text(item.tensor)}{_source(item.source)}{demands}"
 
 
 def _kernel_lines(kernel: Kernel, types: Mapping[str, TensorType], indent: str) -> Iterator[str]:

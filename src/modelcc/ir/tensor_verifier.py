@@ -11,12 +11,24 @@ from dataclasses import dataclass
 
 from modelcc.ir.index import Index, Range, compare, symbols
 from modelcc.ir.index_uses import Use, uses
+from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.op import ModelError
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.scalar_typing import verify_body
-from modelcc.ir.tensor import Axis, Kernel, Stage, TensorProgram, View
+from modelcc.ir.tensor import (
+    Algorithm,
+    Axis,
+    Item,
+    Kernel,
+    ReadSize,
+    Stage,
+    TensorProgram,
+    View,
+    item_inputs,
+    item_outputs,
+)
 from modelcc.ir.tensor_ranges import misread, miswritten, written_twice
-from modelcc.ir.types import TensorType
+from modelcc.ir.types import I64, TensorType
 
 
 def verify_tensor_program(program: TensorProgram) -> None:
@@ -30,39 +42,111 @@ def verify_tensor_program(program: TensorProgram) -> None:
         defined[name] = -1
     _verify_types(program, place)
     for position, item in enumerate(program.items):
-        for name in _item_inputs(item):
+        for name in item_inputs(item):
             _verify_defined(name, defined, complete, position, item_place(item))
-        if isinstance(item, View):
-            _verify_view(item, program)
-        else:
-            verify_kernel(item, program.types, program.dims)
-        for name in _item_outputs(item):
-            if defined.get(name, position) == -1 or (isinstance(item, View) and name in defined):
+        match item:
+            case View():
+                _verify_view(item, program)
+            case Kernel():
+                verify_kernel(item, program.types, program.dims)
+            case Algorithm():
+                _verify_algorithm(item, program)
+            case ReadSize():
+                _verify_read_size(item, program)
+        whole = isinstance(item, View | Algorithm)
+        for name in item_outputs(item):
+            if defined.get(name, position) == -1 or (whole and name in defined):
                 raise ModelError(f"tensor {name!r} is defined twice", item_place(item))
             defined[name] = position
     _verify_disjoint(program)
+    _verify_order_of_sizes(program)
     for name in program.outputs:
         if name not in defined:
             raise ModelError(f"program output {name!r} is not computed by any kernel", place)
 
 
-def item_place(item: Kernel | View) -> tuple[str, ...]:
+def item_place(item: Item) -> tuple[str, ...]:
     """Where ``item`` is, for messages: the user's names and its own."""
-    own = f"kernel {item.name!r}" if isinstance(item, Kernel) else f"view {item.output!r}"
-    return (*item.source, own)
+    match item:
+        case Kernel():
+            return (*item.source, f"kernel {item.name!r}")
+        case View():
+            return (*item.source, f"view {item.output!r}")
+        case Algorithm():
+            return (*item.source, f"algorithm {item.function.name!r}")
+        case ReadSize():
+            return (*item.source, f"read of {', '.join(map(repr, item.symbols))}")
 
 
-def _item_inputs(item: Kernel | View) -> tuple[str, ...]:
-    return (item.input,) if isinstance(item, View) else item.inputs
+def _verify_algorithm(item: Algorithm, program: TensorProgram) -> None:
+    place = item_place(item)
+    verify_function(item.function)
+    names = (*item.inputs, *item.outputs)
+    parameters = item.function.parameters
+    if len(names) != len(parameters) or len(item.sizes) != len(item.function.sizes):
+        raise ModelError("tensors and sizes do not fit the function's parameters", place)
+    for name, parameter in zip(names, parameters, strict=True):
+        found = program.types[name]
+        if found.dtype != parameter.buffer.dtype or not found.physical.is_row_major:
+            message = f"%{name} is {found}, no row-major {parameter.buffer.dtype}"
+            raise ModelError(message, place)
+        if parameter.mutable != (name in item.outputs):
+            raise ModelError(f"%{name} must be written if, and only if, it is an output", place)
+    _verify_symbols("a size", item.sizes, program.dims, place)
 
 
-def _item_outputs(item: Kernel | View) -> tuple[str, ...]:
-    return (item.output,) if isinstance(item, View) else item.outputs
+def _verify_read_size(item: ReadSize, program: TensorProgram) -> None:
+    place = item_place(item)
+    found = program.types[item.tensor]
+    if found.dtype != I64 or not found.physical.is_row_major:
+        raise ModelError(f"sizes are read from row-major i64 elements, not from {found}", place)
+    if compare(found.elements, "!=", len(item.symbols), program.dims) is True:
+        raise ModelError(f"{found} does not hold {len(item.symbols)} sizes", place)
+    _verify_symbols("the item", [s for c in item.requires for s in (c.left, c.right)],
+                    program.dims, place)  # fmt: skip
+    unknown = [name for name in item.symbols if name not in program.dims]
+    if unknown:
+        raise ModelError(f"{unknown[0]!r} has no bounds", place)
+
+
+def _verify_order_of_sizes(program: TensorProgram) -> None:
+    """What is read from memory is bound once, and used only afterwards."""
+    reads = [item for item in program.items if isinstance(item, ReadSize)]
+    pending = {name for item in reads for name in item.symbols}
+    for item in program.items:
+        if isinstance(item, ReadSize):
+            again = [name for name in item.symbols if name not in pending]
+            if again:
+                raise ModelError(f"{again[0]!r} is read twice", item_place(item))
+            pending -= set(item.symbols)
+        early = sorted(item_symbols(item, program.types) & pending)
+        if early:
+            raise ModelError(f"uses {early[0]!r} before it is read", item_place(item))
+
+
+def item_symbols(item: Item, types: Mapping[str, TensorType]) -> frozenset[str]:
+    """Symbols that must have a value when ``item`` runs, but for those it binds itself."""
+    tensors = (*item_inputs(item), *item_outputs(item))
+    found = {name for t in tensors for extent in types[t].shape for name in symbols(extent)}
+    match item:
+        case Kernel():
+            for stage in item.stages:
+                found |= {n for a in (*stage.axes, *stage.reduce) for n in symbols(a.extent)}
+                own = {a.name for a in (*stage.axes, *stage.reduce)}
+                found |= {n for i in stage.write for n in symbols(i)} - own
+                found |= index_symbols(stage.body) - own
+        case Algorithm():
+            found |= {name for size in item.sizes for name in symbols(size)}
+        case ReadSize():
+            found |= item.needs
+        case View():
+            pass
+    return frozenset(found)
 
 
 def _completed(program: TensorProgram) -> dict[str, int]:
     """Tensor → position of the last item that writes it."""
-    return {name: n for n, item in enumerate(program.items) for name in _item_outputs(item)}
+    return {name: n for n, item in enumerate(program.items) for name in item_outputs(item)}
 
 
 def _verify_defined(

@@ -10,6 +10,7 @@ from modelcc.ops import (
     elementwise,
     gather,
     matmul,
+    nonzero,
     norm,
     pool,
     quant,
@@ -17,6 +18,7 @@ from modelcc.ops import (
     recurrent,
     reduce,
     resize,
+    runtime_size,
     shape,
 )
 
@@ -32,8 +34,10 @@ MCC = Dialect(
         *conv.OPS,
         *pool.OPS,
         *norm.OPS,
+        *nonzero.OPS,
         *attention.OPS,
         *resize.OPS,
+        *runtime_size.OPS,
         *quant.OPS,
         *quant_matmul.OPS,
         *recurrent.OPS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -23,7 +24,7 @@ from modelcc.runtime.machine import check_machine
 from modelcc.runtime.memory import Memory
 from modelcc.runtime.pool import native_pool, shared_pool
 from modelcc.runtime.signature import Signature, SignatureMaker
-from modelcc.runtime.slot import ENTRY, Entry, Model, Slot
+from modelcc.runtime.slot import ENTRY, HOSTED_ENTRY, Entry, Model, Slot
 
 _PARALLEL_FOR = "mcc_parallel_for"
 _POOL_CREATE = b"mcc_pool_create"
@@ -53,7 +54,7 @@ class Session:
         self._pool = pool
         self._model = Model(
             self.manifest,
-            cast(Entry, ENTRY(self._code.address(self.manifest.entry))),
+            self._entry(self.manifest.entry),
             ctypes.addressof(self._table),
             0 if pool is None else pool.address,
         )
@@ -107,14 +108,17 @@ class Session:
         entry = self.manifest.entry
         if f"{entry}.profile" not in self._code.names:
             raise RunError(f"{self.manifest.name} has no profiled entry point; compile it again")
-        code = cast(Entry, ENTRY(self._code.address(f"{entry}.profile")))
-        slot = Slot(replace(self._model, entry=code))
+        slot = Slot(replace(self._model, entry=self._entry(f"{entry}.profile")))
         arguments = ordered(self.manifest, (), feeds)
         found: list[NDArray[np.float64]] = []
         for _ in range(runs + 1):  # the first warms up
             self._run_any(slot, arguments, None)
             found.append(np.diff(self._step_times(f"{entry}.times", steps)))
         return np.array(found[1:])
+
+    def _entry(self, name: str) -> Entry:
+        kind = HOSTED_ENTRY if self.manifest.allocated else ENTRY
+        return cast(Entry, kind(self._code.address(name)))
 
     def _step_times(self, symbol: str, steps: int) -> NDArray[np.float64]:
         """Seconds on the clock before each step and after the last."""
@@ -136,11 +140,20 @@ class Session:
                 status, results = slot.run()
             else:
                 status, results = self._run_any(slot, arguments, out)
+            sizes = slot.sizes() if status > 0 else {}
         finally:
             self._idle.append(slot)
         if status:
-            raise RunError(f"{self.manifest.name} stopped with status {status}")
+            raise self._failure(status, sizes)
         return results
+
+    def _failure(self, status: int, sizes: Mapping[str, int]) -> RunError:
+        checks = self.manifest.checks
+        if not 0 < status <= len(checks):
+            return RunError(f"{self.manifest.name} stopped with status {status}")
+        check = checks[status - 1]
+        found = ", ".join(f"{n} = {v}" for n, v in sizes.items() if re.search(rf"\b{n}\b", check))
+        return RunError(f"{check} does not hold, with {found}; other inputs are needed")
 
     def _run_any(
         self, slot: Slot, arguments: tuple[object, ...], out: Outs | None
@@ -151,6 +164,13 @@ class Session:
         if out is None:
             slot.place(arrays)
             return slot.run()
+        if self.manifest.allocated:
+            raise InputError(
+                "out=",
+                "outputs whose shapes are known before the call",
+                "some that depend on data",
+                "call the model without out=",
+            )
         outs = self._outs(out, signature)
         for position, array in enumerate(arrays):
             if any(overlap(array, target) for target in outs):

@@ -18,12 +18,20 @@ Evaluator = Callable[[Mapping[str, int]], int]
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """One set of input shapes: values of the dimensions, output shapes, bytes of the arena."""
+    """One set of input shapes: values of the dimensions, output shapes, bytes of the arena.
+
+    ``sizes`` has room for those that depend on data; ``outputs`` takes these to be 0.
+    """
 
     inputs: tuple[Shape, ...]
     outputs: tuple[Shape, ...]
     sizes: NDArray[np.int64]
     arena: int
+    late: tuple[tuple[Evaluator, ...], ...] = ()
+
+    def late_shapes(self, sizes: Mapping[str, int]) -> list[Shape]:
+        """Shapes of the outputs once the sizes that depend on data are known."""
+        return [tuple(evaluate(sizes) for evaluate in shape) for shape in self.late]
 
 
 class SignatureMaker:
@@ -38,14 +46,16 @@ class SignatureMaker:
     def signature(self, shapes: Sequence[Shape]) -> Signature:
         """The signature for input ``shapes``; InputError names the input that does not fit."""
         sizes = bind_dimensions(self._manifest, shapes)
-        values = dict(sizes)
+        late = dict.fromkeys(self._manifest.sizes, 0)
+        values = {**sizes, **late}
         for name, evaluate in self._definitions:
             values[name] = evaluate(values)
         return Signature(
             inputs=tuple(shapes),
             outputs=tuple(tuple(e(values) for e in shape) for shape in self._outputs),
-            sizes=np.array(list(sizes.values()), np.int64),
+            sizes=np.array([*sizes.values(), *late.values()], np.int64),
             arena=self._arena(values),
+            late=tuple(self._outputs) if late else (),
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from modelcc.artifact.manifest import Manifest
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
+from modelcc.runtime.host import Host
 from modelcc.runtime.memory import Memory
 from modelcc.runtime.results import ResultMemory
 from modelcc.runtime.signature import Signature
@@ -20,7 +21,10 @@ from modelcc.runtime.signature import Signature
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 6)
 """The C type of a compiled entry point, see :mod:`modelcc.artifact.manifest`."""
 
-Entry = Callable[[int, int, int, int, int, int], int]
+HOSTED_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 7)
+"""That of one that allocates memory while it runs."""
+
+Entry = Callable[..., int]
 
 _LARGE = 16 << 10  # bytes of an output from which alignment and keeping memory are worth it
 
@@ -48,6 +52,12 @@ class Slot:
         self._results: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
         self._memory = [ResultMemory() for _ in manifest.outputs]
         self._signature: Signature | None = None
+        self._host = Host(len(manifest.allocated)) if manifest.allocated else None
+        self._late = tuple(
+            (position, manifest.allocated.index(spec.name))
+            for position, spec in enumerate(manifest.outputs)
+            if spec.name in manifest.allocated
+        )
         self._call: Callable[[], int] = lambda: 1
 
     def prepare(self, signature: Signature) -> None:
@@ -62,7 +72,7 @@ class Slot:
             (shape, spec.dtype.numpy, _nbytes(shape, spec.dtype.numpy))
             for spec, shape in zip(manifest.outputs, signature.outputs, strict=True)
         ]
-        self._sizes = signature.sizes
+        self._sizes = signature.sizes.copy() if manifest.sizes else signature.sizes
         self._call = partial(
             model.entry,
             ctypes.addressof(self._inputs),
@@ -71,6 +81,7 @@ class Slot:
             self._arena.address,
             address_of(self._sizes),
             model.pool,
+            *(() if self._host is None else (self._host.address,)),
         )
         self._checks = [
             (spec.dtype.numpy, shape, spec.dtype.numpy.itemsize)
@@ -102,13 +113,37 @@ class Slot:
         for position, array in enumerate(arrays):
             self._inputs[position] = address_of(array)
 
+    def sizes(self) -> dict[str, int]:
+        """What the last call found for the sizes that depend on data, and its dimensions."""
+        manifest = self._model.manifest
+        names = (*(dim.name for dim in manifest.dims), *manifest.sizes)
+        return dict(zip(names, self._sizes.tolist(), strict=True))
+
     def run(self) -> tuple[int, list[Array]]:
         """The entry point's status and the results, in arrays that nobody else has."""
+        if self._host is not None:
+            return self._run_hosted(self._host)
         results = [
             memory.array(shape, dtype, size) if size >= _LARGE else np.empty(shape, dtype)
             for memory, (shape, dtype, size) in zip(self._memory, self._results, strict=True)
         ]
         return self.run_into(results)
+
+    def _run_hosted(self, host: Host) -> tuple[int, list[Array]]:
+        late = {position for position, _ in self._late}
+        results = [
+            np.empty(0 if position in late else shape, dtype)
+            for position, (shape, dtype, _) in enumerate(self._results)
+        ]
+        try:
+            status, results = self.run_into(results)
+            shapes = self._signature.late_shapes(self.sizes()) if self._signature else []
+            for position, which in () if status else self._late:
+                dtype = self._results[position][1]
+                results[position] = host.take(which, dtype, shapes[position])
+        finally:
+            host.clear()
+        return status, results
 
     def run_into(self, results: list[Array]) -> tuple[int, list[Array]]:
         """As :meth:`run`, with the results written into these arrays."""

@@ -10,7 +10,7 @@ from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
 from modelcc.ir.index import DIM, Range
 from modelcc.ir.op import ModelError
-from modelcc.ir.program import Program
+from modelcc.ir.program import Check, Program, checks
 from modelcc.runtime.memory import Memory
 
 
@@ -50,11 +50,14 @@ def package(
             _spec(program, bound, name) for bound, name in zip(program.outputs, names, strict=True)
         ),
         machine=machine,
-        dims=tuple(_dim(name, known) for name, known in program.dims.items()),
+        dims=tuple(_dim(n, r) for n, r in program.dims.items() if n not in program.read_sizes),
         definitions=tuple((d.symbol, d.value) for d in program.definitions),
         arena=program.arena,
         constants=table,
         objects=tuple(files),
+        sizes=program.read_sizes,
+        checks=tuple(_check_text(check) for check in checks(program)),
+        allocated=_allocated(program, names),
         options=label.options,
         versions=label.versions,
     )
@@ -64,6 +67,17 @@ def package(
 def _spec(program: Program, bound: str, name: str) -> TensorSpec:
     found = program.bindings[bound].type
     return TensorSpec(name, found.dtype, found.shape)
+
+
+def _check_text(check: Check) -> str:
+    where = f"{', '.join(check.step.source)}: " if check.step.source else ""
+    return f"{where}{check.condition}"
+
+
+def _allocated(program: Program, names: Sequence[str]) -> tuple[str, ...]:
+    """By the user's names where they are outputs."""
+    users = dict(zip(program.outputs, names, strict=True))
+    return tuple(users.get(name, name) for name in program.allocated)
 
 
 def _dim(name: str, known: Range) -> DimSpec:
@@ -76,7 +90,7 @@ def _check_dimensions(program: Program) -> None:
     extents = [dim for name in program.inputs for dim in program.bindings[name].type.shape]
     given = {name for dim in extents if not isinstance(dim, int) for name in dim.symbols}
     for name in program.dims:
-        if name not in given:
+        if name not in given and name not in program.read_sizes:
             raise ModelError(
                 f"no input tells the size of dimension {name!r}",
                 (),

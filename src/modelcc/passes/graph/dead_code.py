@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from modelcc.ir.graph import Graph, Node
+from modelcc.ir.index import symbols
 
 
 @dataclass(frozen=True)
 class DeadCode:
     """Nodes and constants that no graph output depends on go; graph inputs stay.
+
+    Shapes depend on what reads their sizes from memory.
 
     before::
 
@@ -34,12 +38,27 @@ class DeadCode:
 
     def __call__(self, graph: Graph) -> Graph:
         needed = set(graph.outputs)
+        sizes = _symbols(graph, graph.outputs)
         nodes: list[Node] = []
         for node in reversed(graph.nodes):
-            if not needed.isdisjoint(node.outputs):
+            if not needed.isdisjoint(node.outputs) or not sizes.isdisjoint(node.op.binds):
                 nodes.append(node)
                 needed.update(n for n in node.inputs if n)
+                sizes |= _symbols(graph, (*filter(None, node.inputs), *node.outputs))
+                sizes |= {*node.op.symbols(), *_in_bounds(graph, node.op.binds)}
         return with_nodes(graph, tuple(reversed(nodes)))
+
+
+def _symbols(graph: Graph, names: Iterable[str]) -> set[str]:
+    """Symbols in the types of values, and in the bounds of these symbols."""
+    found = {s for name in names for extent in graph.types[name].shape for s in symbols(extent)}
+    return found | _in_bounds(graph, found)
+
+
+def _in_bounds(graph: Graph, names: Iterable[str]) -> set[str]:
+    ranges = [graph.dims[name] for name in names if name in graph.dims]
+    ends = [end for known in ranges for end in (known.lo, known.hi) if end is not None]
+    return {name for end in ends for name in symbols(end)}
 
 
 def with_nodes(graph: Graph, nodes: tuple[Node, ...]) -> Graph:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
+from modelcc.passes.tensor.from_graph import has_code
 
 
 @dataclass(frozen=True)
 class Decompose:
-    """Every op with a ``decompose`` facet but no ``compute``; others keep their identity.
+    """Every op with a ``decompose`` facet but no code of their own; others keep their identity.
 
     before::
 
@@ -47,6 +48,6 @@ class Decompose:
 
 def written_out(node: Node, at: Rewriter) -> Replacement:
     """The decomposition of an op that nothing else can be made of."""
-    if node.op.has("compute") or not node.op.has("decompose"):
+    if has_code(node.op) or not node.op.has("decompose"):
         return None
     return node.op.decompose(at, *node.inputs)

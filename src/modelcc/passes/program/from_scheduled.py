@@ -13,11 +13,21 @@ After::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from modelcc.ir.index import DIM, Index, Range, symbols
-from modelcc.ir.program import Binding, CopyTensor, Launch, Program, Step
-from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.program import (
+    Allocate,
+    Binding,
+    CopyTensor,
+    Launch,
+    Program,
+    Step,
+    step_tensors,
+)
+from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.tensor import ReadSize
 from modelcc.ir.types import TensorType
 from modelcc.passes.program.functions import unique_functions
 from modelcc.passes.program.plan_memory import MemoryPlan
@@ -31,20 +41,17 @@ def lower_to_program(scheduled: ScheduledProgram, plan: MemoryPlan) -> Program:
     copied at the end.  One that bears an input's name, or an earlier output's, is bound as
     ``name.output``; ``outputs`` keeps the order of the scheduled program.
     """
-    calls = kernels(scheduled)
+    items = kernels(scheduled)
+    calls = [item for item in items if isinstance(item, KernelCall)]
     foreign = {n for s in plan.storages if s.place in ("input", "output") for n in s.tensors}
     unique = unique_functions(calls, foreign)
-    launches = tuple(
-        Launch(name, tuple(_bound(plan, t) for t in call.arguments), call.sizes, call.source)
-        for name, call in zip(unique.names, calls, strict=True)
-    )
+    names = iter(unique.names)
+    launches: list[Step] = [Allocate(m.name, m.size) for m in plan.late if m.step < 0]
+    for number, item in enumerate(items):
+        launches.append(_step(item, names, plan))
+        launches += [Allocate(m.name, m.size, item.source) for m in plan.late if m.step == number]
     outputs = _output_names(scheduled, plan)
-    copies = tuple(
-        CopyTensor(bound, _bound(plan, name))
-        for bound, name in zip(outputs, scheduled.outputs, strict=True)
-        if bound != _bound(plan, name)
-    )
-    steps: tuple[Step, ...] = (*launches, *copies)
+    steps = (*launches, *_copies(scheduled, outputs, plan))
     bindings = _bindings(scheduled, plan, steps, outputs)
     return Program(
         name=scheduled.name,
@@ -60,13 +67,40 @@ def lower_to_program(scheduled: ScheduledProgram, plan: MemoryPlan) -> Program:
     )
 
 
+def _step(item: KernelCall | ReadSize, names: Iterator[str], plan: MemoryPlan) -> Step:
+    if isinstance(item, ReadSize):
+        return replace(item, tensor=_bound(plan, item.tensor))
+    arguments = tuple(_bound(plan, tensor) for tensor in item.arguments)
+    return Launch(next(names), arguments, item.sizes, item.source)
+
+
+def _copies(
+    scheduled: ScheduledProgram, outputs: Sequence[str], plan: MemoryPlan
+) -> Iterator[Step]:
+    """Steps that write the outputs which no kernel writes, those of data-dependent size
+    allocated before."""
+    read = frozenset(scheduled.read_sizes)
+    for bound, name in zip(outputs, scheduled.outputs, strict=True):
+        if bound == _bound(plan, name):
+            continue
+        size = scheduled.types[name].bytes
+        if symbols(size) & read:
+            yield Allocate(bound, size)
+        yield CopyTensor(bound, _bound(plan, name))
+
+
 def _dims(scheduled: ScheduledProgram) -> dict[str, Range]:
     """Bounds of every dimension that matters: named by a tensor's shape or a kernel's size."""
     sizes = [dim for t in scheduled.types.values() for dim in t.shape]
     sizes += [size for call in kernels(scheduled) for size in call.sizes]
-    named = sorted({name for size in sizes for name in symbols(size)})
+    reads = [item for item in kernels(scheduled) if isinstance(item, ReadSize)]
+    read = {n: scheduled.dims[n] for item in reads for n in item.symbols}
+    sizes += [side for item in reads for c in item.requires for side in (c.left, c.right)]
+    ends = [end for known in read.values() for end in (known.lo, known.hi)]
+    sizes += [end for end in ends if end is not None]
+    named = sorted({name for size in sizes for name in symbols(size)} - read.keys())
     known = {name: bounds for name, bounds in scheduled.dims.items() if name in named}
-    return known | {name: DIM for name in named if name not in known}
+    return known | {name: DIM for name in named if name not in known} | read
 
 
 def _bound(plan: MemoryPlan, tensor: str) -> str:
@@ -98,10 +132,12 @@ def _bindings(
         bindings[name] = Binding(name, scheduled.types[name], "input")
     for bound, name in zip(outputs, scheduled.outputs, strict=True):
         bindings[bound] = Binding(bound, _output_type(scheduled, name), "output")
-    for name in dict.fromkeys(n for step in steps for n in _mentioned(step)):
+    for name in dict.fromkeys(n for step in steps for n in step_tensors(step)):
         if name not in bindings:
-            place, offset = plan.home[name].place, _offset(plan, name)
-            bindings[name] = Binding(name, scheduled.types[name], place, offset)
+            home = plan.home[name]
+            segment = plan.segment.get(home.name, "")
+            offset = _offset(plan, name)
+            bindings[name] = Binding(name, scheduled.types[name], home.place, offset, segment)
     return bindings
 
 
@@ -114,11 +150,3 @@ def _output_type(scheduled: ScheduledProgram, name: str) -> TensorType:
 
 def _offset(plan: MemoryPlan, name: str) -> Index:
     return plan.offsets.get(plan.home[name].name, 0)
-
-
-def _mentioned(step: Step) -> tuple[str, ...]:
-    match step:
-        case Launch():
-            return step.arguments
-        case CopyTensor():
-            return (step.target, step.source_tensor)

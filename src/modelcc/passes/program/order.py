@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from modelcc.ir.index import evaluate
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram
-from modelcc.ir.tensor import View
+from modelcc.ir.index import evaluate, symbols
+from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
+from modelcc.ir.tensor import ReadSize, View
 from modelcc.passes.program.nominal import nominal_values
 from modelcc.passes.program.plan_memory import aligned
 from modelcc.passes.program.storage import kernels, storages, view_bases
@@ -89,12 +90,15 @@ def _problem(program: ScheduledProgram) -> _Problem:
     )
 
 
-def _dependencies(program: ScheduledProgram, calls: Sequence[KernelCall]) -> tuple[int, ...]:
+def _dependencies(
+    program: ScheduledProgram, calls: Sequence[KernelCall | ReadSize]
+) -> tuple[int, ...]:
     """For each step the set of those it must follow.
 
     Readers follow the writers before them; writers follow earlier readers, and earlier writers
-    unless both write parts only.
+    unless both write parts only.  What depends on sizes read from memory follows their reading.
     """
+    known: dict[str, int] = {}
     bases = view_bases(program)
     full: dict[str, int] = {}
     partial: dict[str, int] = {}
@@ -103,6 +107,10 @@ def _dependencies(program: ScheduledProgram, calls: Sequence[KernelCall]) -> tup
     for step, call in enumerate(calls):
         own = 1 << step
         need = 0
+        for name in _symbols_needed(call, program) if known else ():
+            need |= known.get(name, 0)
+        if isinstance(call, ReadSize):
+            known |= dict.fromkeys(call.symbols, own)
         written = {bases.get(n, n) for n in call.outputs}
         parts = {bases.get(n, n) for n in call.partial}
         for base in dict.fromkeys(bases.get(n, n) for n in call.arguments):
@@ -117,6 +125,12 @@ def _dependencies(program: ScheduledProgram, calls: Sequence[KernelCall]) -> tup
             group[base] = group.get(base, 0) | own
         needs.append(need & ~own)
     return tuple(needs)
+
+
+def _symbols_needed(call: KernelCall | ReadSize, program: ScheduledProgram) -> frozenset[str]:
+    shapes = [program.types[name].shape for name in call.arguments]
+    found = {n for index in (*call.sizes, *chain(*shapes)) for n in symbols(index)}
+    return frozenset(found | call.needs) if isinstance(call, ReadSize) else frozenset(found)
 
 
 def _run(problem: _Problem, state: _Partial, step: int) -> _Partial:
@@ -162,11 +176,11 @@ def _ready(problem: _Problem, done: int) -> list[int]:
     ]
 
 
-def _items(program: ScheduledProgram, order: Sequence[int]) -> tuple[KernelCall | View, ...]:
+def _items(program: ScheduledProgram, order: Sequence[int]) -> tuple[ScheduledItem, ...]:
     """Kernels in ``order``, each preceded by the views it needs; unused views at the end."""
     calls = kernels(program)
     views = {item.output: item for item in program.items if isinstance(item, View)}
-    items: list[KernelCall | View] = []
+    items: list[ScheduledItem] = []
 
     def place_view(name: str) -> None:
         view = views.pop(name, None)

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from modelcc.ir.index import Index, ceildiv, evaluate, symbols
+from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.program import Definition
 from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.passes.program.late_memory import LateMemory, aligned, bounded, late_memory
 from modelcc.passes.program.nominal import sample_values
 from modelcc.passes.program.placement import (
     Block,
@@ -30,9 +31,6 @@ from modelcc.passes.program.stacking import (
 )
 from modelcc.passes.program.storage import Storage, share_in_place, storages
 
-ALIGNMENT = 64
-"""Bytes; a cache line, and the widest vector."""
-
 
 @dataclass(frozen=True)
 class MemoryPlan:
@@ -41,6 +39,7 @@ class MemoryPlan:
     ``offsets`` are bytes from the start of the arena, by storage name; ``arena`` is its size.
     Both are in terms of dimensions and ``definitions``.  ``nominal`` are the dimension values
     at which ``peak`` and ``lower_bound`` (the greatest sum of sizes live at once) are given.
+    ``late`` is what must be allocated while the program runs.
     """
 
     storages: tuple[Storage, ...]
@@ -50,6 +49,12 @@ class MemoryPlan:
     nominal: Mapping[str, int]
     peak: int
     lower_bound: int
+    late: tuple[LateMemory, ...] = ()
+
+    @cached_property
+    def segment(self) -> Mapping[str, str]:
+        """Storage name to the segment it lies in, for those that are not in the arena proper."""
+        return {name: part.name for part in self.late for name in part.storages}
 
     @cached_property
     def home(self) -> Mapping[str, Storage]:
@@ -60,7 +65,9 @@ class MemoryPlan:
 def plan_memory(program: ScheduledProgram) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
     found = share_in_place(program, storages(program))
-    arena = [storage for storage in found if storage.place == "arena"]
+    late = late_memory(program, found)
+    apart = {name for part in late for name in part.storages}
+    arena = [s for s in bounded(program, found) if s.place == "arena" and s.name not in apart]
     sizes = [aligned(storage.size) for storage in arena]
     samples = sample_values(sizes, program.dims)
     layers = [_blocks(arena, sizes, sample) for sample in samples]
@@ -69,18 +76,17 @@ def plan_memory(program: ScheduledProgram) -> MemoryPlan:
     symbolic = symbolic_offsets(stack, sizes, program.dims, taken | set(program.dims))
     return MemoryPlan(
         storages=found,
-        offsets={s.name: o for s, o in zip(arena, symbolic.offsets, strict=True)},
+        offsets={
+            **{s.name: o for s, o in zip(arena, symbolic.offsets, strict=True)},
+            **{name: o for part in late for name, o in part.offsets.items()},
+        },
         arena=symbolic.height,
         definitions=symbolic.definitions,
         nominal=samples[0],
         peak=_peak(stack, layers[0]),
         lower_bound=lower_bound(layers[0]),
+        late=late,
     )
-
-
-def aligned(size: Index) -> Index:
-    """``size`` rounded up to a multiple of the alignment."""
-    return ceildiv(size, ALIGNMENT) * ALIGNMENT
 
 
 def _blocks(

@@ -1,8 +1,8 @@
 """Which tensors share memory, where that memory lies, and during which steps it is needed.
 
-Steps are the kernels, numbered from 0; views compute nothing.  A *storage* is one buffer with all
-tensors that live in it: a tensor, its views, and later (:func:`share_in_place`) results computed
-over an operand that is read for the last time::
+Steps are kernels and reads of sizes, numbered from 0; views compute nothing.  A *storage* is one
+buffer with all tensors that live in it: a tensor, its views, and later (:func:`share_in_place`)
+results computed over an operand that is read for the last time::
 
     %h = arena …            storage "h": h, v (a view), y; steps 0 … 2
     launch @conv(%x, %h)    step 0
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from modelcc.ir.index import Index
 from modelcc.ir.program import Place
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
-from modelcc.ir.tensor import View
+from modelcc.ir.tensor import ReadSize, View
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Storage:
     last: int
 
 
-def kernels(program: ScheduledProgram) -> tuple[KernelCall, ...]:
-    """The items that compute, in order; their positions are the step numbers."""
-    return tuple(item for item in program.items if isinstance(item, KernelCall))
+def kernels(program: ScheduledProgram) -> tuple[KernelCall | ReadSize, ...]:
+    """The items that do something, in order; their positions are the step numbers."""
+    return tuple(item for item in program.items if not isinstance(item, View))
 
 
 def view_bases(program: ScheduledProgram) -> dict[str, str]:
@@ -111,7 +111,7 @@ def share_in_place(program: ScheduledProgram, found: Sequence[Storage]) -> tuple
 
 def _may_share(
     step: int,
-    call: KernelCall,
+    call: KernelCall | ReadSize,
     output: str,
     operand: str,
     target: Storage,

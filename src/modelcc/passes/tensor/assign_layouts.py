@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram, View
+from modelcc.ir.tensor import (
+    Axis,
+    Item,
+    Kernel,
+    Read,
+    Scalar,
+    Stage,
+    TensorProgram,
+    View,
+    item_outputs,
+)
 from modelcc.ir.types import Layout, TensorType, blocked, row_major
 from modelcc.passes.tensor.layout_demand import blocked_dims, halos, stages_of, view_indices
 
@@ -122,7 +132,7 @@ def _copy_inputs(
 
 def _rename_guarded(item: Item, names: Mapping[str, str]) -> Item:
     """Read the renamed tensors instead, in reductions."""
-    if isinstance(item, View) or not any(s.reduce for s in item.stages):
+    if not isinstance(item, Kernel) or not any(s.reduce for s in item.stages):
         return item
     return _rename_reads(item, names)
 
@@ -145,23 +155,21 @@ def _copy_outputs(program: TensorProgram, dims: Mapping[str, int]) -> TensorProg
         return program
     types = {**program.types, **{new: program.types[old] for old, new in names.items()}}
     items: list[Item] = []
-    last = {o: n for n, i in enumerate(program.items) for o in _outputs(i) if o in names}
+    last = {o: n for n, i in enumerate(program.items) for o in item_outputs(i) if o in names}
     for position, item in enumerate(program.items):
         items.append(_renamed_everywhere(item, names))
-        for output in _outputs(item):
+        for output in item_outputs(item):
             if last.get(output) == position:
                 copy = _copy(names[output], output, types[output], item.source)
                 items.append(copy)
     return replace(program, items=tuple(items), types=types)
 
 
-def _outputs(item: Item) -> tuple[str, ...]:
-    return (item.output,) if isinstance(item, View) else item.outputs
-
-
 def _renamed_everywhere(item: Item, names: Mapping[str, str]) -> Item:
     if isinstance(item, View):
         return replace(item, input=names.get(item.input, item.input))
+    if not isinstance(item, Kernel):
+        return item  # its tensors are never blocked
     kernel = _rename_reads(item, names)
     stages = tuple(replace(s, output=names.get(s.output, s.output)) for s in kernel.stages)
     outputs = tuple(names.get(o, o) for o in kernel.outputs)

@@ -17,15 +17,27 @@ from dataclasses import replace
 from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Sym, loop_range, simplify
-from modelcc.ir.op import ModelError
+from modelcc.ir.op import ModelError, Op
 from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import Item, Kernel, Read, Scalar, Stage, TensorProgram, View
+from modelcc.ir.tensor import (
+    Item,
+    Kernel,
+    Read,
+    ReadSize,
+    Scalar,
+    Stage,
+    TensorProgram,
+    View,
+    item_outputs,
+)
 from modelcc.ir.types import TensorType
+from modelcc.ops import runtime_size
+from modelcc.passes.tensor.lower_algorithm import lower_algorithm
 
 
 def lower_graph(graph: Graph) -> TensorProgram:
     """The tensor program of ``graph``; :class:`ModelError` names every op lacking ``compute``."""
-    missing = [n for n in graph.nodes if not n.op.has("compute")]
+    missing = [n for n in graph.nodes if not has_code(n.op)]
     if missing:
         raise ModelError(
             "ops without generated code: " + ", ".join(_describe(n) for n in missing),
@@ -35,15 +47,30 @@ def lower_graph(graph: Graph) -> TensorProgram:
     items: list[Item] = []
     types = dict(graph.types)
     for node in graph.nodes:
-        made, internal = _lower_node(node, graph)
+        made, internal = _lower(node, graph)
         types |= internal
         items += made
-    writers = Counter(i.output if isinstance(i, View) else i.outputs[0] for i in items)
+    writers = Counter(name for item in items for name in item_outputs(item))
     parts = frozenset(name for name, number in writers.items() if number > 1)
     viewed = [_as_view(i, types, graph.dims, parts) for i in items]
     return TensorProgram(
         graph.name, graph.inputs, graph.outputs, tuple(viewed), types, graph.constants, graph.dims
     )
+
+
+def has_code(op: Op) -> bool:
+    """Whether the tensor level has a form of ``op``."""
+    return op.has("compute") or op.has("algorithm") or isinstance(op, runtime_size.ReadSize)
+
+
+def _lower(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorType]]:
+    op = node.op
+    if isinstance(op, runtime_size.ReadSize):
+        (x,), (y,) = node.inputs, node.outputs
+        return [ReadSize(op.names, x, op.conditions(), node.source), View(y, x, node.source)], {}
+    if op.has("algorithm"):
+        return lower_algorithm(node, graph.types)
+    return _lower_node(node, graph)
 
 
 def _describe(node: Node) -> str:
@@ -86,7 +113,7 @@ def _as_view(
     item: Item, types: Mapping[str, TensorType], dims: Bounds, parts: frozenset[str]
 ) -> Item:
     """A view if the kernel copies a row-major buffer element for element, all of it."""
-    if isinstance(item, View) or len(item.stages) != 1 or item.outputs[0] in parts:
+    if not isinstance(item, Kernel) or len(item.stages) != 1 or item.outputs[0] in parts:
         return item
     stage = item.stages[0]
     body = stage.body

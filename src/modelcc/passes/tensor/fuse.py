@@ -13,16 +13,21 @@ from dataclasses import dataclass, field
 from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.scalar_tree import reads, walk
 from modelcc.ir.tensor import (
+    Algorithm,
     Axis,
     Guard,
     IndexValue,
     Item,
     Kernel,
+    ReadSize,
     Scalar,
     Stage,
     TensorProgram,
     View,
+    item_inputs,
+    item_outputs,
 )
+from modelcc.ir.tensor_verifier import item_symbols
 from modelcc.ir.types import TensorType
 from modelcc.passes.tensor.row_space import RowSpace, row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
@@ -58,15 +63,23 @@ class FuseKernels:
     def __call__(self, program: TensorProgram) -> TensorProgram:
         groups: list[_Group] = []
         home: dict[str, int] = {}
+        symbols_at: dict[str, int] = {}
         views = {i.output: i for i in program.items if isinstance(i, View)}
         usage = _Usage.of(program)
         for item in program.items:
             if isinstance(item, View):
                 home[item.output] = home.get(item.input, -1)
                 continue
+            if not isinstance(item, Kernel):
+                symbols_at |= _bound_at(item, len(groups))
+                home |= dict.fromkeys(item_outputs(item), len(groups))
+                groups.append(_Group(alone=item))
+                continue
             stage = item.stages[0]
             position = self._target(item, groups, home, views, usage, program)
-            if position is None:
+            needed = item_symbols(item, program.types) if symbols_at else ()
+            known_from = max((symbols_at.get(name, -1) for name in needed), default=-1)
+            if position is None or position < known_from:
                 position = len(groups)
                 groups.append(_Group())
             groups[position].add(item)
@@ -89,6 +102,8 @@ class FuseKernels:
         latest = max(home[t] for t in produced)
         direct = [t for t in produced if home[t] == latest]
         group = groups[latest]
+        if group.alone is not None:
+            return None
         if any(t in views or t not in group.outputs for t in direct):
             return None
         if item.outputs[0] in group.outputs or len(group.kernels) >= self.limit:
@@ -120,9 +135,10 @@ class _Usage:
 
 @dataclass
 class _Group:
-    """Kernels being fused, in order."""
+    """Kernels being fused, in order; or an item that is left ``alone``."""
 
     kernels: list[Kernel] = field(default_factory=list[Kernel])
+    alone: Algorithm | ReadSize | None = None
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -130,10 +146,22 @@ class _Group:
 
     @property
     def outputs(self) -> frozenset[str]:
+        if self.alone is not None:
+            return frozenset(item_outputs(self.alone))
         return frozenset(s.output for s in self.stages)
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        if self.alone is not None:
+            return frozenset(item_inputs(self.alone))
+        return frozenset(r.tensor for s in self.stages for r in reads(s.body))
 
     def add(self, kernel: Kernel) -> None:
         self.kernels.append(kernel)
+
+
+def _bound_at(item: Algorithm | ReadSize, position: int) -> dict[str, int]:
+    return dict.fromkeys(item.symbols, position) if isinstance(item, ReadSize) else {}
 
 
 def _fits(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
@@ -194,7 +222,11 @@ def _live(groups: Sequence[_Group], program: TensorProgram) -> list[_Group]:
     live = list(groups)
     while True:
         needed = _needed(live, program)
-        kept = [group for group, names in zip(live, needed, strict=True) if names]
+        kept = [
+            group
+            for group, names in zip(live, needed, strict=True)
+            if names or isinstance(group.alone, ReadSize)
+        ]
         if len(kept) == len(live):
             return live
         live = kept
@@ -207,28 +239,39 @@ def _assemble(groups: Sequence[_Group], program: TensorProgram) -> tuple[Item, .
     for item in program.items:
         if isinstance(item, View):
             views.setdefault(item.input, []).append(item)
-    remaining = {s.output: 0 for g in groups for s in g.stages}
-    for group in groups:
-        for name in group.outputs:
-            remaining[name] += 1
+    remaining = Counter(name for group in groups for name in group.outputs)
+    pending = {s for g in groups if isinstance(g.alone, ReadSize) for s in g.alone.symbols}
+    ready = [*program.inputs, *program.constants]
+    waiting: list[str] = []
     items: list[Item] = []
-    for name in (*program.inputs, *program.constants):
-        items += _view_tree(name, views)
+
+    def place_views() -> None:
+        names = [*waiting, *ready]
+        waiting.clear()
+        ready.clear()
+        for name in names:
+            for view in views.get(name, ()):
+                extents = program.types[view.output].shape
+                if any(symbols(e) & pending for e in extents):
+                    waiting.append(name)
+                    continue
+                views[name] = [v for v in views[name] if v is not view]
+                items.append(view)
+                ready.append(view.output)
+        if ready:
+            place_views()
+
+    place_views()
     for position, group in enumerate(groups):
-        kernel = _kernel(group, needed[position])
-        items.append(kernel)
+        items.append(group.alone or _kernel(group, needed[position]))
+        if isinstance(group.alone, ReadSize):
+            pending -= set(group.alone.symbols)
         for name in sorted(group.outputs):
             remaining[name] -= 1
             if remaining[name] == 0:
-                items += _view_tree(name, views)
+                ready.append(name)
+        place_views()
     return tuple(items)
-
-
-def _view_tree(name: str, views: Mapping[str, Sequence[View]]) -> list[View]:
-    found: list[View] = []
-    for view in views.get(name, ()):
-        found += [view, *_view_tree(view.output, views)]
-    return found
 
 
 def _needed(groups: Sequence[_Group], program: TensorProgram) -> list[frozenset[str]]:
@@ -237,10 +280,10 @@ def _needed(groups: Sequence[_Group], program: TensorProgram) -> list[frozenset[
     readers: dict[str, set[int]] = {}
     writers: dict[str, set[int]] = {}
     for position, group in enumerate(groups):
-        for stage in group.stages:
-            writers.setdefault(stage.output, set()).add(position)
-            for read in reads(stage.body):
-                readers.setdefault(read.tensor, set()).add(position)
+        for name in group.outputs:
+            writers.setdefault(name, set()).add(position)
+        for name in group.inputs:
+            readers.setdefault(name, set()).add(position)
 
     def leaves(name: str, position: int) -> bool:
         elsewhere = readers.get(name, set[int]()) - {position}

@@ -21,7 +21,7 @@ from modelcc.ir.tensor import (
     Scalar,
     Stage,
     TensorProgram,
-    View,
+    item_inputs,
 )
 from modelcc.ir.types import TensorType
 
@@ -60,7 +60,7 @@ class InlineStages:
         bodies: dict[str, Kernel] = {}
         items: list[Item] = []
         for item in program.items:
-            if isinstance(item, View):
+            if not isinstance(item, Kernel):
                 items.append(item)
                 continue
             kernel = _inline_into(item, bodies, program.dims)
@@ -137,10 +137,10 @@ class _Usage:
 
     @staticmethod
     def of(program: TensorProgram) -> _Usage:
-        viewed = {i.input for i in program.items if isinstance(i, View)}
-        usage = _Usage(frozenset(viewed | set(program.outputs)))
+        whole = {t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)}
+        usage = _Usage(frozenset(whole | set(program.outputs)))
         for item in program.items:
-            if isinstance(item, View):
+            if not isinstance(item, Kernel):
                 continue
             for stage in item.stages:
                 usage.writers[stage.output] = usage.writers.get(stage.output, 0) + 1

@@ -17,7 +17,22 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.scalar_tree import children, reads
-from modelcc.ir.tensor import Apply, Axis, Guard, Item, Kernel, Number, Read, Scalar, Stage, View
+from modelcc.ir.tensor import (
+    Algorithm,
+    Apply,
+    Axis,
+    Guard,
+    Item,
+    Kernel,
+    Number,
+    Read,
+    ReadSize,
+    Scalar,
+    Stage,
+    View,
+    item_inputs,
+    item_outputs,
+)
 from modelcc.ir.types import TensorType
 
 
@@ -44,11 +59,13 @@ def blocked_dims(
 
     Seeds are contractions with a constant, which are computed in vectors along the constant's own
     axis; what reads them along that axis follows.  Where it is the last dimension of a tensor,
-    row-major order already is what is wanted.
+    row-major order already is what is wanted, as it is for what algorithms and readers of sizes
+    touch.
     """
     wanted: dict[str, int] = {}
     along: dict[str, int] = {}
-    refused: set[str] = set()
+    plain = [i for i in items if isinstance(i, Algorithm | ReadSize)]
+    refused = {t for i in plain for t in (*item_inputs(i), *item_outputs(i))}
     for stage in stages_of(items):
         type_ = types[stage.output]
         dim = _seed_dim(stage, constants) if stage.reduce else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, coefficient, product, symbols
 from modelcc.ir.scalar_tree import transform
-from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram, View
+from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import Layout, Part, TensorType
 
 
@@ -46,7 +46,7 @@ class PackOperands:
         types = dict(program.types)
         items: list[Item] = []
         for item in program.items:
-            packed = None if isinstance(item, View) else self._pack(item, program)
+            packed = self._pack(item, program) if isinstance(item, Kernel) else None
             if packed is None:
                 items.append(item)
                 continue

@@ -38,7 +38,7 @@ from modelcc.ir.tensor import (
     Scalar,
     Stage,
     TensorProgram,
-    View,
+    item_inputs,
 )
 from modelcc.ir.types import F32, Layout, TensorType, blocked
 from modelcc.passes.tensor.winograd_cost import Choice, Shape, WinogradCost
@@ -72,7 +72,7 @@ class Winograd:
         types = dict(program.types)
         constants = dict(program.constants)
         for item in program.items:
-            rewrite = None if isinstance(item, View) else self._rewrite(item, program)
+            rewrite = self._rewrite(item, program) if isinstance(item, Kernel) else None
             if rewrite is None:
                 items.append(item)
                 continue
@@ -106,8 +106,8 @@ def _still_read(
     """``constants`` without those that only rewritten kernels read."""
     before = {t for i in program.items if isinstance(i, Kernel) for t in i.inputs}
     after = {t for i in items if isinstance(i, Kernel) for t in i.inputs}
-    viewed = {i.input for i in items if isinstance(i, View)} | set(program.outputs)
-    gone = before - after - viewed
+    whole = {t for i in items if not isinstance(i, Kernel) for t in item_inputs(i)}
+    gone = before - after - whole - set(program.outputs)
     return {n: c for n, c in constants.items() if n not in gone}
 
 

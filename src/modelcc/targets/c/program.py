@@ -8,7 +8,14 @@
 ``inputs`` and ``outputs`` point to arrays of buffer addresses in the program's order,
 ``constants`` likewise in the order of ``program.constants``; ``sizes`` to the values of
 ``program.dims``, in order.  ``arena`` is aligned to 64 bytes; ``pool`` is NULL or a thread pool.
-The result is 0.
+The result is 0, or 1 + the position of the check of sizes read from memory that does not hold
+(see :func:`modelcc.ir.program.checks`); ``sizes`` is not const where there are such sizes, which
+are written to it.
+
+A program that allocates while it runs takes another ``const mcc_host *host``, whose ``allocate``
+is asked for the memory that ``which`` counts among ``program.allocated``; NULL from it ends the
+run with -1.  With ``options.static`` there is no host: the caller's outputs are large enough for
+any size.
 
 Without ``options.static`` there is a twin for the runtime, ``<name>_run.profile``, which notes the
 time before each step and after the last in ``<name>_run.times``; one call at a time.
@@ -22,7 +29,9 @@ from collections.abc import Iterable, Sequence
 from modelcc.ir.index import Range, symbols
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
+from modelcc.ir.op import ModelError
 from modelcc.ir.program import (
+    Allocate,
     Binding,
     BranchSteps,
     CopyTensor,
@@ -34,6 +43,7 @@ from modelcc.ir.program import (
     leaves,
     step_tensors,
 )
+from modelcc.ir.tensor import ReadSize, size_conditions
 from modelcc.targets.c.code import Code, folded
 from modelcc.targets.c.emitter import (
     PLAIN,
@@ -47,11 +57,18 @@ from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.toolchain import SEMANTICS
 
-_PARAMETERS = (
-    "void *const *inputs", "void *const *outputs", "void *const *constants", "void *arena",
-    "const int64_t *sizes", "void *pool",
-)  # fmt: skip
-_NAMES = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
+_NAMES = ("inputs", "outputs", "constants", "arena", "sizes", "pool", "host")
+_HOST = """typedef struct {
+    void *(*allocate)(void *context, int64_t which, int64_t bytes);
+    void *context;
+} mcc_host;"""
+
+
+def _parameters(program: Program, static: bool) -> list[str]:
+    found = [f"void *const *{name}" for name in _NAMES[:3]]
+    sizes = "int64_t *sizes" if program.read_sizes else "const int64_t *sizes"
+    host = ["const mcc_host *host"] if program.allocated and not static else []
+    return [*found, "void *arena", sizes, "void *pool", *host]
 
 
 def entry_name(program: Program) -> str:
@@ -92,7 +109,11 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
     else:
         for function in program.functions:
             parts.append("\n".join(folded(f"{prototype(function)};", "")))
-    writer = _ProgramCode(program, prelude)
+    if program.allocated and not options.static:
+        parts.append(_HOST)
+    if options.static:
+        _refuse_segments(program)
+    writer = _ProgramCode(program, prelude, options.static)
     for step in program.steps:
         writer.step(step)
     parts.append(writer.text(entry_name(program)))
@@ -101,23 +122,38 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
     return file_text(parts, prelude, options)
 
 
+def _refuse_segments(program: Program) -> None:
+    """:class:`ModelError` if memory would have to be allocated: there is none to be had."""
+    for step in leaves(program.steps):
+        if isinstance(step, Allocate) and step.name not in program.outputs:
+            raise ModelError(
+                f"{step.size} bytes of memory depend on data and have no bound",
+                step.source,
+                "bound the dimensions that the data stems from, for example --dim n=1..512",
+            )
+
+
 def _profiled(program: Program, prelude: Prelude) -> list[str]:
     """The twin, under names that C reaches by assembler labels only."""
     entry = entry_name(program)
     times, profile = f"{entry}_times", f"{entry}_profile"
-    writer = _ProgramCode(program, prelude)
+    writer = _ProgramCode(program, prelude, False)
     for position, step in enumerate(program.steps):
         writer.clock(times, position)
         writer.step(step)
     writer.clock(times, len(program.steps))
-    label = f'int32_t {profile}({", ".join(_PARAMETERS)}) __asm__("{entry}.profile");'
+    label = (
+        f'int32_t {profile}({", ".join(_parameters(program, False))}) __asm__("{entry}.profile");'
+    )
     array = f'struct timespec {times}[{len(program.steps) + 1}] __asm__("{entry}.times");'
     return ["#include <time.h>", array, "\n".join(folded(label, "")), writer.text(profile)]
 
 
 class _ProgramCode:
-    def __init__(self, program: Program, prelude: Prelude) -> None:
+    def __init__(self, program: Program, prelude: Prelude, static: bool) -> None:
         self._program = program
+        self._static = static
+        self._checked = 0
         self._functions = {f.name: f for f in program.functions}
         self._code = Code()
         for name in _NAMES:
@@ -126,17 +162,20 @@ class _ProgramCode:
             self._code.scope.taken.add(symbol(function.name))
         self._index = IndexCode(self._code, prelude)
         self._bind_sizes()
+        self._pending = frozenset(() if static else program.allocated)
         self._tensors: dict[str, str] = {}
         self._bind_tensors(program.steps)
 
     def text(self, name: str) -> str:
         """The function's definition."""
         body = " ".join(self._code.lines)
-        unused = [name for name in _NAMES if not re.search(rf"\b{name}\b", body)]
+        parameters = _parameters(self._program, self._static)
+        names = _NAMES[: len(parameters)]
+        unused = [name for name in names if not re.search(rf"\b{name}\b", body)]
         if unused:
             self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
         self._code.line("return 0;")
-        head = f"int32_t {name}({', '.join(_PARAMETERS)})"
+        head = f"int32_t {name}({', '.join(parameters)})"
         return "\n".join([*folded(head, ""), "{", *self._code.lines, "}"])
 
     def clock(self, times: str, position: int) -> None:
@@ -156,6 +195,35 @@ class _ProgramCode:
                 self._branch(step)
             case RepeatSteps():
                 self._repeat(step)
+            case ReadSize():
+                self._read_size(step)
+            case Allocate():
+                self._allocate(step)
+
+    def _read_size(self, step: ReadSize) -> None:
+        for position, name in enumerate(step.symbols):
+            self._define(name, f"((const int64_t *){self._tensors[step.tensor]})[{position}]")
+            place = list(self._program.dims).index(name)
+            self._code.line(f"sizes[{place}] = {self._code.symbol(name)};")
+        for c in size_conditions(step, self._program.dims):
+            self._checked += 1
+            test = f"{self._index.inner(c.left)} {c.comparison} {self._index.inner(c.right)}"
+            self._code.line(f"if (!({test})) return {self._checked};")
+        for name in step.symbols:
+            self._code.scope.bounds[name] = self._program.dims[name]
+        self._bind_tensors(self._program.steps)
+
+    def _allocate(self, step: Allocate) -> None:
+        if self._static:
+            return
+        which = self._program.allocated.index(step.name)
+        spelled = self._tensors[step.name] = self._code.fresh(step.name)
+        size = self._index.text(step.size)
+        call = f"host->allocate(host->context, {which}, {size})"
+        self._code.line(f"void *const {spelled} = {call};")
+        self._code.line(f"if ({spelled} == NULL) return -1;")
+        self._pending -= {step.name}
+        self._bind_tensors(self._program.steps)
 
     def _branch(self, step: BranchSteps) -> None:
         with self._code.block(f"if ({self._holds(step.condition)})"):
@@ -192,7 +260,10 @@ class _ProgramCode:
 
     def _bind_sizes(self) -> None:
         scope = self._code.scope
+        late = frozenset(self._program.read_sizes)
         for position, (name, known) in enumerate(self._program.dims.items()):
+            if name in late:
+                continue
             self._define(name, f"sizes[{position}]")
             scope.bounds[name] = known
         for definition in self._program.definitions:
@@ -208,13 +279,17 @@ class _ProgramCode:
         visible = {name for scope in self._code.scopes for name in scope.symbols}
         for name in dict.fromkeys((*first, *(n for step in steps for n in step_tensors(step)))):
             binding = self._program.bindings[name]
+            waits = binding.segment in self._pending or name in self._pending
+            if waits:
+                continue
             if name not in self._tensors and visible.issuperset(symbols(binding.offset)):
                 self._bind_tensor(binding)
 
     def _bind_tensor(self, binding: Binding) -> None:
         if binding.place == "arena":
             offset = "" if binding.offset == 0 else f" + {self._index.inner(binding.offset)}"
-            source = f"(uint8_t *)arena{offset}"
+            start = self._tensors[binding.segment] if binding.segment else "arena"
+            source = f"(uint8_t *){start}{offset}"
         else:
             names = self._names(binding.place)
             source = f"{binding.place}s[{names.index(_owner(binding))}]"

@@ -19,6 +19,7 @@ from modelcc.ir.loop import (
     Scatter,
     Stmt,
     Store,
+    While,
 )
 from modelcc.targets.c.code import Code, Named, Operand
 from modelcc.targets.c.expressions import ExpressionCode
@@ -49,6 +50,8 @@ class StatementCode:
                 self._for(s)
             case If():
                 self._if(s)
+            case While():
+                self._while(s)
             case Let():
                 self._let(s)
             case BindIndex():
@@ -130,6 +133,12 @@ class StatementCode:
             with self._code.nested():
                 self.block(s.other)
         self._code.line("}")
+
+    def _while(self, s: While) -> None:
+        with self._code.block("for (;;)"):
+            condition = self.expressions.operand(s.condition)
+            self._code.line(f"if (!{condition.inner}) break;")
+            self.block(s.body)
 
     def _for(self, s: For) -> None:
         if s.kind == "parallel":

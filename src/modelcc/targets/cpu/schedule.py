@@ -12,8 +12,8 @@ from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram
-from modelcc.ir.tensor import Kernel, Stage, TensorProgram, View
+from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
+from modelcc.ir.tensor import Algorithm, Kernel, ReadSize, Stage, TensorProgram, View
 from modelcc.ir.types import Layout, TensorType
 from modelcc.passes.tensor.row_space import row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
@@ -71,13 +71,16 @@ def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProg
     constants = frozenset(program.constants)
     cache: dict[CanonicalKernel, ScheduledKernel] = {}
     packed = _PackedConstants(program)
-    items: list[KernelCall | View] = []
+    items: list[ScheduledItem] = []
     parts = _parts(program)
     waiting = list(reversed(program.items))
     while waiting:
         item = waiting.pop()
-        if isinstance(item, View):
+        if isinstance(item, View | ReadSize):
             items.append(item)
+            continue
+        if isinstance(item, Algorithm):
+            items.append(_as_it_is(item))
             continue
         exact, own = canonical(item, program.types, constants, program.dims)
         key, sizes = with_free_place(exact)
@@ -89,7 +92,7 @@ def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProg
             waiting += reversed(unfused(item))
             continue
         items.append(_call(item, cache[key], own, sizes, packed, parts))
-    used = frozenset(a for i in items if isinstance(i, KernelCall) for a in i.arguments)
+    used = frozenset(a for i in items if not isinstance(i, View) for a in i.arguments)
     kept = used | frozenset(program.outputs) | _viewed(items)
     return ScheduledProgram(
         program.name,
@@ -102,7 +105,12 @@ def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProg
     )
 
 
-def _viewed(items: Iterable[KernelCall | View]) -> frozenset[str]:
+def _as_it_is(item: Algorithm) -> KernelCall:
+    arguments = (*item.inputs, *item.outputs)
+    return KernelCall(item.function, arguments, item.sizes, item.outputs, source=item.source)
+
+
+def _viewed(items: Iterable[ScheduledItem]) -> frozenset[str]:
     return frozenset(i.input for i in items if isinstance(i, View))
 
 

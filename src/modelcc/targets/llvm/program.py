@@ -8,7 +8,12 @@
 ``inputs`` and ``outputs`` point to arrays of buffer addresses in the program's order,
 ``constants`` likewise in the order of ``program.constants``; ``sizes`` to the i64 values of
 ``program.dims``, in order.  ``arena`` is aligned to 64 bytes; ``pool`` is null or a thread pool.
-The result is 0.  Kernels are declared, not defined: they may come from other modules.
+The result is 0, or 1 + the position of the check of sizes read from memory that does not hold
+(see :func:`modelcc.ir.program.checks`); these sizes are written to ``sizes``.  A program that
+allocates while it runs takes another ``ptr %host``, to a function
+``ptr allocate(ptr context, i64 which, i64 bytes)`` and its context; ``which`` counts
+``program.allocated``.  Null from it ends the run with -1.  Kernels are declared, not defined: they
+may come from other modules.
 
 ``@<name>_run.profile`` does the same and notes the time before each step and after the last in
 ``@<name>_run.times``, an array of ``struct timespec`` (CLOCK_MONOTONIC); one call at a time.
@@ -16,12 +21,14 @@ The result is 0.  Kernels are declared, not defined: they may come from other mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.index import Index, Range
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import (
+    Allocate,
     Binding,
     BranchSteps,
     CopyTensor,
@@ -31,6 +38,7 @@ from modelcc.ir.program import (
     RepeatSteps,
     Step,
 )
+from modelcc.ir.tensor import ReadSize, size_conditions
 from modelcc.targets.llvm.code import Block, Code
 from modelcc.targets.llvm.emitter import PLAIN, EmitOptions, module_text, signature
 from modelcc.targets.llvm.indices import IndexCode
@@ -40,6 +48,9 @@ PROFILE, TIMES = ".profile", ".times"
 """What is appended to the entry point's name for its profiled twin, and for the times."""
 
 _CLOCK_MONOTONIC = 1  # Linux
+_PREDICATES: Mapping[Comparison, str] = {
+    "<": "slt", "<=": "sle", "==": "eq", "!=": "ne", ">": "sgt", ">=": "sge",
+}  # fmt: skip
 _PARAMETERS = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 
 
@@ -80,15 +91,17 @@ class _ProgramCode:
         self._functions = {f.name: f for f in program.functions}
         self.declarations = declarations
         self._code = Code(self.declarations)
-        for name in _PARAMETERS:
+        for name in (*_PARAMETERS, "host"):
             self._code.fresh(name)
+        self._checked = 0
         self._index = IndexCode(self._code)
         self._bind_sizes()
 
     def text(self, name: str) -> str:
         """The function's definition."""
         self._code.scope.block.terminator = "ret i32 0"
-        parameters = ", ".join(f"ptr %{name}" for name in _PARAMETERS)
+        host = ("host",) if self._program.allocated else ()
+        parameters = ", ".join(f"ptr %{name}" for name in (*_PARAMETERS, *host))
         head = f"define i32 @{quoted(name)}({parameters}) #0"
         return f"{head} {{\n{self._code.text()}\n}}"
 
@@ -112,6 +125,50 @@ class _ProgramCode:
                 self._branch(step)
             case RepeatSteps():
                 self._repeat(step)
+            case ReadSize():
+                self._read_size(step)
+            case Allocate():
+                self._allocate(step)
+
+    def _read_size(self, step: ReadSize) -> None:
+        source = self._address(step.tensor)
+        for position, name in enumerate(step.symbols):
+            slot = self._code.emit(f"getelementptr i64, ptr {source}, i64 {position}", "size")
+            value = self._code.emit(f"load i64, ptr {slot}", name)
+            self._index.bind(name, value)
+            place = list(self._program.dims).index(name)
+            seen = self._code.emit(f"getelementptr i64, ptr %sizes, i64 {place}", "size")
+            self._code.effect(f"store i64 {value}, ptr {seen}")
+        for condition in size_conditions(step, self._program.dims):
+            self._check(condition)
+        for name in step.symbols:
+            self._code.scope.bounds[name] = self._program.dims[name]
+
+    def _check(self, condition: Condition) -> None:
+        self._checked += 1
+        left, right = self._index.operand(condition.left), self._index.operand(condition.right)
+        predicate = _PREDICATES[condition.comparison]
+        holds = self._code.emit(f"icmp {predicate} i64 {left}, {right}", "holds")
+        self._go_on_if(holds, self._checked)
+
+    def _go_on_if(self, holds: str, status: int) -> None:
+        """End the run with ``status`` unless the i1 operand is true."""
+        before = self._code.scope.block
+        leave = Block(self._code.fresh("leave"), terminator=f"ret i32 {status}")
+        self._code.blocks.append(leave)
+        after = self._code.begin_block("checked")
+        before.terminator = f"br i1 {holds}, {_label(after)}, {_label(leave)}"
+
+    def _allocate(self, step: Allocate) -> None:
+        allocate = self._code.emit("load ptr, ptr %host", "allocate")
+        slot = self._code.emit("getelementptr ptr, ptr %host, i64 1", "p")
+        context = self._code.emit(f"load ptr, ptr {slot}", "context")
+        which = self._program.allocated.index(step.name)
+        size = self._index.operand(step.size)
+        given = f"ptr {context}, i64 {which}, i64 {size}"
+        memory = self._code.emit(f"call ptr {allocate}({given})", step.name)
+        self._go_on_if(self._code.emit(f"icmp ne ptr {memory}, null", "given"), -1)
+        self._code.scope.cache[_memory_key(step.name)] = memory
 
     def _branch(self, step: BranchSteps) -> None:
         condition = self._holds(step.condition)
@@ -162,7 +219,10 @@ class _ProgramCode:
 
     def _bind_sizes(self) -> None:
         scope = self._code.scope
+        late = frozenset(self._program.read_sizes)
         for position, (name, known) in enumerate(self._program.dims.items()):
+            if name in late:
+                continue
             slot = self._code.emit(f"getelementptr i64, ptr %sizes, i64 {position}", "size")
             self._index.bind(name, self._code.emit(f"load i64, ptr {slot}", name))
             scope.bounds[name] = known
@@ -187,8 +247,8 @@ class _ProgramCode:
     def _address(self, name: str) -> str:
         binding = self._program.bindings[name]
         if binding.place == "arena":
-            return self._in_arena(binding.offset)
-        return self._argument(binding)
+            return self._in_arena(binding.offset, binding.segment)
+        return self._code.cached(_memory_key(name)) or self._argument(binding)
 
     def _argument(self, binding: Binding) -> str:
         key = f"argument {binding.place} {binding.name}"
@@ -213,16 +273,21 @@ class _ProgramCode:
             case _:
                 return tuple(self._program.constants)
 
-    def _in_arena(self, offset: Index) -> str:
+    def _in_arena(self, offset: Index, segment: str) -> str:
+        start = "%arena" if not segment else self._code.cached(_memory_key(segment)) or "null"
         if offset == 0:
-            return "%arena"
-        key = f"arena {offset}"
+            return start
+        key = f"arena {segment} {offset}"
         found = self._code.cached(key)
         if found is None:
             operand = self._index.operand(offset)
-            found = self._code.emit(f"getelementptr i8, ptr %arena, i64 {operand}", "p")
+            found = self._code.emit(f"getelementptr i8, ptr {start}, i64 {operand}", "p")
             self._code.scope.cache[key] = found
         return found
+
+
+def _memory_key(name: str) -> str:
+    return f"memory of {name}"
 
 
 def _label(block: Block) -> str:

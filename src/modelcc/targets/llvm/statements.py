@@ -20,6 +20,7 @@ from modelcc.ir.loop import (
     Scatter,
     Stmt,
     Store,
+    While,
 )
 from modelcc.ir.types import I64
 from modelcc.targets.llvm.code import Block, Code, Value
@@ -50,6 +51,8 @@ class StatementCode:
                 self._for(s)
             case If():
                 self._if(s)
+            case While():
+                self._while(s)
             case Let():
                 self._let(s)
             case BindIndex():
@@ -130,6 +133,21 @@ class StatementCode:
         )
         for _, end in (then, *((other,) if other else ())):
             end.terminator = f"br label %{quoted(after.label)}"
+
+    def _while(self, s: While) -> None:
+        """A top-tested loop."""
+        before = self._code.scope.block
+        head = Block(self._code.fresh("while"))
+        self._code.blocks.append(head)
+        with self._code.nested(head) as scope:
+            condition = self.expressions.operand(s.condition)
+            tested = scope.block
+            body, end = self._branch("do", s.body)
+        after = self._code.begin_block("done")
+        before.terminator = end.terminator = f"br label %{quoted(head.label)}"
+        tested.terminator = (
+            f"br i1 {condition}, label %{quoted(body.label)}, label %{quoted(after.label)}"
+        )
 
     def _branch(self, hint: str, body: Sequence[Stmt]) -> tuple[Block, Block]:
         """First and last block of a branch."""

@@ -1,0 +1,218 @@
+"""Writing a loop function statement by statement: what ops that are not structured are made of.
+
+    at = AlgorithmBuilder("Count")
+    x, count = at.buffer("x", F32, n), at.buffer("count", I64, 1, mutable=True)
+    total = at.register(integer(0))
+    with at.loop(0, n) as i, at.when(call("ne", at.load(x, i), number(0.0, F32))):
+        at.assign(total, call("add", total, integer(1)))
+    at.store(count, 0, total)
+    function = at.function()
+
+Expressions are those of :mod:`modelcc.ir.loop`.  A run-time number becomes an index by
+:meth:`AlgorithmBuilder.index`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from modelcc.ir.compute import Operand
+from modelcc.ir.condition import Comparison, Condition
+from modelcc.ir.index import Index, Sym, symbols
+from modelcc.ir.loop import (
+    Assign,
+    BindIndex,
+    Buffer,
+    Call,
+    Const,
+    Convert,
+    Expr,
+    For,
+    Function,
+    If,
+    IndexOf,
+    Let,
+    Load,
+    LoopKind,
+    Parameter,
+    Register,
+    Stmt,
+    Store,
+    Test,
+    Var,
+    While,
+)
+from modelcc.ir.loop_traversal import (
+    indices,
+    statement_expressions,
+    statement_indices,
+    statements,
+    walk,
+)
+from modelcc.ir.scalar import FUNCTIONS
+from modelcc.ir.types import BOOL, I64, DType
+
+
+def number(value: float | int | bool, dtype: DType) -> Const:
+    """A constant scalar."""
+    if dtype.is_float:
+        return Const(float(value), dtype)
+    return Const(bool(value) if dtype == BOOL else int(value), dtype)
+
+
+def integer(value: int) -> Const:
+    """A constant i64."""
+    return Const(value, I64)
+
+
+def call(function: str, *args: Expr) -> Call:
+    """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS` on scalars."""
+    dtype = BOOL if FUNCTIONS[function].result == "bool" else args[0].dtype
+    return Call(function, args, dtype)
+
+
+def add(a: Expr, b: Expr | int) -> Call:
+    """The sum of two numbers of one type."""
+    return call("add", a, number(b, a.dtype) if isinstance(b, int) else b)
+
+
+def test(left: Index, comparison: Comparison, right: Index) -> Test:
+    """A comparison of indices as a bool."""
+    return Test((Condition(left, comparison, right),))
+
+
+def index_number(index: Index, dtype: DType = I64) -> IndexOf:
+    """An index expression as a number."""
+    return IndexOf(index, dtype)
+
+
+def convert(value: Expr, dtype: DType) -> Expr:
+    """Value conversion; itself where the type is right."""
+    return value if value.dtype == dtype else Convert(value, dtype)
+
+
+class AlgorithmBuilder:
+    """Collects the statements of one loop function; every name it makes is fresh."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._parameters: list[Parameter] = []
+        self._blocks: list[list[Stmt]] = [[]]
+        self._names = 0
+        self.scratch_buffers: list[Buffer] = []
+
+    def function(self, source: Sequence[str] = ()) -> Function:
+        """What has been written; its sizes are the symbols that no statement binds, sorted."""
+        body = tuple(self._blocks[0])
+        used: set[str] = set()
+        bound: set[str] = set()
+        for parameter in self._parameters:
+            used |= symbols(parameter.buffer.size)
+        for s in statements(body):
+            used |= _symbols_of(s)
+            bound |= {s.variable} if isinstance(s, For) else set()
+            bound |= {s.symbol} if isinstance(s, BindIndex) else set()
+        sizes = tuple(sorted(used - bound))
+        return Function(self.name, tuple(self._parameters), sizes, body, tuple(source))
+
+    def buffer(self, name: str, dtype: DType, size: Index, mutable: bool = False) -> Buffer:
+        """The next parameter."""
+        buffer = Buffer(name, dtype, size)
+        self._parameters.append(Parameter(buffer, mutable))
+        return buffer
+
+    def scratch(self, dtype: DType, size: Index) -> Buffer:
+        """Memory for the algorithm's own use, undefined at first."""
+        buffer = self.buffer(f"s{len(self.scratch_buffers)}", dtype, size, mutable=True)
+        self.scratch_buffers.append(buffer)
+        return buffer
+
+    # --- values
+
+    def load(self, buffer: Buffer | Operand, offset: Index) -> Load:
+        """An element."""
+        return Load(buffer.name, offset, buffer.dtype)
+
+    def let(self, value: Expr) -> Var:
+        """Names a value."""
+        name = self._fresh("v")
+        self._add(Let(name, value))
+        return Var(name, value.dtype)
+
+    def register(self, value: Expr) -> Var:
+        """A variable with an initial value."""
+        name = self._fresh("r")
+        self._add(Register(name, value))
+        return Var(name, value.dtype)
+
+    def assign(self, register: Var, value: Expr) -> None:
+        """Sets a variable."""
+        self._add(Assign(register.name, value))
+
+    def index(self, value: Expr) -> Sym:
+        """A run-time integer as an index symbol."""
+        name = self._fresh("x")
+        self._add(BindIndex(name, value))
+        return Sym(name)
+
+    def store(self, buffer: Buffer | Operand, offset: Index, value: Expr) -> None:
+        """Writes an element."""
+        self._add(Store(buffer.name, offset, value))
+
+    # --- blocks
+
+    @contextmanager
+    def loop(self, start: Index, stop: Index, kind: LoopKind = "serial") -> Generator[Sym]:
+        """A loop over ``start … stop-1``; its variable."""
+        name = self._fresh("i")
+        with self._block() as body:
+            yield Sym(name)
+        self._add(For(name, start, stop, tuple(body), kind=kind))
+
+    @contextmanager
+    def while_(self, condition: Expr) -> Generator[None]:
+        """A loop as long as ``condition``, which reads registers and memory, holds."""
+        with self._block() as body:
+            yield
+        self._add(While(condition, tuple(body)))
+
+    @contextmanager
+    def when(self, condition: Expr) -> Generator[None]:
+        """What happens if ``condition`` holds."""
+        with self._block() as body:
+            yield
+        self._add(If(condition, tuple(body)))
+
+    @contextmanager
+    def otherwise(self) -> Generator[None]:
+        """What happens if the condition of the ``when`` right before does not hold."""
+        before = self._blocks[-1].pop()
+        if not isinstance(before, If) or before.other:
+            raise ValueError("there is no condition before this")
+        with self._block() as body:
+            yield
+        self._add(If(before.condition, before.then, tuple(body)))
+
+    @contextmanager
+    def _block(self) -> Generator[list[Stmt]]:
+        body: list[Stmt] = []
+        self._blocks.append(body)
+        try:
+            yield body
+        finally:
+            self._blocks.pop()
+
+    def _add(self, statement: Stmt) -> None:
+        self._blocks[-1].append(statement)
+
+    def _fresh(self, letter: str) -> str:
+        self._names += 1
+        return f"{letter}{self._names}"
+
+
+def _symbols_of(s: Stmt) -> frozenset[str]:
+    found = {name for index in statement_indices(s) for name in symbols(index)}
+    for outer in statement_expressions(s):
+        found |= {n for e in walk(outer) for index in indices(e) for n in symbols(index)}
+    return frozenset(found)

@@ -1,0 +1,129 @@
+"""NonZero and Compress: what a condition selects, packed, and how many there are.
+
+The results have room for all elements; their first ``count`` are meant.  Reading ``count`` as a
+size and slicing gives the exact shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelcc.ir.algorithm import AlgorithmBuilder, add, call, index_number, integer, number
+from modelcc.ir.compute import Operand
+from modelcc.ir.index import Index, minimum, product
+from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
+from modelcc.ops.samples import tensor
+
+
+@dataclass(frozen=True)
+class NonZero(Op):
+    """Indices of the elements of x that are not 0, one column for each, and their number.
+
+    Results: i64[rank, elements], of which the first columns count, and i64[1].
+    """
+
+    samples = (
+        Sample((np.array([[1.0, 0.0, -2.0], [0.0, 0.0, 3.0]], np.float32),), {}),
+        Sample((np.array([True, False, True]),), {}),
+        Sample((np.zeros((2, 2), np.int32),), {}),
+        Sample((tensor(2, "n", 3, dtype=F16),), {}),
+        Sample((tensor(0, dtype=I64),), {}),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
+        require(x.dtype.kind != "string", f"NonZero of {x.dtype} has no meaning")
+        return TensorType((x.rank, x.elements), I64), TensorType((1,), I64)
+
+    def reference(self, x: Array) -> tuple[Array, Array]:
+        found = np.stack(np.nonzero(x)) if x.ndim else np.zeros((0, int(np.sum(x != 0))), np.int64)
+        whole = np.zeros((x.ndim, x.size), np.int64)
+        whole[:, : found.shape[1]] = found
+        return whole, np.array([found.shape[1]], np.int64)
+
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        (x,), (where, count) = inputs, outputs
+        assert x is not None
+        total: Index = x.type.elements
+        found = at.register(integer(0))
+        with at.loop(0, total) as i:
+            value = at.load(x, i)
+            present = value if x.dtype == BOOL else call("ne", value, number(0, x.dtype))
+            with at.when(present):
+                column = at.index(found)
+                rest: Index = i
+                for axis in reversed(range(x.rank)):
+                    extent = x.shape[axis]
+                    place = rest % extent if axis else rest
+                    at.store(where, axis * total + column, index_number(place))
+                    rest = rest // extent
+                at.assign(found, add(found, 1))
+        with at.loop(at.index(found), total) as i:
+            for axis in range(x.rank):
+                at.store(where, axis * total + i, integer(0))
+        at.store(count, 0, found)
+
+
+@dataclass(frozen=True)
+class Compress(Op):
+    """Slices of x along ``axis`` where the vector ``condition`` holds, and their number.
+
+    The condition may be shorter than the axis.  Results: x's shape, zeros behind what was
+    selected, and i64[1].
+    """
+
+    axis: int
+    samples = (
+        Sample((tensor(3, 2), np.array([False, True, True])), {"axis": 0}),
+        Sample((tensor(2, 3, dtype=I64), np.array([True, False])), {"axis": 1}),
+        Sample((tensor("n", 2), np.array([True])), {"axis": 1}),
+    )
+
+    def infer(self, x: TensorType, condition: TensorType) -> tuple[TensorType, TensorType]:
+        require(
+            condition.rank == 1 and condition.dtype == BOOL,
+            f"Compress needs a vector of bools, not {condition}",
+        )
+        require(0 <= self.axis < x.rank, f"Compress along axis {self.axis} of {x}")
+        return TensorType(x.shape, x.dtype), TensorType((1,), I64)
+
+    def reference(self, x: Array, condition: Array) -> tuple[Array, Array]:
+        found = np.compress(condition[: x.shape[self.axis]], x, self.axis)
+        whole = np.zeros_like(x)
+        whole[(slice(None),) * self.axis + (slice(found.shape[self.axis]),)] = found
+        return whole, np.array([found.shape[self.axis]], np.int64)
+
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        (x, condition), (y, count) = inputs, outputs
+        assert x is not None and condition is not None
+        outer, inner = product(x.shape[: self.axis]), product(x.shape[self.axis + 1 :])
+        extent = x.shape[self.axis]
+        places = at.scratch(I64, extent)
+        found = at.register(integer(0))
+        with at.loop(0, _lesser(condition.shape[0], extent)) as i, at.when(at.load(condition, i)):
+            at.store(places, at.index(found), index_number(i))
+            at.assign(found, add(found, 1))
+        at.store(count, 0, found)
+        kept = at.index(found)
+        with at.loop(0, outer) as o:
+            with at.loop(0, kept) as k:
+                place = at.index(at.load(places, k))
+                with at.loop(0, inner) as i:
+                    value = at.load(x, (o * extent + place) * inner + i)
+                    at.store(y, (o * extent + k) * inner + i, value)
+            with at.loop(kept, extent) as k, at.loop(0, inner) as i:
+                at.store(y, (o * extent + k) * inner + i, number(0, x.dtype))
+
+
+def _lesser(a: Index, b: Index) -> Index:
+    return a if a == b else minimum(a, b)
+
+
+OPS: tuple[type[Op], ...] = (NonZero, Compress)

@@ -1,0 +1,64 @@
+"""ReadSize: numbers in a tensor become index symbols, for shapes that depend on data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from modelcc.ir.condition import Comparison, Condition
+from modelcc.ir.index import Index, Sym, compare
+from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.types import I64, Array, TensorType
+
+Demand = tuple[Index, Comparison, Index]
+
+
+@dataclass(frozen=True)
+class ReadSize(Op):
+    """x itself; its elements are from now on the values of the index symbols ``names``.
+
+    The graph's ``dims`` bounds the symbols.  A run in which an element lies outside of its bounds
+    or one of the ``demands`` does not hold ends with an error.
+    """
+
+    names: tuple[str, ...]
+    demands: tuple[Demand, ...] = ()
+    pure = False
+    samples = (
+        Sample((np.array([3, 4]),), {"names": ("a", "b")}),
+        Sample((np.array(2),), {"names": ("a",), "demands": ((Sym("a"), "<", 5),)}),
+    )
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        return self.names
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """The demands as conditions."""
+        return tuple(Condition(*demand) for demand in self.demands)
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require(x.dtype == I64, f"sizes are i64 numbers, not {x.dtype}")
+        require(
+            compare(x.elements, "!=", len(self.names), {}) is not True,
+            f"{len(self.names)} sizes are not the elements of {x}",
+        )
+        return (TensorType(x.shape, x.dtype),)
+
+    def reference(self, x: Array) -> Array:
+        return x
+
+    def bound_values(self, x: Array) -> Mapping[str, int]:
+        return dict(zip(self.names, x.reshape(-1).tolist(), strict=True))
+
+    def grad(self, build: object, dys: Sequence[str], x: str) -> tuple[None]:
+        return (None,)
+
+    def substitute(self, values: Mapping[str, Index]) -> Any:
+        return self
+
+
+OPS: tuple[type[Op], ...] = (ReadSize,)

@@ -1,0 +1,94 @@
+"""Memory whose size depends on data: bounded from above, or allocated while the program runs.
+
+A tensor of ``k`` elements, where ``k`` is read from memory and ``0 <= k <= n``, takes the place
+of one of ``n`` elements in the arena.  Without an upper bound it goes to a *segment*, which the
+host is asked for as soon as ``k`` is known.  Outputs are always asked for: they are returned at
+their exact size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from modelcc.ir.index import Bounds, Index, ceildiv, symbols
+from modelcc.ir.index_upper import upper_bound
+from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.tensor import ReadSize
+from modelcc.passes.program.storage import Storage, kernels
+
+ALIGNMENT = 64
+"""Bytes; a cache line, and the widest vector."""
+
+
+def aligned(size: Index) -> Index:
+    """``size`` rounded up to a multiple of the alignment."""
+    return ceildiv(size, ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True)
+class LateMemory:
+    """``size`` bytes called ``name``, an output or a segment, to be asked for after ``step``.
+
+    ``offsets`` are those of the ``storages`` of a segment within it.
+    """
+
+    name: str
+    size: Index
+    step: int
+    storages: tuple[str, ...] = ()
+    offsets: Mapping[str, Index] = field(default_factory=dict[str, Index])
+
+
+def bounded(program: ScheduledProgram, found: Sequence[Storage]) -> list[Storage]:
+    """Storages with sizes in terms of the inputs' dimensions, where these bound them."""
+    gone = frozenset(program.read_sizes)
+    return [replace(s, size=_upper(s.size, gone, program.dims) or s.size) for s in found]
+
+
+def late_memory(program: ScheduledProgram, found: Sequence[Storage]) -> tuple[LateMemory, ...]:
+    """What the host has to be asked for, in the order of steps."""
+    gone = frozenset(program.read_sizes)
+    if not gone:
+        return ()
+    parts: list[LateMemory] = []
+    waiting: dict[int, list[Storage]] = {}
+    for storage in found:
+        if storage.place == "output" and symbols(program.types[storage.name].elements) & gone:
+            parts.append(LateMemory(storage.name, storage.size, _known_after(program, storage)))
+        elif not symbols(storage.size) & gone:
+            continue
+        elif storage.place == "arena" and _upper(storage.size, gone, program.dims) is None:
+            waiting.setdefault(_known_after(program, storage), []).append(storage)
+    names = (f"segment{number}" for number in range(1, len(waiting) + 1))
+    parts += [_segment(n, step, waiting[step]) for n, step in zip(names, waiting, strict=True)]
+    return tuple(sorted(parts, key=lambda part: part.step))
+
+
+def _upper(size: Index, gone: frozenset[str], dims: Bounds) -> Index | None:
+    return upper_bound(size, gone, dims) if symbols(size) & gone else size
+
+
+def _known_after(program: ScheduledProgram, storage: Storage) -> int:
+    """The step that reads the last of the symbols in a storage's size; -1 if there are none."""
+    needed = symbols(storage.size)
+    reads = [(n, step) for n, step in enumerate(kernels(program)) if isinstance(step, ReadSize)]
+    return max((number for number, step in reads if needed & set(step.symbols)), default=-1)
+
+
+def _segment(name: str, step: int, storages: Sequence[Storage]) -> LateMemory:
+    """Storages that are live at once lie apart; the places of others are taken again."""
+    offsets: dict[str, Index] = {}
+    size: Index = 0
+    free: list[tuple[int, Index, Index]] = []  # last step, offset, size
+    for storage in sorted(storages, key=lambda s: (s.first, s.name)):
+        wanted = aligned(storage.size)
+        spare = next((f for f in free if f[0] < storage.first and f[2] == wanted), None)
+        if spare is None:
+            offsets[storage.name] = size
+            size = size + wanted
+        else:
+            free.remove(spare)
+            offsets[storage.name] = spare[1]
+        free.append((storage.last, offsets[storage.name], wanted))
+    return LateMemory(name, size, step, tuple(s.name for s in storages), offsets)

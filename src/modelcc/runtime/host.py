@@ -1,0 +1,55 @@
+"""What a running model asks for: memory whose size depends on data."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelcc.ir.types import Array
+from modelcc.runtime.arguments import address_of
+
+_ALIGNMENT = 64
+_ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class _Table(ctypes.Structure):
+    _fields_ = (("allocate", _ALLOCATE), ("context", ctypes.c_void_p))
+
+
+class Host:
+    """Gives memory to one running call, 64-aligned; ``address`` is what the code is passed."""
+
+    def __init__(self, count: int) -> None:
+        self._blocks: list[NDArray[np.uint8] | None] = [None] * count
+        self._failed: MemoryError | None = None
+        self._table = _Table(_ALLOCATE(self._allocate), None)
+        self.address = ctypes.addressof(self._table)
+
+    def _allocate(self, context: int | None, which: int, size: int) -> int:
+        try:
+            block = np.empty(max(size, 0) + _ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError):
+            self._failed = MemoryError(f"the system has no {size:,} bytes of memory for the model")
+            return 0
+        start = -address_of(block) % _ALIGNMENT
+        self._blocks[which] = block[start:]
+        return address_of(block) + start
+
+    def take(self, which: int, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
+        """Memory given during the last call, as an array."""
+        block = self._blocks[which]
+        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        if block is None:
+            raise RuntimeError(f"the model has not asked for its memory {which}")
+        return block[:size].view(dtype).reshape(shape)
+
+    def clear(self) -> None:
+        """Forget what was given; MemoryError if something could not be given."""
+        self._blocks = [None] * len(self._blocks)
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
