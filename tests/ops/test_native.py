@@ -14,7 +14,7 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Sym, substitute, symbols
 from modelcc.ir.op import Op, Sample
-from modelcc.ir.types import Array, TensorType, dtype_of
+from modelcc.ir.types import Array, TensorType
 from modelcc.ops.catalog import MCC
 from modelcc.ops.samples import arrays, sizes
 from tests.ops.test_matrix import assert_close, expected
@@ -31,15 +31,12 @@ def told(sample: Sample) -> frozenset[str]:
 class Model:
     """One graph of many samples, with its inputs and the results wanted."""
 
-    def __init__(self, op: type[Op], narrow: bool = False) -> None:
-        """``narrow``: of the samples with narrow elements, else of all others."""
+    def __init__(self, op: type[Op]) -> None:
         self.build = GraphBuilder(op.__name__)
         self.feeds: dict[str, Array] = {}
         self.wanted: dict[str, Array] = {}
         for number, sample in enumerate(op.samples):
-            made = op(**sample.attributes)
-            if is_narrow(made, sample) == narrow:
-                self._add(made, sample, number)
+            self._add(op(**sample.attributes), sample, number)
 
     def graph(self) -> Graph:
         return self.build.build(list(self.wanted))
@@ -65,26 +62,9 @@ class Model:
         self.wanted |= dict(zip(names, expected(op, sample), strict=True))
 
 
-def is_narrow(op: Op, sample: Sample) -> bool:
-    """Whether it has elements without arithmetic in native code: int4, int2, fp8."""
-    found = [a for a in (*arrays(op, sample), *expected(op, sample)) if a is not None]
-    dtypes = [dtype_of(array) for array in found]
-    return any(d.bits < 8 or (d.is_float and d.bits < 16) for d in dtypes)
-
-
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
 def test_native_code_agrees_with_the_reference(op: type[Op]) -> None:
     run(Model(op))
-
-
-def test_narrow_elements_are_still_out_of_reach() -> None:
-    """An entry that is no longer needed fails."""
-    models = [Model(op, narrow=True) for op in OPS]
-    narrow = [model for model in models if model.wanted]
-    assert narrow
-    for model in narrow:
-        with pytest.raises((modelcc.ModelError, TypeError)):
-            run(model)
 
 
 def run(model: Model) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
+from typing import Any
 
 import numpy as np
 
 from modelcc.ir.dimensions import bind_dimensions, bind_type
 from modelcc.ir.index import evaluate
+from modelcc.ir.loop import Function
 from modelcc.ir.loop_interpreter import Kernel, compile_loops
 from modelcc.ir.op import ModelError
 from modelcc.ir.pack import pack, unpack
@@ -41,10 +43,18 @@ def interpret_program(program: Program, feeds: Mapping[str, Array]) -> dict[str,
     for definition in program.definitions:
         values[definition.symbol] = evaluate(definition.value, values)
     memory = _Memory(program, feeds, values)
-    kernels = {f.name: compile_loops(f) for f in program.functions}
+    kernels = {f.name: _kernel(f) for f in program.functions}
     for step in program.steps:
         _run_step(step, kernels, memory, values)
     return {name: memory.logical(name, values) for name in program.outputs}
+
+
+_Kernel = tuple[Kernel, tuple[np.dtype[Any], ...]]
+"""What runs a function, and the dtypes of its buffers: bytes where a tensor's are narrow."""
+
+
+def _kernel(function: Function) -> _Kernel:
+    return compile_loops(function), tuple(p.buffer.dtype.numpy for p in function.parameters)
 
 
 def _check_feeds(types: Mapping[str, TensorType], feeds: Mapping[str, Array]) -> None:
@@ -56,13 +66,17 @@ def _check_feeds(types: Mapping[str, TensorType], feeds: Mapping[str, Array]) ->
 
 
 def _run_step(
-    step: Step, kernels: Mapping[str, Kernel], memory: _Memory, values: dict[str, int]
+    step: Step, kernels: Mapping[str, _Kernel], memory: _Memory, values: dict[str, int]
 ) -> None:
     """Run a step; sizes that it reads are added to ``values``."""
     match step:
         case Launch():
-            arrays = [memory.array(name, values) for name in step.arguments]
-            kernels[step.function](arrays, [evaluate(size, values) for size in step.sizes])
+            kernel, buffers = kernels[step.function]
+            arrays = [
+                memory.array(name, values).view(dtype)
+                for name, dtype in zip(step.arguments, buffers, strict=True)
+            ]
+            kernel(arrays, [evaluate(size, values) for size in step.sizes])
         case CopyTensor():
             source = memory.array(step.source_tensor, values).view(np.uint8)
             memory.array(step.target, values).view(np.uint8)[:] = source
@@ -82,7 +96,7 @@ def _run_step(
 
 
 def _run_loop(
-    loop: RepeatSteps, kernels: Mapping[str, Kernel], memory: _Memory, values: Mapping[str, int]
+    loop: RepeatSteps, kernels: Mapping[str, _Kernel], memory: _Memory, values: Mapping[str, int]
 ) -> None:
     trips = None if loop.trips is None else evaluate(loop.trips, values)
     for number in count() if trips is None else range(trips):

@@ -215,7 +215,7 @@ def _verify_launch(program: Program, step: Launch, function: Function) -> None:
 
 def _verify_argument(parameter: Parameter, binding: Binding, where: tuple[str, ...]) -> None:
     buffer = parameter.buffer
-    if binding.type.dtype != buffer.dtype:
+    if buffer.dtype not in (binding.type.dtype, binding.type.dtype.storage):
         raise ModelError(
             f"%{buffer.name} has elements of {buffer.dtype}, but '{binding.name}' is "
             f"{binding.type}",

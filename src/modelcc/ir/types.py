@@ -34,7 +34,7 @@ class DType:
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that stores one element (ml_dtypes for bf16, fp8, int4, int2)."""
+        """The NumPy dtype that stores one element (ml_dtypes for bf16, fp8, fp4, int4, int2)."""
         scalar = getattr(ml_dtypes, self.numpy_name, None)
         return np.dtype(scalar if scalar is not None else self.numpy_name)
 
@@ -51,6 +51,16 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint")
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether machines have no arithmetic on it: small floats, integers of 4 or 2 bits."""
+        return self.bits < 8 or (self.is_float and self.bits == 8)
+
+    @property
+    def storage(self) -> DType:
+        """The dtype of its elements in the buffers of machine code: bytes if it is narrow."""
+        return U8 if self.is_narrow else self
+
     def __str__(self) -> str:
         return self.name
 
@@ -63,6 +73,8 @@ F8E4M3FN = DType("f8e4m3fn", "float", 8, "float8_e4m3fn")
 F8E4M3FNUZ = DType("f8e4m3fnuz", "float", 8, "float8_e4m3fnuz")
 F8E5M2 = DType("f8e5m2", "float", 8, "float8_e5m2")
 F8E5M2FNUZ = DType("f8e5m2fnuz", "float", 8, "float8_e5m2fnuz")
+F8E8M0 = DType("f8e8m0", "float", 8, "float8_e8m0fnu")
+F4E2M1 = DType("f4e2m1", "float", 4, "float4_e2m1fn")
 I64 = DType("i64", "int", 64, "int64")
 I32 = DType("i32", "int", 32, "int32")
 I16 = DType("i16", "int", 16, "int16")
@@ -84,7 +96,7 @@ DTYPES: Mapping[str, DType] = MappingProxyType(
     {
         d.name: d
         for d in (
-            *(F64, F32, F16, BF16, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ),
+            *(F64, F32, F16, BF16, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F4E2M1),
             *(I64, I32, I16, I8, I4, I2, U64, U32, U16, U8, U4, U2, BOOL, C64, C128, STRING),
         )
     }

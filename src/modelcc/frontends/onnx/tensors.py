@@ -17,10 +17,12 @@ from modelcc.ir.types import (
     BOOL,
     C64,
     C128,
+    F4E2M1,
     F8E4M3FN,
     F8E4M3FNUZ,
     F8E5M2,
     F8E5M2FNUZ,
+    F8E8M0,
     F16,
     F32,
     F64,
@@ -54,6 +56,8 @@ DTYPES: Mapping[int, DType] = MappingProxyType(
         TensorProto.FLOAT8E4M3FNUZ: F8E4M3FNUZ,
         TensorProto.FLOAT8E5M2: F8E5M2,
         TensorProto.FLOAT8E5M2FNUZ: F8E5M2FNUZ,
+        TensorProto.FLOAT8E8M0: F8E8M0,
+        TensorProto.FLOAT4E2M1: F4E2M1,
         TensorProto.INT64: I64,
         TensorProto.INT32: I32,
         TensorProto.INT16: I16,
@@ -159,10 +163,7 @@ def _unpack(data: Array, dtype: DType, dims: tuple[int, ...]) -> Array:
     per_byte = 8 // dtype.bits
     shifts = np.arange(per_byte, dtype=np.uint8) * dtype.bits
     fields = (data[:, None] >> shifts) & ((1 << dtype.bits) - 1)
-    values = fields.reshape(-1)[: math.prod(dims)].astype(np.int8)
-    if dtype.kind == "int":
-        values = np.where(values >= 1 << (dtype.bits - 1), values - (1 << dtype.bits), values)
-    return values.astype(dtype.numpy).reshape(dims)
+    return fields.reshape(-1)[: math.prod(dims)].view(dtype.numpy).reshape(dims)
 
 
 def _typed(tensor: TensorProto, dtype: DType, dims: tuple[int, ...], where: str) -> Array:

@@ -40,7 +40,7 @@ from modelcc.ir.tensor import (
     Scalar,
     Select,
 )
-from modelcc.ir.types import DType
+from modelcc.ir.types import BOOL, DType
 
 NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
 
@@ -155,6 +155,8 @@ class PointEmitter:
                 return self._load(scalar, point)
             case Apply():
                 args = self._aligned(scalar.args, point, internal)
+                if scalar.function in ("max", "min") and scalar.dtype.is_float:
+                    return self._extremum(scalar.function, args)
                 return Call(scalar.function, tuple(args), scalar.dtype, args[0].lanes)
             case Select():
                 parts = (scalar.condition, scalar.then, scalar.other)
@@ -174,6 +176,18 @@ class PointEmitter:
         name = self.names.fresh(stem)
         self.statements.append(Let(name, value))
         return Var(name, value.dtype, value.lanes)
+
+    def _extremum(self, function: str, args: Sequence[Expr]) -> Expr:
+        """With NaN the loop level takes the second operand; NaN must win on either side."""
+        first, second = args
+        if isinstance(second, Const):
+            first, second = second, first
+        dtype, lanes = first.dtype, first.lanes
+        if isinstance(first, Const):
+            return Call(function, (first, second), dtype, lanes)
+        first = self.name("v", first)
+        is_nan = Call("isnan", (first,), BOOL, lanes)
+        return Choose(is_nan, first, Call(function, (first, second), dtype, lanes))
 
     def _aligned(
         self, parts: tuple[Scalar, ...], point: Mapping[str, Index], internal: Mapping[str, Expr]

@@ -15,6 +15,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
+from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
@@ -74,8 +75,8 @@ class NativeTarget:
         return schedule_program(program, self.cpu)
 
     def legalize(self, function: Function) -> Function:
-        """Elementary functions (exp, tanh …) become arithmetic."""
-        return expand_math(function)
+        """Elementary functions (exp, tanh …) and narrow elements become arithmetic."""
+        return expand_math(expand_narrow(function))
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The module that runs the steps, then those of the kernels and the thread pool's."""
