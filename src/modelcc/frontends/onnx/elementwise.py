@@ -12,7 +12,7 @@ from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.ir.op import Op
-from modelcc.ir.types import BOOL, STRING, DType
+from modelcc.ir.types import BOOL, F8E8M0, F64, STRING, DType
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
 from modelcc.ops.shape import Full
@@ -51,10 +51,37 @@ def _converted(call: Call, to: DType) -> str:
     if to == call.dtype():
         return call.input(0)
     x = call.input(0)
-    if to.is_float and to.bits == 8 and call.dtype().is_float and call.attrs.flag("saturate", True):
+    if to == F8E8M0 and call.dtype().is_float:
+        x = _power_of_two(call)
+    elif (
+        to.is_float and to.bits == 8 and call.dtype().is_float and call.attrs.flag("saturate", True)
+    ):
         largest = float(np.asarray(ml_dtypes.finfo(to.numpy).max, np.float32))
         x = call.emit(act.Clip(-largest, largest), x)
     return call.emit(ew.Cast(to), x)
+
+
+def _saturates(call: Call, to: DType) -> bool:
+    floats = to.is_float and to.bits == 8 and call.dtype().is_float
+    return floats and call.attrs.flag("saturate", True)
+
+
+def _power_of_two(call: Call) -> str:
+    """What is rounded to a scale: to the next power of two, upwards unless told otherwise.
+
+    The cast itself takes the nearest, which a factor beside 3/2 or of 3/4 makes the one above or
+    below; in f64 the products are exact enough.  0 becomes the least power.
+    """
+    double = partial(call.constant, dtype=F64)
+    factors = {"up": 1.5 - 2.0**-23, "down": 0.75, "nearest": 1.0}
+    mode = call.attrs.text("round_mode", "up")
+    if mode not in factors:
+        call.fail(f"round_mode {mode!r} is none of {', '.join(factors)}")
+    wide = call.emit(ew.Abs(), call.emit(ew.Cast(F64), call.input(0)))
+    x = call.emit(ew.Mul(), wide, double(factors[mode]))
+    least = 2.0**-127
+    x = call.emit(act.Clip(least, 2.0**127 if call.attrs.flag("saturate", True) else None), x)
+    return call.emit(ew.Where(), call.emit(ew.IsInf(), wide), double(float("nan")), x)
 
 
 def passed(call: Call) -> str:
