@@ -53,9 +53,7 @@ def _converted(call: Call, to: DType) -> str:
     x = call.input(0)
     if to == F8E8M0 and call.dtype().is_float:
         x = _power_of_two(call)
-    elif (
-        to.is_float and to.bits == 8 and call.dtype().is_float and call.attrs.flag("saturate", True)
-    ):
+    elif _saturates(call, to):
         largest = float(np.asarray(ml_dtypes.finfo(to.numpy).max, np.float32))
         x = call.emit(act.Clip(-largest, largest), x)
     return call.emit(ew.Cast(to), x)
