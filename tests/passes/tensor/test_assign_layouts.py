@@ -6,7 +6,7 @@ import numpy as np
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.tensor import TensorProgram
-from modelcc.ir.types import F32, Layout, TensorType, blocked
+from modelcc.ir.types import F32, Layout, TensorType, blocked, row_major
 from modelcc.ops.activation import Relu
 from modelcc.ops.conv import Conv
 from modelcc.ops.padding import Pad
@@ -41,3 +41,35 @@ def test_inputs_are_not_copied_for_readers_that_do_not_reduce() -> None:
     x = build.input("x", TensorType((1, 16, 4, 4), F32))
     program = lower_graph(build.build([build.emit(Pad((0, 0, 1, 1), (0, 0, 1, 1)), x)]))
     assert AssignLayouts()(program) == program
+
+
+def convolved(channels: int, size: int, kernel: int, pad: int, before: bool) -> TensorProgram:
+    """A convolution of x, or of relu(x)."""
+    build = GraphBuilder()
+    x = build.input("x", TensorType((1, channels, size, size), F32))
+    source = build.emit(Relu(), x, name="r") if before else x
+    w = build.constant(np.ones((16, channels, kernel, kernel), np.float32))
+    y = build.emit(Conv((1, 1), (pad, pad), (pad, pad), (1, 1), 1), source, w)
+    return AssignLayouts()(lower_graph(build.build([y])))
+
+
+def test_inputs_of_many_channels_are_copied_in_blocks() -> None:
+    program = convolved(32, 8, 3, 1, before=False)
+    border = ((0, 0), (0, 0), (1, 1), (1, 1))
+    assert program.types["x.padded"].layout == Layout(blocked(4, 1, 16).parts, border)
+
+
+def test_inputs_of_few_channels_stay_in_order() -> None:
+    program = convolved(3, 8, 3, 1, before=False)
+    border = ((0, 0), (0, 0), (1, 1), (1, 1))
+    assert program.types["x.padded"].layout == Layout(row_major(4).parts, border)
+
+
+def test_row_major_values_get_borders_too() -> None:
+    program = convolved(3, 8, 3, 1, before=True)
+    assert program.types["r"].physical.halo == ((0, 0), (0, 0), (1, 1), (1, 1))
+
+
+def test_borders_much_larger_than_the_tensor_are_left_to_guards() -> None:
+    assert convolved(3, 16, 13, 6, before=True).types["r"].layout is not None
+    assert convolved(3, 4, 13, 6, before=True).types["r"].layout is None

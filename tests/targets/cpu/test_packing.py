@@ -44,11 +44,23 @@ def test_blocked_reductions_are_digits_too() -> None:
     assert layout.physical_shape((24, 32)) == (3, 2, 16, 8)
 
 
+@pytest.mark.parametrize("phase", [0, 1])
+def test_phases_of_a_walk_in_steps_are_planes(phase: int) -> None:
+    """w[o, 2*i + phase], as a transposed convolution of stride 2 reads it."""
+    i = LoopVar("i", 2, "i")
+    read = Read("w", (CHANNEL, Sym("i") * 2 + phase), F32)
+    layout = packed_layout(read, (BLOCK, i), "b", LANE, 1)
+    assert layout is not None
+    data = np.arange(24 * 4, dtype=np.float32).reshape(24, 4)
+    plane = pack(data, layout)[phase]
+    np.testing.assert_array_equal(plane, data[:, phase::2].reshape(3, 8, 2).transpose(0, 2, 1))
+
+
 @pytest.mark.parametrize(
     "indices",
     [
         (CHANNEL, Sym("i") + 1),
-        (CHANNEL, Sym("i") * 2),
+        (CHANNEL, Sym("i") * 2 + 3),
         (CHANNEL + Sym("i"), Sym("i")),
         (Sym("i"), Sym("a")),
     ],

@@ -24,12 +24,19 @@ from modelcc.ir.tensor import (
     item_outputs,
 )
 from modelcc.ir.types import Layout, TensorType, blocked, row_major
-from modelcc.passes.tensor.layout_demand import blocked_dims, halos, stages_of, view_indices
+from modelcc.passes.tensor.layout_demand import (
+    blocked_dims,
+    blocked_operands,
+    halos,
+    stages_of,
+    view_indices,
+)
 
 
 @dataclass(frozen=True)
 class AssignLayouts:
-    """``block`` channels innermost; borders of up to ``widest_halo`` elements per side.
+    """``block`` channels innermost; borders of up to ``widest_halo`` elements per side of tensors
+    of unknown size.
 
     before::
 
@@ -63,32 +70,30 @@ class AssignLayouts:
     """
 
     block: int = 16
-    widest_halo: int = 4
+    widest_halo: int = 16
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         constants = frozenset(program.constants)
         dims = blocked_dims(program.items, program.types, constants, self.block)
         borders = halos(program.items, program.types, program.dims, self.widest_halo)
-        copied = _read_by_reductions(program)
-        borders = {t: b for t, b in borders.items() if t in dims or t in copied}
-        program = _copy_inputs(program, borders)
+        copied = frozenset(program.inputs) & _read_by_reductions(program)
+        own = dims.keys() | copied | (_read_by_reductions(program) - _fixed(program))
+        borders = {t: b for t, b in borders.items() if t in own}
+        operands = blocked_operands(program.items, program.types, copied, dims, self.block)
+        program = _copy_inputs(program, copied & (borders.keys() | operands.keys()))
         program = _copy_outputs(program, dims)
-        layouts = {t: self._layout(program.types[t], d, borders.get(t)) for t, d in dims.items()}
-        for name in program.inputs:
-            if name in borders:
-                layouts[_padded(name)] = Layout(
-                    row_major(program.types[name].rank).parts, borders[name]
-                )
         types = {**program.types}
-        for name, layout in layouts.items():
-            target = _blocked(name) if _blocked(name) in types else name
+        for name in dict.fromkeys((*dims, *operands, *borders)):
+            dim = dims.get(name, operands.get(name))
+            layout = self._layout(program.types[name], dim, borders.get(name))
+            target = next((t for t in (_blocked(name), _padded(name)) if t in types), name)
             types[target] = types[target].with_layout(layout)
         return _expand_views(replace(program, types=types))
 
     def _layout(
-        self, type_: TensorType, dim: int, halo: tuple[tuple[int, int], ...] | None
+        self, type_: TensorType, dim: int | None, halo: tuple[tuple[int, int], ...] | None
     ) -> Layout:
-        plain = blocked(type_.rank, dim, self.block)
+        plain = row_major(type_.rank) if dim is None else blocked(type_.rank, dim, self.block)
         if halo is None:
             return plain
         # Blocks start at multiples of their size, so the blocked dimension has no border.
@@ -96,10 +101,15 @@ class AssignLayouts:
 
 
 def _read_by_reductions(program: TensorProgram) -> frozenset[str]:
-    """Inputs worth a copy with a border."""
+    """Tensors worth a border, inputs in a copy."""
     reductions = [s for s in stages_of(program.items) if s.reduce]
-    read = frozenset(r.tensor for s in reductions for r in reads(s.body))
-    return read & frozenset(program.inputs)
+    return frozenset(r.tensor for s in reductions for r in reads(s.body))
+
+
+def _fixed(program: TensorProgram) -> frozenset[str]:
+    """Tensors that others see as row-major memory."""
+    viewed = {t for i in program.items if isinstance(i, View) for t in (i.input, i.output)}
+    return frozenset((*program.inputs, *program.outputs, *program.constants, *viewed))
 
 
 def _padded(name: str) -> str:
@@ -117,11 +127,9 @@ def _copy(source: str, target: str, type_: TensorType, nodes: tuple[str, ...]) -
     return Kernel("Copy", (source,), (target,), (stage,), nodes)
 
 
-def _copy_inputs(
-    program: TensorProgram, borders: Mapping[str, tuple[tuple[int, int], ...]]
-) -> TensorProgram:
-    """Copy inputs that are read with padding into buffers with a border."""
-    names = {i: _padded(i) for i in program.inputs if i in borders}
+def _copy_inputs(program: TensorProgram, copied: frozenset[str]) -> TensorProgram:
+    """Copy inputs that reductions want in another layout; they read the copies."""
+    names = {i: _padded(i) for i in program.inputs if i in copied}
     if not names:
         return program
     types = {**program.types, **{new: program.types[old] for old, new in names.items()}}

@@ -166,12 +166,31 @@ def _bound_at(item: Algorithm | ReadSize, position: int) -> dict[str, int]:
 
 def _fits(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
     last = stages[-1]
-    if not last.reduce and not any(s.reduce for s in stages[1:]) and shared_axes(stages):
-        return True
+    if not last.reduce and not any(s.reduce for s in stages[1:]):
+        shared = shared_axes(stages)
+        if shared is not None and _keeps_vectors(shared, types):
+            return True
     if not all(_contiguous_row(s, types) for s in stages if s.reduce):
         return False
     space = row_space(stages)
     return space is not None and _walks_as_one(space, types)
+
+
+def _keeps_vectors(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
+    """Whether the last stage writes vectors along the axis that the layout of the first wants.
+
+    A reduction with blocked results is computed in vectors of a block; what re-orders them is
+    cheaper afterwards.
+    """
+    first, last = stages[0], stages[-1]
+    if not first.reduce or types[first.output].layout is None:
+        return True
+    wanted = symbols(first.write[_innermost(types[first.output])])
+    return bool(wanted & symbols(last.write[_innermost(types[last.output])]))
+
+
+def _innermost(type_: TensorType) -> int:
+    return type_.physical.parts[-1].axis
 
 
 def _walks_as_one(space: RowSpace, types: Mapping[str, TensorType]) -> bool:

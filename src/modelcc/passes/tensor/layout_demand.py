@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from modelcc.ir.index import (
     Bounds,
@@ -35,13 +34,8 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import TensorType
 
-
-@dataclass(frozen=True)
-class Demand:
-    """``dims``: tensor → dimension to block.  ``halos``: tensor → border per dimension."""
-
-    dims: Mapping[str, int]
-    halos: Mapping[str, tuple[tuple[int, int], ...]]
+MOST_GROWTH = 6.0
+"""Guards in the loops of a window cost more than walking over this many times the elements."""
 
 
 def stages_of(items: tuple[Item, ...]) -> list[Stage]:
@@ -83,6 +77,34 @@ def blocked_dims(
             wanted.pop(stage.output, None)
             refused.add(stage.output)
     return wanted
+
+
+def blocked_operands(
+    items: tuple[Item, ...],
+    types: Mapping[str, TensorType],
+    names: frozenset[str],
+    wanted: Mapping[str, int],
+    block: int,
+) -> dict[str, int]:
+    """Of the tensors ``names``, those worth a blocked copy, and the dimension to block.
+
+    They are read by reductions with blocked results, along the same channels or along a whole
+    block of channels to sum.
+    """
+    found: dict[str, int] = {}
+    for stage in stages_of(items):
+        if not stage.reduce or stage.output not in wanted:
+            continue
+        channels = {
+            Sym(a.name) for a in stage.reduce if isinstance(a.extent, int) and a.extent >= block
+        }
+        channels.add(stage.write[wanted[stage.output]])
+        for read in reads(stage.body):
+            for dim, index in enumerate(read.indices[:-1]):
+                fits = read.tensor in names and _worth_blocking(dim, types[read.tensor], block)
+                if fits and index in channels:
+                    found.setdefault(read.tensor, dim)
+    return found
 
 
 def _worth_blocking(dim: int, type_: TensorType, block: int) -> bool:
@@ -158,20 +180,30 @@ def halos(
 ) -> dict[str, tuple[tuple[int, int], ...]]:
     """Tensor → zero border that makes its readers' zero guards superfluous.
 
-    Borders wider than ``widest`` elements are left to guards.
+    Borders that make the tensor more than ``MOST_GROWTH`` times as large are left to guards; of
+    tensors whose size is not known, those wider than ``widest`` elements.
     """
     wanted: dict[str, tuple[tuple[int, int], ...]] = {}
     for stage in stages_of(items):
         ranges = {**dims, **{a.name: loop_range(a.extent) for a in (*stage.axes, *stage.reduce)}}
         for read in _zero_guarded(stage.body):
             need = _overhang(read, types[read.tensor], ranges)
-            if need is None or max(max(n) for n in need) > widest:
+            if need is None or not _affordable(types[read.tensor], need, widest):
                 continue
             old = wanted.get(read.tensor, tuple((0, 0) for _ in need))
             wanted[read.tensor] = tuple(
                 (max(a, c), max(b, d)) for (a, b), (c, d) in zip(old, need, strict=True)
             )
     return {t: h for t, h in wanted.items() if any(b or a for b, a in h)}
+
+
+def _affordable(type_: TensorType, border: Sequence[tuple[int, int]], widest: int) -> bool:
+    if not type_.is_static:
+        return max(max(sides) for sides in border) <= widest
+    growth = 1.0
+    for extent, (before, after) in zip(type_.static_shape(), border, strict=True):
+        growth *= (extent + before + after) / max(1, extent)
+    return growth <= MOST_GROWTH
 
 
 def _zero_guarded(scalar: Scalar) -> list[Read]:

@@ -16,18 +16,24 @@ def packed_layout(
     """Physical order of ``read``'s tensor following the loops ``order`` (outermost first).
 
     The ``vector`` loop is cut into tiles of ``tile`` blocks whose inner part is innermost, before
-    the ``lane`` s.  None if an index is not a mixed-radix number of the loop variables.
+    the ``lane`` s.  A last digit that is a number goes first: one plane per phase of a transposed
+    convolution.  None if an index is not a mixed-radix number of the loop variables.
     """
     digits: list[tuple[LoopVar, int, int, int | None]] = []
+    parts: list[Part] = []
     for dim, index in enumerate(read.indices):
         found = _digits(index, (*order, lane))
         if found is None:
             return None
-        digits += [(v, dim, div, mod) for v, div, mod in found]
+        moving, fixed = found
+        digits += [(v, dim, div, mod) for v, div, mod in moving]
+        if not symbols(index):
+            parts.append(Part(dim))
+        elif fixed > 1:
+            parts.append(Part(dim, 1, fixed))
     seen = {v.name for v, *_ in digits}
     if len(seen) != len(digits) or lane.name not in seen:
         return None
-    parts: list[Part] = [Part(dim) for dim, index in enumerate(read.indices) if not symbols(index)]
     inner: list[Part] = []
     by_name = {v.name: (dim, div, mod) for v, dim, div, mod in digits}
     for v in order:
@@ -46,8 +52,9 @@ def packed_layout(
 
 def _digits(
     index: Index, variables: Sequence[LoopVar]
-) -> list[tuple[LoopVar, int, int | None]] | None:
-    """``index`` as digits (variable, divisor, modulus or None for the leading one)."""
+) -> tuple[list[tuple[LoopVar, int, int | None]], int] | None:
+    """``index`` as digits (variable, divisor, modulus or None for the leading one), and how many
+    values there are of a last digit that is a number (1 without)."""
     involved: list[tuple[int, LoopVar]] = []
     rest = index
     for v in variables:
@@ -57,15 +64,16 @@ def _digits(
         if slope:
             involved.append((slope, v))
             rest = substitute(rest, {v.name: 0})
-    if rest != 0:
-        return None
     involved.sort(key=lambda d: d[0])
+    fixed = involved[0][0] if involved else 1
+    if not isinstance(rest, int) or (involved and not 0 <= rest < fixed):
+        return None
     result: list[tuple[LoopVar, int, int | None]] = []
-    expected = 1
+    expected = fixed
     for position, (slope, v) in enumerate(involved):
         leading = position == len(involved) - 1
         if slope != expected or not (leading or isinstance(v.extent, int)):
             return None
         result.append((v, slope, None if leading else int(v.extent)))  # type: ignore[arg-type]
         expected = slope * v.extent if isinstance(v.extent, int) else expected
-    return result
+    return result, fixed
