@@ -95,7 +95,7 @@ def blocked_operands(
     for stage in stages_of(items):
         if not stage.reduce or stage.output not in wanted:
             continue
-        channels = {
+        channels: set[Index] = {
             Sym(a.name) for a in stage.reduce if isinstance(a.extent, int) and a.extent >= block
         }
         channels.add(stage.write[wanted[stage.output]])
