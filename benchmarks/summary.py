@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from itertools import groupby
 from benchmarks.peers import LOWERED
 from benchmarks.pool import ratio
 from benchmarks.rows import Row
+from benchmarks.zoo.catalogue import variant
 
 OURS = "modelcc"
 
@@ -48,10 +48,12 @@ def _standing(ours: Row, others: Sequence[Row]) -> Standing:
     return Standing(ours, best, ratio(ours.rounds, best.rounds), memory)
 
 
-def batch_of(model: str) -> int:
-    """8 for `resnet50_b8`."""
-    found = re.search(r"_b(\d+)$", model)
-    return int(found[1]) if found else 1
+def batch_of(stem: str) -> int:
+    """8 for `resnet50_b8`; 1 for models that are not of the zoo."""
+    try:
+        return variant(stem)[1] or 1
+    except KeyError:
+        return 1
 
 
 def means(found: Sequence[Standing]) -> dict[tuple[int, int], float]:

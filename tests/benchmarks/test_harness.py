@@ -89,15 +89,15 @@ def test_standing_is_against_the_fastest_that_keeps_precision() -> None:
         row("a", "onnxruntime", 4.0, 4 << 20),
         row("a", "openvino", 3.0, 6 << 20),
         row("a", "openvino-default", 1.0, 1 << 20),
-        row("a_b8", "modelcc", 1.0),
-        row("a_b8", "openvino", 6.0),
+        row("mlp_b8", "modelcc", 1.0),
+        row("mlp_b8", "openvino", 6.0),
         row("b", "modelcc", 1.0),
         Row("b", 1, "openvino", reason="cannot"),
-        row("c", "modelcc", 1.0),
-        row("c", "openvino", 6.0),
+        row("efficientnet_b0", "modelcc", 1.0),
+        row("efficientnet_b0", "openvino", 6.0),
     )
     found = standings(rows)
-    assert [one.ours.model for one in found] == ["a", "a_b8", "c"]
+    assert [one.ours.model for one in found] == ["a", "mlp_b8", "efficientnet_b0"]
     assert (found[0].best.peer, found[0].faster, found[0].memory) == ("openvino", 1.5, 0.75)
     assert means(found) == {(1, 1): pytest.approx(3.0), (1, 8): pytest.approx(6.0)}
 

@@ -3,6 +3,7 @@
 import ctypes
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -355,6 +356,13 @@ def test_loops_run_on_the_pool(threads):
     count = artifact("count", COUNT, (), (TensorSpec("y", I64, (100,)),))
     session = Session(count, threads)
     np.testing.assert_array_equal(session(), np.arange(100))
+
+
+def test_code_without_parallel_loops_starts_no_threads():
+    before = len(list(Path("/proc/self/task").iterdir()))
+    session = Session(add_artifact(), 7)
+    assert len(list(Path("/proc/self/task").iterdir())) == before
+    np.testing.assert_array_equal(session(np.ones(3, np.float32)), np.full(3, 11, np.float32))
 
 
 def test_there_must_be_a_thread():

@@ -22,7 +22,7 @@ from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.machine import check_machine
 from modelcc.runtime.memory import Memory
-from modelcc.runtime.pool import native_pool, shared_pool
+from modelcc.runtime.pool import ThreadPool, native_pool, shared_pool
 from modelcc.runtime.signature import Signature, SignatureMaker
 from modelcc.runtime.slot import ENTRY, HOSTED_ENTRY, Entry, Model, Slot
 
@@ -49,9 +49,7 @@ class Session:
         check_machine(self.manifest.machine)
         self._code = _linked(artifact)
         self._constants, self._table = _placed(artifact)
-        own = _pool_object(artifact)
-        pool = None if threads == 1 else shared_pool(threads, self._code if own else None, own)
-        self._pool = pool
+        self._pool = pool = _pool(artifact, self._code, threads)
         self._model = Model(
             self.manifest,
             self._entry(self.manifest.entry),
@@ -235,9 +233,13 @@ def _linked(artifact: Artifact) -> NativeCode:
     return load_objects(objects, lookup=_pool_function)
 
 
-def _pool_object(artifact: Artifact) -> bytes:
-    """The object that holds the thread pool, if the artifact has brought one along."""
-    return next((o for o in artifact.objects.values() if _POOL_CREATE in o), b"")
+def _pool(artifact: Artifact, code: NativeCode, threads: int) -> ThreadPool | None:
+    """Threads for code that has parallel loops; most artifacts of it bring their pool along."""
+    parallel = [o for o in artifact.objects.values() if _PARALLEL_FOR.encode() in o]
+    if threads == 1 or (threads > 1 and not parallel):
+        return None
+    own = next((o for o in parallel if _POOL_CREATE in o), b"")
+    return shared_pool(threads, code if own else None, own)
 
 
 def _pool_function(name: str) -> int:

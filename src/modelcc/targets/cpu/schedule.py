@@ -33,8 +33,9 @@ from modelcc.targets.cpu.work import nanoseconds
 PARALLEL_CHUNKS = 16
 """Iterations that a parallel loop has at least, if it can."""
 
-WORTH_A_FORK = 10_000
-"""Nanoseconds; starting the threads and waiting for them takes about 2,000."""
+WORTH_A_FORK = 5_000
+"""Nanoseconds by :func:`nanoseconds`, which is on the safe side; threads that are awake start and
+meet within 500."""
 
 
 @dataclass(frozen=True)

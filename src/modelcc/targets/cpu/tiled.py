@@ -22,7 +22,7 @@ from modelcc.targets.cpu.expression import (
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
-from modelcc.targets.cpu.prefetch import NextPanel, next_panel
+from modelcc.targets.cpu.prefetch import NextPanel, next_panel, stream
 
 
 def emit_tiled(plan: Plan, names: Names, chunks: int) -> list[Stmt]:
@@ -94,9 +94,11 @@ def _reduction(
     combine = anchor.combine
 
     whole = _expanded(plan, anchor)
+    once = stream(plan, corners[0], chosen)
 
     def step(at: Point) -> list[Stmt]:
         emitter = PointEmitter(names, lanes)
+        emitter.statements += once.fetch(at) if once is not None else []
         for point, register in _steps(plan, corners, registers, at, whole):
             value = emitter.emit(body, point, {})
             emitter.statements.append(accumulate(combine, register, value, plan.lanes))

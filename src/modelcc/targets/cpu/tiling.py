@@ -20,6 +20,8 @@ from modelcc.targets.cpu.sliding import Window, sliding_tile, windows
 from modelcc.targets.cpu.structure import Group
 
 UNROLLED_STEPS = 256
+DIVISIBLE_STEPS = 128 << 10
+"""Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,25 @@ def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile
         return Tile(blocks, points, unroll, by_input=True)
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
     reused = [v for v in others if not all(_moves(r, v.name) for r in roles.vectors)]
-    candidates = _candidates(anchor.var(blocks), (reused or others)[-2:], roles, machine)
-    best = min(candidates, key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points))
+    found = list(_candidates(anchor.var(blocks), (reused or others)[-2:], roles, machine))
+    candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
+    best = min(
+        candidates or found,
+        key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points),
+    )
     return Tile(blocks, best.points, _unrolling(anchor, best, roles))
+
+
+def _divisible(anchor: Nest) -> bool:
+    """Whether the nest has enough steps to be divided between threads."""
+    extents = [v.extent for v in (*anchor.parallel, *anchor.reduce)]
+    return prod(e if isinstance(e, int) else 1 for e in extents) >= DIVISIBLE_STEPS
+
+
+def _tiles(tile: Tile, anchor: Nest, lane: str) -> float:
+    """How many tiles the nest has."""
+    loops = [v for v in anchor.parallel if v.name != lane]
+    return prod(tile_count(v.extent, tile.of(v.name)) for v in loops)
 
 
 def _longest(found: list[list[Window]]) -> list[Window]:
