@@ -8,6 +8,7 @@ from modelcc.ops import (
     attention,
     conv,
     elementwise,
+    forest,
     gather,
     matmul,
     nonzero,
@@ -41,5 +42,6 @@ MCC = Dialect(
         *quant.OPS,
         *quant_matmul.OPS,
         *recurrent.OPS,
+        *forest.OPS,
     ),
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from modelcc.frontends.onnx.call import Handler
+from modelcc.frontends.onnx.call import Handler, Handlers
 from modelcc.frontends.onnx.control import CONTROL
 from modelcc.frontends.onnx.elementwise import ELEMENTWISE
 from modelcc.frontends.onnx.gather import GATHER
+from modelcc.frontends.onnx.linear_models import LINEAR_MODELS
+from modelcc.frontends.onnx.ml_features import ML_FEATURES
 from modelcc.frontends.onnx.nn import NN
 from modelcc.frontends.onnx.quant import QUANT
 from modelcc.frontends.onnx.recurrent import RECURRENT
@@ -16,9 +18,15 @@ from modelcc.frontends.onnx.reduce import REDUCE
 from modelcc.frontends.onnx.resize import RESIZE
 from modelcc.frontends.onnx.sequence import SEQUENCE
 from modelcc.frontends.onnx.shape import SHAPE
+from modelcc.frontends.onnx.trees import TREES
 
 _STANDARD = (ELEMENTWISE, SHAPE, REDUCE, GATHER, NN, QUANT, RECURRENT, RESIZE, CONTROL, SEQUENCE)
 
+_TABLES: tuple[tuple[str, Handlers], ...] = (
+    *(("", table) for table in _STANDARD),
+    *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES)),
+)
+
 HANDLERS: Mapping[tuple[str, str], Handler] = MappingProxyType(
-    {("", name): handler for table in _STANDARD for name, handler in table.items()}
+    {(domain, name): handler for domain, table in _TABLES for name, handler in table.items()}
 )

@@ -15,6 +15,7 @@ from modelcc.ir.scalar_tree import reads, walk
 from modelcc.ir.tensor import (
     Algorithm,
     Axis,
+    Bind,
     Guard,
     IndexValue,
     Item,
@@ -110,6 +111,8 @@ class FuseKernels:
             return None
         if item.outputs[0] in usage.parts and any(usage.readers[t] > 1 for t in direct):
             return None
+        if _repeats_gathers(item.stages[0], group.stages):
+            return None
         stages = (*group.stages, item.stages[0])
         return latest if _fits(stages, program.types) else None
 
@@ -191,6 +194,19 @@ def _keeps_vectors(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> 
 
 def _innermost(type_: TensorType) -> int:
     return type_.physical.parts[-1].axis
+
+
+def _repeats_gathers(reader: Stage, made: Sequence[Stage]) -> bool:
+    """Whether the reduction ``reader`` would follow gathers of ``made`` for several results.
+
+    A row's elements are made where a reduction reads them, which is dear for chains of gathers.
+    """
+    gathered = {s.output for s in made if any(isinstance(node, Bind) for node in walk(s.body))}
+    if not reader.reduce or not gathered:
+        return False
+    axes = {a.name for a in reader.axes if a.extent != 1}
+    used = [r for r in reads(reader.body) if r.tensor in gathered]
+    return any(axes - {n for i in r.indices for n in symbols(i)} for r in used)
 
 
 def _walks_as_one(space: RowSpace, types: Mapping[str, TensorType]) -> bool:

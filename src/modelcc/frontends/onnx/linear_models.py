@@ -1,0 +1,187 @@
+"""Handlers of linear models and support vector machines of ai.onnx.ml."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.ml_scores import (
+    above,
+    best,
+    chosen,
+    labels_of,
+    number,
+    transform_of,
+    transformed,
+    two_scores,
+)
+from modelcc.ir.types import F32, Array
+from modelcc.ops import elementwise as ew
+from modelcc.ops import reduce as rd
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.shape import Concat, Reshape
+
+
+def rows(call: Call) -> str:
+    """Operand 0 as rows of f32."""
+    x = call.input(0) if call.dtype() == F32 else call.emit(ew.Cast(F32), call.input(0))
+    return x if call.rank() == 2 else call.emit(Reshape((1, *call.shape())), x)
+
+
+def _numbers(call: Call, name: str) -> Array:
+    return np.array(call.attrs.numbers(name, ()), np.float32)
+
+
+def _linear(call: Call, targets: int) -> str:
+    x = rows(call)
+    coefficients = _numbers(call, "coefficients")
+    if targets < 1 or coefficients.size % targets:
+        call.fail(f"{coefficients.size} coefficients do not make {targets} targets")
+    weights = np.ascontiguousarray(coefficients.reshape(targets, -1).T)
+    scores = call.emit(MatMul(), x, call.constant(weights))
+    intercepts = _numbers(call, "intercepts")
+    return call.emit(ew.Add(), scores, call.constant(intercepts)) if intercepts.size else scores
+
+
+def linear_regressor(call: Call) -> str:
+    scores = _linear(call, call.attrs.integer("targets", 1))
+    return transformed(call, scores, transform_of(call))
+
+
+def linear_classifier(call: Call) -> tuple[str, str]:
+    labels = labels_of(call, "classlabels_ints", "classlabels_strings")
+    count = max(len(_numbers(call, "intercepts")), 1)
+    scores = _linear(call, count)
+    transform = transform_of(call)
+    if count == 1 and len(labels) == 2:
+        index = above(call, scores, 0.0)
+        return chosen(call, labels, index), two_scores(call, scores, transform, True)
+    label = chosen(call, labels, best(call, scores))
+    return label, transformed(call, scores, transform)
+
+
+def _kernel(call: Call, x: str, vectors: Array) -> str:
+    """The kernel function of every row and every support vector, [n, vectors]."""
+    gamma, coef0, degree = (*call.attrs.numbers("kernel_params", ()), 0.0, 0.0, 0.0)[:3]
+    kind = call.attrs.text("kernel_type", "LINEAR")
+    product = call.emit(MatMul(), x, call.constant(np.ascontiguousarray(vectors.T)))
+
+    def value(v: float) -> str:
+        return number(call, product, v)
+
+    if kind == "LINEAR":
+        return product
+    if kind == "RBF":
+        return _radial(call, x, vectors, product, gamma)
+    scaled = call.emit(ew.Add(), call.emit(ew.Mul(), product, value(gamma)), value(coef0))
+    if kind == "POLY":
+        return call.emit(ew.Pow(), scaled, value(degree))
+    call.choice(kind, ("SIGMOID",), "kernel_type")
+    return call.emit(ew.Tanh(), scaled)
+
+
+def _radial(call: Call, x: str, vectors: Array, product: str, gamma: float) -> str:
+    """``exp(-gamma |x - v|^2)``; the squares are multiplied out."""
+    own = call.emit(rd.ReduceSumSquare((1,), True), x)
+    others = call.constant(np.square(vectors).sum(1).astype(np.float32))
+    twice = call.emit(ew.Mul(), product, number(call, x, 2.0))
+    distance = call.emit(ew.Sub(), call.emit(ew.Add(), own, others), twice)
+    return call.emit(ew.Exp(), call.emit(ew.Mul(), distance, number(call, x, -gamma)))
+
+
+def svm_regressor(call: Call) -> str:
+    x, coefficients = rows(call), _numbers(call, "coefficients")
+    count = call.attrs.integer("n_supports", 0)
+    if count:
+        vectors = _numbers(call, "support_vectors").reshape(count, -1)
+        scores = call.emit(MatMul(), _kernel(call, x, vectors),
+                           call.constant(coefficients.reshape(-1, 1)))  # fmt: skip
+    else:
+        scores = _kernel(call, x, coefficients.reshape(1, -1))
+    scores = call.emit(ew.Add(), scores, call.constant(_numbers(call, "rho")))
+    if call.attrs.flag("one_class"):
+        positive = call.emit(ew.Greater(), scores, number(call, scores, 0.0))
+        ends = (number(call, scores, 1.0), number(call, scores, -1.0))
+        return call.emit(ew.Where(), positive, *ends)
+    return transformed(call, scores, transform_of(call))
+
+
+def svm_classifier(call: Call) -> tuple[str, str]:
+    """One machine for each pair of classes, or one set of coefficients for each class."""
+    labels = labels_of(call, "classlabels_ints", "classlabels_strings")
+    counts = call.attrs.integers("vectors_per_class", ())
+    x, transform = rows(call), transform_of(call)
+    if not sum(counts):
+        return _by_coefficients(call, x, labels, transform)
+    votes = _decisions(call, x, counts, len(labels))
+    if call.attrs.has("prob_a") and call.attrs.numbers("prob_a"):
+        return _with_probabilities(call, votes, labels)
+    if len(labels) == 2:
+        index = above(call, votes, 0.0)
+        # The first class is ahead where the decision is positive.
+        other = call.emit(ew.Sub(), call.constant(np.array(1, np.int64)), index)
+        return chosen(call, labels, other), two_scores(call, votes, transform, False)
+    counted = _counted_votes(call, votes, len(labels))
+    label = chosen(call, labels, best(call, counted))
+    return label, transformed(call, votes, transform)
+
+
+def _by_coefficients(call: Call, x: str, labels: Array, transform: str) -> tuple[str, str]:
+    coefficients = _numbers(call, "coefficients").reshape(len(labels), -1)
+    scores = _kernel(call, x, coefficients)
+    scores = call.emit(ew.Add(), scores, call.constant(_numbers(call, "rho")[:1]))
+    return chosen(call, labels, best(call, scores)), transformed(call, scores, transform)
+
+
+def _decisions(call: Call, x: str, counts: tuple[int, ...], classes: int) -> str:
+    """Decision values of all pairs of classes, [n, pairs]."""
+    total = sum(counts)
+    vectors = _numbers(call, "support_vectors").reshape(total, -1)
+    coefficients = _numbers(call, "coefficients").reshape(classes - 1, total)
+    starts = np.cumsum((0, *counts))
+    pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    weights = np.zeros((total, len(pairs)), np.float32)
+    for k, (i, j) in enumerate(pairs):
+        first, second = (slice(starts[c], starts[c + 1]) for c in (i, j))
+        weights[first, k] = coefficients[j - 1, first]
+        weights[second, k] = coefficients[i, second]
+    values = call.emit(MatMul(), _kernel(call, x, vectors), call.constant(weights))
+    return call.emit(ew.Add(), values, call.constant(_numbers(call, "rho")))
+
+
+def _counted_votes(call: Call, votes: str, classes: int) -> str:
+    """How many pairs each class wins, [n, classes]."""
+    pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    won, lost = (np.zeros((len(pairs), classes), np.float32) for _ in range(2))
+    for k, (i, j) in enumerate(pairs):
+        won[k, i] = lost[k, j] = 1
+    first = call.emit(ew.Cast(F32), call.emit(ew.Greater(), votes, number(call, votes, 0.0)))
+    second = call.emit(ew.Sub(), number(call, votes, 1.0), first)
+    ahead = call.emit(MatMul(), first, call.constant(won))
+    return call.emit(ew.Add(), ahead, call.emit(MatMul(), second, call.constant(lost)))
+
+
+def _with_probabilities(call: Call, votes: str, labels: Array) -> tuple[str, str]:
+    """Platt's probabilities of two classes: ``1 / (1 + exp(a f + b))`` for the first."""
+    if len(labels) != 2:
+        unsupported("probabilities of more than two classes of a support vector machine")
+    a, b = (_numbers(call, name) for name in ("prob_a", "prob_b"))
+    line = call.emit(ew.Mul(), votes, call.constant(a))
+    exponent = call.emit(ew.Add(), line, call.constant(b))
+    second = call.emit(ew.Sigmoid(), exponent)
+    first = call.emit(ew.Sigmoid(), call.emit(ew.Neg(), exponent))
+    index = above(call, second, 0.5)
+    return chosen(call, labels, index), call.emit(Concat(1), first, second)
+
+
+LINEAR_MODELS: Handlers = MappingProxyType(
+    {
+        "LinearRegressor": linear_regressor,
+        "LinearClassifier": linear_classifier,
+        "SVMRegressor": svm_regressor,
+        "SVMClassifier": svm_classifier,
+    }
+)

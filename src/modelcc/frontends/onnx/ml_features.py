@@ -1,0 +1,206 @@
+"""Handlers of what ai.onnx.ml does to features before and to labels after a model."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.groups import RecordsValue
+from modelcc.ir.types import F32, F64, I64, STRING, Array, DType, dtype_of
+from modelcc.ops import elementwise as ew
+from modelcc.ops import reduce as rd
+from modelcc.ops.gather import Gather
+from modelcc.ops.shape import Concat, Reshape
+
+
+def _as(call: Call, value: str, dtype: DType) -> str:
+    return value if call.type_of(value).dtype == dtype else call.emit(ew.Cast(dtype), value)
+
+
+def _constants(call: Call, name: str, default: float) -> Array:
+    return np.array(call.attrs.numbers(name, (default,)), np.float32)
+
+
+def scaler(call: Call) -> str:
+    """``(x - offset) * scale``; the result is f32."""
+    x = _as(call, call.input(0), F32)
+    offset, scale = _constants(call, "offset", 0.0), _constants(call, "scale", 1.0)
+    centred = call.emit(ew.Sub(), x, call.constant(offset))
+    return call.emit(ew.Mul(), centred, call.constant(scale))
+
+
+def binarizer(call: Call) -> str:
+    """1 above the threshold, else 0."""
+    x, threshold = call.input(0), call.attrs.number("threshold", 0.0)
+    above = call.emit(ew.Greater(), x, call.constant(np.array(threshold, call.dtype().numpy)))
+    return call.emit(ew.Cast(call.dtype()), above)
+
+
+def normalizer(call: Call) -> str:
+    """Rows divided by their norm; a row of zeros stays as it is.  MAX is the largest element."""
+    x, axes = _as(call, call.input(0), F32), (call.rank() - 1,)
+    norm = call.attrs.text("norm", "MAX")
+    match call.choice(norm, ("MAX", "L1", "L2"), "norm"):
+        case "MAX":
+            size = call.emit(rd.ReduceMax(axes, True), x)
+        case "L1":
+            size = call.emit(rd.ReduceL1(axes, True), x)
+        case _:
+            size = call.emit(rd.ReduceL2(axes, True), x)
+    empty = call.emit(ew.Equal(), size, call.constant(0.0, F32))
+    return call.emit(ew.Div(), x, call.emit(ew.Where(), empty, call.constant(1.0, F32), size))
+
+
+def imputer(call: Call) -> str:
+    """Elements equal to the replaced value (NaN: missing ones) become that of their column."""
+    x, dtype = call.input(0), call.dtype()
+    if dtype.is_float:
+        values = np.array(call.attrs.numbers("imputed_value_floats"), dtype.numpy)
+        replaced = call.attrs.number("replaced_value_float", 0.0)
+    else:
+        values = np.array(call.attrs.integers("imputed_value_int64s"), dtype.numpy)
+        replaced = float(call.attrs.integer("replaced_value_int64", 0))
+    if np.isnan(replaced):
+        missing = call.emit(ew.IsNaN(), x)
+    else:
+        missing = call.emit(ew.Equal(), x, call.constant(np.array(replaced, dtype.numpy)))
+    return call.emit(ew.Where(), missing, call.constant(values), x)
+
+
+def one_hot(call: Call) -> str:
+    """A new last axis of 1.0 at the element's category; all 0 for others if that is allowed."""
+    strings = call.dtype() == STRING
+    names = call.attrs.texts("cats_strings", ()) if strings else call.attrs.integers("cats_int64s")
+    if not call.attrs.flag("zeros", True):
+        unsupported("categories that an error is wanted for (zeros=0)")
+    keys = _keys(names, call.dtype() if strings else I64)
+    x = call.input(0) if strings else _as(call, call.input(0), I64)
+    column = call.emit(Reshape((*call.shape(), 1)), x)
+    return call.emit(ew.Cast(F32), call.emit(ew.Equal(), column, call.constant(keys)))
+
+
+def feature_vectorizer(call: Call) -> str:
+    """All operands' columns side by side, as f32."""
+    sizes = call.attrs.integers("inputdimensions", ())
+    parts: list[str] = []
+    for i, name in enumerate(call.inputs):
+        rows = call.shape(i) if call.rank(i) == 2 else (1, *call.shape(i))
+        if i < len(sizes) and isinstance(rows[1], int) and rows[1] != sizes[i]:
+            unsupported(f"operand {i} has {rows[1]} columns where {sizes[i]} are told")
+        part = _as(call, name, F32)
+        parts.append(part if call.rank(i) == 2 else call.emit(Reshape(rows), part))
+    return parts[0] if len(parts) == 1 else call.emit(Concat(1), *parts)
+
+
+def array_features(call: Call) -> str:
+    """Elements of the last axis at the indices of operand 1; a vector is one row."""
+    axis = call.rank() - 1
+    x = call.input(0) if axis else call.emit(Reshape((1, *call.shape())), call.input(0))
+    flat = call.emit(Reshape((call.type(1).elements,)), call.input(1))
+    return call.emit(Gather(axis or 1), x, flat)
+
+
+def _keys(keys: object, dtype: DType) -> Array:
+    return np.array(keys, dtype.numpy)
+
+
+def _attribute(call: Call, stem: str) -> Array | None:
+    """``<stem>_floats``, ``_int64s``, ``_strings`` or ``_tensor``, whichever is given."""
+    attrs = call.attrs
+    if attrs.has(f"{stem}_tensor"):
+        return attrs.tensor(f"{stem}_tensor").reshape(-1)
+    if attrs.has(f"{stem}_strings"):
+        return np.array(attrs.texts(f"{stem}_strings"), object)
+    if attrs.has(f"{stem}_int64s"):
+        return np.array(attrs.integers(f"{stem}_int64s"), np.int64)
+    if attrs.has(f"{stem}_floats"):
+        return np.array(attrs.numbers(f"{stem}_floats"), np.float32)
+    return None
+
+
+def _default(call: Call, dtype: DType) -> Array:
+    """The value of other keys; the standard's where the node does not give it."""
+    attrs = call.attrs
+    if attrs.has("default_tensor"):
+        return attrs.tensor("default_tensor").reshape(1)
+    if dtype == STRING:
+        return np.array([attrs.text("default_string", "_Unused")], object)
+    if dtype == I64:
+        return np.array([attrs.integer("default_int64", -1)], np.int64)
+    return np.array([attrs.number("default_float", 0.0)], dtype.numpy)
+
+
+def label_encoder(call: Call) -> str:
+    """The value that belongs to each key."""
+    if call.opset < 2:
+        return _by_position(call, call.attrs.texts("classes_strings"))
+    keys, values = _attribute(call, "keys"), _attribute(call, "values")
+    if keys is None or values is None or len(keys) != len(values):
+        call.fail("it needs as many keys as values")
+    return looked_up(call, keys, np.concatenate([values, _default(call, dtype_of(values))]))
+
+
+def category_mapper(call: Call) -> str:
+    """From a category's text to its number or back."""
+    names = np.array(call.attrs.texts("cats_strings"), object)
+    numbers = np.array(call.attrs.integers("cats_int64s"), np.int64)
+    if call.dtype() == STRING:
+        return looked_up(call, names, np.concatenate([numbers, _default(call, I64)]))
+    return looked_up(call, numbers, np.concatenate([names, _default(call, STRING)]))
+
+
+def _by_position(call: Call, classes: tuple[str, ...]) -> str:
+    names, numbers = np.array(classes, object), np.arange(len(classes), dtype=np.int64)
+    if call.dtype() == STRING:
+        return looked_up(call, names, np.concatenate([numbers, _default(call, I64)]))
+    return looked_up(call, numbers, np.concatenate([names, _default(call, STRING)]))
+
+
+def looked_up(call: Call, keys: Array, values: Array) -> str:
+    """``values[i]`` where ``keys[i]`` is the element, else the last of ``values``.
+
+    The last of equal keys counts.  NaN is found by NaN.
+    """
+    x, count = call.input(0), len(keys)
+    column = call.emit(Reshape((*call.shape(), 1)), x)
+    known = call.constant(keys.astype(call.dtype().numpy))
+    same = call.emit(ew.Equal(), column, known)
+    if call.dtype() in (F32, F64) and np.isnan(keys.astype(np.float64)).any():
+        both = (call.emit(ew.IsNaN(), column), call.emit(ew.IsNaN(), known))
+        same = call.emit(ew.Or(), same, call.emit(ew.And(), *both))
+    places = call.constant(np.arange(1, count + 1, dtype=np.int64))
+    found = call.emit(ew.Where(), same, places, call.constant(np.array(0, np.int64)))
+    place = call.emit(rd.ReduceMax((call.rank(),), False), found)
+    table = np.concatenate([values[-1:], values[:-1]])
+    return call.emit(Gather(0), call.constant(table), place)
+
+
+def zip_map(call: Call) -> str:
+    """Rows of scores as maps from the classes."""
+    attrs = call.attrs
+    ints = attrs.integers("classlabels_int64s", ())
+    keys: tuple[str | int, ...] = ints or attrs.texts("classlabels_strings", ())
+    rows = call.input(0) if call.rank() == 2 else call.emit(Reshape((1, *call.shape())),
+                                                            call.input(0))  # fmt: skip
+    if call.type_of(rows).shape[1] != len(keys):
+        call.fail(f"it has {len(keys)} classes for {call.type()}")
+    return call.group(RecordsValue(keys, rows))
+
+
+ML_FEATURES: Handlers = MappingProxyType(
+    {
+        "Scaler": scaler,
+        "Binarizer": binarizer,
+        "Normalizer": normalizer,
+        "Imputer": imputer,
+        "OneHotEncoder": one_hot,
+        "FeatureVectorizer": feature_vectorizer,
+        "ArrayFeatureExtractor": array_features,
+        "LabelEncoder": label_encoder,
+        "CategoryMapper": category_mapper,
+        "ZipMap": zip_map,
+    }
+)
