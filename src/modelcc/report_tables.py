@@ -42,18 +42,19 @@ def kernel_table(report: Report, rows: int | None = None) -> Table:
     """One row for each step of the program."""
     profiled = report.seconds
     table = Table(title="kernels", title_justify="left")
-    for name in ("step", "kernel", "from"):
-        table.add_column(name, overflow="ellipsis", no_wrap=True)
+    table.add_column("step", no_wrap=True)
+    for name in ("kernel", "from"):
+        table.add_column(name)
     for name in ("MFLOP", "bytes", *(("µs", "%", "GFLOP/s") if profiled else ())):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for kernel in _dearest(report.kernels, rows):
-        cells = [str(kernel.step), kernel.function, _sources(kernel.source)]
-        cells += [f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)]
+        cells = [f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)]
         if profiled and kernel.seconds is not None:
             rate = kernel.flops / kernel.seconds / 1e9 if kernel.seconds else 0.0
             share = 100 * kernel.seconds / profiled
             cells += [f"{kernel.seconds * 1e6:.1f}", f"{share:.1f}", f"{rate:.1f}"]
-        table.add_row(*(Text(cell) for cell in cells))
+        names = (_shortened(kernel.function), _shortened(_sources(kernel.source)))
+        table.add_row(str(kernel.step), *names, *cells)
     return table
 
 
@@ -81,6 +82,11 @@ def _dearest(kernels: Sequence[KernelRow], rows: int | None) -> Sequence[KernelR
         return kernels
     ranked = sorted(kernels, key=lambda k: (-(k.seconds or 0.0), -k.flops, k.step))
     return sorted(ranked[:rows], key=lambda k: k.step)
+
+
+def _shortened(text: str) -> Text:
+    """One line that gives way to the figures: only columns that may wrap are made narrower."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _sources(names: Sequence[str]) -> str:
