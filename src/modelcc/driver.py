@@ -56,6 +56,7 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.pack_operands import PackOperands
+from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.winograd import Winograd
 from modelcc.passes.tensor.winograd_cost import WinogradCost
 from modelcc.pipeline import (
@@ -129,7 +130,8 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             DeadCode(),
         ),
         *block("lower", lower_graph),
-        *block("tensor", AssignLayouts(), InlineStages(), PackOperands(), FuseKernels()),
+        *block("tensor", AssignLayouts(), InlineStages(), PermuteProducts(), PackOperands()),
+        *block("tensor", FuseKernels()),
         *block("tensor", *_winograd(options)),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),

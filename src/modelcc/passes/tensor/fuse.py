@@ -180,20 +180,24 @@ def _fits(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
 
 
 def _keeps_vectors(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
-    """Whether the last stage writes vectors along the axis that the layout of the first wants.
+    """Whether the last stage writes vectors along the axis that those of the first want.
 
-    A reduction with blocked results is computed in vectors of a block; what re-orders them is
-    cheaper afterwards.
+    Sums of products and reductions with blocked results are computed in vectors of their results;
+    what re-orders them is cheaper afterwards.
     """
     first, last = stages[0], stages[-1]
-    if not first.reduce or types[first.output].layout is None:
+    is_product = first.combine == "sum" and len(list(reads(first.body))) > 1
+    if not first.reduce or not (is_product or types[first.output].layout is not None):
         return True
-    wanted = symbols(first.write[_innermost(types[first.output])])
-    return bool(wanted & symbols(last.write[_innermost(types[last.output])]))
+    wanted = _vector_axes(first, types)
+    return not wanted or bool(wanted & _vector_axes(last, types))
 
 
-def _innermost(type_: TensorType) -> int:
-    return type_.physical.parts[-1].axis
+def _vector_axes(stage: Stage, types: Mapping[str, TensorType]) -> frozenset[str]:
+    """Axes that count neighbouring elements of the output; none if there is only one."""
+    type_ = types[stage.output]
+    moving = [p.axis for p in type_.physical.parts if type_.shape[p.axis] != 1]
+    return symbols(stage.write[moving[-1]]) if moving else frozenset()
 
 
 def _repeats_gathers(reader: Stage, made: Sequence[Stage]) -> bool:

@@ -54,8 +54,9 @@ def blocked_dims(
     Seeds are contractions with a constant, which are computed in vectors along the constant's own
     axis; what reads them along that axis follows.  Where it is the last dimension of a tensor,
     row-major order already is what is wanted, as it is for what algorithms and readers of sizes
-    touch.
+    touch, and for what transposes it, unless a convolution comes after that.
     """
+    convolved = _convolved(items, constants)
     wanted: dict[str, int] = {}
     along: dict[str, int] = {}
     plain = [i for i in items if isinstance(i, Algorithm | ReadSize)]
@@ -64,7 +65,8 @@ def blocked_dims(
         type_ = types[stage.output]
         dim = _seed_dim(stage, constants) if stage.reduce else None
         if dim is None:
-            dim = _followed_dim(stage, {**along, **wanted}, block)
+            weak = along if stage.output in convolved else {}
+            dim = _followed_dim(stage, {**weak, **wanted}, block)
         if dim is not None and dim == len(stage.write) - 1:
             along[stage.output] = dim
             continue
@@ -105,6 +107,24 @@ def blocked_operands(
                 if fits and index in channels:
                     found.setdefault(read.tensor, dim)
     return found
+
+
+def _convolved(items: tuple[Item, ...], constants: frozenset[str]) -> frozenset[str]:
+    """Tensors that convolutions read, directly or through elementwise stages."""
+    found: set[str] = set()
+    for item in reversed(items):
+        if isinstance(item, View):
+            found |= {item.input} if item.output in found else set()
+            continue
+        for stage in reversed(stages_of((item,))):
+            if _is_convolution(stage, constants) if stage.reduce else stage.output in found:
+                found.update(r.tensor for r in reads(stage.body))
+    return frozenset(found)
+
+
+def _is_convolution(stage: Stage, constants: frozenset[str]) -> bool:
+    dim = _seed_dim(stage, constants)
+    return dim is not None and dim != len(stage.write) - 1
 
 
 def _worth_blocking(dim: int, type_: TensorType, block: int) -> bool:
