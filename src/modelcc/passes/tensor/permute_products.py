@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import Item, Kernel, Read, Scalar, Stage, TensorProgram, View
+from modelcc.ir.tensor import Item, Kernel, Read, Scalar, Stage, TensorProgram, item_inputs
 from modelcc.ir.types import TensorType
 
 Order = tuple[int, ...]
@@ -59,9 +59,9 @@ class PermuteProducts:
     def _orders(self, program: TensorProgram) -> dict[str, Order]:
         """The new order of every product that gets one."""
         kernels = [item for item in program.items if isinstance(item, Kernel)]
-        viewed = {item.input for item in program.items if isinstance(item, View)}
+        others = [item for item in program.items if not isinstance(item, Kernel)]
         written = Counter(s.output for k in kernels for s in k.stages)
-        kept = viewed | set(program.outputs)
+        kept = {t for item in others for t in item_inputs(item)} | set(program.outputs)
         wanted = _orders_read(kernels, program.types)
         found: dict[str, Order] = {}
         for kernel in kernels:
