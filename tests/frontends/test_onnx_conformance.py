@@ -22,7 +22,6 @@ EXCEPTIONS: Mapping[str, str] = {
     "batchnorm_example_training_mode": "training",
     "equal_string": "strings",
     "maxpool_with_argmax": "the indices of the maxima",
-    "not_": "operator set 1",
     "resize_downsample_scales_cubic_align_corners": "the reference keeps the unrounded extent",
     "resize_downsample_scales_linear_align_corners": "the reference keeps the unrounded extent",
     "resize_downsample_sizes_nearest_not_": "keep_aspect_ratio_policy",

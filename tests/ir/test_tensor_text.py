@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from modelcc.ir.graph import Constant
 from modelcc.ir.op import ModelError
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.tensor import Apply, Cast, Number, Read, Scalar, Select, TensorProgram
+from modelcc.ir.tensor import Apply, Bitcast, Cast, Number, Read, Scalar, Select, TensorProgram
 from modelcc.ir.tensor_parser import parse_kernel, parse_tensor_program
 from modelcc.ir.tensor_text import print_kernel, print_scalar, print_tensor_program
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
@@ -101,12 +101,14 @@ def scalars(dtype: DType, depth: int) -> st.SearchStrategy[Scalar]:
 
     names = [f.name for f in FUNCTIONS.values() if dtype == BOOL or f.result == "same"]
     choice = st.tuples(scalars(BOOL, depth - 1), *[scalars(dtype, depth - 1)] * 2)
+    bits = scalars(dtype, depth - 1).map(lambda v: Bitcast(v, dtype))
     cast = DTYPES.flatmap(lambda d: scalars(d, depth - 1)).map(lambda v: Cast(v, dtype))
     return st.one_of(
         leaves,
         st.sampled_from(names).flatmap(applied),
         choice.map(lambda parts: Select(*parts, dtype)),
         cast,
+        bits,
     )
 
 

@@ -16,6 +16,7 @@ from modelcc.ir.tensor import (
     Apply,
     Axis,
     Bind,
+    Bitcast,
     Cast,
     Condition,
     Guard,
@@ -83,6 +84,10 @@ class Element:
     def cast(self, dtype: DType) -> Element:
         """Value conversion; the identity when the dtype is already right."""
         return self if self.dtype == dtype else Element(Cast(self.scalar, dtype))
+
+    def bitcast(self, dtype: DType) -> Element:
+        """The same bits as another dtype of the same width."""
+        return self if self.dtype == dtype else Element(Bitcast(self.scalar, dtype))
 
 
 def number(value: Number_, dtype: DType) -> Element:

@@ -10,6 +10,7 @@ from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.tensor import (
     Apply,
     Bind,
+    Bitcast,
     Cast,
     Condition,
     Guard,
@@ -30,7 +31,7 @@ def children(scalar: Scalar) -> tuple[Scalar, ...]:
             return scalar.args
         case Select():
             return (scalar.condition, scalar.then, scalar.other)
-        case Cast():
+        case Cast() | Bitcast():
             return (scalar.value,)
         case Guard():
             return (scalar.inside, scalar.outside)
@@ -47,7 +48,7 @@ def rebuild(scalar: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
             return replace(scalar, args=parts)
         case Select():
             return replace(scalar, condition=parts[0], then=parts[1], other=parts[2])
-        case Cast():
+        case Cast() | Bitcast():
             return replace(scalar, value=parts[0])
         case Guard():
             return replace(scalar, inside=parts[0], outside=parts[1])

@@ -10,6 +10,7 @@ from modelcc.ir.scalar_tree import children
 from modelcc.ir.tensor import (
     Apply,
     Bind,
+    Bitcast,
     Guard,
     IndexValue,
     Number,
@@ -59,6 +60,8 @@ def _fault(scalar: Scalar, types: Mapping[str, TensorType]) -> str | None:
             if condition.dtype != BOOL:
                 return f"the condition of select is {condition.dtype}, not bool"
             return _branches_fault("select", then.dtype, other.dtype, dtype)
+        case Bitcast(value, dtype) if value.dtype.bits != dtype.bits:
+            return f"the bits of {value.dtype} are not as many as those of {dtype}"
         case Guard(_, inside, outside, dtype):
             return _branches_fault("a guard", inside.dtype, outside.dtype, dtype)
         case Bind(symbol, value, body, dtype):

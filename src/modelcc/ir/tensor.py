@@ -86,6 +86,14 @@ class Cast:
 
 
 @dataclass(frozen=True)
+class Bitcast:
+    """The same bits as another dtype of the same width."""
+
+    value: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True)
 class Guard:
     """``inside`` where all ``conditions`` hold, else ``outside``; reads inside stay in range."""
 
@@ -105,7 +113,7 @@ class Bind:
     dtype: DType
 
 
-Scalar: TypeAlias = Number | IndexValue | Read | Apply | Select | Cast | Guard | Bind
+Scalar: TypeAlias = Number | IndexValue | Read | Apply | Select | Cast | Bitcast | Guard | Bind
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from modelcc.ir.tensor import (
     Apply,
     Axis,
     Bind,
+    Bitcast,
     Cast,
     Comparison,
     Condition,
@@ -227,6 +228,8 @@ class _Point:
                 return np.where(self.scalar(condition), self.scalar(then), self.scalar(other))
             case Cast(value, dtype):
                 return self.scalar(value).astype(dtype.numpy, copy=False)
+            case Bitcast(value, dtype):
+                return self.scalar(value).view(dtype.numpy)
             case Guard():
                 return self._guard(s)
             case Bind(symbol, value, body, _):

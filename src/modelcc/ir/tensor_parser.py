@@ -19,6 +19,7 @@ from modelcc.ir.tensor import (
     Apply,
     Axis,
     Bind,
+    Bitcast,
     Cast,
     Comparison,
     Condition,
@@ -315,6 +316,9 @@ class _TensorParser:
             return Select(*args, args[1].dtype)
         if word in DTYPES and len(args) == 1:
             return Cast(args[0], DTYPES[word])
+        bits = DTYPES.get(word.removeprefix("bits_"))
+        if bits is not None and len(args) == 1:
+            return Bitcast(args[0], bits)
         return self._apply(word, args)
 
     def _apply(self, function: str, args: tuple[Scalar, ...]) -> Apply:

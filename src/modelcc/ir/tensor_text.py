@@ -35,6 +35,7 @@ from modelcc.ir.tensor import (
     Apply,
     Axis,
     Bind,
+    Bitcast,
     Cast,
     Condition,
     Guard,
@@ -181,6 +182,8 @@ def _text(scalar: Scalar) -> tuple[str, int]:
             return f"select({parts})", WHOLE
         case Cast(value, dtype):
             return f"{dtype}({print_scalar(value)})", WHOLE
+        case Bitcast(value, dtype):
+            return f"bits_{dtype}({print_scalar(value)})", WHOLE
         case Guard(conditions, inside, outside):
             test = ", ".join(map(condition_text, conditions))
             return f"({print_scalar(inside)} if [{test}] else {print_scalar(outside)})", WHOLE

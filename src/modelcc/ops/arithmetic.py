@@ -340,6 +340,32 @@ class Cast(Op):
 
 
 @dataclass(frozen=True)
+class BitCast(Op):
+    """The bits of x as another dtype of the same width."""
+
+    to: DType
+    samples = (
+        Sample((tensor(3, "n"),), {"to": I32}),
+        Sample((tensor(4, dtype=F64),), {"to": I64}),
+        Sample((np.array([1, -2, 3], np.int16),), {"to": F16}),
+        Sample((tensor(4, dtype=BOOL),), {"to": U8}),
+        Sample((np.array([0, 255, 3], np.uint8),), {"to": I8}),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require(x.dtype.bits == self.to.bits, f"{x.dtype} and {self.to} differ in width")
+        return (TensorType(x.shape, self.to),)
+
+    def reference(self, x: Array) -> Array:
+        return x.view(self.to.numpy)
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        if BOOL in (x.dtype, self.to):
+            return at.stage(x.shape, lambda o: x[o].cast(self.to))
+        return at.stage(x.shape, lambda o: x[o].bitcast(self.to))
+
+
+@dataclass(frozen=True)
 class Mod(Elementwise):
     """Remainder of ``a / b`` with the sign of b, or with that of a if ``fmod`` (C's ``fmod``)."""
 
@@ -391,4 +417,6 @@ class Round(Elementwise):
         return np.rint(x)
 
 
-OPS: tuple[type[Op], ...] = (*(Identity, Cast, Add, Sub, Mul, Div, Mod, Neg, Floor, Ceil, Round),)
+OPS: tuple[type[Op], ...] = (
+    *(Identity, Cast, BitCast, Add, Sub, Mul, Div, Mod, Neg, Floor, Ceil, Round),
+)

@@ -21,6 +21,7 @@ from modelcc.ops import (
     resize,
     runtime_size,
     shape,
+    time_axis,
 )
 
 MCC = Dialect(
@@ -43,5 +44,6 @@ MCC = Dialect(
         *quant_matmul.OPS,
         *recurrent.OPS,
         *forest.OPS,
+        *time_axis.OPS,
     ),
 )

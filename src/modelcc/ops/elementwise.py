@@ -6,6 +6,7 @@ from modelcc.ir.op import Op
 from modelcc.ops import arithmetic, comparison, logic, transcendental
 from modelcc.ops.arithmetic import (
     Add,
+    BitCast,
     Cast,
     Ceil,
     Div,
@@ -78,6 +79,7 @@ __all__ = [
     "Asinh",
     "Atan",
     "Atanh",
+    "BitCast",
     "BitShift",
     "BitwiseAnd",
     "BitwiseNot",

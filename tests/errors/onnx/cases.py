@@ -144,7 +144,7 @@ FILES = (
 
 VERSIONS = (
     Case("no opset", ("imports no operator set",), change=lambda m: m.ClearField("opset_import")),
-    Case("old opset", ("operator set 3", "convert"), change=lambda m: _opset(m, 3)),
+    Case("old opset", ("operator set 0", "convert"), change=lambda m: _opset(m, 0)),
     Case("future opset", ("operator set 999", "upgrade"), change=lambda m: _opset(m, 999)),
     Case("domain not imported", ("does not import", "Relu#0"), change=lambda m: _opset(m, 1, "a")),
 )

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import ml_dtypes
 import numpy as np
+from onnx import TensorProto
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
@@ -37,7 +38,14 @@ def mean(call: Call) -> str:
 
 
 def cast(call: Call) -> str:
-    return _converted(call, dtype_from_onnx(call.attrs.integer("to"), call.source[-1]))
+    """The dtype has a name before opset 6, then a number."""
+    if call.opset >= 6:
+        return _converted(call, dtype_from_onnx(call.attrs.integer("to"), call.source[-1]))
+    name = call.attrs.text("to").upper()
+    codes: dict[str, int] = dict(TensorProto.DataType.items())
+    if name not in codes:
+        call.fail(f"there is no element type {name!r}")
+    return _converted(call, dtype_from_onnx(codes[name], call.source[-1]))
 
 
 def cast_like(call: Call) -> str:
@@ -80,6 +88,11 @@ def _power_of_two(call: Call) -> str:
     least = 2.0**-127
     x = call.emit(act.Clip(least, 2.0**127 if call.attrs.flag("saturate", True) else None), x)
     return call.emit(ew.Where(), call.emit(ew.IsInf(), wide), double(float("nan")), x)
+
+
+def bit_cast(call: Call) -> str:
+    to = dtype_from_onnx(call.attrs.integer("to"), call.source[-1])
+    return call.input(0) if to == call.dtype() else call.emit(ew.BitCast(to), call.input(0))
 
 
 def passed(call: Call) -> str:
@@ -198,6 +211,7 @@ ELEMENTWISE: Handlers = MappingProxyType(
         "IsInf": is_inf,
         "Cast": cast,
         "CastLike": cast_like,
+        "BitCast": bit_cast,
         "Identity": passed,
         "Dropout": dropout,
     }

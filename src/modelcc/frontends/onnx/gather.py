@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import get_args
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.ir.index import Index
 from modelcc.ir.types import I64
 from modelcc.ops import gather as ga
 from modelcc.ops.elementwise import Cast
+from modelcc.ops.runtime_index import Combination
+from modelcc.ops.time_axis import CacheUpdate, ReverseSequence
+
+COMBINATIONS: tuple[Combination, ...] = get_args(Combination)
 
 
 def gather(call: Call) -> str:
@@ -32,11 +37,41 @@ def one_hot(call: Call) -> str:
     return call.emit(ga.OneHot(axis, depth), indices, call.input(2))
 
 
+def scatter_elements(call: Call) -> str:
+    op = ga.ScatterElements(call.axis(0), _reduction(call))
+    return call.emit(op, *call.inputs)
+
+
+def scatter_nd(call: Call) -> str:
+    return call.emit(ga.ScatterND(_reduction(call)), *call.inputs)
+
+
+def _reduction(call: Call) -> Combination:
+    return call.choice(call.attrs.text("reduction", "none"), COMBINATIONS, "reduction")
+
+
+def reverse_sequence(call: Call) -> str:
+    op = ReverseSequence(call.axis(1, name="batch_axis"), call.axis(0, name="time_axis"))
+    return call.emit(op, *call.inputs)
+
+
+def tensor_scatter(call: Call) -> str:
+    mode = call.attrs.text("mode", "linear")
+    if mode not in ("linear", "circular"):
+        call.fail(f"unknown mode {mode!r}")
+    return call.emit(CacheUpdate(call.axis(-2), mode == "circular"), *call.inputs)
+
+
 GATHER: Handlers = MappingProxyType(
     {
         "Gather": gather,
         "GatherElements": gather_elements,
         "GatherND": gather_nd,
         "OneHot": one_hot,
+        "Scatter": scatter_elements,
+        "ScatterElements": scatter_elements,
+        "ScatterND": scatter_nd,
+        "ReverseSequence": reverse_sequence,
+        "TensorScatter": tensor_scatter,
     }
 )

@@ -9,6 +9,7 @@ from modelcc.frontends.onnx.call import Handler, Handlers
 from modelcc.frontends.onnx.control import CONTROL
 from modelcc.frontends.onnx.elementwise import ELEMENTWISE
 from modelcc.frontends.onnx.gather import GATHER
+from modelcc.frontends.onnx.legacy import with_old_forms
 from modelcc.frontends.onnx.linear_models import LINEAR_MODELS
 from modelcc.frontends.onnx.ml_features import ML_FEATURES
 from modelcc.frontends.onnx.nn import NN
@@ -23,7 +24,7 @@ from modelcc.frontends.onnx.trees import TREES
 _STANDARD = (ELEMENTWISE, SHAPE, REDUCE, GATHER, NN, QUANT, RECURRENT, RESIZE, CONTROL, SEQUENCE)
 
 _TABLES: tuple[tuple[str, Handlers], ...] = (
-    *(("", table) for table in _STANDARD),
+    *(("", with_old_forms(table)) for table in _STANDARD),
     *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES)),
 )
 

@@ -14,7 +14,7 @@ from onnx import ModelProto
 from modelcc.frontends.onnx.wire import split
 from modelcc.ir.op import ModelError
 
-OLDEST_OPSET = 7
+OLDEST_OPSET = 1
 
 Model = str | Path | bytes | ModelProto
 
@@ -96,7 +96,7 @@ def opsets(proto: ModelProto, name: str) -> dict[str, int]:
         raise ModelError(
             f"operator set {version} of ai.onnx is older than {OLDEST_OPSET}",
             (name,),
-            f"convert it: onnx.version_converter.convert_version(model, {max(13, OLDEST_OPSET)})",
+            "convert it: onnx.version_converter.convert_version(model, 13)",
         )
     if version > newest:
         raise ModelError(

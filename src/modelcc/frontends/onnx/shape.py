@@ -64,7 +64,9 @@ def size(call: Call) -> str:
 
 
 def reshape(call: Call) -> str:
-    target = call.indices(1, "shape")
+    """The target is an attribute before opset 5, then an operand."""
+    target: tuple[Index, ...]
+    target = call.attrs.integers("shape") if call.opset < 5 else call.indices(1, "shape")
     keep_zeros = call.attrs.flag("allowzero")
     return reshaped(call, call.input(0), resolved(call, target, keep_zeros))
 
@@ -217,7 +219,7 @@ def split(call: Call) -> tuple[str, ...]:
 def _split_sizes(call: Call, extent: Index) -> tuple[Index, ...]:
     if call.opset < 13 and call.attrs.has("split"):
         return call.attrs.integers("split")
-    if call.opset >= 13 and call.has(1):
+    if (call.opset >= 13 or call.opset < 2) and call.has(1):
         return call.indices(1, "split")
     count = len(call.wanted)
     if call.opset >= 18:
@@ -229,7 +231,11 @@ def _split_sizes(call: Call, extent: Index) -> tuple[Index, ...]:
 
 
 def tile(call: Call) -> str:
+    """Before opset 6, so many tiles along one axis."""
     repeats = call.indices(1, "repeats")
+    if call.opset < 6:
+        axis = call.normal(call.integers(2, "axis")[0], call.rank())
+        repeats = tuple(repeats[0] if a == axis else 1 for a in range(call.rank()))
     if len(repeats) != call.rank():
         call.fail(f"{len(repeats)} repeats for a tensor of rank {call.rank()}")
     if all(r == 1 for r in repeats):
@@ -243,7 +249,8 @@ def pad(call: Call) -> str:
     mode: Mode = call.choice(call.attrs.text("mode", "constant"), MODES, "mode")
     value: float | int | bool = 0
     if call.opset < 11:
-        pads: tuple[Index, ...] = call.attrs.integers("pads")
+        name = "pads" if call.opset >= 2 else "paddings"
+        pads: tuple[Index, ...] = call.attrs.integers(name)
         value = call.attrs.number("value", 0.0)
     else:
         pads = call.indices(1, "pads")

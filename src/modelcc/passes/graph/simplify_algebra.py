@@ -167,7 +167,7 @@ def divide_by_constant(node: Node, at: Rewriter) -> Replacement:
     if data is None or not at.type_of(node.inputs[0]).dtype.is_float:
         return None
     with np.errstate(all="ignore"):
-        inverse = (1.0 / data.astype(np.float64)).astype(data.dtype)
+        inverse = np.asarray(1.0 / data.astype(np.float64)).astype(data.dtype)
     return at.emit(Mul(), node.inputs[0], at.constant(inverse)) if _is_normal(inverse) else None
 
 

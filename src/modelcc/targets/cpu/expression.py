@@ -26,11 +26,13 @@ from modelcc.ir.loop import (
     Test,
     Var,
 )
+from modelcc.ir.loop import Bitcast as LoopBitcast
 from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
 from modelcc.ir.scalar_tree import children, index_symbols, reads
 from modelcc.ir.tensor import (
     Apply,
     Bind,
+    Bitcast,
     Cast,
     Condition,
     Guard,
@@ -164,6 +166,8 @@ class PointEmitter:
                 return Choose(condition, then, other)
             case Cast():
                 return Convert(self.emit(scalar.value, point, internal), scalar.dtype)
+            case Bitcast():
+                return LoopBitcast(self.emit(scalar.value, point, internal), scalar.dtype)
             case Guard():
                 return self._guard(scalar, point, internal)
             case Bind():

@@ -186,7 +186,7 @@ def _unrolling(anchor: Nest, tile: Tile, roles: Roles) -> tuple[tuple[str, int],
         if roles.vectors and any(_slides(r, loop, tile, anchor) for r in roles.broadcasts):
             break
         factor = _innermost_unroll(loop.extent, points) if position == 0 else loop.extent
-        if not isinstance(factor, int) or (position and factor > min(budget, 8)):
+        if not isinstance(factor, int) or not factor or (position and factor > min(budget, 8)):
             break
         factors.append((loop.name, factor))
         budget //= factor

@@ -1,0 +1,123 @@
+"""Ops that move elements along a time axis by positions known at run time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.index import Index
+from modelcc.ir.op import Op, Sample, require, same_dtype
+from modelcc.ir.types import I32, I64, Array, TensorType
+from modelcc.ops.accumulate import Point, require_equal
+from modelcc.ops.runtime_index import require_integer
+from modelcc.ops.samples import tensor
+
+
+@dataclass(frozen=True)
+class ReverseSequence(Op):
+    """x with the first ``lengths[b]`` elements along the time axis in reverse order, for each b."""
+
+    batch_axis: int
+    time_axis: int
+    samples = (
+        Sample((tensor(3, 4), np.array([1, 3, 4])), {"batch_axis": 0, "time_axis": 1}),
+        Sample((tensor(4, 2, "n"), np.array([4, 2])), {"batch_axis": 1, "time_axis": 0}),
+        Sample((tensor(2, 3, dtype=I32), np.array([2, 0])), {"batch_axis": 0, "time_axis": 1}),
+    )
+
+    def infer(self, x: TensorType, lengths: TensorType) -> tuple[TensorType]:
+        require_integer(lengths, "ReverseSequence")
+        axes = (self.batch_axis, self.time_axis)
+        require(
+            len(set(axes)) == 2 and all(0 <= a < x.rank for a in axes) and lengths.rank == 1,
+            f"ReverseSequence along axis {self.time_axis} of {x} needs one length for each of "
+            f"axis {self.batch_axis}, not {lengths}",
+        )
+        require_equal(x.shape[self.batch_axis], lengths.shape[0], "lengths of ReverseSequence")
+        return (TensorType(x.shape, x.dtype),)
+
+    def reference(self, x: Array, lengths: Array) -> Array:
+        moved = np.moveaxis(x, (self.batch_axis, self.time_axis), (0, 1))
+        result = moved.copy()
+        for b, length in enumerate(lengths):
+            result[b, :length] = moved[b, :length][::-1]
+        return np.ascontiguousarray(np.moveaxis(result, (0, 1), (self.batch_axis, self.time_axis)))
+
+    def compute(self, at: StageBuilder, x: Operand, lengths: Operand) -> Operand:
+        def body(o: Point) -> Element:
+            length = lengths[o[self.batch_axis]]
+            t = index_value(o[self.time_axis], length.dtype)
+            source = select(t < length, length - 1 - t, t)
+            return at.gather(source, lambda i: x[_with(o, self.time_axis, i)])
+
+        return at.stage(x.shape, body)
+
+
+@dataclass(frozen=True)
+class CacheUpdate(Op):
+    """``cache`` with ``update`` put at positions ``starts[b]`` and following along ``axis``.
+
+    Axis 0 is the batch; without ``starts`` they are 0.  In a ``circular`` cache positions wrap.
+    """
+
+    axis: int
+    circular: bool = False
+    samples = (
+        Sample((tensor(2, 5, 3), tensor(2, 2, 3), np.array([1, 3])), {"axis": 1}),
+        Sample((tensor(2, 4, "n"), tensor(2, 3, "n"), np.array([3, 0])),
+               {"axis": 1, "circular": True}),
+        Sample((tensor(1, 2, 4), tensor(1, 2, 2), None), {"axis": 2}),
+    )  # fmt: skip
+
+    def infer(
+        self, cache: TensorType, update: TensorType, starts: TensorType | None = None
+    ) -> tuple[TensorType]:
+        same_dtype(cache, update)
+        require(
+            cache.rank == update.rank and 0 < self.axis < cache.rank,
+            f"a cache {cache} cannot be updated along axis {self.axis} by {update}",
+        )
+        for a, (one, other) in enumerate(zip(cache.shape, update.shape, strict=True)):
+            if a != self.axis:
+                require_equal(one, other, f"extents of the cache and its update along axis {a}")
+        if starts is not None:
+            require_integer(starts, "CacheUpdate")
+            require(starts.rank == 1, f"the starts of an update must be a vector, not {starts}")
+        return (TensorType(cache.shape, cache.dtype),)
+
+    def reference(self, cache: Array, update: Array, starts: Array | None = None) -> Array:
+        result = np.moveaxis(cache.copy(), self.axis, 1)
+        given = np.moveaxis(update, self.axis, 1)
+        for b in range(len(result)):
+            start = 0 if starts is None else int(starts[b])
+            places = start + np.arange(given.shape[1])
+            result[b, places % result.shape[1] if self.circular else places] = given[b]
+        return np.ascontiguousarray(np.moveaxis(result, 1, self.axis))
+
+    def compute(
+        self, at: StageBuilder, cache: Operand, update: Operand, starts: Operand | None = None
+    ) -> Operand:
+        extent, count = cache.shape[self.axis], update.shape[self.axis]
+
+        def body(o: Point) -> Element:
+            place = index_value(o[self.axis], I64)
+            if starts is not None:
+                place = place - starts[o[0]].cast(I64)
+            if self.circular:
+                place = select(place < 0, place + index_value(extent, I64), place)
+            inside = apply("and", place >= 0, place < index_value(count, I64))
+            at_least = apply("max", place, 0)
+            nearest = apply("min", at_least, index_value(count - 1, I64))
+            new = at.gather(nearest, lambda i: update[_with(o, self.axis, i)])
+            return select(inside, new, cache[o])
+
+        return at.stage(cache.shape, body)
+
+
+def _with(o: Point, axis: int, i: Index) -> Point:
+    return (*o[:axis], i, *o[axis + 1 :])
+
+
+OPS: tuple[type[Op], ...] = (ReverseSequence, CacheUpdate)
