@@ -92,8 +92,8 @@ class CacheUpdate(Op):
         given = np.moveaxis(update, self.axis, 1)
         for b in range(len(result)):
             start = 0 if starts is None else int(starts[b])
-            places = start + np.arange(given.shape[1])
-            result[b, places % result.shape[1] if self.circular else places] = given[b]
+            for i, row in enumerate(given[b], start):
+                result[b, i % result.shape[1] if self.circular else i] = row
         return np.ascontiguousarray(np.moveaxis(result, 1, self.axis))
 
     def compute(
