@@ -82,7 +82,7 @@ def _first_line(op: type[Op]) -> str:
 def _onnx_lines() -> Iterator[str]:
     names = sorted(f"{domain}.{name}" if domain else name for domain, name in HANDLERS)
     yield from ("", "## ONNX operators", "")
-    yield f"{len(names)} operators are imported, opsets 7 to the newest of the installed onnx:"
+    yield f"{len(names)} operators are imported, opsets 1 to the newest of the installed onnx:"
     yield from ("", ", ".join(f"`{name}`" for name in names) + ".")
 
 
