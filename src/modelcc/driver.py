@@ -40,6 +40,7 @@ from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
+from modelcc.passes.graph.merge_groups import MergeGroups
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from modelcc.passes.graph.recognise_gelu import RecogniseGelu
 from modelcc.passes.graph.recognise_hard_swish import RecogniseHardSwish
@@ -121,6 +122,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             EliminateReshapes(),
             EliminateTransposes(),
             FoldBatchNorm(),
+            MergeGroups(),
             RecogniseAttention(),
             EliminateTransposes(),
             EliminateReshapes(),
