@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -87,6 +87,10 @@ class Call:
         if not isinstance(found, SequenceValue):
             self.fail(f"operand {i} ({self.labels[i]!r}) must be a sequence")
         return found.elements
+
+    def with_inputs(self, inputs: tuple[str, ...]) -> Call:
+        """The same node with other operands."""
+        return replace(self, inputs=inputs)
 
     def has(self, i: int) -> bool:
         """Whether operand ``i`` is present."""

@@ -9,6 +9,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from modelcc.frontends.onnx.attributes import Attributes
 from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib_norm import UNOFFICIAL
 from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import Unsupported, UnsupportedForm, UnsupportedModel
 from modelcc.frontends.onnx.functions import bound, specialised
@@ -219,7 +220,8 @@ class _Importer:
         if schema is not None:
             schema.check(node, source[-1])
         handler = HANDLERS.get((domain, node.op_type))
-        if handler is None or (schema is None and domain == ""):
+        official = schema is not None or domain != "" or node.op_type in UNOFFICIAL
+        if handler is None or not official:
             return self._expanded(source, node, domain, version, operands, scope)
         try:
             results = handler(self._call(source, node, version, operands, scope, used))

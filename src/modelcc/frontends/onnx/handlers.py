@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Handler, Handlers
+from modelcc.frontends.onnx.contrib import CONTRIB
+from modelcc.frontends.onnx.contrib_attention import CONTRIB_ATTENTION
+from modelcc.frontends.onnx.contrib_norm import CONTRIB_NORM, UNOFFICIAL
 from modelcc.frontends.onnx.control import CONTROL
 from modelcc.frontends.onnx.elementwise import ELEMENTWISE
 from modelcc.frontends.onnx.gather import GATHER
@@ -26,6 +29,8 @@ _STANDARD = (ELEMENTWISE, SHAPE, REDUCE, GATHER, NN, QUANT, RECURRENT, RESIZE, C
 _TABLES: tuple[tuple[str, Handlers], ...] = (
     *(("", with_old_forms(table)) for table in _STANDARD),
     *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES)),
+    *(("com.microsoft", table) for table in (CONTRIB, CONTRIB_NORM, CONTRIB_ATTENTION)),
+    ("", UNOFFICIAL),
 )
 
 HANDLERS: Mapping[tuple[str, str], Handler] = MappingProxyType(

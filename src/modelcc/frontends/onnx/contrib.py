@@ -1,0 +1,204 @@
+"""Handlers of onnxruntime's own operators (com.microsoft): activations, products, convolutions.
+
+The operators are described in onnxruntime's ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.nn import convolution, gemm
+from modelcc.frontends.onnx.shape import trilu
+from modelcc.ir.index import floordiv
+from modelcc.ir.types import U2, U4, U8, Array, DType
+from modelcc.ops import activation as act
+from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.gather import GatherND
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.quant import DequantizeLinear
+from modelcc.ops.shape import Transpose
+from modelcc.ops.slicing import Slice
+
+
+def value(call: Call, i: int) -> Value:
+    """Operand ``i``, for arithmetic."""
+    return Value(call, call.input(i))
+
+
+def fused_matmul(call: Call) -> str:
+    """``alpha * a' @ b'``, where ' are transpositions of matrices or of batches."""
+    attrs = call.attrs
+    a = _arranged(call, 0, attrs.flag("transA"), attrs.flag("transBatchA"))
+    b = _arranged(call, 1, attrs.flag("transB"), attrs.flag("transBatchB"))
+    product = of(MatMul(), a, b)
+    alpha = attrs.number("alpha", 1.0)
+    return (product if alpha == 1.0 else product * alpha).name
+
+
+def _arranged(call: Call, i: int, matrix: bool, batch: bool) -> Value:
+    """Operand ``i`` with its last axes swapped, or its first axis moved before the last one."""
+    rank = call.rank(i)
+    axes = list(range(rank))
+    if batch and rank > 2:  # [m, batch…, k] becomes [batch…, m, k]
+        axes = [*axes[1:-1], 0, axes[-1]]
+    if matrix and rank > 1:
+        axes[-2:] = axes[-1], axes[-2]
+    return value(call, i) if axes == sorted(axes) else of(Transpose(tuple(axes)), value(call, i))
+
+
+def biased_gelu(approximate: str) -> Handler:
+    """Gelu of the sum of the operands."""
+
+    def handler(call: Call) -> str:
+        x = value(call, 0) + value(call, 1) if call.has(1) else value(call, 0)
+        return of(act.Gelu("tanh" if approximate == "tanh" else "none"), x).name
+
+    return handler
+
+
+def bias_split_gelu(call: Call) -> str:
+    """The first half of ``x + bias`` times the gelu of the second."""
+    x = value(call, 0) + value(call, 1)
+    shape = call.shape()
+    half = floordiv(shape[-1], 2)
+    extents, steps = (*shape[:-1], half), (1,) * len(shape)
+    zeros = (0,) * (len(shape) - 1)
+    first = of(Slice((*zeros, 0), extents, steps), x)
+    second = of(Slice((*zeros, half), extents, steps), x)
+    return (first * of(act.Gelu(), second)).name
+
+
+def quick_gelu(call: Call) -> str:
+    return call.emit(act.Swish(call.attrs.number("alpha", 1.702)), call.input(0))
+
+
+def activated(call: Call, result: str, prefix: str = "activation") -> str:
+    """``result`` after the activation that attribute ``prefix`` names."""
+    name = call.attrs.text(prefix, "")
+    parameters = (*call.attrs.numbers(f"{prefix}_params", ()), 0.0, 0.0)
+    if prefix == "activation_":  # FusedGemm
+        parameters = tuple(call.attrs.number(f"activation_{k}", 0.0) for k in ("alpha", "beta"))
+        name = call.attrs.text("activation", "")
+    match name:
+        case "":
+            return result
+        case "Relu":
+            return call.emit(act.Relu(), result)
+        case "Tanh":
+            return call.emit(ew.Tanh(), result)
+        case "Sigmoid":
+            return call.emit(ew.Sigmoid(), result)
+        case "LeakyRelu":
+            return call.emit(act.LeakyRelu(parameters[0]), result)
+        case "Clip":
+            return call.emit(act.Clip(parameters[0], parameters[1]), result)
+        case "HardSigmoid":
+            return call.emit(act.HardSigmoid(parameters[0], parameters[1]), result)
+        case "HardSwish":
+            return call.emit(act.HardSwish(), result)
+        case _:
+            unsupported(f"activation {name!r}")
+
+
+def fused_conv(call: Call) -> str:
+    """A convolution, plus operand 3 if there is one, then an activation."""
+    result = convolution(call.with_inputs(call.inputs[:3]))
+    if call.has(3):
+        result = call.emit(ew.Add(), result, call.input(3))
+    return activated(call, result)
+
+
+def fused_gemm(call: Call) -> str:
+    return activated(call, gemm(call), "activation_")
+
+
+def nhwc_conv(call: Call) -> str:
+    """A convolution with channels last; the weights are [O, …, I]."""
+    rank = call.rank()
+    inward = (0, rank - 1, *range(1, rank - 1))
+    outward = (0, *range(2, rank), 1)
+    moved = [call.emit(Transpose(inward), call.input(i)) for i in (0, 1)]
+    result = convolution(call.with_inputs((*moved, *call.inputs[2:])))
+    return call.emit(Transpose(outward), result)
+
+
+def matmul_bits(call: Call) -> str:
+    """``a @ dequantised(b)^T``: b is [N, blocks, bytes], packed, with a scale for each block."""
+    attrs = call.attrs
+    rows, columns = attrs.integer("K"), attrs.integer("N")
+    bits, block = attrs.integer("bits", 4), attrs.integer("block_size")
+    dtype: DType = {2: U2, 4: U4, 8: U8}.get(bits) or unsupported(f"weights of {bits} bits")
+    if call.has(4):
+        unsupported("its fifth operand, the order of groups (g_idx)")
+    blocks = -(-rows // block)
+    packed = call.array(1, "weights").reshape(columns, blocks, -1)
+    weights = _unpacked(packed, dtype)[..., :block].reshape(columns, -1)[:, :rows]
+    scales = call.array(2, "scales").reshape(columns, blocks)
+    operands = [np.ascontiguousarray(weights).astype(dtype.numpy), scales]
+    if call.has(3) and call.dtype(3) != U8:
+        unsupported("zero points that are no integers")
+    zeros = np.full((columns, blocks), 1 << (bits - 1), np.uint8)
+    if call.has(3):
+        given = call.array(3, "zero points").reshape(columns, -1)
+        zeros = _unpacked(given, dtype)[:, :blocks]
+    operands.append(np.ascontiguousarray(zeros).astype(dtype.numpy))
+    whole = call.emit(DequantizeLinear(1, block), *(call.constant(o) for o in operands))
+    result = of(MatMul(), value(call, 0), of(Transpose((1, 0)), Value(call, whole)))
+    return (result + value(call, 5)).name if call.has(5) else result.name
+
+
+def _unpacked(data: Array, dtype: DType) -> Array:
+    """Elements of the last axis, the first one in the least significant bits of a byte."""
+    shifts = np.arange(0, 8, dtype.bits, dtype=np.uint8)
+    fields = (data[..., None] >> shifts) & ((1 << dtype.bits) - 1)
+    return fields.reshape(*data.shape[:-1], -1)
+
+
+def inverse(call: Call) -> str:
+    """Inverses of matrices of 2 rows by Cramer's rule."""
+    if call.shape()[-2:] != (2, 2):
+        unsupported("inverses of matrices of more than 2 rows")
+    x, rank = value(call, 0), call.rank()
+    adjugate = np.array([[1.0, -1.0], [-1.0, 1.0]], call.dtype().numpy)
+    flipped = of(Transpose((*range(rank - 2), rank - 1, rank - 2)), _turned(call, x))
+    entries = [_entry(call, x, i, j) for i in (0, 1) for j in (0, 1)]
+    determinant = entries[0] * entries[3] - entries[1] * entries[2]
+    return (flipped * Value(call, call.constant(adjugate)) / determinant).name
+
+
+def _turned(call: Call, x: Value) -> Value:
+    """Both last axes reversed."""
+    shape = call.shape()
+    starts = (*(0,) * (len(shape) - 2), 1, 1)
+    return of(Slice(starts, shape, (*(1,) * (len(shape) - 2), -1, -1)), x)
+
+
+def _entry(call: Call, x: Value, i: int, j: int) -> Value:
+    lead = call.shape()[:-2]
+    return of(Slice((*(0,) * len(lead), i, j), (*lead, 1, 1), (1,) * (len(lead) + 2)), x)
+
+
+CONTRIB: Handlers = MappingProxyType(
+    {
+        "FusedMatMul": fused_matmul,
+        "TransposeMatMul": fused_matmul,
+        "Gelu": biased_gelu("none"),
+        "BiasGelu": biased_gelu("none"),
+        "FastGelu": biased_gelu("tanh"),
+        "QuickGelu": quick_gelu,
+        "BiasSplitGelu": bias_split_gelu,
+        "FusedConv": fused_conv,
+        "FusedGemm": fused_gemm,
+        "NhwcConv": nhwc_conv,
+        "NhwcFusedConv": nhwc_conv,
+        "MatMulNBits": matmul_bits,
+        "Trilu": trilu,
+        "GatherND": simple(GatherND),
+        "Inverse": inverse,
+    }
+)

@@ -1,0 +1,118 @@
+"""Handlers of onnxruntime's normalisations and embeddings (com.microsoft)."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from modelcc.frontends.onnx.call import Call, Handler, Handlers
+from modelcc.frontends.onnx.contrib import value
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.ir.op import Op
+from modelcc.ir.types import I32
+from modelcc.ops.accumulate import accumulator
+from modelcc.ops.activation import Silu
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.elementwise import Cast, Equal, Reciprocal, Sqrt
+from modelcc.ops.gather import Gather
+from modelcc.ops.norm import GroupNorm, LayerNorm, RMSNorm
+from modelcc.ops.reduce import ReduceMean, ReduceSum
+from modelcc.ops.shape import Full, Iota, Transpose
+
+
+def simplified(call: Call) -> tuple[str, ...]:
+    """Normalisation by the root mean square."""
+    axis, epsilon = call.axis(-1), call.attrs.number("epsilon", 1e-5)
+    result = of(RMSNorm(axis, epsilon), value(call, 0), value(call, 1)).name
+    return (result, _deviation(call, value(call, 0), axis, epsilon)) if call.want(1) else (result,)
+
+
+def _deviation(call: Call, x: Value, axis: int, epsilon: float) -> str:
+    """``1 / sqrt(mean of x^2 + epsilon)``."""
+    wide = _wide(x)
+    axes = tuple(range(axis, x.type.rank))
+    return of(Reciprocal(), of(Sqrt(), of(ReduceMean(axes, True), wide * wide) + epsilon)).name
+
+
+def _wide(x: Value) -> Value:
+    dtype = accumulator(x.type.dtype)
+    return x if x.type.dtype == dtype else of(Cast(dtype), x)
+
+
+def skip(centred: bool) -> Handler:
+    """The norm of ``x + skip + bias``; results: that, statistics, the sum."""
+
+    def handler(call: Call) -> tuple[str, ...]:
+        bias = 4 if centred else 3
+        total = value(call, 0) + value(call, 1)
+        if call.has(bias):
+            total = total + value(call, bias)
+        axis, epsilon = call.rank() - 1, call.attrs.number("epsilon", 1e-12 if centred else 1e-5)
+        op: Op = LayerNorm(axis, epsilon) if centred else RMSNorm(axis, epsilon)
+        parameters = [call.input(i) for i in ((2, 3) if centred else (2,)) if call.has(i)]
+        result = call.emit(op, total.name, *parameters)
+        if call.want(1) or call.want(2):
+            unsupported("its second and third output, the statistics")
+        return (result, "", "", total.name)
+
+    return handler
+
+
+def embeddings(call: Call) -> tuple[str, ...]:
+    """The norm of the sum of embeddings of words, positions and segments, and lengths."""
+    ids, segments = call.input(0), call.input(1)
+    length = call.shape()[1]
+    words = Value(call, call.emit(Gather(0), call.input(2), ids))
+    if call.has(8):
+        positions = Value(call, call.emit(Gather(0), call.input(3), call.input(8)))
+    else:
+        count = call.emit(Iota((1, length), 1, 0, 1, I32))
+        positions = Value(call, call.emit(Gather(0), call.input(3), count))
+    total = words + positions
+    if call.has(1) and call.has(4):
+        total = total + Value(call, call.emit(Gather(0), call.input(4), segments))
+    norm = LayerNorm(2, call.attrs.number("epsilon", 1e-12))
+    result = of(norm, total, value(call, 5), value(call, 6)).name
+    return (result, _lengths(call), total.name) if call.wanted[1:] else (result, _lengths(call))
+
+
+def _lengths(call: Call) -> str:
+    """How many tokens of each row the mask lets through; zeros without a mask."""
+    batch = call.shape()[0]
+    if not call.has(7):
+        return call.emit(Full((batch,), 0, I32))
+    ones = of(Equal(), value(call, 7), value(call, 7).lift(1))
+    return of(ReduceSum((1,), False), of(Cast(I32), ones)).name
+
+
+def group_norm(call: Call) -> str:
+    """GroupNorm of channels last or first, then silu if ``activation``."""
+    last = call.attrs.flag("channels_last", True)
+    rank = call.rank()
+    x = value(call, 0)
+    if last:
+        x = of(Transpose((0, rank - 1, *range(1, rank - 1))), x)
+    op = GroupNorm(call.attrs.integer("groups"), call.attrs.number("epsilon", 1e-5))
+    parameters = [_as(value(call, i), x) for i in (1, 2)]
+    result = of(op, x, *parameters)
+    if call.attrs.integer("activation", 0):
+        result = of(Silu(), result)
+    return (of(Transpose((0, *range(2, rank), 1)), result) if last else result).name
+
+
+def _as(parameter: Value, x: Value) -> Value:
+    dtype = x.type.dtype
+    return parameter if parameter.type.dtype == dtype else of(Cast(dtype), parameter)
+
+
+CONTRIB_NORM: Handlers = MappingProxyType(
+    {
+        "SimplifiedLayerNormalization": simplified,
+        "SkipLayerNormalization": skip(centred=True),
+        "SkipSimplifiedLayerNormalization": skip(centred=False),
+        "EmbedLayerNormalization": embeddings,
+        "GroupNorm": group_norm,
+    }
+)
+
+UNOFFICIAL: Handlers = MappingProxyType({"SimplifiedLayerNormalization": simplified})
+"""What onnxruntime's optimiser writes into the standard's domain, which has no such operators."""
