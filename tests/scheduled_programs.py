@@ -15,7 +15,7 @@ from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import View
 from modelcc.ir.types import F32, TensorType
 from modelcc.passes.program.stacking import definition_values
-from modelcc.passes.program.storage import kernels, view_bases
+from modelcc.passes.program.timeline import timeline
 
 ALIGNMENT = 64
 
@@ -84,7 +84,7 @@ def execute(scheduled, program, values):
     size = evaluate(program.arena, known)
     assert size % ALIGNMENT == 0
     arena = np.full(size, -1)
-    bases = view_bases(scheduled)
+    bases = timeline(scheduled).bases
     tag = {name: i for i, name in enumerate(scheduled.types)}
 
     def region(bound, name):
@@ -105,7 +105,7 @@ def execute(scheduled, program, values):
             memory[name][0] = tag[name]
     launches = [s for s in program.steps if not isinstance(s, CopyTensor)]
     parts = {}
-    for call, launch in zip(kernels(scheduled), launches, strict=True):
+    for call, launch in zip(timeline(scheduled).calls.values(), launches, strict=True):
         pairs = list(zip(launch.arguments, call.arguments, strict=True))
         for bound, name in pairs:
             if name not in call.outputs:

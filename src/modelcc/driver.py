@@ -28,10 +28,12 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.region import map_leaves
+from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.levels import verify_level
 from modelcc.options import Options
+from modelcc.passes.graph.bodies import CountedInBodies, InBodies, in_bodies
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
 from modelcc.passes.graph.dead_code import DeadCode
@@ -49,6 +51,8 @@ from modelcc.passes.graph.recognise_rms_norm import RecogniseRmsNorm
 from modelcc.passes.graph.recognise_silu import RecogniseSilu
 from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
 from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
+from modelcc.passes.graph.simplify_control import SimplifyControl
+from modelcc.passes.pass_base import Pass
 from modelcc.passes.program.from_scheduled import lower_to_program
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
@@ -58,6 +62,7 @@ from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.pack_operands import PackOperands
 from modelcc.passes.tensor.permute_products import PermuteProducts
+from modelcc.passes.tensor.regions import InRegions
 from modelcc.passes.tensor.winograd import Winograd
 from modelcc.passes.tensor.winograd_cost import WinogradCost
 from modelcc.pipeline import (
@@ -106,35 +111,42 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("import", ("import", _importer(options))),
         *block(
             "graph",
-            Decompose(),
-            DeadCode(),
-            FoldConstants(),
-            Canonicalise(),
-            CommonSubexpressions(),
-            RecogniseGelu(),
-            RecogniseSilu(),
-            RecogniseHardSwish(),
-            RecogniseLayerNorm(),
-            RecogniseRmsNorm(),
-            RecogniseSoftmax(),
-            SimplifyAlgebra(),
-            FoldConstants(),
-            EliminateReshapes(),
-            EliminateTransposes(),
-            FoldBatchNorm(),
-            MergeGroups(),
-            RecogniseAttention(),
-            EliminateTransposes(),
-            EliminateReshapes(),
-            Canonicalise(),
-            FoldConstants(),
-            CommonSubexpressions(),
-            DeadCode(),
+            *_in_bodies(
+                Decompose(),
+                DeadCode(),
+                FoldConstants(),
+                SimplifyControl(),
+                Canonicalise(),
+                CommonSubexpressions(),
+                RecogniseGelu(),
+                RecogniseSilu(),
+                RecogniseHardSwish(),
+                RecogniseLayerNorm(),
+                RecogniseRmsNorm(),
+                RecogniseSoftmax(),
+                SimplifyAlgebra(),
+                FoldConstants(),
+                EliminateReshapes(),
+                EliminateTransposes(),
+                FoldBatchNorm(),
+                MergeGroups(),
+                RecogniseAttention(),
+                EliminateTransposes(),
+                EliminateReshapes(),
+                Canonicalise(),
+                SimplifyControl(),
+                FoldConstants(),
+                CommonSubexpressions(),
+                DeadCode(),
+            ),
         ),
         *block("lower", lower_graph),
-        *block("tensor", AssignLayouts(), InlineStages(), PermuteProducts(), PackOperands()),
-        *block("tensor", FuseKernels()),
-        *block("tensor", *_winograd(options)),
+        *block(
+            "tensor",
+            *_in_regions(AssignLayouts(), InlineStages(), PermuteProducts()),
+            *_in_regions(PackOperands(), FuseKernels()),
+            *_in_regions(*_winograd(options)),
+        ),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),
         *block("plan", order_steps, ("plan_memory", _planned)),
@@ -143,6 +155,16 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("package", ("package", _packager(target))),
     )
     return _restricted(numbered(stages), options)
+
+
+def _in_bodies(*steps: Pass[Graph]) -> tuple[tuple[str, InBodies | CountedInBodies], ...]:
+    """Graph passes under their own names."""
+    return tuple((type(step).__name__, in_bodies(step)) for step in steps)
+
+
+def _in_regions(*steps: Pass[TensorProgram]) -> tuple[tuple[str, InRegions], ...]:
+    """Tensor passes under their own names."""
+    return tuple((type(step).__name__, InRegions(step)) for step in steps)
 
 
 def _winograd(options: Options) -> tuple[Winograd, ...]:
@@ -272,11 +294,12 @@ def _on_functions(
 ) -> Callable[[ScheduledProgram], ScheduledProgram]:
     def run(program: ScheduledProgram) -> ScheduledProgram:
         once = cache(legalize)
-        items = tuple(
-            replace(item, function=once(item.function)) if isinstance(item, KernelCall) else item
-            for item in program.items
-        )
-        return replace(program, items=items)
+
+        def legal(item: ScheduledItem) -> ScheduledItem:
+            is_call = isinstance(item, KernelCall)
+            return replace(item, function=once(item.function)) if is_call else item
+
+        return replace(program, items=map_leaves(program.items, legal))
 
     return run
 

@@ -27,7 +27,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.program_parser import parse_program
 from modelcc.ir.program_text import print_program
 from modelcc.ir.program_verifier import verify_program
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.scheduled import KernelCall, ScheduledProgram, leaf_calls
 from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
@@ -112,7 +112,7 @@ def verify_level(program: Any) -> None:
 
 def scheduled_functions(program: ScheduledProgram) -> Functions:
     """The loop functions of a scheduled program, each once."""
-    calls = (item for item in program.items if isinstance(item, KernelCall))
+    calls = (item for item in leaf_calls(program.items) if isinstance(item, KernelCall))
     return tuple(dict.fromkeys(call.function for call in calls))
 
 

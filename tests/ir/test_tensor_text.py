@@ -147,7 +147,11 @@ def test_parentheses_only_where_they_matter(body: Scalar, text: str) -> None:
         ("%A[i, k] *", "%A[i, k +] *", "'k +' is no index expression"),
         ("%D: f32[m, 32] =", "%D: f32[m, 31] =", "'D' has two types"),
         ("%D: f32[m, 32] =", "%D: f33[m, 32] =", "unknown element type 'f33'"),
-        ("view", "look", "expected constant, kernel, view, algorithm or read after 'look'"),
+        (
+            "view",
+            "look",
+            "expected constant, kernel, view, algorithm, read, if or repeat after 'look'",
+        ),
         ("j < 32] sum", "3 < 32] sum", "expected a name before this, not 3"),
     ],
 )

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from modelcc.ir.index import Bounds, Range
+from modelcc.ir.index import DIM, Bounds, Index, Range, Sym, substitute, symbols
 from modelcc.ir.mapped import CHUNK, copy_bytes, release_pages
 from modelcc.ir.op import Op
 from modelcc.ir.structure import Interface
@@ -126,3 +126,34 @@ class Graph:
 
     def with_nodes(self, nodes: tuple[Node, ...]) -> Graph:
         return replace(self, nodes=nodes)
+
+    def substitute(self, values: Mapping[str, Index]) -> Graph:
+        """The graph with named dimensions replaced, by numbers or by others."""
+        if self.symbols.isdisjoint(values):
+            return self
+        nodes = tuple(replace(node, op=node.op.substitute(values)) for node in self.nodes)
+        types = {name: _bound(type, values) for name, type in self.types.items()}
+        return replace(self, nodes=nodes, types=types, dims=_bound_dims(self.dims, values))
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """Named dimensions that types and attributes mention."""
+        found = {n for type in self.types.values() for e in type.shape for n in symbols(e)}
+        return frozenset(found.union(*(node.op.symbols() for node in self.nodes)))
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.inputs, self.outputs, self.nodes))
+
+
+def _bound(type: TensorType, values: Mapping[str, Index]) -> TensorType:
+    return replace(type, shape=tuple(substitute(e, values) for e in type.shape))
+
+
+def _bound_dims(dims: Bounds, values: Mapping[str, Index]) -> dict[str, Range]:
+    result: dict[str, Range] = {}
+    for name, known in dims.items():
+        new = values.get(name, Sym(name))
+        ends = (None if e is None else substitute(e, values) for e in (known.lo, known.hi))
+        for fresh in symbols(new):
+            result[fresh] = Range(*ends) if isinstance(new, Sym) else dims.get(fresh, DIM)
+    return result

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.loop import Function
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.types import TensorType
 
@@ -33,7 +34,36 @@ class KernelCall:
     source: tuple[str, ...] = ()
 
 
-ScheduledItem: TypeAlias = KernelCall | View | ReadSize
+ScheduledLeaf: TypeAlias = KernelCall | View | ReadSize
+ScheduledItem: TypeAlias = "ScheduledLeaf | Branch[ScheduledItem] | Repeat[ScheduledItem]"
+
+
+def leaf_calls(items: Sequence[ScheduledItem]) -> Iterator[ScheduledLeaf]:
+    """Items that hold no others, in the order of the text."""
+    for item in items:
+        match item:
+            case Branch():
+                yield from leaf_calls((*item.then, *item.other))
+            case Repeat():
+                yield from leaf_calls(item.body)
+            case _:
+                yield item
+
+
+def scheduled_tensors(item: ScheduledItem) -> tuple[str, ...]:
+    """Every tensor that an item and those in it touch, each once."""
+    match item:
+        case KernelCall() | ReadSize():
+            found = item.arguments
+        case View():
+            found = (item.input, item.output)
+        case Branch():
+            inner = (n for i in (*item.then, *item.other) for n in scheduled_tensors(i))
+            found = (item.condition, *inner)
+        case Repeat():
+            own = (n for c in item.carries for n in (c.initial, c.state, c.next, c.last))
+            found = (*own, *(n for i in item.body for n in scheduled_tensors(i)))
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -54,4 +84,5 @@ class ScheduledProgram:
     @property
     def read_sizes(self) -> tuple[str, ...]:
         """Symbols that have no value before a step reads it, in order."""
-        return tuple(n for i in self.items if isinstance(i, ReadSize) for n in i.symbols)
+        reads = (item for item in leaf_calls(self.items) if isinstance(item, ReadSize))
+        return tuple(name for item in reads for name in item.symbols)

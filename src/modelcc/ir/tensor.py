@@ -15,7 +15,7 @@ Example, ``C = A @ B`` followed by a ReLU, one kernel::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
@@ -23,13 +23,15 @@ from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Range, Sym, symbols
 from modelcc.ir.loop import Function
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import DType, TensorType
 
 __all__ = [
     "Algorithm", "Apply", "Axis", "Bind", "Cast", "Comparison", "Condition", "Guard", "IndexValue",
     "Item", "Kernel", "Number", "Read", "ReadSize", "Scalar", "Select", "Stage", "TensorProgram",
-    "View", "item_inputs", "item_outputs", "size_conditions",
+    "View", "counters", "item_inputs", "item_outputs", "item_tensors", "leaf_items",
+    "size_conditions",
 ]  # fmt: skip
 
 
@@ -217,16 +219,23 @@ def size_conditions(item: ReadSize, dims: Bounds) -> tuple[Condition, ...]:
     return (*found, *item.requires)
 
 
-Item: TypeAlias = Kernel | View | Algorithm | ReadSize
+LeafItem: TypeAlias = Kernel | View | Algorithm | ReadSize
+Item: TypeAlias = "LeafItem | Branch[Item] | Repeat[Item]"
 
 
 def item_inputs(item: Item) -> tuple[str, ...]:
-    """Tensors that an item reads."""
+    """Tensors that an item reads, of a branch or loop those from outside."""
     match item:
         case View():
             return (item.input,)
         case ReadSize():
             return (item.tensor,)
+        case Branch():
+            return (item.condition, *_read_outside((*item.then, *item.other), ()))
+        case Repeat():
+            initial = tuple(c.initial for c in item.carries)
+            states = tuple(c.state for c in item.carries)
+            return tuple(dict.fromkeys((*initial, *_read_outside(item.body, states))))
         case _:
             return item.inputs
 
@@ -240,6 +249,53 @@ def item_outputs(item: Item) -> tuple[str, ...]:
             return ()
         case _:
             return item.outputs
+
+
+def item_tensors(item: Item) -> tuple[str, ...]:
+    """Every tensor of an item and those in it, in order of appearance."""
+    match item:
+        case Kernel():
+            made = (stage.output for stage in item.stages)
+            found = (*item.inputs, *made, *item.outputs)
+        case Branch():
+            inner = (n for i in (*item.then, *item.other) for n in item_tensors(i))
+            found = (item.condition, *item.outputs, *inner)
+        case Repeat():
+            own = (n for c in item.carries for n in (c.initial, c.state, c.next, c.last))
+            found = (*own, *item.filled, *(n for i in item.body for n in item_tensors(i)))
+        case _:
+            found = (*item_inputs(item), *item_outputs(item))
+    return tuple(dict.fromkeys(found))
+
+
+def _read_outside(items: tuple[Item, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    made = {*known, *(name for item in items for name in item_outputs(item))}
+    return tuple(dict.fromkeys(n for i in items for n in item_inputs(i) if n not in made))
+
+
+def leaf_items(items: Sequence[Item]) -> Iterator[LeafItem]:
+    """Items that hold no others, in the order of the text."""
+    for item in items:
+        match item:
+            case Branch():
+                yield from leaf_items((*item.then, *item.other))
+            case Repeat():
+                yield from leaf_items(item.body)
+            case _:
+                yield item
+
+
+def counters(items: Sequence[Item]) -> Iterator[str]:
+    """Counters of the loops among items and in them."""
+    for item in items:
+        match item:
+            case Branch():
+                yield from counters((*item.then, *item.other))
+            case Repeat():
+                yield item.counter
+                yield from counters(item.body)
+            case _:
+                pass
 
 
 @dataclass(frozen=True)
@@ -258,8 +314,7 @@ class TensorProgram:
         """Every tensor that the program takes, makes or returns, in order of appearance."""
         found = dict.fromkeys((*self.inputs, *self.constants))
         for item in self.items:
-            made = (s.output for s in item.stages) if isinstance(item, Kernel) else ()
-            found |= dict.fromkeys((*item_inputs(item), *made, *item_outputs(item)))
+            found |= dict.fromkeys(item_tensors(item))
         return tuple(found | dict.fromkeys(self.outputs))
 
     def with_items(self, items: tuple[Item, ...]) -> TensorProgram:

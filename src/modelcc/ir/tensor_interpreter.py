@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from modelcc.ir.index import Bounds, FloorDiv, Index, Max, Min, Mod, Sym, evaluate
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.op import ModelError
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine
 from modelcc.ir.tensor import (
     Algorithm,
@@ -29,6 +31,7 @@ from modelcc.ir.tensor import (
     Condition,
     Guard,
     IndexValue,
+    Item,
     Kernel,
     Number,
     Read,
@@ -51,8 +54,18 @@ def run_program(
 ) -> dict[str, Array]:
     """The outputs of ``program`` by name; ``env`` gives its named dimensions."""
     tensors = {name: constant.data for name, constant in program.constants.items()} | dict(inputs)
-    env = dict(env)
-    for item in program.items:
+    _run_items(program, program.items, tensors, dict(env))
+    return {name: tensors[name] for name in program.outputs}
+
+
+def _run_items(
+    program: TensorProgram,
+    items: Sequence[Item],
+    tensors: dict[str, Array],
+    env: dict[str, int],
+) -> None:
+    """Run items in the order of the text; sizes that they read are added to ``env``."""
+    for item in items:
         match item:
             case Kernel():
                 names = dict.fromkeys(stage.output for stage in item.stages)
@@ -70,7 +83,32 @@ def run_program(
             case ReadSize():
                 env |= zip(item.symbols, tensors[item.tensor].reshape(-1).tolist(), strict=True)
                 check_conditions(item, program.dims, env)
-    return {name: tensors[name] for name in program.outputs}
+            case Branch():
+                taken = item.then if tensors[item.condition].reshape(())[()] else item.other
+                inner = dict(tensors)
+                _run_items(program, taken, inner, dict(env))
+                tensors |= {name: inner[name] for name in item.outputs}
+            case Repeat():
+                _run_loop(program, item, tensors, env)
+
+
+def _run_loop(
+    program: TensorProgram,
+    loop: Repeat[Item],
+    tensors: dict[str, Array],
+    env: Mapping[str, int],
+) -> None:
+    fresh = {name: program.types[name] for name in loop.filled if name not in tensors}
+    tensors |= allocate(fresh, env)
+    trips = None if loop.trips is None else evaluate(loop.trips, env)
+    states = {c.state: tensors[c.initial] for c in loop.carries}
+    for number in count() if trips is None else range(trips):
+        if loop.condition is not None and not states[loop.condition].reshape(())[()]:
+            break
+        inner = {**tensors, **states}
+        _run_items(program, loop.body, inner, {**env, loop.counter: number})
+        states = {c.state: inner[c.next] for c in loop.carries}
+    tensors |= {c.last: states[c.state] for c in loop.carries}
 
 
 def check_conditions(item: ReadSize, dims: Bounds, env: Mapping[str, int]) -> None:

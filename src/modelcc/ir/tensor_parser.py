@@ -13,6 +13,7 @@ from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.loop_parser import FunctionParser, LoopScanner
 from modelcc.ir.mlir_syntax import string_value, value_name
 from modelcc.ir.op import ModelError
+from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine
 from modelcc.ir.tensor import (
     Algorithm,
@@ -91,22 +92,12 @@ class _TensorParser:
         constants: dict[str, Constant] = {}
         items: list[Item] = []
         while not at.accept("}"):
-            match at.key():
-                case "constant":
-                    key, constant = self._constant(resolve)
-                    constants[key] = constant
-                case "kernel":
-                    items.append(self.kernel())
-                case "view":
-                    items.append(self._view())
-                case "algorithm":
-                    items.append(self._algorithm())
-                case "read":
-                    items.append(self._read_size())
-                case word:
-                    raise at.error(
-                        f"expected constant, kernel, view, algorithm or read after {word!r}"
-                    )
+            word = at.key()
+            if word == "constant":
+                key, constant = self._constant(resolve)
+                constants[key] = constant
+            else:
+                items.append(self._item(word))
         return TensorProgram(
             name,
             inputs,
@@ -116,6 +107,64 @@ class _TensorParser:
             MappingProxyType(constants),
             MappingProxyType(dims),
         )
+
+    def _item(self, word: str) -> Item:
+        match word:
+            case "kernel":
+                return self.kernel()
+            case "view":
+                return self._view()
+            case "algorithm":
+                return self._algorithm()
+            case "read":
+                return self._read_size()
+            case "if":
+                return self._branch()
+            case "repeat":
+                return self._repeat()
+            case _:
+                known = "constant, kernel, view, algorithm, read, if or repeat"
+                raise self.at.error(f"expected {known} after {word!r}")
+
+    def _items(self) -> tuple[Item, ...]:
+        self.at.expect("{")
+        items: list[Item] = []
+        while not self.at.accept("}"):
+            items.append(self._item(self.at.key()))
+        return tuple(items)
+
+    def _branch(self) -> Branch[Item]:
+        condition = self._value()
+        self.at.expect("->")
+        outputs = self._list("(", ")", self._typed)
+        source = self._source()
+        then = self._items()
+        self.at.expect("else")
+        return Branch(condition, outputs, then, self._items(), source)
+
+    def _repeat(self) -> Repeat[Item]:
+        at = self.at
+        at.expect("[")
+        counter = self._name()
+        trips = at.bare_index() if at.accept("<") else None
+        at.expect("]")
+        condition = self._value() if at.accept("while") else None
+        carries = self._list("(", ")", self._carry) if at.accept("carry") else ()
+        filled = self._list("(", ")", self._typed) if at.accept("fill") else ()
+        source = self._source()
+        return Repeat(counter, trips, carries, filled, self._items(), condition, source)
+
+    def _carry(self) -> Carry:
+        state = self._typed()
+        self.at.expect("=")
+        initial = self._value()
+        self.at.expect("then")
+        following = self._value()
+        self.at.expect("last")
+        last = self._value()
+        for name in (following, last):
+            self.types.setdefault(name, self.types[state])
+        return Carry(state, initial, following, last)
 
     def kernel(self) -> Kernel:
         """A kernel whose keyword has been read."""

@@ -11,6 +11,14 @@
         func @NonZero(…) { … }                    as the loop level has it
       }
       read k = %n source("nz") require [k <= 9]   k is a number from here on
+      if %c -> (%z: f32[batch]) source("If_0") {
+        …
+      } else {
+        …
+      }
+      repeat [t < 8] while %go carry(%go: bool[] = %yes then %more last %end) fill(%s: f32[8]) {
+        …
+      }
     }
 
 A stage that does not write at its axes says where: ``%y[i, j + 32]: f32[n, 64] = [i < n, j < 32]
@@ -29,6 +37,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from modelcc.ir.index import Bounds, Index, Sym, quote_name
 from modelcc.ir.loop_text import function_lines
 from modelcc.ir.mlir_syntax import float_text, key_text, string_text, value_text
+from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.tensor import (
     Algorithm,
@@ -40,6 +49,7 @@ from modelcc.ir.tensor import (
     Condition,
     Guard,
     IndexValue,
+    Item,
     Kernel,
     Number,
     Read,
@@ -93,17 +103,50 @@ def _program_lines(program: TensorProgram) -> Iterator[str]:
     for name, constant in program.constants.items():
         yield f"  constant {_typed([name], program.types)} = {string_text(constant.digest)}"
     for item in program.items:
-        match item:
-            case View():
-                result = _typed([item.output], program.types)
-                yield f"  view {result} = {value_text(item.input)}{_source(item.source)}"
-            case Kernel():
-                yield from _kernel_lines(item, program.types, "  ")
-            case Algorithm():
-                yield from _algorithm_lines(item, program.types, "  ")
-            case ReadSize():
-                yield f"  {_read_size(item)}"
+        yield from _item_lines(item, program.types, "  ")
     yield "}"
+
+
+def _item_lines(item: Item, types: Mapping[str, TensorType], indent: str) -> Iterator[str]:
+    match item:
+        case View():
+            result = _typed([item.output], types)
+            yield f"{indent}view {result} = {value_text(item.input)}{_source(item.source)}"
+        case Kernel():
+            yield from _kernel_lines(item, types, indent)
+        case Algorithm():
+            yield from _algorithm_lines(item, types, indent)
+        case ReadSize():
+            yield f"{indent}{_read_size(item)}"
+        case Branch():
+            results = f"{value_text(item.condition)} -> ({_typed(item.outputs, types)})"
+            yield f"{indent}if {results}{_source(item.source)} {{"
+            for inner in item.then:
+                yield from _item_lines(inner, types, indent + "  ")
+            yield indent + "} else {"
+            for inner in item.other:
+                yield from _item_lines(inner, types, indent + "  ")
+            yield indent + "}"
+        case Repeat():
+            yield f"{indent}repeat {_loop_head(item, types)}{_source(item.source)} {{"
+            for inner in item.body:
+                yield from _item_lines(inner, types, indent + "  ")
+            yield indent + "}"
+
+
+def _loop_head(loop: Repeat[Item], types: Mapping[str, TensorType]) -> str:
+    bound = "" if loop.trips is None else f" < {loop.trips}"
+    head = f"[{quote_name(loop.counter)}{bound}]"
+    head += "" if loop.condition is None else f" while {value_text(loop.condition)}"
+    if loop.carries:
+        carries = ", ".join(_carry(carry, types) for carry in loop.carries)
+        head += f" carry({carries})"
+    return head + (f" fill({_typed(loop.filled, types)})" if loop.filled else "")
+
+
+def _carry(carry: Carry, types: Mapping[str, TensorType]) -> str:
+    initial, after, last = map(value_text, (carry.initial, carry.next, carry.last))
+    return f"{_typed([carry.state], types)} = {initial} then {after} last {last}"
 
 
 def _algorithm_lines(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.index import Index, Range, compare, symbols
+from modelcc.ir.index import Bounds, Index, Range, compare, symbols
 from modelcc.ir.index_uses import Use, uses
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.op import ModelError
+from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.scalar_typing import verify_body
 from modelcc.ir.tensor import (
@@ -24,45 +25,60 @@ from modelcc.ir.tensor import (
     Stage,
     TensorProgram,
     View,
+    counters,
     item_inputs,
     item_outputs,
+    leaf_items,
 )
 from modelcc.ir.tensor_ranges import misread, miswritten, written_twice
-from modelcc.ir.types import I64, TensorType
+from modelcc.ir.types import BOOL, I64, TensorType
 
 
 def verify_tensor_program(program: TensorProgram) -> None:
     """Raise :class:`ModelError` naming the kernel, stage and source of the first broken rule."""
     place = (f"tensor program {program.name!r}",)
-    complete = _completed(program)
-    defined: dict[str, int] = {}
+    defined: set[str] = set()
     for name in (*program.inputs, *program.constants):
         if name in defined:
             raise ModelError(f"tensor {name!r} is defined twice", place)
-        defined[name] = -1
+        defined.add(name)
     _verify_types(program, place)
-    for position, item in enumerate(program.items):
+    inside = _verify_items(program.items, program, program.dims, defined)
+    _verify_order_of_sizes(program)
+    for name in program.outputs:
+        if name not in inside:
+            raise ModelError(f"program output {name!r} is not computed by any kernel", place)
+
+
+def _verify_items(
+    items: Sequence[Item], program: TensorProgram, dims: Bounds, outside: set[str]
+) -> set[str]:
+    """Check items that see the tensors ``outside``; those and the ones they define."""
+    complete = {name: n for n, item in enumerate(items) for name in item_outputs(item)}
+    defined = dict.fromkeys(outside, -1)
+    for position, item in enumerate(items):
         for name in item_inputs(item):
             _verify_defined(name, defined, complete, position, item_place(item))
         match item:
             case View():
                 _verify_view(item, program)
             case Kernel():
-                verify_kernel(item, program.types, program.dims)
+                verify_kernel(item, program.types, dims)
             case Algorithm():
-                _verify_algorithm(item, program)
+                _verify_algorithm(item, program, dims)
             case ReadSize():
                 _verify_read_size(item, program)
-        whole = isinstance(item, View | Algorithm)
+            case Branch():
+                _verify_branch(item, program, dims, set(defined))
+            case Repeat():
+                _verify_repeat(item, program, dims, set(defined))
         for name in item_outputs(item):
-            if defined.get(name, position) == -1 or (whole and name in defined):
+            again = name in defined and not isinstance(item, Kernel)
+            if defined.get(name, position) == -1 or again:
                 raise ModelError(f"tensor {name!r} is defined twice", item_place(item))
             defined[name] = position
-    _verify_disjoint(program)
-    _verify_order_of_sizes(program)
-    for name in program.outputs:
-        if name not in defined:
-            raise ModelError(f"program output {name!r} is not computed by any kernel", place)
+    _verify_disjoint(items, program, dims)
+    return set(defined)
 
 
 def item_place(item: Item) -> tuple[str, ...]:
@@ -76,9 +92,64 @@ def item_place(item: Item) -> tuple[str, ...]:
             return (*item.source, f"algorithm {item.function.name!r}")
         case ReadSize():
             return (*item.source, f"read of {', '.join(map(repr, item.symbols))}")
+        case Branch():
+            return (*item.source, f"branch on {item.condition!r}")
+        case Repeat():
+            return (*item.source, f"loop over {item.counter!r}")
 
 
-def _verify_algorithm(item: Algorithm, program: TensorProgram) -> None:
+def _verify_branch(
+    branch: Branch[Item], program: TensorProgram, dims: Bounds, outside: set[str]
+) -> None:
+    place = item_place(branch)
+    _verify_condition(branch.condition, program, place)
+    for items in (branch.then, branch.other):
+        _verify_items(items, program, dims, outside)
+        written = {n for i in items if not isinstance(i, View) for n in item_outputs(i)}
+        missing = [name for name in branch.outputs if name not in written]
+        if missing:
+            raise ModelError(f"a side computes no {missing[0]!r} by a kernel", place)
+
+
+def _verify_repeat(
+    loop: Repeat[Item], program: TensorProgram, dims: Bounds, outside: set[str]
+) -> None:
+    place = item_place(loop)
+    if loop.counter in dims:
+        raise ModelError(f"{loop.counter!r} is already a dimension or a counter", place)
+    if loop.trips is None and loop.condition is None:
+        raise ModelError("the loop has neither a bound nor a condition", place)
+    _verify_symbols("the bound", () if loop.trips is None else (loop.trips,), dims, place)
+    states = [carry.state for carry in loop.carries]
+    if loop.condition is not None:
+        if loop.condition not in states:
+            raise ModelError(f"condition {loop.condition!r} is no state of the loop", place)
+        _verify_condition(loop.condition, program, place)
+    for carry in loop.carries:
+        _verify_carry(carry, program, place)
+    _verify_items(loop.body, program, loop.inside(dims), outside | set(states))
+    written = [n for i in loop.body if not isinstance(i, View) for n in item_outputs(i)]
+    needed = (*(carry.next for carry in loop.carries), *loop.filled)
+    for name in needed:
+        if name not in written or needed.count(name) > 1:
+            raise ModelError(f"no kernel of the body computes {name!r} for it alone", place)
+
+
+def _verify_carry(carry: Carry, program: TensorProgram, place: tuple[str, ...]) -> None:
+    wanted = program.types[carry.state]
+    for name in (carry.initial, carry.next, carry.last):
+        if program.types[name] != wanted:
+            message = f"state {carry.state!r} is {wanted}, but {name!r} is {program.types[name]}"
+            raise ModelError(message, place)
+
+
+def _verify_condition(name: str, program: TensorProgram, place: tuple[str, ...]) -> None:
+    type = program.types[name]
+    if type.dtype != BOOL or type.elements != 1:
+        raise ModelError(f"condition {name!r} must be one bool, not {type}", place)
+
+
+def _verify_algorithm(item: Algorithm, program: TensorProgram, dims: Bounds) -> None:
     place = item_place(item)
     verify_function(item.function)
     names = (*item.inputs, *item.outputs)
@@ -92,7 +163,7 @@ def _verify_algorithm(item: Algorithm, program: TensorProgram) -> None:
             raise ModelError(message, place)
         if parameter.mutable != (name in item.outputs):
             raise ModelError(f"%{name} must be written if, and only if, it is an output", place)
-    _verify_symbols("a size", item.sizes, program.dims, place)
+    _verify_symbols("a size", item.sizes, dims, place)
 
 
 def _verify_read_size(item: ReadSize, program: TensorProgram) -> None:
@@ -111,9 +182,9 @@ def _verify_read_size(item: ReadSize, program: TensorProgram) -> None:
 
 def _verify_order_of_sizes(program: TensorProgram) -> None:
     """What is read from memory is bound once, and used only afterwards."""
-    reads = [item for item in program.items if isinstance(item, ReadSize)]
+    reads = [item for item in leaf_items(program.items) if isinstance(item, ReadSize)]
     pending = {name for item in reads for name in item.symbols}
-    for item in program.items:
+    for item in leaf_items(program.items):
         if isinstance(item, ReadSize):
             again = [name for name in item.symbols if name not in pending]
             if again:
@@ -139,14 +210,11 @@ def item_symbols(item: Item, types: Mapping[str, TensorType]) -> frozenset[str]:
             found |= {name for size in item.sizes for name in symbols(size)}
         case ReadSize():
             found |= item.needs
-        case View():
+        case Repeat():
+            found |= frozenset() if item.trips is None else symbols(item.trips)
+        case View() | Branch():
             pass
     return frozenset(found)
-
-
-def _completed(program: TensorProgram) -> dict[str, int]:
-    """Tensor → position of the last item that writes it."""
-    return {name: n for n, item in enumerate(program.items) for name in item_outputs(item)}
 
 
 def _verify_defined(
@@ -166,10 +234,11 @@ def _verify_defined(
 
 def _verify_types(program: TensorProgram, place: tuple[str, ...]) -> None:
     used = program.tensors()
+    known = {**program.dims, **dict.fromkeys(counters(program.items))}
     for name in used:
         if not name or name not in program.types:
             raise ModelError(f"tensor {name!r} has no type", place)
-        _verify_symbols(f"type of {name!r}", program.types[name].shape, program.dims, place)
+        _verify_symbols(f"type of {name!r}", program.types[name].shape, known, place)
         _verify_layout(name, program.types[name], place)
     spare = min(program.types.keys() - frozenset(used), default=None)
     if spare is not None:
@@ -323,14 +392,17 @@ class _Writer:
     kernel: Kernel
 
 
-def _verify_disjoint(program: TensorProgram) -> None:
+def _verify_disjoint(items: Sequence[Item], program: TensorProgram, dims: Bounds) -> None:
     writers: dict[str, list[_Writer]] = {}
-    for item in program.items:
+    for item in items:
         if isinstance(item, Kernel):
             for stage in item.stages:
                 writers.setdefault(stage.output, []).append(_Writer(stage, item))
     for name, found in writers.items():
-        fault = written_twice([w.stage for w in found], program.types[name], program.dims)
+        stages = [w.stage for w in found]
+        moving = {n for stage in stages for index in stage.write for n in symbols(index)}
+        whole = moving.isdisjoint(dims.keys() - program.dims.keys())  # else one part an iteration
+        fault = written_twice(stages, program.types[name], dims, whole)
         if fault is not None:
             kernels = dict.fromkeys(w.kernel for w in found)
             places = [p for kernel in kernels for p in item_place(kernel)]

@@ -6,6 +6,7 @@ from modelcc.ir.op import Dialect
 from modelcc.ops import (
     activation,
     attention,
+    control,
     conv,
     elementwise,
     forest,
@@ -45,5 +46,6 @@ MCC = Dialect(
         *recurrent.OPS,
         *forest.OPS,
         *time_axis.OPS,
+        *control.OPS,
     ),
 )

@@ -36,8 +36,8 @@ def passes() -> list[type[Any]]:
     ]
 
 
-TOO_LONG = {"Winograd": "test_winograd.py"}
-"""Passes whose result is too long for a docstring, and the tests they have instead."""
+TOO_LONG = {"Winograd": "test_winograd.py", "InRegions": "test_regions.py"}
+"""Passes that cannot be shown in a docstring, and the tests they have instead."""
 
 PASSES = [step for step in passes() if step.__name__ not in TOO_LONG]
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from modelcc.ir.index import Bounds, Index, ceildiv, symbols
 from modelcc.ir.index_upper import upper_bound
+from modelcc.ir.op import ModelError
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import ReadSize
-from modelcc.passes.program.storage import Storage, kernels
+from modelcc.passes.program.storage import Storage
+from modelcc.passes.program.timeline import Timeline
 
 ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector."""
@@ -40,26 +42,51 @@ class LateMemory:
     offsets: Mapping[str, Index] = field(default_factory=dict[str, Index])
 
 
-def bounded(program: ScheduledProgram, found: Sequence[Storage]) -> list[Storage]:
-    """Storages with sizes in terms of the inputs' dimensions, where these bound them."""
-    gone = frozenset(program.read_sizes)
-    return [replace(s, size=_upper(s.size, gone, program.dims) or s.size) for s in found]
+def bounded(program: ScheduledProgram, found: Sequence[Storage], line: Timeline) -> list[Storage]:
+    """Storages with sizes in terms of the inputs' dimensions, where these bound them.
+
+    :class:`ModelError` if a size depends on the counter of a loop and has no bound.
+    """
+    gone, dims = _inner_symbols(program, line)
+    return [replace(s, size=_upper(s.size, gone, dims) or _late(s, line)) for s in found]
 
 
-def late_memory(program: ScheduledProgram, found: Sequence[Storage]) -> tuple[LateMemory, ...]:
+def _inner_symbols(program: ScheduledProgram, line: Timeline) -> tuple[frozenset[str], Bounds]:
+    """Symbols without a value before the program runs, and bounds of all."""
+    dims = dict(program.dims)
+    for span in reversed(line.loops):
+        dims = span.loop.inside(dims)
+    counters = {span.loop.counter for span in line.loops}
+    return frozenset(program.read_sizes) | counters, dims
+
+
+def _late(storage: Storage, line: Timeline) -> Index:
+    counters = {span.loop.counter for span in line.loops}
+    if symbols(storage.size) & counters:
+        raise ModelError(
+            f"the size of {storage.name!r}, {storage.size} bytes, changes from one iteration of a "
+            "loop to the next, and has no bound"
+        )
+    return storage.size
+
+
+def late_memory(
+    program: ScheduledProgram, found: Sequence[Storage], line: Timeline
+) -> tuple[LateMemory, ...]:
     """What the host has to be asked for, in the order of steps."""
     gone = frozenset(program.read_sizes)
     if not gone:
         return ()
+    inner, dims = _inner_symbols(program, line)
     parts: list[LateMemory] = []
     waiting: dict[int, list[Storage]] = {}
     for storage in found:
         if storage.place == "output" and symbols(program.types[storage.name].elements) & gone:
-            parts.append(LateMemory(storage.name, storage.size, _known_after(program, storage)))
+            parts.append(LateMemory(storage.name, storage.size, _known_after(line, storage)))
         elif not symbols(storage.size) & gone:
             continue
-        elif storage.place == "arena" and _upper(storage.size, gone, program.dims) is None:
-            waiting.setdefault(_known_after(program, storage), []).append(storage)
+        elif storage.place == "arena" and _upper(storage.size, inner, dims) is None:
+            waiting.setdefault(_known_after(line, storage), []).append(storage)
     names = (f"segment{number}" for number in range(1, len(waiting) + 1))
     parts += [_segment(n, step, waiting[step]) for n, step in zip(names, waiting, strict=True)]
     return tuple(sorted(parts, key=lambda part: part.step))
@@ -69,10 +96,10 @@ def _upper(size: Index, gone: frozenset[str], dims: Bounds) -> Index | None:
     return upper_bound(size, gone, dims) if symbols(size) & gone else size
 
 
-def _known_after(program: ScheduledProgram, storage: Storage) -> int:
+def _known_after(line: Timeline, storage: Storage) -> int:
     """The step that reads the last of the symbols in a storage's size; -1 if there are none."""
     needed = symbols(storage.size)
-    reads = [(n, step) for n, step in enumerate(kernels(program)) if isinstance(step, ReadSize)]
+    reads = [(n, step) for n, step in line.calls.items() if isinstance(step, ReadSize)]
     return max((number for number, step in reads if needed & set(step.symbols)), default=-1)
 
 

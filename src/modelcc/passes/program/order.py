@@ -1,4 +1,4 @@
-"""Orders kernels so that less memory is live at once.
+"""Orders kernels so that less memory is live at once; a branch or loop is one step.
 
 Beam search over topological orders: partial orders that ran the same set of kernels compete, and
 the one with the lowest peak so far is kept.  With an unlimited beam this is the exact dynamic
@@ -12,12 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from modelcc.ir.index import evaluate, symbols
-from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
+from modelcc.ir.index import Index, evaluate, symbols
+from modelcc.ir.scheduled import (
+    KernelCall,
+    ScheduledItem,
+    ScheduledProgram,
+    leaf_calls,
+    scheduled_tensors,
+)
 from modelcc.ir.tensor import ReadSize, View
+from modelcc.passes.program.late_memory import aligned
 from modelcc.passes.program.nominal import nominal_values
-from modelcc.passes.program.plan_memory import aligned
-from modelcc.passes.program.storage import kernels, storages, view_bases
+from modelcc.passes.program.storage import storages
+from modelcc.passes.program.timeline import timeline
 
 WORK = 100_000
 """Kernels the search may append in total; its beam is as wide as that allows."""
@@ -55,19 +62,60 @@ def order_steps(program: ScheduledProgram) -> ScheduledProgram:
 
     Symbolic sizes are compared at typical values.
     """
-    problem = _problem(program)
+    steps = _steps(program)
+    problem = _problem(program, steps)
     given = _Partial(0, (), 0, 0)
     for step in range(len(problem.needs)):
         given = _run(problem, given, step)
     best = _search(problem)
     if best.peak >= given.peak:
         return program
-    return replace(program, items=_items(program, best.order))
+    return replace(program, items=_items(program, steps, best.order))
 
 
-def _problem(program: ScheduledProgram) -> _Problem:
-    calls = kernels(program)
-    arena = [s for s in storages(program) if s.place == "arena"]
+@dataclass(frozen=True)
+class _Step:
+    """What is ordered: a call, or a branch or loop as one."""
+
+    item: ScheduledItem
+    arguments: tuple[str, ...]
+    outputs: tuple[str, ...]
+    in_place: tuple[tuple[str, str], ...] = ()
+    partial: tuple[str, ...] = ()
+    needs: frozenset[str] = frozenset()
+    binds: tuple[str, ...] = ()
+
+
+def _steps(program: ScheduledProgram) -> list[_Step]:
+    found: list[_Step] = []
+    for item in program.items:
+        match item:
+            case KernelCall():
+                step = _Step(item, item.arguments, item.outputs, item.in_place, item.partial)
+                found.append(replace(step, needs=_symbols_of(program, step, item.sizes)))
+            case ReadSize():
+                step = _Step(item, item.arguments, (), binds=item.symbols)
+                found.append(replace(step, needs=_symbols_of(program, step) | item.needs))
+            case View():
+                pass
+            case _:
+                step = _Step(item, scheduled_tensors(item), item.outputs)
+                sizes = [size for call in leaf_calls((item,)) if isinstance(call, KernelCall)
+                         for size in call.sizes]  # fmt: skip
+                found.append(replace(step, needs=_symbols_of(program, step, sizes)))
+    return found
+
+
+def _symbols_of(
+    program: ScheduledProgram, step: _Step, sizes: Sequence[Index] = ()
+) -> frozenset[str]:
+    shapes = [program.types[name].shape for name in step.arguments]
+    return frozenset(n for index in (*sizes, *chain(*shapes)) for n in symbols(index))
+
+
+def _problem(program: ScheduledProgram, calls: Sequence[_Step]) -> _Problem:
+    line = timeline(program)
+    arena = [s for s in storages(program, line) if s.place == "arena"]
     sizes = [aligned(s.size) for s in arena]
     values = nominal_values(sizes, program.dims)
     number = {name: i for i, s in enumerate(arena) for name in s.tensors}
@@ -82,7 +130,7 @@ def _problem(program: ScheduledProgram) -> _Problem:
         {number[o]: number[i] for o, i in c.in_place if o in number and i in number} for c in calls
     )
     return _Problem(
-        needs=_dependencies(program, calls),
+        needs=_dependencies(line.bases, calls),
         touches=touches,
         users=tuple(users),
         sizes=tuple(evaluate(size, values) for size in sizes),
@@ -90,16 +138,13 @@ def _problem(program: ScheduledProgram) -> _Problem:
     )
 
 
-def _dependencies(
-    program: ScheduledProgram, calls: Sequence[KernelCall | ReadSize]
-) -> tuple[int, ...]:
+def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int, ...]:
     """For each step the set of those it must follow.
 
     Readers follow the writers before them; writers follow earlier readers, and earlier writers
     unless both write parts only.  What depends on sizes read from memory follows their reading.
     """
     known: dict[str, int] = {}
-    bases = view_bases(program)
     full: dict[str, int] = {}
     partial: dict[str, int] = {}
     readers: dict[str, int] = {}
@@ -107,10 +152,9 @@ def _dependencies(
     for step, call in enumerate(calls):
         own = 1 << step
         need = 0
-        for name in _symbols_needed(call, program) if known else ():
+        for name in call.needs if known else ():
             need |= known.get(name, 0)
-        if isinstance(call, ReadSize):
-            known |= dict.fromkeys(call.symbols, own)
+        known |= dict.fromkeys(call.binds, own)
         written = {bases.get(n, n) for n in call.outputs}
         parts = {bases.get(n, n) for n in call.partial}
         for base in dict.fromkeys(bases.get(n, n) for n in call.arguments):
@@ -125,12 +169,6 @@ def _dependencies(
             group[base] = group.get(base, 0) | own
         needs.append(need & ~own)
     return tuple(needs)
-
-
-def _symbols_needed(call: KernelCall | ReadSize, program: ScheduledProgram) -> frozenset[str]:
-    shapes = [program.types[name].shape for name in call.arguments]
-    found = {n for index in (*call.sizes, *chain(*shapes)) for n in symbols(index)}
-    return frozenset(found | call.needs) if isinstance(call, ReadSize) else frozenset(found)
 
 
 def _run(problem: _Problem, state: _Partial, step: int) -> _Partial:
@@ -176,9 +214,10 @@ def _ready(problem: _Problem, done: int) -> list[int]:
     ]
 
 
-def _items(program: ScheduledProgram, order: Sequence[int]) -> tuple[ScheduledItem, ...]:
-    """Kernels in ``order``, each preceded by the views it needs; unused views at the end."""
-    calls = kernels(program)
+def _items(
+    program: ScheduledProgram, steps: Sequence[_Step], order: Sequence[int]
+) -> tuple[ScheduledItem, ...]:
+    """Steps in ``order``, each preceded by the views it needs; unused views at the end."""
     views = {item.output: item for item in program.items if isinstance(item, View)}
     items: list[ScheduledItem] = []
 
@@ -188,10 +227,10 @@ def _items(program: ScheduledProgram, order: Sequence[int]) -> tuple[ScheduledIt
             place_view(view.input)
             items.append(view)
 
-    for step in order:
-        for name in calls[step].arguments:
+    for number in order:
+        for name in steps[number].arguments:
             place_view(name)
-        items.append(calls[step])
+        items.append(steps[number].item)
     for name in list(views):
         place_view(name)
     return tuple(items)

@@ -14,6 +14,7 @@ from functools import cached_property
 from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.program import Definition
 from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.passes.program.carried import share_carried
 from modelcc.passes.program.late_memory import LateMemory, aligned, bounded, late_memory
 from modelcc.passes.program.nominal import sample_values
 from modelcc.passes.program.placement import (
@@ -30,6 +31,7 @@ from modelcc.passes.program.stacking import (
     symbolic_offsets,
 )
 from modelcc.passes.program.storage import Storage, share_in_place, storages
+from modelcc.passes.program.timeline import timeline
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,19 @@ class MemoryPlan:
         """Tensor name to the storage it lives in."""
         return {name: storage for storage in self.storages for name in storage.tensors}
 
+    def offset(self, tensor: str) -> Index:
+        """Bytes from the start of the arena (in other places: of its buffer) to a tensor."""
+        storage = self.home[tensor]
+        return self.offsets.get(storage.name, 0) + storage.within.get(tensor, 0)
+
 
 def plan_memory(program: ScheduledProgram) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
-    found = share_in_place(program, storages(program))
-    late = late_memory(program, found)
+    line = timeline(program)
+    found = share_in_place(line, share_carried(line, storages(program, line)))
+    late = late_memory(program, found, line)
     apart = {name for part in late for name in part.storages}
-    arena = [s for s in bounded(program, found) if s.place == "arena" and s.name not in apart]
+    arena = [s for s in bounded(program, found, line) if s.place == "arena" and s.name not in apart]
     sizes = [aligned(storage.size) for storage in arena]
     samples = sample_values(sizes, program.dims)
     layers = [_blocks(arena, sizes, sample) for sample in samples]

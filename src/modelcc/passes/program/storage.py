@@ -1,8 +1,8 @@
 """Which tensors share memory, where that memory lies, and during which steps it is needed.
 
-Steps are kernels and reads of sizes, numbered from 0; views compute nothing.  A *storage* is one
-buffer with all tensors that live in it: a tensor, its views, and later (:func:`share_in_place`)
-results computed over an operand that is read for the last time::
+Steps are numbered as in :mod:`modelcc.passes.program.timeline`; views compute nothing.  A
+*storage* is one buffer with all tensors that live in it: a tensor, its views, and later
+(:func:`share_in_place`) results computed over an operand that is read for the last time::
 
     %h = arena …            storage "h": h, v (a view), y; steps 0 … 2
     launch @conv(%x, %h)    step 0
@@ -14,12 +14,13 @@ results computed over an operand that is read for the last time::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from modelcc.ir.index import Index
 from modelcc.ir.program import Place
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
-from modelcc.ir.tensor import ReadSize, View
+from modelcc.ir.tensor import ReadSize
+from modelcc.passes.program.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Storage:
 
     ``name`` is one of ``tensors``: the input, constant or output itself, else the first one
     written.  Inputs and constants exist from step -1 on; outputs stay to the step after the last.
+    ``within`` tells where in the buffer those tensors start that are not at its start.
     """
 
     name: str
@@ -36,57 +38,33 @@ class Storage:
     place: Place
     first: int
     last: int
+    within: Mapping[str, Index] = field(default_factory=dict[str, Index], hash=False)
 
 
-def kernels(program: ScheduledProgram) -> tuple[KernelCall | ReadSize, ...]:
-    """The items that do something, in order; their positions are the step numbers."""
-    return tuple(item for item in program.items if not isinstance(item, View))
-
-
-def view_bases(program: ScheduledProgram) -> dict[str, str]:
-    """Each view's name to the tensor, itself no view, whose memory it shows."""
-    bases: dict[str, str] = {}
-    for item in program.items:
-        if isinstance(item, View):
-            bases[item.output] = bases.get(item.input, item.input)
-    return bases
-
-
-def storages(program: ScheduledProgram) -> tuple[Storage, ...]:
+def storages(program: ScheduledProgram, line: Timeline) -> tuple[Storage, ...]:
     """Every buffer a step or the caller touches; a view lives in its base's."""
-    bases = view_bases(program)
-    groups: dict[str, list[str]] = {}
-    spans: dict[str, tuple[int, int]] = {}
-    for name in (*program.inputs, *program.constants):
-        groups.setdefault(name, [name])
-    for step, call in enumerate(kernels(program)):
-        for name in call.arguments:
-            base = bases.get(name, name)
-            groups.setdefault(base, [base])
-            spans[base] = (spans.get(base, (step, step))[0], step)
-    for view, base in bases.items():
+    groups = {name: [name] for name in (*program.inputs, *program.constants, *line.touches)}
+    for view, base in line.bases.items():
         groups.setdefault(base, [base]).append(view)
-    return tuple(_storage(program, base, tuple(names), spans) for base, names in groups.items())
+    return tuple(_storage(program, line, base, tuple(names)) for base, names in groups.items())
 
 
 def _storage(
-    program: ScheduledProgram,
-    base: str,
-    tensors: tuple[str, ...],
-    spans: Mapping[str, tuple[int, int]],
+    program: ScheduledProgram, line: Timeline, base: str, tensors: tuple[str, ...]
 ) -> Storage:
-    first, last = spans.get(base, (-1, -1))
+    needed = line.needed(base)
+    first, last = needed or (-1, -1)
     size = program.types[base].bytes
     if base in program.inputs:
         return Storage(base, tensors, size, "input", -1, last)
     if base in program.constants:
         return Storage(base, tensors, size, "constant", -1, last)
-    if first < 0:
+    if needed is None:
         raise ValueError(f"{program.name}: no kernel writes tensor '{base}', which is used")
     output = next((name for name in program.outputs if name in tensors), None)
     if output is None:
         return Storage(base, tensors, size, "arena", first, last)
-    return Storage(output, tensors, size, "output", first, len(kernels(program)))
+    return Storage(output, tensors, size, "output", first, line.end)
 
 
 def storage_of(found: Sequence[Storage]) -> dict[str, Storage]:
@@ -94,14 +72,14 @@ def storage_of(found: Sequence[Storage]) -> dict[str, Storage]:
     return {name: storage for storage in found for name in storage.tensors}
 
 
-def share_in_place(program: ScheduledProgram, found: Sequence[Storage]) -> tuple[Storage, ...]:
+def share_in_place(line: Timeline, found: Sequence[Storage]) -> tuple[Storage, ...]:
     """Storages after letting kernels write over operands they are the last to read.
 
     Only memory of our own is written over: arena storages that die in the step.  If the result is
     a graph output, the operand is computed in the caller's output buffer already.
     """
     home = storage_of(found)
-    for step, call in enumerate(kernels(program)):
+    for step, call in line.calls.items():
         for output, operand in call.in_place:
             target, source = home[output], home[operand]
             if _may_share(step, call, output, operand, target, source, home):

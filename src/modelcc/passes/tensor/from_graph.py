@@ -11,7 +11,7 @@ A stage that only renames positions of a row-major buffer (reshape, squeeze) bec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from modelcc.ir.compute import Operand, StageBuilder
@@ -32,30 +32,55 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import TensorType
 from modelcc.ops import runtime_size
+from modelcc.ops.control import Control
 from modelcc.passes.tensor.lower_algorithm import lower_algorithm
+from modelcc.passes.tensor.lower_control import Lowered, Scope, lower_control
 
 
 def lower_graph(graph: Graph) -> TensorProgram:
     """The tensor program of ``graph``; :class:`ModelError` names every op lacking ``compute``."""
-    missing = [n for n in graph.nodes if not has_code(n.op)]
+    missing = [n for n in _all_nodes(graph) if not has_code(n.op)]
     if missing:
         raise ModelError(
             "ops without generated code: " + ", ".join(_describe(n) for n in missing),
             (),
             "decompose them first or leave them out",
         )
-    items: list[Item] = []
-    types = dict(graph.types)
+    lowered = lower_items(graph, Scope.of(graph))
+    program = TensorProgram(
+        graph.name, graph.inputs, graph.outputs, (), lowered.types, lowered.constants, graph.dims
+    )
+    return program.with_items(tuple(lowered.items))
+
+
+def _all_nodes(graph: Graph) -> Iterator[Node]:
+    """Nodes but those of control flow, in whose bodies are more."""
     for node in graph.nodes:
+        if isinstance(node.op, Control):
+            for body in node.op.graphs().values():
+                yield from _all_nodes(body)
+        else:
+            yield node
+
+
+def lower_items(graph: Graph, scope: Scope) -> Lowered:
+    """The items of a graph whose names are those of the whole program."""
+    items: list[Item] = []
+    lowered = Lowered(items, dict(graph.types), dict(graph.constants))
+    for node in graph.nodes:
+        if isinstance(node.op, Control):
+            region = lower_control(node, node.op, scope, lower_items)
+            items += region.items
+            lowered.types |= region.types
+            lowered.constants |= region.constants
+            continue
         made, internal = _lower(node, graph)
-        types |= internal
+        lowered.types |= internal
         items += made
     writers = Counter(name for item in items for name in item_outputs(item))
     parts = frozenset(name for name, number in writers.items() if number > 1)
-    viewed = [_as_view(i, types, graph.dims, parts) for i in items]
-    return TensorProgram(
-        graph.name, graph.inputs, graph.outputs, tuple(viewed), types, graph.constants, graph.dims
-    )
+    items[:] = [_as_view(i, lowered.types, graph.dims, parts) for i in items]
+    return lowered
 
 
 def has_code(op: Op) -> bool:

@@ -71,11 +71,12 @@ class FuseKernels:
             if isinstance(item, View):
                 home[item.output] = home.get(item.input, -1)
                 continue
-            if not isinstance(item, Kernel):
+            if isinstance(item, Algorithm | ReadSize):
                 symbols_at |= _bound_at(item, len(groups))
                 home |= dict.fromkeys(item_outputs(item), len(groups))
                 groups.append(_Group(alone=item))
                 continue
+            assert isinstance(item, Kernel)
             stage = item.stages[0]
             position = self._target(item, groups, home, views, usage, program)
             needed = item_symbols(item, program.types) if symbols_at else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.graph import Constant
@@ -11,9 +11,19 @@ from modelcc.ir.index import Bounds, Index, Sym, coefficient
 from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
-from modelcc.ir.tensor import Algorithm, Kernel, ReadSize, Stage, TensorProgram, View
+from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram, leaf_calls
+from modelcc.ir.tensor import (
+    Algorithm,
+    Item,
+    Kernel,
+    ReadSize,
+    Stage,
+    TensorProgram,
+    View,
+    leaf_items,
+)
 from modelcc.ir.types import Layout, TensorType
 from modelcc.passes.tensor.row_space import row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
@@ -69,41 +79,37 @@ def unfused(kernel: Kernel) -> list[Kernel]:
 
 def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProgram:
     """Schedule every kernel of ``program``; equal kernels share one function."""
-    constants = frozenset(program.constants)
-    cache: dict[CanonicalKernel, ScheduledKernel] = {}
-    packed = _PackedConstants(program)
-    items: list[ScheduledItem] = []
-    parts = _parts(program)
-    waiting = list(reversed(program.items))
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, View | ReadSize):
-            items.append(item)
-            continue
-        if isinstance(item, Algorithm):
-            items.append(_as_it_is(item))
-            continue
-        exact, own = canonical(item, program.types, constants, program.dims)
-        key, sizes = with_free_place(exact)
-        try:
-            if key not in cache:
-                name = f"k{len(cache)}_{item.name}"
-                cache[key] = schedule_kernel(key, name, machine, item.source)
-        except NoScheduleError:
-            waiting += reversed(unfused(item))
-            continue
-        items.append(_call(item, cache[key], own, sizes, packed, parts))
-    used = frozenset(a for i in items if not isinstance(i, View) for a in i.arguments)
-    kept = used | frozenset(program.outputs) | _viewed(items)
+    scheduler = _Scheduler(program, machine)
+    items = scheduler.items(program.items, program.dims)
+    packed = scheduler.packed
+    steps = [item for item in leaf_calls(items) if not isinstance(item, View)]
+    used = frozenset(a for step in steps for a in step.arguments)
+    kept = used | frozenset(program.outputs) | _read_by_others(items)
     return ScheduledProgram(
         program.name,
         program.inputs,
         program.outputs,
-        tuple(items),
+        items,
         {**program.types, **packed.types},
         {n: c for n, c in {**program.constants, **packed.constants}.items() if n in kept},
         program.dims,
     )
+
+
+def _read_by_others(items: Sequence[ScheduledItem]) -> frozenset[str]:
+    """Tensors that views, branches and loops read."""
+    found: set[str] = set()
+    for item in items:
+        match item:
+            case View():
+                found.add(item.input)
+            case Branch():
+                found |= {item.condition, *_read_by_others((*item.then, *item.other))}
+            case Repeat():
+                found |= {carry.initial for carry in item.carries} | _read_by_others(item.body)
+            case _:
+                pass
+    return frozenset(found)
 
 
 def _as_it_is(item: Algorithm) -> KernelCall:
@@ -111,8 +117,46 @@ def _as_it_is(item: Algorithm) -> KernelCall:
     return KernelCall(item.function, arguments, item.sizes, item.outputs, source=item.source)
 
 
-def _viewed(items: Iterable[ScheduledItem]) -> frozenset[str]:
-    return frozenset(i.input for i in items if isinstance(i, View))
+class _Scheduler:
+    """Kernels to functions, each content once; what has been packed."""
+
+    def __init__(self, program: TensorProgram, machine: CpuModel) -> None:
+        self._program = program
+        self._machine = machine
+        self._cache: dict[CanonicalKernel, ScheduledKernel] = {}
+        self._parts = _parts(program)
+        self.packed = _PackedConstants(program)
+
+    def items(self, items: Sequence[Item], dims: Bounds) -> tuple[ScheduledItem, ...]:
+        """Items under ``dims``, which bound the counters of loops around them, too."""
+        result: list[ScheduledItem] = []
+        for item in items:
+            match item:
+                case Kernel():
+                    result += self._kernel(item, dims)
+                case View() | ReadSize():
+                    result.append(item)
+                case Algorithm():
+                    result.append(_as_it_is(item))
+                case Branch(condition, outputs, then, other, source):
+                    sides = self.items(then, dims), self.items(other, dims)
+                    result.append(Branch(condition, outputs, *sides, source))
+                case Repeat(counter, trips, carries, filled, body, condition, source):
+                    inner = self.items(body, item.inside(dims))
+                    loop = Repeat(counter, trips, carries, filled, inner, condition, source)
+                    result.append(loop)
+        return tuple(result)
+
+    def _kernel(self, item: Kernel, dims: Bounds) -> list[KernelCall]:
+        exact, own = canonical(item, self._program.types, frozenset(self._program.constants), dims)
+        key, sizes = with_free_place(exact)
+        try:
+            if key not in self._cache:
+                name = f"k{len(self._cache)}_{item.name}"
+                self._cache[key] = schedule_kernel(key, name, self._machine, item.source)
+        except NoScheduleError:
+            return [call for kernel in unfused(item) for call in self._kernel(kernel, dims)]
+        return [_call(item, self._cache[key], own, sizes, self.packed, self._parts)]
 
 
 class _PackedConstants:
@@ -162,7 +206,9 @@ def _call(
 
 def _parts(program: TensorProgram) -> Counter[str]:
     """How many stages write each tensor."""
-    return Counter(s.output for i in program.items if isinstance(i, Kernel) for s in i.stages)
+    return Counter(
+        s.output for i in leaf_items(program.items) if isinstance(i, Kernel) for s in i.stages
+    )
 
 
 def _partially_written(kernel: Kernel, parts: Mapping[str, int]) -> tuple[str, ...]:

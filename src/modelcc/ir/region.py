@@ -1,0 +1,95 @@
+"""Branches and loops over items of a level: what holds nested lists of them.
+
+Names are those of the whole program: items inside read tensors of outside directly.  What they
+define is gone after the region, but for its outputs.
+
+A loop's ``counter`` is an index symbol inside it; a slice of a scanned tensor is read, and a part
+of a filled one written, at indices that mention it::
+
+    repeat [t < 64] carry(%h: f32[1, 8] = %first then %next last %final) fill(%y: f32[64, 1, 8]) {
+      kernel @step(%x: f32[64, 1, 8], %h: f32[1, 8]) -> (%next: f32[1, 8], %y: f32[64, 1, 8]) { …
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar, cast
+
+from modelcc.ir.index import Bounds, Index, Range
+
+I = TypeVar("I")  # noqa: E741
+
+
+@dataclass(frozen=True)
+class Branch(Generic[I]):
+    """Runs ``then`` if the bool tensor ``condition`` (one element) holds, else ``other``.
+
+    Kernels of either side define all of ``outputs``.
+    """
+
+    condition: str
+    outputs: tuple[str, ...]
+    then: tuple[I, ...]
+    other: tuple[I, ...]
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Carry:
+    """State of a loop, four tensors of one type.
+
+    ``state`` is what an iteration starts with: ``initial`` at first, then what the iteration
+    before computed as ``next`` (by a kernel of the body, for one carry only).  ``last`` is the
+    state after the loop.
+    """
+
+    state: str
+    initial: str
+    next: str
+    last: str
+
+
+@dataclass(frozen=True)
+class Repeat(Generic[I]):
+    """Runs ``body`` with ``counter`` at 0, 1, … before ``trips`` (None: no bound).
+
+    With ``condition``, the name of a state, it ends before the first iteration at whose start
+    that bool tensor (one element) is false.  One of the two is given.  Iterations fill disjoint
+    parts of ``filled``; what none has filled is undefined.
+    """
+
+    counter: str
+    trips: Index | None
+    carries: tuple[Carry, ...]
+    filled: tuple[str, ...]
+    body: tuple[I, ...]
+    condition: str | None = None
+    source: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Tensors that are defined after the loop."""
+        return (*(c.last for c in self.carries), *self.filled)
+
+    def inside(self, dims: Bounds) -> dict[str, Range]:
+        """``dims`` with the range of the counter."""
+        last = None if self.trips is None else self.trips - 1
+        return {**dims, self.counter: Range(0, last)}
+
+
+def map_leaves(items: Iterable[I], change: Callable[[I], I]) -> tuple[I, ...]:
+    """``items`` with those changed that hold no others, at any depth."""
+    result: list[I] = []
+    for item in items:
+        if isinstance(item, Branch):
+            branch = cast("Branch[I]", item)
+            then, other = map_leaves(branch.then, change), map_leaves(branch.other, change)
+            result.append(cast(I, replace(branch, then=then, other=other)))
+        elif isinstance(item, Repeat):
+            loop = cast("Repeat[I]", item)
+            result.append(cast(I, replace(loop, body=map_leaves(loop.body, change))))
+        else:
+            result.append(change(item))
+    return tuple(result)

@@ -1,0 +1,182 @@
+"""A loop taken apart: its states, captured values and stacked slices, to be changed one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.naming import Names
+from modelcc.ir.types import TensorType
+from modelcc.ops.arithmetic import Div, Mod
+from modelcc.ops.control import Control, Loop
+from modelcc.passes.graph.dead_code import DeadCode
+
+
+@dataclass(frozen=True)
+class State:
+    """``name`` in the body, where it starts as the outer ``initial`` and goes on as ``next``;
+    outside it ends as ``last``."""
+
+    name: str
+    initial: str
+    next: str
+    last: str
+
+
+@dataclass(frozen=True)
+class Slices:
+    """``value`` of the body, stacked along ``axis`` as the outer ``stacked``."""
+
+    value: str
+    axis: int
+    backwards: bool
+    stacked: str
+
+
+@dataclass
+class LoopParts:
+    """The parts of a loop; ``captured`` maps names in the body to those outside."""
+
+    node: Node
+    op: Loop
+    conditional: bool
+    states: list[State]
+    captured: dict[str, str]
+    slices: list[Slices]
+    nodes: tuple[Node, ...]
+    constants: dict[str, Constant]
+    types: dict[str, TensorType]
+
+    @staticmethod
+    def of(node: Node, op: Loop) -> LoopParts:
+        """The parts of a node."""
+        body, count = op.body, op.states
+        states = zip(
+            body.inputs[:count], node.inputs[:count], body.outputs[:count], node.outputs[:count],
+            strict=True,
+        )  # fmt: skip
+        slices = zip(body.outputs[count:], op.axes, op.backwards, node.outputs[count:], strict=True)
+        return LoopParts(
+            node,
+            op,
+            op.conditional,
+            [State(*s) for s in states],
+            dict(zip(body.inputs[count:], node.inputs[count:], strict=True)),
+            [Slices(*s) for s in slices],
+            body.nodes,
+            dict(body.constants),
+            dict(body.types),
+        )
+
+    def whole(self) -> Node:
+        """The node of these parts."""
+        inputs = (*(s.name for s in self.states), *self.captured)
+        outputs = (*(s.next for s in self.states), *(s.value for s in self.slices))
+        body = replace(
+            self.op.body,
+            inputs=inputs,
+            outputs=outputs,
+            nodes=self.nodes,
+            constants=self.constants,
+            types=self.types,
+        )
+        op = Loop(
+            tidy(body), self.op.counter, self.op.trips, len(self.states), self.conditional,
+            tuple(s.axis for s in self.slices), tuple(s.backwards for s in self.slices),
+        )  # fmt: skip
+        operands = (*(s.initial for s in self.states), *self.captured.values())
+        results = (*(s.last for s in self.states), *(s.stacked for s in self.slices))
+        return Node(op, operands, results, self.node.source)
+
+    def sink(self, constants: Mapping[str, Constant]) -> None:
+        """Captured constants become the body's own."""
+        for name, outer in list(self.captured.items()):
+            if outer in constants:
+                self.constants[name] = constants[outer]
+                del self.captured[name]
+
+    def drop_condition(self, constants: Mapping[str, Constant]) -> None:
+        """A condition that holds at first and ever after is none."""
+        if not self.conditional or self.op.trips is None:
+            return
+        first = self.states[0]
+        after = self.constants.get(first.next)
+        begins = constants.get(first.initial)
+        stays = first.next == first.name or (after is not None and bool(after.data))
+        if stays and begins is not None and bool(begins.data):
+            self.conditional = False
+
+    def take_invariants(self) -> dict[str, str]:
+        """States that stay as they begin are captured; the names of their results outside."""
+        fixed = [s for s in self._plain_states() if s.next == s.name]
+        for state in fixed:
+            self.states.remove(state)
+            self.captured[state.name] = state.initial
+        return {state.last: state.initial for state in fixed}
+
+    def _plain_states(self) -> list[State]:
+        return self.states[1:] if self.conditional else self.states
+
+    def drop_dead(self, read: frozenset[str]) -> None:
+        """States and slices that nothing outside of the loop hangs on; unused captures."""
+        self.slices = [s for s in self.slices if s.stacked in read]
+        needed = {s.value for s in self.slices}
+        kept = {s.name for s in self.states if s.last in read}
+        kept |= {self.states[0].name} if self.conditional else set()
+        while True:
+            wanted = needed | {s.next for s in self.states if s.name in kept}
+            used = self._used(wanted)
+            more = {s.name for s in self.states if s.name in used} | kept
+            if more == kept:
+                break
+            kept = more
+        self.states = [s for s in self.states if s.name in kept]
+        self.captured = {n: outer for n, outer in self.captured.items() if n in used}
+
+    def _used(self, wanted: set[str]) -> set[str]:
+        """Values of the body that ``wanted`` ones are computed from, and those themselves."""
+        used = set(wanted)
+        for node in reversed(self.nodes):
+            if not used.isdisjoint(node.outputs):
+                used.update(node.inputs)
+        return used
+
+    def hoist(self, names: Names) -> tuple[list[Node], dict[str, TensorType]]:
+        """Nodes that compute the same in all iterations, under names of outside, with types."""
+        outer = dict(self.captured)
+        moved: list[Node] = []
+        rest: list[Node] = []
+        types: dict[str, TensorType] = {}
+        for node in self.nodes:
+            if not self._is_invariant(node, outer):
+                rest.append(node)
+                continue
+            results = tuple(names.fresh(n) for n in node.outputs)
+            operands = tuple(outer.get(n, n) for n in node.inputs)
+            moved.append(Node(node.op, operands, results, node.source))
+            outer |= dict(zip(node.outputs, results, strict=True))
+            types |= {n: self.types[o] for n, o in zip(results, node.outputs, strict=True)}
+        self.nodes = tuple(rest)
+        self.captured = outer
+        return moved, types
+
+    def _is_invariant(self, node: Node, outer: Mapping[str, str]) -> bool:
+        """Whether ``node`` is worth computing once, and safe where there is no iteration."""
+        operands = [n for n in node.inputs if n]
+        known = bool(operands) and all(n in outer for n in operands)
+        plain = node.op.pure and not isinstance(node.op, Control)
+        divides = isinstance(node.op, Div | Mod) and self.types[node.outputs[0]].dtype.is_integer
+        return known and plain and not divides and self.op.counter not in node.op.symbols()
+
+
+def tidy(body: Graph) -> Graph:
+    """``body`` with the types and constants that it needs."""
+    return DeadCode()(
+        replace(
+            body,
+            types=MappingProxyType(dict(body.types)),
+            constants=MappingProxyType(dict(body.constants)),
+        )
+    )

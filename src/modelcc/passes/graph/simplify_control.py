@@ -1,0 +1,178 @@
+"""Simplification of branches and loops: what is known before the model runs is not asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.naming import Names
+from modelcc.ops.arithmetic import Identity
+from modelcc.ops.broadcast import Reshape
+from modelcc.ops.control import If, Loop
+from modelcc.passes.graph.dead_code import with_nodes
+from modelcc.passes.graph.loop_parts import LoopParts, tidy
+
+
+@dataclass(frozen=True)
+class SimplifyControl:
+    """Branches on constants are taken, single iterations written out; bodies get the constants
+    they capture; states that never change, results nobody reads and computations that are the
+    same in every iteration leave their loops.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%h: tensor<4xf32>, %w: tensor<4xf32>):
+          %last = "mcc.Loop"(%h, %w) ({
+            "mcc.graph"() ({
+            ^bb0(%s: tensor<4xf32>, %v: tensor<4xf32>):
+              %e = "mcc.Exp"(%v)
+              %n = "mcc.Mul"(%s, %e)
+              "mcc.return"(%n)
+            }) {name = "body", dims = {t = [0, unit]}} : () -> ()
+          }) {body = #mcc.region<0>, counter = "t", trips = 8, states = 1}
+          "mcc.return"(%last)
+        })
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%h: tensor<4xf32>, %w: tensor<4xf32>):
+          %e = "mcc.Exp"(%w)
+          %last = "mcc.Loop"(%h, %e) ({
+            "mcc.graph"() ({
+            ^bb0(%s: tensor<4xf32>, %e: tensor<4xf32>):
+              %n = "mcc.Mul"(%s, %e)
+              "mcc.return"(%n)
+            }) {name = "body", dims = {t = [0, unit]}} : () -> ()
+          }) {body = #mcc.region<0>, counter = "t", trips = 8, states = 1}
+          "mcc.return"(%last)
+        })
+    """
+
+    def __call__(self, graph: Graph) -> Graph:
+        if not any(isinstance(node.op, If | Loop) for node in graph.nodes):
+            return graph
+        editor = _Editor(graph)
+        for node in graph.nodes:
+            editor.visit(node)
+        return editor.result()
+
+
+class _Editor:
+    """Writes a graph anew, node by node."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._types = dict(graph.types)
+        self._constants = dict(graph.constants)
+        self._names = Names(graph.types)
+        self._nodes: list[Node] = []
+        self._renamed: dict[str, str] = {}
+        self._read = {n for node in graph.nodes for n in node.inputs} | set(graph.outputs)
+
+    def result(self) -> Graph:
+        """The graph without what has become dead."""
+        whole = replace(
+            self._graph,
+            types=MappingProxyType(self._types),
+            constants=MappingProxyType(self._constants),
+        )
+        return with_nodes(whole, tuple(self._nodes))
+
+    def visit(self, node: Node) -> None:
+        """Append ``node``, or what it is now."""
+        inputs = tuple(self._renamed.get(n, n) for n in node.inputs)
+        node = node if inputs == node.inputs else replace(node, inputs=inputs)
+        match node.op:
+            case If():
+                self._branch(node, node.op)
+            case Loop(trips=1, conditional=False):
+                self._single(node, node.op)
+            case Loop():
+                self._loop(node, node.op)
+            case _:
+                self._nodes.append(node)
+
+    def _branch(self, node: Node, op: If) -> None:
+        condition, *captured = node.inputs
+        known = self._constants.get(condition)
+        if known is not None:
+            self._inline(node, op.then if bool(known.data) else op.other, captured)
+            return
+        bodies = [self._sunk(body, captured) for body in (op.then, op.other)]
+        read = [{n for node in b.nodes for n in node.inputs} | set(b.outputs) for b in bodies]
+        kept = [
+            i
+            for i, name in enumerate(captured)
+            if name not in self._constants
+            and any(b.inputs[i] in r for b, r in zip(bodies, read, strict=True))
+        ]
+        then, other = (tidy(replace(b, inputs=tuple(b.inputs[i] for i in kept))) for b in bodies)
+        inputs = (condition, *(captured[i] for i in kept))
+        self._nodes.append(replace(node, op=If(then, other), inputs=inputs))
+
+    def _sunk(self, body: Graph, captured: Sequence[str]) -> Graph:
+        """``body`` with captured constants as its own; they are inputs still."""
+        own = {
+            inner: self._constants[outer]
+            for inner, outer in zip(body.inputs, captured, strict=True)
+            if outer in self._constants
+        }
+        return replace(body, constants={**body.constants, **own}) if own else body
+
+    def _loop(self, node: Node, op: Loop) -> None:
+        parts = LoopParts.of(node, op)
+        parts.sink(self._constants)
+        parts.drop_condition(self._constants)
+        for result, initial in parts.take_invariants().items():
+            self._deliver(result, initial, node)
+        parts.drop_dead(frozenset(self._read))
+        moved, types = parts.hoist(self._names)
+        parts.drop_dead(frozenset(self._read))
+        self._types |= types
+        self._nodes += moved
+        if parts.states or parts.slices:
+            self._nodes.append(parts.whole())
+
+    def _inline(self, node: Node, body: Graph, operands: Sequence[str]) -> None:
+        """Write ``body`` in place of ``node``, whose results it has."""
+        names = dict(zip(body.inputs, operands, strict=True))
+        for name, constant in body.constants.items():
+            names[name] = self._add(name, body)
+            self._constants[names[name]] = constant
+        for inner in body.nodes:
+            names |= {name: self._add(name, body) for name in inner.outputs}
+            inputs = tuple(names.get(n, n) for n in inner.inputs)
+            outputs = tuple(names[n] for n in inner.outputs)
+            source = inner.source or node.source
+            self._nodes.append(Node(inner.op, inputs, outputs, source))
+        for result, value in zip(node.outputs, body.outputs, strict=True):
+            self._deliver(result, names[value], node)
+
+    def _add(self, name: str, body: Graph) -> str:
+        fresh = self._names.fresh(name)
+        self._types[fresh] = body.types[name]
+        return fresh
+
+    def _single(self, node: Node, op: Loop) -> None:
+        """A loop of one iteration."""
+        body = op.body.substitute({op.counter: 0})
+        stacked = node.outputs[op.states :]
+        flat = tuple(self._names.fresh(name) for name in stacked)
+        values = body.outputs[op.states :]
+        self._types |= {n: body.types[v] for n, v in zip(flat, values, strict=True)}
+        self._inline(replace(node, outputs=(*node.outputs[: op.states], *flat)), body, node.inputs)
+        for name, part in zip(stacked, flat, strict=True):
+            reshape = Reshape(self._types[name].shape)
+            inputs = (self._renamed.get(part, part),)
+            self._nodes.append(Node(reshape, inputs, (name,), node.source))
+
+    def _deliver(self, result: str, value: str, node: Node) -> None:
+        """Let ``value`` stand for ``result``, whose name stays if it is the user's."""
+        if result in self._graph.outputs:
+            self._nodes.append(Node(Identity(), (value,), (result,), node.source))
+        else:
+            self._renamed[result] = value

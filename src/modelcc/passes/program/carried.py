@@ -1,0 +1,105 @@
+"""Memory of a loop's states: updated in place where that can be, else in two halves by turns.
+
+In place, the next state is computed where the present one is: nothing reads that any more, or
+the kernel that does allows it::
+
+    repeat [t < 8] carry(%c = %first then %n last %end) { call @gate(%c, %n) in place }
+
+becomes: %first, %c, %n and %end are one buffer.  Else, and if the number of iterations is known
+when the program starts, the buffer has two halves, and offsets follow the counter's parity: %c is
+at ``size * (t mod 2)``, %n at ``size * ((t + 1) mod 2)``.  Else states are copied back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from modelcc.ir.index import Index, Sym, mod
+from modelcc.ir.region import Carry
+from modelcc.passes.program.late_memory import aligned
+from modelcc.passes.program.storage import Storage, storage_of
+from modelcc.passes.program.timeline import LoopSpan, Timeline
+
+
+def share_carried(line: Timeline, found: Sequence[Storage]) -> tuple[Storage, ...]:
+    """Storages after merging those of the states of every loop."""
+    sharing = _Sharing(line, found)
+    for span in line.loops:
+        for carry in span.loop.carries:
+            sharing.merge(span, carry)
+    return tuple(dict.fromkeys(sharing.home.values()))
+
+
+class _Sharing:
+    def __init__(self, line: Timeline, found: Sequence[Storage]) -> None:
+        self._line = line
+        self.home = storage_of(found)
+        self._taken: set[str] = set()
+
+    def merge(self, span: LoopSpan, carry: Carry) -> None:
+        """Give the states of a carry one storage, as far as they can share one."""
+        state, following = self.home[carry.state], self.home[carry.next]
+        together = self._free(carry.state) and self._free(carry.next)
+        alternate = span.loop.trips is not None and span.loop.condition is None
+        if together and _in_place(self._line, carry):
+            self._keep(span, [state, following, *self._ends(span, carry)])
+        elif together and alternate:
+            self._halves(span, carry)
+        elif self._free(carry.state):
+            self._keep(span, [state, *self._ends(span, carry)])
+        else:
+            self._keep(span, [state])
+
+    def _halves(self, span: LoopSpan, carry: Carry) -> None:
+        state, following = self.home[carry.state], self.home[carry.next]
+        half, turn = aligned(state.size), Sym(span.loop.counter)
+        offsets: dict[str, Index] = dict.fromkeys(state.tensors, half * mod(turn, 2))
+        offsets |= dict.fromkeys(following.tensors, half * mod(turn + 1, 2))
+        ends = [s for s in self._ends(span, carry) if s.place == "arena"]
+        if span.loop.trips is not None and self.home[carry.last] in ends:
+            at_end = half * mod(span.loop.trips, 2)
+            offsets |= dict.fromkeys(self.home[carry.last].tensors, at_end)
+        self._keep(span, [state, following, *ends], offsets, 2 * half)
+
+    def _ends(self, span: LoopSpan, carry: Carry) -> list[Storage]:
+        """Storages of the initial and the last state, if the loop may use these."""
+        initial, last = self.home[carry.initial], self.home[carry.last]
+        found = [initial] if self._free(carry.initial) and initial.last == span.begin else []
+        free = self._taken.isdisjoint(last.tensors) and last.place in ("arena", "output")
+        return [*found, last] if free else found
+
+    def _free(self, name: str) -> bool:
+        storage = self.home[name]
+        return storage.place == "arena" and self._taken.isdisjoint(storage.tensors)
+
+    def _keep(
+        self,
+        span: LoopSpan,
+        group: Sequence[Storage],
+        offsets: Mapping[str, Index] | None = None,
+        size: Index | None = None,
+    ) -> None:
+        """One storage for ``group``, needed throughout the loop."""
+        keeper = next((s for s in group if s.place == "output"), group[0])
+        merged = replace(
+            keeper,
+            tensors=tuple(n for storage in group for n in storage.tensors),
+            size=keeper.size if size is None else size,
+            first=min(span.begin, *(s.first for s in group)),
+            last=max(span.end, *(s.last for s in group)),
+            within={**keeper.within, **(offsets or {})},
+        )
+        self.home |= dict.fromkeys(merged.tensors, merged)
+        self._taken.update(merged.tensors)
+
+
+def _in_place(line: Timeline, carry: Carry) -> bool:
+    """Whether the next state may be written where the present one is."""
+    written = min(line.touches[carry.next])
+    needed = line.needed(carry.state)
+    assert needed is not None
+    if needed[1] != written:
+        return needed[1] < written
+    call = line.calls.get(written)
+    return call is not None and (carry.next, carry.state) in call.in_place

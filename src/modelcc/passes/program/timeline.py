@@ -1,0 +1,104 @@
+"""The steps of a scheduled program in one line, and when each tensor is needed.
+
+Calls, and reads of sizes, are numbered in the order of the text.  A branch takes a number before
+its sides, one after the other, for reading its condition; a loop takes one before its body, to set
+its states, and one after it::
+
+    0  call @a(%x, %h)                      h: 0 … 4, for every iteration reads it
+    1  repeat [t < 8] carry(%s = …) {         s: 1 … 2
+    2    call @b(%s, %h, %n)                n: 2 … 3
+    3    call @c(%n, %m)
+    4  }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from modelcc.ir.region import Branch, Repeat
+from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
+from modelcc.ir.tensor import ReadSize, View
+
+Call: TypeAlias = KernelCall | ReadSize
+
+
+@dataclass(frozen=True)
+class LoopSpan:
+    """A loop and its numbers: before its body and after it."""
+
+    loop: Repeat[ScheduledItem]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """``calls`` by number; ``touches``: at which numbers tensors are read or written, views as
+    the tensor they show; ``loops``, inner ones first; ``end`` is the first number not taken."""
+
+    calls: dict[int, Call] = field(default_factory=dict[int, "Call"])
+    touches: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    bases: dict[str, str] = field(default_factory=dict[str, str])
+    loops: tuple[LoopSpan, ...] = ()
+    end: int = 0
+
+    def needed(self, base: str) -> tuple[int, int] | None:
+        """First and last number at which a tensor, itself no view, holds something needed.
+
+        What is used in a loop and outside of it is needed in all of its iterations.
+        """
+        at = self.touches.get(base)
+        if not at:
+            return None
+        first, last = min(at), max(at)
+        for span in self.loops:
+            inside = any(span.begin < p < span.end for p in at)
+            outlives = first < span.begin or last > span.end or base in span.loop.filled
+            if inside and outlives:
+                first, last = min(first, span.begin), max(last, span.end)
+        return first, last
+
+
+def timeline(program: ScheduledProgram) -> Timeline:
+    """The timeline of ``program``."""
+    writer = _Writer()
+    writer.items(program.items)
+    return Timeline(writer.calls, writer.touches, writer.bases, tuple(writer.loops), writer.now)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.calls: dict[int, Call] = {}
+        self.touches: dict[str, list[int]] = {}
+        self.bases: dict[str, str] = {}
+        self.loops: list[LoopSpan] = []
+        self.now = 0
+
+    def items(self, items: Sequence[ScheduledItem]) -> None:
+        for item in items:
+            match item:
+                case View():
+                    self.bases[item.output] = self.bases.get(item.input, item.input)
+                case KernelCall() | ReadSize():
+                    self.calls[self.now] = item
+                    self._touch(*item.arguments)
+                case Branch():
+                    self._touch(item.condition)
+                    self.items(item.then)
+                    self.items(item.other)
+                case Repeat():
+                    self._loop(item)
+
+    def _loop(self, loop: Repeat[ScheduledItem]) -> None:
+        begin = self.now
+        self._touch(*(n for c in loop.carries for n in (c.initial, c.state)))
+        self.items(loop.body)
+        self.loops.append(LoopSpan(loop, begin, self.now))
+        self._touch(*(n for c in loop.carries for n in (c.next, c.last)))
+
+    def _touch(self, *names: str) -> None:
+        for name in names:
+            self.touches.setdefault(self.bases.get(name, name), []).append(self.now)
+        self.now += 1

@@ -1,0 +1,175 @@
+"""Lowering of control flow: bodies become nested items that see the tensors around them.
+
+Before (graph) and after (tensor)::
+
+    %last, %ys = "mcc.Loop"(%first, %w) {counter = "t", trips = 8, axes = [0], …}
+
+    repeat [t < 8] carry(%s: f32[4] = %first then %n last %last) fill(%ys: f32[8, 4]) {
+      …                                  the body's nodes, on %s and %w
+      kernel @Stack(%y: f32[4]) -> (%ys: f32[8, 4]) { %ys[t, i]: f32[8, 4] = [i < 4] %y[i] }
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.builder import ConstantPool
+from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.naming import Names
+from modelcc.ir.region import Branch, Carry, Repeat
+from modelcc.ir.tensor import Axis, Item, Kernel, Read, Stage, item_outputs
+from modelcc.ir.tensor_renaming import rename_tensors
+from modelcc.ir.types import TensorType
+from modelcc.ops.control import Control, If, Loop
+
+
+@dataclass
+class Lowered:
+    """Items, and the types and constants of the tensors in them."""
+
+    items: list[Item]
+    types: dict[str, TensorType]
+    constants: dict[str, Constant]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Names of the whole program, and its constants, each content once."""
+
+    names: Names
+    pool: ConstantPool
+
+    @staticmethod
+    def of(graph: Graph) -> Scope:
+        """The scope of a model."""
+        return Scope(Names(graph.types), ConstantPool(graph.constants))
+
+
+LowerItems = Callable[[Graph, Scope], Lowered]
+
+
+def lower_control(node: Node, op: Control, scope: Scope, lower: LowerItems) -> Lowered:
+    """The branch or loop of a node; ``lower`` lowers graphs."""
+    match op:
+        case If():
+            return _lower_if(node, op, scope, lower)
+        case Loop():
+            return _lower_loop(node, op, scope, lower)
+        case _:
+            raise TypeError(f"no lowering of {op.mnemonic()}")
+
+
+def _lower_if(node: Node, op: If, scope: Scope, lower: LowerItems) -> Lowered:
+    condition, *captured = node.inputs
+    result = Lowered([], {}, {})
+    sides: list[tuple[Item, ...]] = []
+    for graph in (op.then, op.other):
+        body = _named(graph, captured, scope)
+        side = _Body(lower(body, scope), body, node)
+        for value, name in zip(body.outputs, node.outputs, strict=True):
+            side.provide(value, name)
+        sides.append(side.add_to(result))
+    result.items.append(Branch(condition, node.outputs, sides[0], sides[1], node.source))
+    return result
+
+
+def _lower_loop(node: Node, op: Loop, scope: Scope, lower: LowerItems) -> Lowered:
+    initial, captured = node.inputs[: op.states], node.inputs[op.states :]
+    last, filled = node.outputs[: op.states], node.outputs[op.states :]
+    states = [scope.names.fresh(f"{name}.state") for name in last]
+    body = _named(op.body, [*states, *captured], scope)
+    inner = _Body(lower(body, scope), body, node)
+    following = [scope.names.fresh(f"{name}.next") for name in last]
+    for number, name in enumerate(filled):
+        inner.stack(body.outputs[op.states + number], name, op.axes[number], op.place(number))
+    for value, name in zip(body.outputs, following, strict=False):
+        inner.provide(value, name)
+    result = Lowered([], {}, {})
+    items = inner.add_to(result)
+    carries = tuple(map(Carry, states, initial, following, last))
+    condition = states[0] if op.conditional else None
+    loop = Repeat(op.counter, op.trips, carries, filled, items, condition, node.source)
+    result.items.append(loop)
+    return result
+
+
+def _named(graph: Graph, operands: Sequence[str], scope: Scope) -> Graph:
+    """``graph`` in names of the program: its inputs are ``operands``, the rest is fresh."""
+    names = dict(zip(graph.inputs, operands, strict=True))
+    constants: dict[str, Constant] = {}
+    for name, constant in graph.constants.items():
+        found = scope.pool.find(constant)
+        if found is None:
+            found = scope.names.fresh(name)
+            scope.pool.add(found, constant)
+        names[name] = found
+        constants[found] = constant
+    for node in graph.nodes:
+        names |= {name: scope.names.fresh(name) for name in node.outputs}
+    nodes = tuple(
+        replace(
+            node,
+            inputs=tuple(names.get(n, n) for n in node.inputs),
+            outputs=tuple(names[n] for n in node.outputs),
+        )
+        for node in graph.nodes
+    )
+    return replace(
+        graph,
+        inputs=tuple(operands),
+        outputs=tuple(names[n] for n in graph.outputs),
+        nodes=nodes,
+        types={names[n]: t for n, t in graph.types.items()},
+        constants=constants,
+    )
+
+
+class _Body:
+    """A lowered body that has to provide tensors of given names."""
+
+    def __init__(self, lowered: Lowered, graph: Graph, node: Node) -> None:
+        self._lowered = lowered
+        self._types: Mapping[str, TensorType] = graph.types
+        self._source = node.source
+        self._ends: list[Kernel] = []
+        self._renamed: dict[str, str] = {}
+        self._added: dict[str, TensorType] = {}
+
+    def provide(self, value: str, name: str) -> None:
+        """Compute ``value`` as ``name``: under this name if only kernels do, else by a copy."""
+        self._added[name] = self._types[value].with_layout(None)
+        if value not in self._renamed and self._is_computed(value):
+            self._renamed[value] = name
+        else:
+            self._copy(value, name, None, 0)
+
+    def stack(self, value: str, name: str, axis: int, position: Index) -> None:
+        """Write ``value`` at ``position`` along the new ``axis`` of ``name``."""
+        self._copy(value, name, axis, position)
+
+    def add_to(self, result: Lowered) -> tuple[Item, ...]:
+        """The items; their tensors and constants are added to ``result``."""
+        renamed, given = self._renamed, self._lowered
+        items = tuple(rename_tensors(item, renamed) for item in (*given.items, *self._ends))
+        result.types |= {renamed.get(n, n): t for n, t in given.types.items()}
+        result.types |= self._added
+        result.constants |= given.constants
+        return items
+
+    def _is_computed(self, value: str) -> bool:
+        """Whether kernels of the body, and nothing else in it, define ``value``."""
+        items = self._lowered.items
+        writers = [item for item in items if value in item_outputs(item)]
+        return bool(writers) and all(isinstance(item, Kernel) for item in writers)
+
+    def _copy(self, value: str, name: str, axis: int | None, position: Index) -> None:
+        type = self._types[value]
+        axes = tuple(Axis(f"c{n}", e) for n, e in enumerate(type.shape))
+        point: tuple[Index, ...] = tuple(Sym(a.name) for a in axes)
+        write = point if axis is None else (*point[:axis], position, *point[axis:])
+        stage = Stage(name, axes, write, Read(value, point, type.dtype))
+        label = "Copy" if axis is None else "Stack"
+        self._ends.append(Kernel(label, (value,), (name,), (stage,), self._source))
