@@ -15,7 +15,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from modelcc.cli.main import cli
+from modelcc.cli.main import COMMANDS, cli
 from modelcc.frontends.onnx.handlers import HANDLERS
 from modelcc.ir.op import Op
 from modelcc.ops.catalog import MCC
@@ -88,7 +88,7 @@ def _onnx_lines() -> Iterator[str]:
 
 def _command_lines() -> Iterator[str]:
     yield from ("# Commands", "", NOTE)
-    for name in ("", *cli.commands):
+    for name in ("", *COMMANDS):
         arguments = [name, "--help"] if name else ["--help"]
         result = CliRunner().invoke(cli, arguments, prog_name="modelcc", terminal_width=WIDTH)
         yield from ("", f"## modelcc {name}".rstrip(), "", "```", result.output.rstrip(), "```")

@@ -94,17 +94,26 @@ def test_digests_are_kept_until_the_file_changes(tmp_path):
     assert known_digest(path, folder) == file_digest(path)
 
 
-def test_models_found_in_the_cache_need_no_compiler(tmp_path):
+FROM_PYTHON = """
+net = modelcc.compile(sys.argv[1], cache=sys.argv[2], threads=1)
+assert list(net(numpy.float32([-1, 2, -3, 4]))) == [0, 2, 0, 4]
+"""
+FROM_THE_SHELL = """
+os.environ["MODELCC_CACHE_DIR"] = sys.argv[2]
+assert main(["run", sys.argv[1], "-o", sys.argv[2] + ".npz"]) == 0
+sys.stdout.write("\\n")
+"""
+
+
+@pytest.mark.parametrize("script", [FROM_PYTHON, FROM_THE_SHELL], ids=["python", "shell"])
+def test_models_found_in_the_cache_need_no_compiler(tmp_path, script):
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4])
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4])
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
     onnx.save(onnx.helper.make_model(graph), tmp_path / "relu.onnx")
-    script = (
-        "import sys, modelcc, numpy\n"
-        "net = modelcc.compile(sys.argv[1], cache=sys.argv[2], threads=1)\n"
-        "assert list(net(numpy.float32([-1, 2, -3, 4]))) == [0, 2, 0, 4]\n"
-        "print(*(n in sys.modules for n in ('modelcc.driver', 'llvmlite', 'onnx')))"
-    )
-    command = [sys.executable, "-c", script, tmp_path / "relu.onnx", tmp_path / "cache"]
+    before = "import os, sys, modelcc, numpy\nfrom modelcc.cli.main import main\n"
+    after = "print(*(n in sys.modules for n in ('modelcc.driver', 'llvmlite', 'onnx')))"
+    command = [sys.executable, "-c", before + script + after]
+    command += [tmp_path / "relu.onnx", tmp_path / "cache"]
     said = [subprocess.run(command, capture_output=True, text=True).stdout for _ in range(2)]
-    assert said == ["True True True\n", "False False False\n"]
+    assert [text.splitlines()[-1] for text in said] == ["True True True", "False False False"]

@@ -143,18 +143,21 @@ def compile(
         dims=fixed_dims(dims),
     )
     folder = environment.cache if cache == "" else (None if cache is None else Path(cache))
-    found = None if folder is None else find_compiled(model, options, folder)
+    return compiled_model(model, options, folder, progress)
+
+
+def compiled_model(
+    model: ModelSource, options: Options, cache: Path | None, progress: Progress | None = None
+) -> Model:
+    """The model of :func:`compile`, from the folder ``cache`` if it is there."""
+    found = None if cache is None else find_compiled(model, options, cache)
     if found is not None:
         artifact = found[0]
         return Model(artifact, session_of(artifact, options.threads), options.threads)
-    workplace = _driver().Workplace(folder, available_cores(), progress)
-    return model_of(_driver().compile_model(model, options, workplace), options.threads)
-
-
-def model_of(compiled: Compiled, threads: int) -> Model:
-    """A compiled model, loaded."""
-    session = compiled.target.load(compiled.artifact, threads)
-    return Model(compiled.artifact, session, threads, compiled.times)
+    workplace = _driver().Workplace(cache, available_cores(), progress)
+    compiled: Compiled = _driver().compile_model(model, options, workplace)
+    session = compiled.target.load(compiled.artifact, options.threads)
+    return Model(compiled.artifact, session, options.threads, compiled.times)
 
 
 def load(path: str | Path, *, threads: int | None = None, target: str = "native") -> Model:

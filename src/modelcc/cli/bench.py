@@ -18,8 +18,8 @@ from modelcc.cli.parameters import (
     feeding,
     options_of,
     sizes_of,
-    workplace_of,
 )
+from modelcc.cli.workplace import workplace_of
 from modelcc.comparison import compare_all
 from modelcc.driver import compile_model
 from modelcc.environment import Environment

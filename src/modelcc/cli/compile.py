@@ -10,13 +10,13 @@ import click
 
 from modelcc.artifact.file import Artifact
 from modelcc.cli.console import note, output_console, print_json, progress_of
-from modelcc.cli.parameters import MODEL, compiling, options_of, workplace_of
+from modelcc.cli.parameters import MODEL, check_writable, compiling, options_of
+from modelcc.cli.workplace import workplace_of
 from modelcc.compile_cache import replace_file
 from modelcc.driver import Compiled, compile_model, report_in, target_of
 from modelcc.dumping import dump_observer
 from modelcc.emission import FORMS, Emission, check_form, emit, entering_block, read_level
 from modelcc.environment import Environment
-from modelcc.ir.op import ModelError
 from modelcc.levels import LEVELS, constants_path, write_constants
 from modelcc.pipeline import Observer
 from modelcc.report_page import report_page
@@ -128,13 +128,6 @@ def compile_command(
     path = place / own if place and is_folder else place or model.with_name(own)
     result.save(path)
     _tell(result, path, page, show_report, pass_timing, as_json)
-
-
-def check_writable(*paths: Path | None) -> None:
-    """:class:`ModelError` before any work if the folder of a path does not exist."""
-    for path in paths:
-        if path is not None and not path.parent.is_dir():
-            raise ModelError(f"cannot write {path}: there is no folder {path.parent}")
 
 
 def stem_of(model: Path) -> str:

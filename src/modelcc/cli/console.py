@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from modelcc.targets.base import Progress as Report
+if TYPE_CHECKING:
+    from modelcc.targets.base import Progress as Report
 
 
 def output_console() -> Console:

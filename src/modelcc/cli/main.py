@@ -9,17 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import MappingProxyType
 
 import click
 from rich.console import Console
 
 from modelcc.artifact.errors import ArtifactError
-from modelcc.cli.bench import bench
-from modelcc.cli.catalogue import ops, targets
-from modelcc.cli.compile import compile_command
-from modelcc.cli.run import run
-from modelcc.cli.verify import verify
 from modelcc.environment import read_environment
 from modelcc.ir.op import ModelError
 from modelcc.runtime.errors import InputError, LoadError, RunError
@@ -61,16 +58,40 @@ Exit codes: 0 done, 1 a result differs, 2 wrong model or arguments, 3 a fault of
 """
 
 
-@click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "compile": ("modelcc.cli.compile", "compile_command"),
+        "run": ("modelcc.cli.run", "run"),
+        "bench": ("modelcc.cli.bench", "bench"),
+        "verify": ("modelcc.cli.verify", "verify"),
+        "ops": ("modelcc.cli.catalogue", "ops"),
+        "targets": ("modelcc.cli.catalogue", "targets"),
+    }
+)
+"""Module and name of each command."""
+
+
+class Commands(click.Group):
+    """The commands, imported when they are wanted: running a compiled model needs no compiler."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """None if there is no such command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name]
+        return getattr(import_module(module), name)
+
+
+@click.group(cls=Commands, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="modelcc")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Reads the environment, once."""
     context.obj = read_environment(os.environ)
-
-
-for _command in (compile_command, run, bench, verify, ops, targets):
-    cli.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,12 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from modelcc.cli.console import progress_of
 from modelcc.environment import Environment
 from modelcc.ir.op import ModelError
 from modelcc.options import Options, dimension, rewrite_limit
 from modelcc.runtime.pool import available_cores
-from modelcc.targets.base import Progress, Workplace
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -91,9 +89,11 @@ def options_of(
     )
 
 
-def workplace_of(environment: Environment, no_cache: bool, progress: Progress) -> Workplace:
-    """Where to build, and whom to tell."""
-    return Workplace(None if no_cache else environment.cache, available_cores(), progress)
+def check_writable(*paths: Path | None) -> None:
+    """:class:`ModelError` before any work if the folder of a path does not exist."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise ModelError(f"cannot write {path}: there is no folder {path.parent}")
 
 
 def sizes_of(texts: Sequence[str]) -> dict[str, int]:
@@ -107,5 +107,4 @@ def sizes_of(texts: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-__all__ = ["MODEL", "compiling", "feeding", "options_of", "progress_of", "sizes_of",
-           "workplace_of"]  # fmt: skip
+__all__ = ["MODEL", "check_writable", "compiling", "feeding", "options_of", "sizes_of"]

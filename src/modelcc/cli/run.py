@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -12,23 +13,20 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from modelcc.api import Model, load, model_of
-from modelcc.cli.compile import check_writable
+from modelcc.api import Model, compiled_model, load
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.parameters import (
     MODEL,
+    check_writable,
     compiling,
     feeding,
     options_of,
     sizes_of,
-    workplace_of,
 )
 from modelcc.compile_cache import replace_file
-from modelcc.driver import compile_model
 from modelcc.environment import Environment
 from modelcc.feeds import read_feeds
 from modelcc.ir.types import Array, TensorType, dtype_of
-from modelcc.report_tables import report_tables
 
 HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
 
@@ -78,8 +76,8 @@ def run(
         net = load(model, threads=options.threads, target=options.target)
     else:
         with progress_of() as progress:
-            workplace = workplace_of(environment, no_cache, progress)
-            net = model_of(compile_model(model, options, workplace), options.threads)
+            cache = None if no_cache else environment.cache
+            net = compiled_model(model, options, cache, progress)
     feeds = feeds_for(net, inputs, sizes_of(sizes), seed)
     results = net.run(feeds)
     times = timed(net, feeds, repeat)
@@ -92,7 +90,9 @@ def run(
     console.print(_output_table(results))
     console.print(f"{median(times) * 1e3:.3f} ms (median of {repeat}, {options.threads} threads)")
     if profile:
-        console.print(report_tables(net.report(profile=feeds)))
+        # Reports know the compiler, which a model that is found in the cache does not need.
+        tables = import_module("modelcc.report_tables")
+        console.print(tables.report_tables(net.report(profile=feeds)))
 
 
 def feeds_for(
