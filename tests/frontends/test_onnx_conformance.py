@@ -21,11 +21,8 @@ EXCEPTIONS: Mapping[str, str] = {
     "batchnorm_epsilon_training_mode": "training",
     "batchnorm_example_training_mode": "training",
     "equal_string": "strings",
-    "maxpool_with_argmax": "the indices of the maxima",
     "resize_downsample_scales_cubic_align_corners": "the reference keeps the unrounded extent",
     "resize_downsample_scales_linear_align_corners": "the reference keeps the unrounded extent",
-    "resize_downsample_sizes_nearest_not_": "keep_aspect_ratio_policy",
-    "resize_upsample_sizes_nearest_not_": "keep_aspect_ratio_policy",
     "training_dropout": "training",
 }
 """Beginnings of the names of cases that are not expected to pass, and why."""

@@ -20,11 +20,24 @@ from modelcc.frontends.onnx.quant import QUANT
 from modelcc.frontends.onnx.recurrent import RECURRENT
 from modelcc.frontends.onnx.reduce import REDUCE
 from modelcc.frontends.onnx.resize import RESIZE
+from modelcc.frontends.onnx.sampling import SAMPLING
 from modelcc.frontends.onnx.sequence import SEQUENCE
 from modelcc.frontends.onnx.shape import SHAPE
 from modelcc.frontends.onnx.trees import TREES
 
-_STANDARD = (ELEMENTWISE, SHAPE, REDUCE, GATHER, NN, QUANT, RECURRENT, RESIZE, CONTROL, SEQUENCE)
+_STANDARD = (
+    ELEMENTWISE,
+    SHAPE,
+    REDUCE,
+    GATHER,
+    NN,
+    QUANT,
+    RECURRENT,
+    RESIZE,
+    CONTROL,
+    SEQUENCE,
+    SAMPLING,
+)
 
 _TABLES: tuple[tuple[str, Handlers], ...] = (
     *(("", with_old_forms(table)) for table in _STANDARD),

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import string
+from math import prod
 from types import MappingProxyType
+
+import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, spatial
-from modelcc.ir.index import Index
+from modelcc.ir.index import Index, floordiv, product, simplify
 from modelcc.ops import conv, matmul, norm, pool
+from modelcc.ops.gather_elements import ScatterElements
+from modelcc.ops.generate import Full
+from modelcc.ops.padding import Pad
+from modelcc.ops.pool_indices import MaxPoolIndices
 
 
 def convolution(call: Call) -> str:
@@ -64,21 +72,62 @@ def conv_transpose(call: Call) -> str:
     return call.emit(op, *call.inputs)
 
 
-def max_pool(call: Call) -> str:
-    if call.want(1):
-        unsupported("its second output, the indices of the maxima")
+def max_pool(call: Call) -> tuple[str, ...]:
+    """The greatest elements and, where wanted, their positions in the whole tensor."""
     window = geometry(call, call.attrs.integers("kernel_shape"))
-    return call.emit(
-        pool.MaxPool(
-            window.kernel,
-            window.strides,
-            window.before,
-            window.after,
-            window.dilations,
-            call.attrs.flag("ceil_mode"),
-        ),
-        call.input(0),
+    sides = (window.before, window.after, window.dilations, call.attrs.flag("ceil_mode"))
+    values = call.emit(pool.MaxPool(window.kernel, window.strides, *sides), call.input(0))
+    if not call.want(1):
+        return (values,)
+    columns = call.attrs.flag("storage_order")
+    op = MaxPoolIndices(window.kernel, window.strides, *sides, column_major=columns)
+    return values, call.emit(op, call.input(0))
+
+
+def max_unpool(call: Call) -> str:
+    """Elements put back to the positions they were taken from, zeros elsewhere."""
+    kernel = call.attrs.integers("kernel_shape")
+    extents, rank = call.shape(), len(kernel)
+    strides = per_axis(call, "strides", rank)
+    before, after = explicit_pads(call, rank)
+    sizes = (
+        (n - 1) * s + k - b - a
+        for n, s, k, b, a in zip(extents[2:], strides, kernel, before, after, strict=True)
     )
+    shape = (*extents[:2], *sizes)
+    zeros = call.emit(Full((product(shape),), 0, call.dtype()))
+    flat = [reshaped(call, call.input(i), (product(call.shape(i)),)) for i in (0, 1)]
+    result = call.emit(ScatterElements(0), zeros, flat[1], flat[0])
+    result = reshaped(call, result, shape)
+    if not call.has(2):
+        return result
+    wanted = call.indices(2, "output_shape")
+    more = tuple(w - s for w, s in zip(wanted, shape, strict=True))
+    return call.emit(Pad((0,) * len(shape), more, "constant", 0.0), result)
+
+
+def col_to_im(call: Call) -> str:
+    """Columns of blocks summed into an image: a transposed convolution by unit kernels."""
+    image, block = call.integers(1, "image_shape"), call.integers(2, "block_shape")
+    rank, taps = len(block), prod(block)
+    strides, dilations = per_axis(call, "strides", rank), per_axis(call, "dilations", rank)
+    before, after = explicit_pads(call, rank)
+    batch, rows, _ = call.shape()
+    channels = simplify(floordiv(rows, taps), call.bounds)
+    if not isinstance(channels, int):
+        unsupported("a number of channels that depends on a named dimension")
+    reach = tuple((k - 1) * d + 1 for k, d in zip(block, dilations, strict=True))
+    geometry = zip(image, before, after, reach, strides, strict=True)
+    counts = tuple((n + b + a - r) // s + 1 for n, b, a, r, s in geometry)
+    extra = tuple(
+        n + b + a - (c - 1) * s - r
+        for n, b, a, c, s, r in zip(image, before, after, counts, strides, reach, strict=True)
+    )
+    unit = np.eye(taps, dtype=call.dtype().numpy).reshape(taps, 1, *block)
+    kernel = call.constant(np.tile(unit, (channels, 1, *(1,) * rank)))
+    op = conv.ConvTranspose(strides, before, after, dilations, channels, extra)
+    columns = reshaped(call, call.input(0), (batch, rows, *counts))
+    return call.emit(op, columns, kernel)
 
 
 def average_pool(call: Call) -> str:
@@ -208,6 +257,8 @@ NN: Handlers = MappingProxyType(
         "Conv": convolution,
         "ConvTranspose": conv_transpose,
         "MaxPool": max_pool,
+        "MaxUnpool": max_unpool,
+        "Col2Im": col_to_im,
         "AveragePool": average_pool,
         "LpPool": lp_pool,
         "BatchNormalization": batch_norm,

@@ -59,11 +59,15 @@ def softmax(op: Callable[[int], Op]) -> Handler:
     return handler
 
 
-def cum_sum(call: Call) -> str:
-    (axis,) = call.integers(1, "axis")
-    exclusive, reverse = call.attrs.flag("exclusive"), call.attrs.flag("reverse")
-    op = reduce.CumSum(call.normal(axis, call.rank()), exclusive, reverse)
-    return call.emit(op, call.input(0))
+def cumulative(op: Callable[[int, bool, bool], Op]) -> Handler:
+    """Running totals along an axis that is an operand."""
+
+    def handler(call: Call) -> str:
+        (axis,) = call.integers(1, "axis")
+        exclusive, reverse = call.attrs.flag("exclusive"), call.attrs.flag("reverse")
+        return call.emit(op(call.normal(axis, call.rank()), exclusive, reverse), call.input(0))
+
+    return handler
 
 
 def global_pool(op: Callable[[tuple[int, ...], bool], Op]) -> Handler:
@@ -103,7 +107,8 @@ REDUCE: Handlers = MappingProxyType(
         "ReduceSumSquare": reduction(reduce.ReduceSumSquare),
         "ArgMax": arg_reduction(reduce.ArgMax),
         "ArgMin": arg_reduction(reduce.ArgMin),
-        "CumSum": cum_sum,
+        "CumProd": cumulative(reduce.CumProd),
+        "CumSum": cumulative(reduce.CumSum),
         "Softmax": softmax(attention.Softmax),
         "LogSoftmax": softmax(attention.LogSoftmax),
         "Hardmax": softmax(attention.Hardmax),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from types import MappingProxyType
 from typing import get_args
 
@@ -31,8 +32,6 @@ def resize(call: Call) -> str:
     what = "coordinate_transformation_mode"
     coordinates: Transformation = call.choice(attrs.text(what, "half_pixel"), COORDINATES, what)
     policy = attrs.text("keep_aspect_ratio_policy", "stretch")
-    if policy != "stretch":
-        unsupported(f"keep_aspect_ratio_policy {policy}")
     rank = call.rank()
     axes = tuple(call.normal(a, rank) for a in attrs.integers("axes", tuple(range(rank))))
     rounding = attrs.text("nearest_mode", "round_prefer_floor")
@@ -47,7 +46,34 @@ def resize(call: Call) -> str:
         return _resized(call, scales, None, coordinates, nearest, region)
     if not call.has(3):
         call.fail("neither scales nor sizes are given")
-    return _resized(call, None, _sizes(call, axes), coordinates, nearest, region)
+    sizes = _sizes(call, axes)
+    if policy == "stretch":
+        return _resized(call, None, sizes, coordinates, nearest, region)
+    scale, sizes = _in_proportion(call, sizes, axes, policy)
+    scales = tuple(scale if a in axes else 1.0 for a in range(rank))
+    return _resized(call, scales, sizes, coordinates, nearest, region)
+
+
+def _in_proportion(
+    call: Call, sizes: tuple[Index, ...], axes: tuple[int, ...], policy: str
+) -> tuple[float, tuple[Index, ...]]:
+    """One scale for all of ``axes``, that of the axis that decides, and the sizes it gives."""
+    if policy not in ("not_larger", "not_smaller"):
+        call.fail(f"unknown keep_aspect_ratio_policy {policy!r}")
+    extents = call.shape()
+    ratios: list[Fraction] = []
+    for axis in axes:
+        new, old = sizes[axis], extents[axis]
+        if not isinstance(new, int) or not isinstance(old, int):
+            unsupported(f"keep_aspect_ratio_policy {policy} with named dimensions; fix them")
+        ratios.append(Fraction(new, old))
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    half_up = {a: (extents[a] * scale.numerator * 2 + scale.denominator) for a in axes}
+    found = [
+        floordiv(half_up[a], 2 * scale.denominator) if a in axes else d
+        for a, d in enumerate(extents)
+    ]
+    return float(scale), tuple(found)
 
 
 def _region(call: Call, axes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:

@@ -1,0 +1,102 @@
+"""Reading an image between its pixels: positions known at run time, in stages and in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product as cartesian
+
+import numpy as np
+
+from modelcc.ir.compute import Element, StageBuilder, apply, index_value, select
+from modelcc.ir.index import Index
+from modelcc.ir.types import I64, Array
+from modelcc.ops.accumulate import Point
+
+Pixel = Callable[[Point], Element]
+"""The element at a position."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tap:
+    """A pixel along one axis: its number, within the axis, and the weight it has there."""
+
+    place: Element
+    weight: Element
+
+
+def weighted(at: StageBuilder, taps: Sequence[Sequence[Tap]], pixel: Pixel) -> Element:
+    """Sum over one tap of each axis of the pixel there times the taps' weights."""
+    terms = (product_of(chosen) * gathered(at, chosen, pixel) for chosen in cartesian(*taps))
+    total = next(terms)
+    for term in terms:
+        total = total + term
+    return total
+
+
+def product_of(taps: Sequence[Tap]) -> Element:
+    """The weight of a pixel: the product of those along its axes."""
+    result = taps[0].weight
+    for tap in taps[1:]:
+        result = result * tap.weight
+    return result
+
+
+def gathered(at: StageBuilder, taps: Sequence[Tap], pixel: Pixel, found: Point = ()) -> Element:
+    """The pixel at the places of ``taps``, after those ``found`` already."""
+    if len(found) == len(taps):
+        return pixel(found)
+    return at.gather(taps[len(found)].place, lambda i: gathered(at, taps, pixel, (*found, i)))
+
+
+def clamped(place: Element, extent: Index) -> Element:
+    """``place`` (i64), moved into an axis of this extent."""
+    return apply("min", apply("max", place, 0), index_value(extent - 1, I64))
+
+
+def within(place: Element, extent: Index) -> Element:
+    """Whether ``place`` (i64) lies in an axis of this extent."""
+    return apply("and", place >= 0, place < index_value(extent, I64))
+
+
+def linear_taps(position: Element, extent: Index) -> tuple[Tap, Tap]:
+    """The two pixels around a position; outside of the axis they are 0."""
+    low = apply("floor", position)
+    fraction = position - low
+    first = low.cast(I64)
+    return (
+        _inside(first, 1.0 - fraction, extent),
+        _inside(first + 1, fraction, extent),
+    )
+
+
+def _inside(place: Element, weight: Element, extent: Index) -> Tap:
+    return Tap(clamped(place, extent), select(within(place, extent), weight, 0.0))
+
+
+def edge_taps(position: Element, extent: Index) -> tuple[Tap, Tap]:
+    """The two pixels around a position that is first moved into the axis (RoIAlign's rule)."""
+    moved = apply("min", apply("max", position, 0.0), index_value(extent - 1, position.dtype))
+    low = apply("floor", moved)
+    fraction = moved - low
+    first = clamped(low.cast(I64), extent)
+    return Tap(first, 1.0 - fraction), Tap(clamped(first + 1, extent), fraction)
+
+
+def sample(image: Array, positions: Sequence[Array] | Array) -> Array:
+    """``image[…, *spatial]`` at ``positions``, one array for each axis, linearly; 0 outside."""
+    rank = len(positions)
+    lows = [np.floor(p).astype(np.int64) for p in positions]
+    total = np.zeros((*image.shape[: image.ndim - rank], *positions[0].shape), np.float64)
+    for corner in np.ndindex(*(2,) * rank):
+        weight, inside = np.ones_like(total[..., :], np.float64), np.array(True)
+        places: list[Array] = []
+        for p, low, step, extent in zip(
+            positions, lows, corner, image.shape[image.ndim - rank :], strict=True
+        ):
+            place = low + step
+            weight = weight * (1 - np.abs(p - place))
+            inside = inside & (place >= 0) & (place < extent)
+            places.append(np.clip(place, 0, extent - 1))
+        total += np.where(inside, weight, 0) * image[(..., *places)]
+    return total
