@@ -20,6 +20,8 @@ from modelcc.ir.types import Array
 EXCEPTIONS: Mapping[str, str] = {
     "batchnorm_epsilon_training_mode": "training",
     "batchnorm_example_training_mode": "training",
+    "ai_onnx_ml_label_encoder_string_int": "strings",
+    "ai_onnx_ml_label_encoder_tensor_": "strings",
     "equal_string": "strings",
     "resize_downsample_scales_cubic_align_corners": "the reference keeps the unrounded extent",
     "resize_downsample_scales_linear_align_corners": "the reference keeps the unrounded extent",
