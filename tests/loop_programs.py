@@ -20,6 +20,7 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
+    Dot4,
     Expr,
     Fold,
     For,
@@ -136,6 +137,41 @@ def gemm() -> Case:
         lambda a: {"c": a["a"] @ a["b"]},
         1e-4,
     )
+
+
+def byte_dots(lanes: int) -> Case:
+    """``y += a @ b`` of bytes: ``lanes`` columns, once by a repeated word, once lane by lane."""
+    rows, columns = Load("b", 4 * lanes * k, I8, 4 * lanes), Load("c", 4 * lanes * k, U8, 4 * lanes)
+    sums = Var("s", I32, lanes)
+    body = (
+        Register("s", Load("y", 0, I32, lanes)),
+        For("k", 0, 6, (
+            Assign("s", Dot4(Load("a", 4 * k, U8, 4), rows, sums)),
+            Assign("s", Dot4(columns, rows, sums)),
+        )),
+        Store("y", 0, sums),
+    )  # fmt: skip
+    buffers = {
+        "a": (U8, 24, False),
+        "b": (I8, 24 * lanes, False),
+        "c": (U8, 24 * lanes, False),
+        "y": (I32, lanes, True),
+    }
+
+    def arguments(rng: np.random.Generator) -> dict[str, np.ndarray]:
+        return {
+            "a": rng.integers(0, 256, 24).astype(np.uint8),
+            "b": rng.integers(-128, 128, (6, lanes, 4)).astype(np.int8),
+            "c": rng.integers(0, 256, (6, lanes, 4)).astype(np.uint8),
+            "y": rng.integers(-9, 9, lanes).astype(np.int32),
+        }
+
+    def expected(a: Arrays) -> dict[str, Any]:
+        b = a["b"].astype(np.int64)
+        both = a["a"].reshape(6, 1, 4).astype(np.int64) + a["c"]
+        return {"y": a["y"] + np.sum(both * b, axis=(0, 2))}
+
+    return Case(function(f"byte_dots_{lanes}", buffers, (), *body), arguments, {}, expected, 0)
 
 
 def row_sum(combine: str) -> Case:
@@ -463,6 +499,7 @@ CASES = (
     relu(0), relu(5), relu(16), relu(100), gemm(),
     *(row_sum(c) for c in ("add", "max", "min", "mul")),
     take_rows(), gather_scatter(), transpose(), padded_shift(), local_buffer(), casts(),
+    *(byte_dots(lanes) for lanes in (1, 4, 8, 16, 32)),
     *(integers(d) for d in (I8, I16, I32, I64, U8, U16, U32)),
     *(float_functions(d) for d in (F32, F64, F16, BF16)),
 )  # fmt: skip

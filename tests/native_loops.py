@@ -13,14 +13,17 @@ from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import ThreadPool
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
-from modelcc.targets.native.machine import function_attributes, host_machine
+from modelcc.targets.native.machine import byte_dots, function_attributes, host_machine
 from modelcc.targets.native.toolchain import compile_llvm
 
 
-def compiled(functions: Sequence[Function], pool: ThreadPool | None = None) -> NativeCode:
-    """The functions as machine code in this process."""
+def compiled(
+    functions: Sequence[Function], pool: ThreadPool | None = None, widest_dot: int = 512
+) -> NativeCode:
+    """The functions as machine code in this process; byte dots of up to ``widest_dot`` bits."""
     machine = host_machine()
-    text = emit_llvm(functions, EmitOptions(function_attributes(machine)))
+    dots = min(widest_dot, byte_dots(machine))
+    text = emit_llvm(functions, EmitOptions(function_attributes(machine), byte_dots=dots))
     symbols = {"mcc_parallel_for": pool.parallel_for_address} if pool else {}
     return load_objects([compile_llvm(text, machine)], symbols)
 

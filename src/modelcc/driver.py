@@ -34,6 +34,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.levels import verify_level
 from modelcc.options import Options
 from modelcc.passes.graph.bodies import CountedInBodies, InBodies, in_bodies
+from modelcc.passes.graph.canonical_quantization import CanonicalQuantization
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
 from modelcc.passes.graph.dead_code import DeadCode
@@ -42,6 +43,7 @@ from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
+from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.graph.merge_groups import MergeGroups
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from modelcc.passes.graph.recognise_gelu import RecogniseGelu
@@ -50,6 +52,7 @@ from modelcc.passes.graph.recognise_layer_norm import RecogniseLayerNorm
 from modelcc.passes.graph.recognise_rms_norm import RecogniseRmsNorm
 from modelcc.passes.graph.recognise_silu import RecogniseSilu
 from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
+from modelcc.passes.graph.scalar_quantization import ScalarQuantization
 from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from modelcc.passes.graph.simplify_control import SimplifyControl
 from modelcc.passes.pass_base import Pass
@@ -113,6 +116,10 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             "graph",
             *_in_bodies(
                 Decompose(),
+                CanonicalQuantization(),
+                CommonSubexpressions(),
+                IntegerContractions(),
+                ScalarQuantization(),
                 DeadCode(),
                 FoldConstants(),
                 SimplifyControl(),

@@ -127,6 +127,26 @@ class MulAdd:
 
 
 @dataclass(frozen=True)
+class Dot4:
+    """Lane l is ``c[l] + sum over q < 4 of a[4*l + q] * b[4*l + q]`` in i32, modulo 2**32.
+
+    ``a`` is u8 and ``b`` i8; an ``a`` of 4 lanes is the same for every lane of ``c``.
+    """
+
+    a: Expr
+    b: Expr
+    c: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.c.dtype
+
+    @property
+    def lanes(self) -> int:
+        return self.c.lanes
+
+
+@dataclass(frozen=True)
 class Choose:
     """``then`` where ``condition`` (bool, same lanes) else ``other``, lane by lane."""
 
@@ -205,8 +225,8 @@ class Test:
 
 
 Expr: TypeAlias = (
-    Const | Var | IndexOf | Load | Gather | Call | MulAdd | Choose | Convert | Bitcast | Splat
-    | Fold | Test
+    Const | Var | IndexOf | Load | Gather | Call | MulAdd | Dot4 | Choose | Convert | Bitcast
+    | Splat | Fold | Test
 )  # fmt: skip
 
 

@@ -150,6 +150,11 @@ def _minimum(a: Array, b: Array) -> Any:
     return np.where(a < b, a, b)[()]
 
 
+def _dot4(a: Array, b: Array, c: Any) -> Any:
+    products = a.reshape(-1, 4).astype(np.int32) * b.reshape(-1, 4).astype(np.int32)
+    return (c + products.sum(axis=1, dtype=np.int32)).reshape(np.shape(c))[()]
+
+
 def _folded(function: Callable[..., Any]) -> Callable[[Array], Any]:
     def fold(value: Array) -> Any:
         result = value[0]
@@ -177,6 +182,7 @@ _PRIMITIVES: Mapping[str, Any] = {
     "undefined": _undefined,
     "maximum": _maximum,
     "minimum": _minimum,
+    "dot4": _dot4,
     "where": np.where,
     "full": np.full,
     "int64": np.int64,

@@ -19,6 +19,7 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
+    Dot4,
     Expr,
     Fold,
     For,
@@ -366,6 +367,8 @@ class FunctionParser:
         match word:
             case "muladd":
                 return MulAdd(*args)
+            case "dot4":
+                return Dot4(*args)
             case "choose":
                 return Choose(*args)
             case "convert" | "bitcast":

@@ -32,6 +32,7 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
+    Dot4,
     Expr,
     Fold,
     For,
@@ -175,6 +176,8 @@ class _Writer:
             case MulAdd():
                 a, b, c = (self.expression(x) for x in (e.a, e.b, e.c))
                 return f"({a} * {b} + {c})"
+            case Dot4():
+                return f"dot4({', '.join(self.expression(x) for x in (e.a, e.b, e.c))})"
             case _:
                 return self._shaping(e)
 

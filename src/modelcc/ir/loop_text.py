@@ -13,6 +13,7 @@
         index g = load %rows[0]
         register %s = splat[8](index[f32](2*g))
         %s = muladd(%s, convert[f32](gather %q[4; index[i32x8](g step 1)]), %s)
+        %t = dot4(load %u[0] x4, load %w[0] x64, %t)
         scatter %y[0; %to] = choose(gt(%s, %s), %s, %s)
         store %y[0] stride(2) = fold[add](%s)
         prefetch %x[64] level 2
@@ -42,6 +43,7 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
+    Dot4,
     Expr,
     Fold,
     For,
@@ -194,6 +196,8 @@ def _application(e: Expr) -> tuple[str, tuple[Expr, ...]]:
             return e.function, e.args
         case MulAdd():
             return "muladd", (e.a, e.b, e.c)
+        case Dot4():
+            return "dot4", (e.a, e.b, e.c)
         case Choose():
             return "choose", (e.condition, e.then, e.other)
         case Convert():

@@ -16,6 +16,7 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
+    Dot4,
     Expr,
     Fold,
     For,
@@ -47,7 +48,7 @@ def operands(e: Expr) -> tuple[Expr, ...]:
             return (e.offsets,)
         case Call():
             return e.args
-        case MulAdd():
+        case MulAdd() | Dot4():
             return (e.a, e.b, e.c)
         case Choose():
             return (e.condition, e.then, e.other)
@@ -66,6 +67,8 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
             return replace(e, args=tuple(new))
         case MulAdd():
             return MulAdd(*new)
+        case Dot4():
+            return Dot4(*new)
         case Choose():
             return Choose(*new)
         case Convert() | Bitcast() | Splat() | Fold():

@@ -8,6 +8,7 @@ from modelcc.ir.loop import (
     Choose,
     Const,
     Convert,
+    Dot4,
     Expr,
     Fold,
     Gather,
@@ -17,7 +18,7 @@ from modelcc.ir.loop import (
     Splat,
 )
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.types import BOOL, DType
+from modelcc.ir.types import BOOL, I8, I32, U8, DType
 
 FOLDS = ("add", "mul", "min", "max", "and", "or", "xor")
 
@@ -36,6 +37,8 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
             return _call_fault(e)
         case MulAdd():
             return _same("muladd", parts, parts[0].dtype)
+        case Dot4():
+            return _dot_fault(e)
         case Choose():
             if e.condition.dtype != BOOL:
                 return f"the condition of choose must be bool, not {e.condition.dtype}"
@@ -53,6 +56,17 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
             return ""
         case _:
             return ""
+
+
+def _dot_fault(e: Dot4) -> str:
+    found = (e.a.dtype, e.b.dtype, e.c.dtype)
+    if found != (U8, I8, I32):
+        return (
+            f"dot4 adds products of u8 and i8 to i32, not of {found[0]}, {found[1]} to {found[2]}"
+        )
+    if e.b.lanes != 4 * e.c.lanes or e.a.lanes not in (4, e.b.lanes):
+        return f"dot4 of {e.a.lanes} and {e.b.lanes} lanes cannot give {e.c.lanes} lanes"
+    return ""
 
 
 def _leaf_fault(e: Const | IndexOf | Load) -> str:

@@ -316,7 +316,9 @@ class Scanner:
 
     def layout(self, text: str) -> Layout:
         """The layout that ``text`` spells, the inverse of its ``str``."""
-        match = re.fullmatch(r"<((?:d\d+(?:/\d+)?(?:%\d+)? ?)*)(?:halo([\d:,]+))?>", text)
+        match = re.fullmatch(
+            r"<((?:d\d+(?:/\d+)?(?:%\d+)? ?)*)(?:halo([\d:,]+)(?: fill(-?\d+))?)?>", text
+        )
         if match is None:
             raise self.error(f"{text!r} is no layout")
         found = re.findall(r"d(\d+)(?:/(\d+))?(?:%(\d+))?", match[1])
@@ -325,4 +327,4 @@ class Scanner:
         if match[2] is None:
             return Layout(parts, ((0, 0),) * rank)
         sides = [side.split(":") for side in match[2].split(",")]
-        return Layout(parts, tuple((int(b), int(a)) for b, a in sides))
+        return Layout(parts, tuple((int(b), int(a)) for b, a in sides), int(match[3] or 0))

@@ -285,7 +285,8 @@ class _Point:
         source = self.tensors[s.tensor]
         if len(s.indices) != source.ndim:
             raise IndexError(f"stage {self.stage} reads {s.tensor} with {len(s.indices)} indices")
-        halo = self.types[s.tensor].physical.halo if s.tensor in self.types else None
+        layout = self.types[s.tensor].physical if s.tensor in self.types else None
+        halo, fill = (layout.halo, layout.fill) if layout else (None, 0)
         places: list[Array] = []
         present = self.active
         for axis, index in enumerate(s.indices):
@@ -302,7 +303,7 @@ class _Point:
         if source.size == 0:
             return np.zeros(present.shape, source.dtype)
         safe = tuple(np.where(present, place, 0) for place in places)
-        values = source[safe] if present.all() else np.where(present, source[safe], 0)
+        values = source[safe] if present.all() else np.where(present, source[safe], fill)
         return np.asarray(values, source.dtype)
 
 

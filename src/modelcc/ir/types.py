@@ -124,15 +124,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Layout:
-    """Physical order of a tensor, outermost part first, with an optional zero border.
+    """Physical order of a tensor, outermost part first, with an optional border.
 
     ``parts`` of one axis must partition it: ``(c//16, …, c%16)``.  An axis whose extent is not a
     multiple of its block is padded up; pad elements are unspecified.  ``halo[a] = (before, after)``
-    elements of zeros surround logical axis ``a``: index ``-before … extent+after-1`` may be read.
+    elements of ``fill`` surround logical axis ``a``: index ``-before … extent+after-1`` may be
+    read.
     """
 
     parts: tuple[Part, ...]
     halo: tuple[tuple[int, int], ...]
+    fill: int = 0
 
     @property
     def rank(self) -> int:
@@ -171,6 +173,7 @@ class Layout:
             return f"d{p.axis}{div}" + (f"%{p.mod}" if p.mod is not None else "")
 
         halo = " halo" + ",".join(f"{b}:{a}" for b, a in self.halo)
+        halo += f" fill{self.fill}" if self.fill else ""
         border = halo if any(b or a for b, a in self.halo) else ""
         return f"<{' '.join(one(p) for p in self.parts)}{border}>"
 

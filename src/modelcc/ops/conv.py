@@ -113,8 +113,11 @@ class Conv(Op):
     ) -> Operand:
         return with_bias(at, self.contract(at, x, w, accumulator(x.dtype)), b, x.dtype)
 
-    def contract(self, at: StageBuilder, x: Operand, w: Operand, wide: DType) -> Operand:
-        """The sums in ``wide``, to which elements are cast before they are multiplied."""
+    def contract(
+        self, at: StageBuilder, x: Operand, w: Operand, wide: DType, padding: int = 0
+    ) -> Operand:
+        """The sums in ``wide``, to which elements are cast before they are multiplied; pads are
+        ``padding``."""
         (result,) = self.infer(TensorType(x.shape, wide), TensorType(w.shape, wide))
         window = self.window(w.shape)
         sizes, per_group = x.shape[2:], w.shape[1]
@@ -123,7 +126,7 @@ class Conv(Op):
             place = tuple(window.position(a, o[2 + a], r[1 + a]) for a in range(window.rank))
             channel = self._first_channel(o[1], w.shape) + r[0]
             inside = x[(o[0], channel, *place)]
-            padded = guard(window.conditions(place, sizes), inside, 0)
+            padded = guard(window.conditions(place, sizes), inside, padding)
             return padded.cast(wide) * w[(o[1], *r)].cast(wide)
 
         return combined(at, result.shape, (per_group, *window.kernel), "sum", body)

@@ -273,4 +273,60 @@ class DynamicQuantizeLinear(Op):
         return at.stage(x.shape, body), scale, zero
 
 
-OPS: tuple[type[Op], ...] = (QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear)
+@dataclass(frozen=True)
+class Saturate(Op):
+    """``round(x)``, halves to even, limited to the range of the integers ``to``."""
+
+    to: DType = U8
+    samples: ClassVar[tuple[Sample, ...]] = (
+        Sample((tensor("n", 4),), {}, -100, 400),
+        Sample((tensor(2, 3),), {"to": I8}, -200, 200),
+        Sample((np.array([0.5, 1.5, 2.5, -0.5, 1e9, -1e9], np.float32),), {"to": I8}),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require(x.dtype == F32, f"Saturate takes f32, not {x}")
+        return (TensorType(x.shape, self.to),)
+
+    def reference(self, x: Array) -> Array:
+        return quantised(np.rint(x), self.to)
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        low, high = limits(self.to)
+
+        def body(o: Point) -> Element:
+            # The limits are whole, so rounding afterwards is the same, and one conversion.
+            return apply("round", apply("min", apply("max", x[o], low), high)).cast(self.to)
+
+        return at.stage(x.shape, body)
+
+
+@dataclass(frozen=True)
+class Recentre(Op):
+    """u8 as i8 less 128, or i8 as u8 plus 128: the same steps from another zero point."""
+
+    samples: ClassVar[tuple[Sample, ...]] = (
+        Sample((tensor("n", 4, dtype=U8),), {}, 0, 255),
+        Sample((np.array([-128, -1, 0, 127], np.int8),), {}),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require(x.dtype in (I8, U8), f"Recentre takes bytes, not {x}")
+        return (TensorType(x.shape, U8 if x.dtype == I8 else I8),)
+
+    def reference(self, x: Array) -> Array:
+        other = np.uint8 if x.dtype == np.int8 else np.int8
+        return np.asarray(x.view(np.uint8) ^ np.uint8(128)).view(other)
+
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        to = U8 if x.dtype == I8 else I8
+        return at.stage(x.shape, lambda o: apply("xor", x[o].cast(U8), 128).cast(to))
+
+
+OPS: tuple[type[Op], ...] = (
+    QuantizeLinear,
+    DequantizeLinear,
+    DynamicQuantizeLinear,
+    Saturate,
+    Recentre,
+)

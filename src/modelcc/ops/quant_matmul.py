@@ -140,6 +140,7 @@ class ConvInteger(Op):
     """:class:`Conv` of ``x - x_zero`` by ``w - w_zero`` in i32 (x, w, x_zero?, w_zero?).
 
     x_zero is a scalar, which is also what pads mean; w_zero a scalar or one per output channel.
+    Without x_zero pads are ``padding``.
     """
 
     strides: tuple[int, ...]
@@ -147,7 +148,14 @@ class ConvInteger(Op):
     pads_after: tuple[Index, ...]
     dilations: tuple[int, ...]
     groups: int = 1
+    padding: int = 0
     samples: ClassVar[tuple[Sample, ...]] = (
+        Sample(
+            (tensor("n", 18, 6, 6, dtype=U8), tensor(20, 18, 3, 3, dtype=I8)),
+            {**_window(2, 1), "padding": 9},
+            -100,
+            100,
+        ),
         Sample(
             (tensor("n", 3, 6, 6, dtype=U8), tensor(4, 3, 3, 3, dtype=I8), scalar(7, U8)),
             _window(2, 1),
@@ -197,9 +205,17 @@ class ConvInteger(Op):
         image, weights = x.astype(np.float64), w.astype(np.float64)
         if x_zero is not None:
             image = image - x_zero.reshape(()).astype(np.float64)
+        elif self.padding:
+            return self._padded_reference(image, weights)
         if w_zero is not None:
             weights = weights - w_zero.astype(np.float64).reshape(-1, *(1,) * (w.ndim - 1))
         return self.conv.reference(image, weights).astype(np.int32)
+
+    def _padded_reference(self, image: Array, weights: Array) -> Array:
+        """Pads of ``padding`` are zeros of an image less ``padding``, which is then put back."""
+        bias = weights.reshape(len(weights), -1).sum(axis=1) * self.padding
+        sums = self.conv.reference(image - self.padding, weights)
+        return (sums + bias.reshape(-1, *(1,) * (image.ndim - 2))).astype(np.int32)
 
     def compute(
         self,
@@ -210,7 +226,9 @@ class ConvInteger(Op):
         w_zero: Operand | None = None,
     ) -> Operand:
         image = shifted(at, x, x_zero, _column_zero)
-        return self.conv.contract(at, image, shifted(at, w, w_zero, _channel_zero), I32)
+        padding = self.padding if x_zero is None else 0
+        weights = shifted(at, w, w_zero, _channel_zero)
+        return self.conv.contract(at, image, weights, I32, padding)
 
 
 @dataclass(frozen=True)

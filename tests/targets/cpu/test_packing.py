@@ -23,7 +23,7 @@ def test_elements_follow_the_loops(tile: int) -> None:
     """w[o, i, a]: tiles of blocks of o, then i, a, then the blocks of a tile, then lanes."""
     i, a = LoopVar("i", 5, "i"), LoopVar("a", 3, "a")
     read = Read("w", (CHANNEL, Sym("i"), Sym("a")), F32)
-    layout = packed_layout(read, (BLOCK, i, a), "b", LANE, tile)
+    layout = packed_layout(read, (BLOCK, i, a), "b", (LANE,), tile)
     assert layout is not None
     data = np.arange(24 * 5 * 3, dtype=np.float32).reshape(24, 5, 3)
     packed = pack(data, layout).reshape(-1)
@@ -39,7 +39,7 @@ def test_elements_follow_the_loops(tile: int) -> None:
 def test_blocked_reductions_are_digits_too() -> None:
     outer, inner = LoopVar("io", 2, "i", 16), LoopVar("iv", 16, "i")
     read = Read("w", (CHANNEL, Sym("io") * 16 + Sym("iv")), F32)
-    layout = packed_layout(read, (BLOCK, outer, inner), "b", LANE, 1)
+    layout = packed_layout(read, (BLOCK, outer, inner), "b", (LANE,), 1)
     assert layout is not None
     assert layout.physical_shape((24, 32)) == (3, 2, 16, 8)
 
@@ -67,4 +67,4 @@ def test_phases_of_a_walk_in_steps_are_planes(phase: int) -> None:
 )
 def test_other_walks_are_not_packed(indices: tuple[Index, ...]) -> None:
     loops = (BLOCK, LoopVar("i", 5, "i"), LoopVar("a", 3, "a"))
-    assert packed_layout(Read("w", indices, F32), loops, "b", LANE, 1) is None
+    assert packed_layout(Read("w", indices, F32), loops, "b", (LANE,), 1) is None

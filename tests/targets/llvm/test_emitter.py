@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
-from loop_programs import CASES, Case, Runner, check, relu
+from loop_programs import CASES, Case, Runner, byte_dots, check, relu
 from native_loops import call, compiled
 
 from modelcc.ir.index import Sym
@@ -14,7 +14,7 @@ from modelcc.ir.loop import Buffer, Call, For, Function, Load, Parameter, Store
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import F32, I4
 from modelcc.runtime.pool import ThreadPool
-from modelcc.targets.llvm.emitter import emit_llvm
+from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
 
 
 def execute(pool: ThreadPool, threaded: bool) -> Runner:
@@ -34,6 +34,21 @@ def pool() -> Iterator[ThreadPool]:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_agrees_with_numpy(case: Case, pool: ThreadPool) -> None:
     check(case, execute(pool, False))
+
+
+@pytest.mark.parametrize("widest", [0, 128, 256])
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16, 32])
+def test_byte_dots_agree_on_processors_with_narrower_instructions(lanes: int, widest: int) -> None:
+    def run(function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
+        call(compiled([function], None, widest), function, arguments, sizes)
+
+    check(byte_dots(lanes), run)
+
+
+def test_byte_dots_are_one_instruction_where_there_is_one() -> None:
+    function = byte_dots(16).function
+    assert "vpdpbusd.512" in emit_llvm([function], EmitOptions(byte_dots=512))
+    assert "vpdpbusd" not in emit_llvm([function], EmitOptions(byte_dots=256))
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if parallel_loop(c.function)])

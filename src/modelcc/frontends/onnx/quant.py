@@ -45,8 +45,8 @@ def _checked(call: Call) -> Call:
 
 
 def _axis(call: Call) -> int:
-    """The axis of parameters that are vectors; scalars have none."""
-    if call.rank(1) == 0:
+    """The axis of parameters that are vectors; single numbers have none."""
+    if call.rank(1) <= 1 and call.type(1).elements == 1:
         return 0
     return call.axis(1)
 

@@ -25,8 +25,11 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import Layout, TensorType, blocked, row_major
 from modelcc.passes.tensor.layout_demand import (
+    QUAD,
+    Border,
     blocked_dims,
     blocked_operands,
+    byte_dims,
     halos,
     stages_of,
     view_indices,
@@ -80,6 +83,8 @@ class AssignLayouts:
         own = dims.keys() | copied | (_read_by_reductions(program) - _fixed(program))
         borders = {t: b for t, b in borders.items() if t in own}
         operands = blocked_operands(program.items, program.types, copied, dims, self.block)
+        bytes = byte_dims(program.items, program.types)
+        operands |= {t: d for t, d in bytes.items() if t in copied}
         program = _copy_inputs(program, copied & (borders.keys() | operands.keys()))
         program = _copy_outputs(program, dims)
         types = {**program.types}
@@ -90,14 +95,16 @@ class AssignLayouts:
             types[target] = types[target].with_layout(layout)
         return _expand_views(replace(program, types=types))
 
-    def _layout(
-        self, type_: TensorType, dim: int | None, halo: tuple[tuple[int, int], ...] | None
-    ) -> Layout:
-        plain = row_major(type_.rank) if dim is None else blocked(type_.rank, dim, self.block)
-        if halo is None:
+    def _layout(self, type_: TensorType, dim: int | None, border: Border | None) -> Layout:
+        extent = self.block if dim is None else type_.shape[dim]
+        few = isinstance(extent, int) and extent * 2 < self.block
+        block = QUAD if few else self.block
+        plain = row_major(type_.rank) if dim is None else blocked(type_.rank, dim, block)
+        if border is None:
             return plain
         # Blocks start at multiples of their size, so the blocked dimension has no border.
-        return Layout(plain.parts, tuple((0, 0) if d == dim else h for d, h in enumerate(halo)))
+        halo = tuple((0, 0) if d == dim else h for d, h in enumerate(border.sides))
+        return Layout(plain.parts, halo, border.fill)
 
 
 def _read_by_reductions(program: TensorProgram) -> frozenset[str]:

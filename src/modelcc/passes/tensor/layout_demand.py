@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from modelcc.ir.index import (
     Bounds,
@@ -20,6 +21,7 @@ from modelcc.ir.tensor import (
     Algorithm,
     Apply,
     Axis,
+    Cast,
     Guard,
     Item,
     Kernel,
@@ -32,10 +34,21 @@ from modelcc.ir.tensor import (
     item_inputs,
     item_outputs,
 )
-from modelcc.ir.types import TensorType
+from modelcc.ir.types import I32, U8, TensorType
+
+QUAD = 4
+"""Bytes that a dot product of bytes takes at once."""
 
 MOST_GROWTH = 6.0
 """Guards in the loops of a window cost more than walking over this many times the elements."""
+
+
+@dataclass(frozen=True)
+class Border:
+    """Elements before and after each dimension, and their value."""
+
+    sides: tuple[tuple[int, int], ...]
+    fill: int
 
 
 def stages_of(items: tuple[Item, ...]) -> list[Stage]:
@@ -61,18 +74,22 @@ def blocked_dims(
     along: dict[str, int] = {}
     plain = [i for i in items if isinstance(i, Algorithm | ReadSize)]
     refused = {t for i in plain for t in (*item_inputs(i), *item_outputs(i))}
+    bytes = byte_dims(items, types)
     for stage in stages_of(items):
         type_ = types[stage.output]
         dim = _seed_dim(stage, constants) if stage.reduce else None
         if dim is None:
             weak = along if stage.output in convolved else {}
             dim = _followed_dim(stage, {**weak, **wanted}, block)
+        if dim is None:
+            dim = bytes.get(stage.output)
         if dim is not None and dim == len(stage.write) - 1:
             along[stage.output] = dim
             continue
         known = wanted.get(stage.output)
         first = stage.output not in wanted and stage.output not in refused
-        fits = dim is not None and _worth_blocking(dim, type_, block)
+        least = min(block, QUAD) if bytes.get(stage.output) == dim else block
+        fits = dim is not None and _worth_blocking(dim, type_, least)
         if fits and (first or known == dim) and dim is not None and _aligned(stage, dim, block):
             wanted[stage.output] = dim
         else:
@@ -127,6 +144,23 @@ def _is_convolution(stage: Stage, constants: frozenset[str]) -> bool:
     return dim is not None and dim != len(stage.write) - 1
 
 
+def byte_dims(items: tuple[Item, ...], types: Mapping[str, TensorType]) -> dict[str, int]:
+    """u8 tensor → the dimension that contractions of bytes reduce, where it is not the last.
+
+    Dot products of bytes take groups of four neighbours along it.
+    """
+    found: dict[str, int] = {}
+    for stage in stages_of(items):
+        pair = _product(stage) if stage.body.dtype == I32 else None
+        for read in pair or ():
+            for axis in stage.reduce:
+                along = [d for d, i in enumerate(read.indices) if i == Sym(axis.name)]
+                inner = len(read.indices) - 1
+                if types[read.tensor].dtype == U8 and along and along[0] != inner:
+                    found.setdefault(read.tensor, along[0])
+    return found
+
+
 def _worth_blocking(dim: int, type_: TensorType, block: int) -> bool:
     extent = type_.shape[dim]
     inner = type_.shape[dim + 1 :]
@@ -154,7 +188,7 @@ def _seed_dim(stage: Stage, constants: frozenset[str]) -> int | None:
 
 
 def _product(stage: Stage) -> tuple[Read, Read] | None:
-    """The two reads of a sum of products, guards aside."""
+    """The two reads of a sum of products, guards and conversions aside."""
     body = _unguarded(stage.body)
     if stage.combine != "sum" or not (isinstance(body, Apply) and body.function == "mul"):
         return None
@@ -167,7 +201,11 @@ def _product(stage: Stage) -> tuple[Read, Read] | None:
 
 
 def _unguarded(scalar: Scalar) -> Scalar:
-    return _unguarded(scalar.inside) if isinstance(scalar, Guard) else scalar
+    match scalar:
+        case Guard(inside=inner) | Cast(value=inner):
+            return _unguarded(inner)
+        case _:
+            return scalar
 
 
 def _names(read: Read) -> frozenset[str]:
@@ -197,24 +235,26 @@ def _written_dim(stage: Stage, axis: str) -> int | None:
 
 def halos(
     items: tuple[Item, ...], types: Mapping[str, TensorType], dims: Bounds, widest: int
-) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Tensor → zero border that makes its readers' zero guards superfluous.
+) -> dict[str, Border]:
+    """Tensor → border that makes its readers' guards superfluous, and what it is filled with.
 
     Borders that make the tensor more than ``MOST_GROWTH`` times as large are left to guards; of
-    tensors whose size is not known, those wider than ``widest`` elements.
+    tensors whose size is not known, those wider than ``widest`` elements; and those with another
+    filling than the first reader wants.
     """
-    wanted: dict[str, tuple[tuple[int, int], ...]] = {}
+    wanted: dict[str, Border] = {}
     for stage in stages_of(items):
         ranges = {**dims, **{a.name: loop_range(a.extent) for a in (*stage.axes, *stage.reduce)}}
-        for read in _zero_guarded(stage.body):
+        for read, fill in _guarded(stage.body):
             need = _overhang(read, types[read.tensor], ranges)
             if need is None or not _affordable(types[read.tensor], need, widest):
                 continue
-            old = wanted.get(read.tensor, tuple((0, 0) for _ in need))
-            wanted[read.tensor] = tuple(
-                (max(a, c), max(b, d)) for (a, b), (c, d) in zip(old, need, strict=True)
-            )
-    return {t: h for t, h in wanted.items() if any(b or a for b, a in h)}
+            old = wanted.get(read.tensor, Border(tuple((0, 0) for _ in need), fill))
+            if old.fill == fill:
+                sides = zip(old.sides, need, strict=True)
+                both = tuple((max(a, c), max(b, d)) for (a, b), (c, d) in sides)
+                wanted[read.tensor] = Border(both, fill)
+    return {t: h for t, h in wanted.items() if any(b or a for b, a in h.sides)}
 
 
 def _affordable(type_: TensorType, border: Sequence[tuple[int, int]], widest: int) -> bool:
@@ -226,12 +266,15 @@ def _affordable(type_: TensorType, border: Sequence[tuple[int, int]], widest: in
     return growth <= MOST_GROWTH
 
 
-def _zero_guarded(scalar: Scalar) -> list[Read]:
+def _guarded(scalar: Scalar) -> list[tuple[Read, int]]:
+    """Reads that are a small integer outside of their tensor, and that integer."""
     match scalar:
-        case Guard(inside=Read() as read, outside=Number(value=0)):
-            return [read]
+        case Guard(inside=Read() as read, outside=Number(value=value)) if value == 0 or (
+            read.dtype == U8 and isinstance(value, int)
+        ):
+            return [(read, int(value))]
         case _:
-            return [r for child in children(scalar) for r in _zero_guarded(child)]
+            return [r for child in children(scalar) for r in _guarded(child)]
 
 
 def _overhang(read: Read, type_: TensorType, ranges: Bounds) -> tuple[tuple[int, int], ...] | None:

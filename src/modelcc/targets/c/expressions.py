@@ -9,6 +9,7 @@ from modelcc.ir.loop import (
     Choose,
     Const,
     Convert,
+    Dot4,
     Expr,
     Fold,
     Gather,
@@ -60,6 +61,9 @@ class ExpressionCode:
             case MulAdd():
                 a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
                 return self.arithmetic.muladd(a, b, c, e.dtype, e.lanes)
+            case Dot4():
+                a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
+                return self.arithmetic.dot4(a, e.a.lanes, b, c, e.lanes)
             case _:
                 return self._shaping_operand(e)
 

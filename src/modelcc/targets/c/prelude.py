@@ -39,12 +39,14 @@ class Prelude:
     def __init__(self) -> None:
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
+        self._includes: dict[tuple[str, str], None] = {}
 
     def text(self) -> str:
         """Includes and definitions."""
         includes = "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>"
         attribute = "#define MCC_INLINE static inline __attribute__((always_inline, unused))"
-        parts = [includes]
+        conditional = [f"#ifdef {m}\n#include <{h}>\n#endif" for h, m in self._includes]
+        parts = ["\n".join([includes, *conditional])]
         if self._functions:
             parts.append(attribute)
         if self._types:
@@ -75,6 +77,10 @@ class Prelude:
             text = [row for line in lines for row in _indented(line)]
             self._functions[name] = "\n".join([*head, "{", *text, "}"])
         return name
+
+    def include(self, header: str, macro: str) -> None:
+        """Include ``header`` where ``macro`` is defined."""
+        self._includes[header, macro] = None
 
     def index(self, name: str) -> str:
         """``mcc_floordiv``, ``mcc_mod``, ``mcc_min`` or ``mcc_max``, defined."""

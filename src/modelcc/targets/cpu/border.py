@@ -1,4 +1,4 @@
-"""Zero borders (halos): a kernel that writes a tensor with a border also clears the border."""
+"""Borders (halos): a kernel that writes a tensor with a border also fills the border."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelcc.targets.cpu.machine import CpuModel
 
 
 def clear_border(name: str, type_: TensorType, names: Names, machine: CpuModel) -> list[Stmt]:
-    """Statements that zero the border of ``name``; nothing without one.
+    """Statements that fill the border of ``name``; nothing without one.
 
     Works on the physical order: for each bordered part, the slabs before and after its interior.
     """
@@ -51,7 +51,8 @@ def _clear(
 ) -> list[Stmt]:
     lanes = machine.lanes(type_.dtype.bits)
     run, vector = names.fresh("border"), names.fresh("z")
-    zero = Const(0.0 if type_.dtype.is_float else 0, type_.dtype, lanes)
+    fill = type_.physical.fill
+    zero = Const(float(fill) if type_.dtype.is_float else fill, type_.dtype, lanes)
     start = slab.first + Sym(run) * slab.stride
     whole = isinstance(slab.length, int) and slab.length % lanes == 0
     active = None if whole else slab.length - Sym(vector) * lanes

@@ -144,4 +144,6 @@ def _block_type(type_: TensorType, depth: int) -> TensorType:
     """``type_`` without its first ``depth`` dimensions."""
     layout = type_.physical
     parts = tuple(replace(p, axis=p.axis - depth) for p in layout.parts if p.axis >= depth)
-    return TensorType(type_.shape[depth:], type_.dtype, Layout(parts, layout.halo[depth:]))
+    return TensorType(
+        type_.shape[depth:], type_.dtype, Layout(parts, layout.halo[depth:], layout.fill)
+    )

@@ -14,6 +14,7 @@ from modelcc.ir.loop import (
     Choose,
     Const,
     Convert,
+    Dot4,
     Expr,
     If,
     IndexOf,
@@ -172,6 +173,22 @@ class PointEmitter:
                 return self._guard(scalar, point, internal)
             case Bind():
                 return self._bind(scalar, point, internal)
+
+    def dot4(self, repeated: Read, vectors: Read, point: Mapping[str, Index], sums: Expr) -> Dot4:
+        """``sums`` plus dot products of four bytes; ``point`` is that of the first byte."""
+        first = {**point, self.lanes.variable: 0} if self.lanes is not None else point
+        return Dot4(
+            self._bytes(repeated, first, 4), self._bytes(vectors, first, 4 * sums.lanes), sums
+        )
+
+    def _bytes(self, read: Read, point: Mapping[str, Index], count: int) -> Var:
+        offset = substitute(read.indices[0], point)
+        shared = self._shared.get((read.tensor, offset))
+        if shared is None:
+            load = Load(read.tensor, offset, read.dtype, count)
+            shared = self.name(_stem(read.tensor), load)
+            self._shared[read.tensor, offset] = shared
+        return shared
 
     def name(self, stem: str, value: Expr) -> Var:
         """Bind ``value`` to a fresh name."""

@@ -166,20 +166,21 @@ def linearise(
 
 
 def _drop_bordered(body: Scalar, types: Mapping[str, TensorType], ranges: Bounds) -> Scalar:
-    """``body`` without the zero guards of reads that stay inside a zero border."""
+    """``body`` without the guards of reads that stay inside a border of the guards' value."""
 
     def visit(node: Scalar) -> Scalar:
         match node:
-            case Guard(inside=Read() as read, outside=Number(value=0)) if read.tensor in types:
-                return read if _inside_border(read, types[read.tensor], ranges) else node
+            case Guard(inside=Read() as read, outside=Number(value=fill)) if read.tensor in types:
+                inside = _inside_border(read, types[read.tensor], ranges, fill)
+                return read if inside else node
             case _:
                 return node
 
     return transform(body, visit)
 
 
-def _inside_border(read: Read, type_: TensorType, ranges: Bounds) -> bool:
-    if type_.layout is None:
+def _inside_border(read: Read, type_: TensorType, ranges: Bounds, fill: float) -> bool:
+    if type_.layout is None or type_.layout.fill != fill:
         return False
     for index, extent, (before, after) in zip(
         read.indices, type_.shape, type_.layout.halo, strict=True

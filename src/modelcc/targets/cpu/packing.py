@@ -11,18 +11,23 @@ from modelcc.targets.cpu.nest import LoopVar
 
 
 def packed_layout(
-    read: Read, order: Sequence[LoopVar], vector: str, lane: LoopVar, tile: int
+    read: Read,
+    order: Sequence[LoopVar],
+    vector: str,
+    inner: Sequence[LoopVar],
+    tile: int,
 ) -> Layout | None:
     """Physical order of ``read``'s tensor following the loops ``order`` (outermost first).
 
     The ``vector`` loop is cut into tiles of ``tile`` blocks whose inner part is innermost, before
-    the ``lane`` s.  A last digit that is a number goes first: one plane per phase of a transposed
-    convolution.  None if an index is not a mixed-radix number of the loop variables.
+    ``inner``: the lanes, then the bytes of a dot product.  A last digit that is a number goes
+    first: one plane per phase of a transposed convolution.  None if an index is not a mixed-radix
+    number of the loop variables.
     """
     digits: list[tuple[LoopVar, int, int, int | None]] = []
     parts: list[Part] = []
     for dim, index in enumerate(read.indices):
-        found = _digits(index, (*order, lane))
+        found = _digits(index, (*order, *inner))
         if found is None:
             return None
         moving, fixed = found
@@ -32,9 +37,9 @@ def packed_layout(
         elif fixed > 1:
             parts.append(Part(dim, 1, fixed))
     seen = {v.name for v, *_ in digits}
-    if len(seen) != len(digits) or lane.name not in seen:
+    if len(seen) != len(digits) or inner[0].name not in seen:
         return None
-    inner: list[Part] = []
+    panel: list[Part] = []
     by_name = {v.name: (dim, div, mod) for v, dim, div, mod in digits}
     for v in order:
         if v.name not in by_name:
@@ -42,11 +47,13 @@ def packed_layout(
         dim, div, mod = by_name[v.name]
         if v.name == vector and tile > 1:
             parts.append(Part(dim, div * tile, mod // tile if mod is not None else None))
-            inner.append(Part(dim, div, tile))
+            panel.append(Part(dim, div, tile))
         else:
             parts.append(Part(dim, div, mod))
-    dim, div, _ = by_name[lane.name]
-    parts += [*inner, Part(dim, div, lane.extent if isinstance(lane.extent, int) else None)]
+    parts += panel
+    for v in (v for v in inner if v.name in by_name):
+        dim, div, _ = by_name[v.name]
+        parts.append(Part(dim, div, v.extent if isinstance(v.extent, int) else None))
     return Layout(tuple(parts), ((0, 0),) * len(read.indices))
 
 

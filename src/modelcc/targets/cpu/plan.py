@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, simplify, substitute
-from modelcc.ir.scalar_tree import reads, substitute_indices, transform
+from modelcc.ir.scalar_tree import reads, substitute_indices, transform, walk
 from modelcc.ir.tensor import Condition, Read, Scalar
 from modelcc.ir.types import Layout, TensorType
 from modelcc.targets.cpu.expression import vectorisable
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.packing import packed_layout
+from modelcc.targets.cpu.quads import find_quads
 from modelcc.targets.cpu.segments import (
     Segment,
     guarded_segments,
@@ -30,7 +31,10 @@ from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of
 
 @dataclass(frozen=True)
 class Plan:
-    """A group with its loops decided.  ``lane`` is None for a scalar schedule."""
+    """A group with its loops decided.  ``lane`` is None for a scalar schedule.
+
+    ``quad`` is the loop over the bytes of a dot product, for contractions that are made of them.
+    """
 
     group: Group
     tile: Tile
@@ -42,6 +46,7 @@ class Plan:
     guards: tuple[Condition, ...]
     body: Scalar | None
     packed: frozenset[str]
+    quad: LoopVar | None = None
 
     @property
     def lanes(self) -> int:
@@ -67,10 +72,13 @@ def plan_tiled(
         flat = _flatten_constants(group, types, constants, {})
         return _finish(flat, Tile(None, ()), None, None, types, frozenset()), {}
     group, lane, blocks, active = split
+    cut = find_quads(group, lane, constants)
+    group, quad = cut if cut is not None else (group, None)
     tile = choose_tile(group, lane.name, blocks, machine)
-    group, layouts = _pack_constants(group, tile, lane, types, constants)
+    group, layouts = _pack_constants(group, tile, lane, quad, types, constants)
     packed = constants & frozenset(layouts)
-    return _finish(group, tile, lane, active, types, packed), layouts
+    plan = _finish(group, tile, lane, active, types, packed)
+    return replace(plan, quad=quad), layouts
 
 
 def _split_vector(
@@ -120,7 +128,7 @@ def _missing_lanes(nest: Nest, lane: LoopVar) -> Index | None:
 
 
 def _widest(body: Scalar, bits: int) -> int:
-    return max([bits, *(r.dtype.bits for r in reads(body) if r.dtype.kind != "bool")])
+    return max([bits, *(s.dtype.bits for s in walk(body) if s.dtype.kind != "bool")])
 
 
 def _active_lanes(
@@ -160,6 +168,7 @@ def _pack_constants(
     group: Group,
     tile: Tile,
     lane: LoopVar,
+    quad: LoopVar | None,
     types: Mapping[str, TensorType],
     constants: frozenset[str],
 ) -> tuple[Group, dict[str, Layout]]:
@@ -177,7 +186,8 @@ def _pack_constants(
                 continue
             # The vector panel goes first: each panel is then streamed front to back.
             panels = (vector, *loops)
-            layout = packed_layout(read, panels, vector.name, lane, tile.of(vector.name))
+            inner = (lane,) if quad is None or nest is not group.anchor else (lane, quad)
+            layout = packed_layout(read, panels, vector.name, inner, tile.of(vector.name))
             if layout is not None:
                 layouts[read.tensor] = layout
     return _flatten_constants(group, types, constants, layouts), layouts

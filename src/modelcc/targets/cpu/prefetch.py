@@ -15,6 +15,7 @@ from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.parallel import Chosen, Point
 from modelcc.targets.cpu.plan import Plan
+from modelcc.targets.cpu.quads import QUAD
 from modelcc.targets.cpu.structure import is_contraction
 
 LINE_BYTES = 64
@@ -80,12 +81,21 @@ def stream(plan: Plan, corner: Point, chosen: Chosen) -> Stream | None:
         return None
     read, steps = found
     vector = plan.tile.vector or ""
-    width = chosen[vector].tile * plan.lanes
+    width = chosen[vector].tile * plan.lanes * _depth(plan)
     size = read.dtype.bytes
     if width * size % LINE_BYTES or steps * width * size < SMALLEST_PANEL:
         return None
-    assert plan.lane is not None
-    return Stream(read, {**corner, plan.lane.name: 0}, width)
+    return Stream(read, {**corner, **_first_element(plan)}, width)
+
+
+def _depth(plan: Plan) -> int:
+    """Elements of a vector operand that one step of the reduction takes in each lane."""
+    return 1 if plan.quad is None else QUAD
+
+
+def _first_element(plan: Plan) -> dict[str, Index]:
+    """The first lane, and the first byte of its dot product."""
+    return {v.name: 0 for v in (plan.lane, plan.quad) if v is not None}
 
 
 def _streamed(plan: Plan) -> tuple[Read, int] | None:
@@ -109,14 +119,14 @@ def next_panel(plan: Plan, corner: Point, chosen: Chosen) -> NextPanel | None:
     anchor, lane, vector = plan.group.anchor, plan.lane, plan.tile.vector
     assert anchor is not None and lane is not None and vector is not None
     size = plan.tile.of(vector)
-    width = size * plan.lanes
+    width = size * plan.lanes * _depth(plan)
     tile, tiles = _tile_number(plan, corner, chosen)
     whole = chosen[vector].tile == size and chosen[vector].count != 1
     if not whole or tiles < 2:
         return None
     if steps * width * read.dtype.bytes < SMALLEST_PANEL:
         return None
-    point = {**corner, lane.name: 0}
+    point = {**corner, **_first_element(plan)}
     origin = {v.name: 0 for v in anchor.reduce}
     after = {**point, **origin, vector: corner[vector] + size}
     return NextPanel(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from modelcc.ir.index import Bounds
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import Apply, Condition, Guard, Number, Read, Scalar, Stage
+from modelcc.ir.tensor import Apply, Cast, Condition, Guard, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
 from modelcc.targets.cpu.expression import identity
 from modelcc.targets.cpu.nest import (
@@ -131,6 +131,9 @@ def neutral_guards(
             parts = [neutral_guards(a, combine, dtype) for a in body.args]
             conditions = tuple(c for below, _ in parts for c in below)
             return conditions, replace(body, args=tuple(rest for _, rest in parts))
+        case Cast() if combine == "sum":
+            conditions, rest = neutral_guards(body.value, combine, body.value.dtype)
+            return conditions, replace(body, value=rest)
         case _:
             return (), body
 
@@ -142,4 +145,8 @@ def is_contraction(nest: Nest) -> bool:
     _, body = neutral_guards(nest.body, "sum", nest.body.dtype)
     if not (isinstance(body, Apply) and body.function == "mul"):
         return False
-    return all(isinstance(a, Read) for a in body.args)
+    return all(isinstance(_uncast(a), Read) for a in body.args)
+
+
+def _uncast(scalar: Scalar) -> Scalar:
+    return scalar.value if isinstance(scalar, Cast) else scalar

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
-from modelcc.ir.loop import Const, Expr, For, If, Register, Stmt, Store, Test, Var
+from modelcc.ir.loop import Assign, Const, Expr, For, If, Register, Stmt, Store, Test, Var
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Condition, Read
 from modelcc.targets.cpu.expression import (
@@ -23,6 +23,7 @@ from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import NextPanel, next_panel, stream
+from modelcc.targets.cpu.quads import byte_product
 
 
 def emit_tiled(plan: Plan, names: Names, chunks: int) -> list[Stmt]:
@@ -95,13 +96,20 @@ def _reduction(
 
     whole = _expanded(plan, anchor)
     once = stream(plan, corners[0], chosen)
+    bytes = byte_product(body)
 
     def step(at: Point) -> list[Stmt]:
         emitter = PointEmitter(names, lanes)
         emitter.statements += once.fetch(at) if once is not None else []
         for point, register in _steps(plan, corners, registers, at, whole):
-            value = emitter.emit(body, point, {})
-            emitter.statements.append(accumulate(combine, register, value, plan.lanes))
+            if plan.quad is None or bytes is None:
+                value = emitter.emit(body, point, {})
+                update = accumulate(combine, register, value, plan.lanes)
+            else:
+                sums = Var(register, body.dtype, plan.lanes)
+                product = emitter.dot4(*bytes, {**point, plan.quad.name: 0}, sums)
+                update = Assign(register, product)
+            emitter.statements.append(update)
         return emitter.statements
 
     loops = [(v, plan.tile.unrolling(v.name)) for v in anchor.reduce if v not in whole]
@@ -149,17 +157,22 @@ def _position(read: Read, point: Point, origin: Point) -> int:
 
 
 def _ragged(anchor: Nest) -> dict[str, int]:
-    """Static extents of blocked reduction axes that do not fill their last block."""
-    blocks = {v.axis: v.multiplier for v in anchor.reduce if v.multiplier > 1}
-    extents = {axis: anchor.extents[axis] for axis in blocks}
-    return {a: e for a, e in extents.items() if isinstance(e, int) and e % blocks[a]}
+    """Static extents of blocked reduction axes, by the loop over their blocks, if these do not
+    fill their last block."""
+    blocks: dict[str, LoopVar] = {}
+    for v in anchor.reduce:
+        known = blocks.get(v.axis)
+        if v.multiplier > (1 if known is None else known.multiplier):
+            blocks[v.axis] = v
+    extents = {v.name: (anchor.extents[v.axis], v.multiplier) for v in blocks.values()}
+    return {n: e for n, (e, block) in extents.items() if isinstance(e, int) and e % block}
 
 
 @dataclass(frozen=True)
 class _Reduction:
     """The loops around one accumulation ``step``; guards are tested as soon as they can be.
 
-    ``ragged`` axes end within a block: their last block is walked apart, to its real end.
+    ``ragged`` loops over blocks end within one: the last is walked apart, to its real end.
     """
 
     guards: list[Condition]
@@ -194,13 +207,18 @@ class _Reduction:
                 return []
             return self.panel.fetch({**at, variable.name: value}, unroll)
 
-        extent = self.ragged.get(variable.axis)
-        if extent is None or variable.multiplier == 1:
+        extent = self.ragged.get(variable.name)
+        if extent is None:
             return counted_loop(variable.extent, unroll, counter, below, each)
         full, end = divmod(extent, variable.multiplier)
-        cut = [(replace(v, extent=end) if v.axis == variable.axis else v, u) for v, u in rest]
+        cut = [(_up_to(v, end) if v.axis == variable.axis else v, u) for v, u in rest]
         last = self.loops(cut, {**at, variable.name: full})
         return [*counted_loop(full, unroll, counter, below, each), *last]
+
+
+def _up_to(variable: LoopVar, end: int) -> LoopVar:
+    """The inner loop of an axis that ends within a block; what pads its last step counts 0."""
+    return replace(variable, extent=-(-end // variable.multiplier))
 
 
 def counted_loop(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelcc.ir.types import BF16, BOOL, F16, F32, DType
+from modelcc.ir.types import BF16, BOOL, F16, F32, I32, DType
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.values import constant, mangled, scalar_type, value_type
 
@@ -83,6 +83,15 @@ class ArithmeticCode:
         else:
             cast = "sext" if source.kind == "int" else "zext"
         return self._cast(cast, value, source, target, lanes)
+
+    def rounded(self, value: str, target: DType, lanes: int) -> str:
+        """f32 rounded to a narrow integer type that holds the result, in one conversion."""
+        wide, source = value_type(I32, lanes), value_type(F32, lanes)
+        suffix = f"{mangled('i32', lanes)}.{mangled('float', lanes)}"
+        callee = self._code.intrinsic(wide, f"llvm.lrint.{suffix}", source)
+        return self._cast(
+            "trunc", self._code.emit(f"call {callee}({source} {value})"), I32, target, lanes
+        )
 
     def bitcast(self, value: str, source: DType, target: DType, lanes: int) -> str:
         """The same bits as another dtype of the same width."""

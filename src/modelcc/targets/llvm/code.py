@@ -50,10 +50,14 @@ class Scope:
 
 
 class Code:
-    """The body of one LLVM function; ``declarations`` is shared by the module's functions."""
+    """The body of one LLVM function; ``declarations`` is shared by the module's functions.
 
-    def __init__(self, declarations: dict[str, None]) -> None:
+    ``byte_dots`` is as in :class:`~modelcc.targets.llvm.emitter.EmitOptions`.
+    """
+
+    def __init__(self, declarations: dict[str, None], byte_dots: int = 0) -> None:
         self.declarations = declarations
+        self.byte_dots = byte_dots
         self.entry = Block("entry")
         self.blocks = [self.entry]
         self.scopes = [Scope(self.entry)]

@@ -31,10 +31,12 @@ _PARALLEL_DECLARATION = f"declare void @{PARALLEL_FOR}(ptr, ptr, ptr, i64, i64)"
 @dataclass(frozen=True)
 class EmitOptions:
     """``attributes`` is the attribute group of every function (target CPU, vector width …);
-    ``triple`` the LLVM target triple, empty for the one the module is compiled for."""
+    ``triple`` the LLVM target triple, empty for the one the module is compiled for.
+    ``byte_dots`` is the width in bits of the widest instruction for dot products of bytes."""
 
     attributes: str = "nounwind"
     triple: str = ""
+    byte_dots: int = 0
 
 
 PLAIN = EmitOptions()
@@ -47,7 +49,7 @@ def emit_llvm(functions: Sequence[Function], options: EmitOptions = PLAIN) -> st
     and ``TypeError`` for element types without LLVM arithmetic.
     """
     declarations: dict[str, None] = {}
-    definitions = [text for f in functions for text in _definitions(f, declarations)]
+    definitions = [text for f in functions for text in _definitions(f, declarations, options)]
     return module_text(definitions, declarations, options)
 
 
@@ -67,13 +69,15 @@ def signature(function: Function) -> tuple[str, ...]:
     return ("ptr",) * len(function.parameters) + ("i64",) * len(function.sizes) + pool
 
 
-def _definitions(function: Function, declarations: dict[str, None]) -> list[str]:
+def _definitions(
+    function: Function, declarations: dict[str, None], options: EmitOptions
+) -> list[str]:
     outlined: list[str] = []
 
     def parallel(code: Code, expressions: ExpressionCode, loop: For) -> None:
         outlined.extend(_parallel_loop(function, code, expressions, loop))
 
-    code = Code(declarations)
+    code = Code(declarations, options.byte_dots)
     pool = [f"ptr {code.local('pool')}"] if parallel_loop(function) else []
     parameters = _bind_parameters(code, function)
     StatementCode(code, parallel).block(function.body)
@@ -188,7 +192,7 @@ def _range_function(
     function: Function, outer: Code, loop: For, captures: Sequence[_Capture], name: str
 ) -> str:
     """Runs iterations ``begin … end-1`` of the loop."""
-    code = Code(outer.declarations)
+    code = Code(outer.declarations, outer.byte_dots)
     mutable = {p.buffer.name: p for p in function.parameters}
     parameters = [_bind_capture(code, outer, c, mutable.get(c.name)) for c in captures]
     begin, end = code.local("begin"), code.local("end")

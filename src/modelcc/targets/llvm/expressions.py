@@ -8,6 +8,7 @@ from modelcc.ir.loop import (
     Choose,
     Const,
     Convert,
+    Dot4,
     Expr,
     Fold,
     Gather,
@@ -19,9 +20,10 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.tensor import Condition
-from modelcc.ir.types import I64, DType
+from modelcc.ir.types import F32, I64, DType
 from modelcc.targets.llvm.arithmetic import ArithmeticCode
 from modelcc.targets.llvm.code import Code, Value
+from modelcc.targets.llvm.dots import DotCode
 from modelcc.targets.llvm.indices import IndexCode
 from modelcc.targets.llvm.memory import MemoryCode
 from modelcc.targets.llvm.values import constant, integers, mangled, scalar_type, value_type
@@ -37,6 +39,7 @@ class ExpressionCode:
         self.index = IndexCode(code)
         self.memory = MemoryCode(code, self.index)
         self.arithmetic = ArithmeticCode(code)
+        self.dots = DotCode(code, self.memory)
 
     def operand(self, e: Expr) -> str:
         """An operand of type ``value_type(e.dtype, e.lanes)``."""
@@ -60,6 +63,9 @@ class ExpressionCode:
             case MulAdd():
                 a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
                 return self.arithmetic.muladd(a, b, c, e.dtype, e.lanes)
+            case Dot4():
+                a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
+                return self.dots.dot4(a, e.a.lanes, b, c, e.lanes)
             case _:
                 return self._shaping_operand(e)
 
@@ -85,6 +91,10 @@ class ExpressionCode:
                 condition = self.operand(e.condition)
                 then, other = self.operand(e.then), self.operand(e.other)
                 return self.arithmetic.select(condition, then, other, e.dtype, e.lanes)
+            case Convert(value=Call(function="round", args=(x,), dtype=dtype)) if (
+                dtype == F32 and e.dtype.is_integer and e.dtype.bits < 32
+            ):
+                return self.arithmetic.rounded(self.operand(x), e.dtype, e.lanes)
             case Convert():
                 return self.arithmetic.convert(
                     self.operand(e.value), e.value.dtype, e.dtype, e.lanes

@@ -27,7 +27,7 @@ from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
 from modelcc.targets.llvm.program import emit_program, entry_name
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
-from modelcc.targets.native.machine import Machine, function_attributes, host_machine
+from modelcc.targets.native.machine import Machine, byte_dots, function_attributes, host_machine
 from modelcc.targets.native.parallel_build import build
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
@@ -150,7 +150,8 @@ class NativeTarget:
 
     @property
     def _emission(self) -> EmitOptions:
-        return EmitOptions(function_attributes(self.machine), self.machine.triple)
+        machine = self.machine
+        return EmitOptions(function_attributes(machine), machine.triple, byte_dots(machine))
 
 
 def native_target(options: TargetOptions) -> NativeTarget:
