@@ -36,7 +36,8 @@ def infer_types(op: Op, inputs: Sequence[TensorType | None], *where: str) -> tup
 
 def as_array(value: Array | float, dtype: DType | None) -> Array:
     """``value`` as an array of ``dtype``; Python numbers without a dtype become f32."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
+        value = np.asarray(value)
         return value if dtype is None else value.astype(dtype.numpy, copy=False)
     return np.asarray(value, (dtype or F32).numpy)
 

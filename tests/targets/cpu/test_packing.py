@@ -49,7 +49,7 @@ def test_phases_of_a_walk_in_steps_are_planes(phase: int) -> None:
     """w[o, 2*i + phase], as a transposed convolution of stride 2 reads it."""
     i = LoopVar("i", 2, "i")
     read = Read("w", (CHANNEL, Sym("i") * 2 + phase), F32)
-    layout = packed_layout(read, (BLOCK, i), "b", LANE, 1)
+    layout = packed_layout(read, (BLOCK, i), "b", (LANE,), 1)
     assert layout is not None
     data = np.arange(24 * 4, dtype=np.float32).reshape(24, 4)
     plane = pack(data, layout)[phase]

@@ -165,7 +165,7 @@ def _sums(at: Rewriter, a: Factor, b: Factor) -> str | None:
         return None
     total = at.emit(MatMulInteger(), a.name, b.name)
     if not b.is_centred:
-        rows = at.emit(ReduceSum((-1,), True), at.emit(Cast(I32), a.name))
+        rows = _summed(at, a.name, at.type_of(a.name).rank - 1)
         total = at.emit(Add(), total, _times(at, rows, b.zero))
     if not a.is_centred:
         total = at.emit(Add(), total, _times(at, _columns(at, b, depth), a.zero))
@@ -180,8 +180,12 @@ def _columns(at: Rewriter, b: Factor, depth: object) -> str:
     if data is not None:
         sums = data.sum(axis=-2, dtype=np.int32, keepdims=data.ndim > 2)
         return at.constant(np.asarray(sums - shift, np.int32))
-    sums = at.emit(ReduceSum((-2,), True), at.emit(Cast(I32), b.name))
+    sums = _summed(at, b.name, at.type_of(b.name).rank - 2)
     return at.emit(Add(), sums, at.constant(-shift)) if shift.any() else sums
+
+
+def _summed(at: Rewriter, name: str, axis: int) -> str:
+    return at.emit(ReduceSum((axis,), True), at.emit(Cast(I32), name))
 
 
 def _times(at: Rewriter, sums: str, zero: Array | str) -> str:
