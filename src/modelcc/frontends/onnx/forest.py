@@ -15,6 +15,10 @@ NodeId: TypeAlias = tuple[int, int]
 """Tree and node; for nodes made here, a negative tree."""
 
 Table = list[tuple[int, float, int, int]]
+Groups: TypeAlias = tuple[tuple[int, int], ...]
+
+WORTH_A_GROUP = 32
+"""Steps in trees; a kernel of its own starts in about the time of as many."""
 
 
 class ForestError(ValueError):
@@ -76,7 +80,8 @@ class Tables:
     child: Array
     weights: Array
     flags: Array | None
-    depth: int
+    groups: Groups
+    missing_left: bool
 
 
 @dataclass
@@ -88,6 +93,7 @@ class _Layout:
     rows: Table = field(default_factory=Table)
     leaves: dict[int, Leaf] = field(default_factory=dict[int, Leaf])
     detours: set[int] = field(default_factory=set[int])
+    inner: set[int] = field(default_factory=set[int])
 
     def place(self, roots: Sequence[NodeId]) -> None:
         self.rows += [(0, 0.0, -1, 0)] * len(roots)
@@ -109,31 +115,71 @@ class _Layout:
         if isinstance(node, Leaf):
             self.leaves[at] = node
             return ()
+        self.inner.add(at)
         children = len(self.rows)
         flags = (EQUALS if node.equals else 0) | (NAN_LEFT if node.nan_left else 0)
         self.rows[at] = (node.feature, node.threshold, children, flags)
         self.rows += [(0, 0.0, -1, 0)] * 2
         return ((children, node.left), (children + 1, node.right))
 
-    def finish(self, roots: int) -> int:
-        """Let early leaves follow themselves; the number of steps to the deepest leaf."""
-        child = np.array([row[2] for row in self.rows])
-        detours = np.array(sorted(self.detours), np.int64)
-        level, levels = np.arange(roots), list[Array]()
-        while len(level):
+    def levels(self, root: int) -> list[set[int]]:
+        """Places of a tree's nodes by their distance from the root."""
+        level, levels = {root}, list[set[int]]()
+        while level:
             if len(levels) > len(self.rows):
                 raise ForestError("its nodes form a cycle")
             levels.append(level)
-            inner = level[child[level] >= 0]
-            both = inner[~np.isin(inner, detours)]
-            level = np.unique(np.concatenate([child[inner], child[both] + 1]))
-        early = {int(at) for level in levels[:-1] for at in level if int(at) in self.leaves}
+            inner = [at for at in level if self.rows[at][2] >= 0]
+            first = {self.rows[at][2] for at in inner}
+            level = first | {self.rows[at][2] + 1 for at in inner if at not in self.detours}
+        return levels
+
+    def finish(self, roots: int) -> tuple[list[int], Groups]:
+        """Let early leaves follow themselves; the roots in groups of about the same depth."""
+        levels = [self.levels(root) for root in range(roots)]
+        order = sorted(range(roots), key=lambda root: -len(levels[root]))
+        groups = grouped_depths([len(levels[root]) - 1 for root in order])
+        depths = [depth for count, depth in groups for _ in range(count)]
+        early = {
+            at
+            for root, depth in zip(order, depths, strict=True)
+            for level in levels[root][:depth]
+            for at in level & self.leaves.keys()
+        }
         for at in sorted(early):
             copy = len(self.rows)
             self.rows[at] = (0, 0.0, copy, 0)
             self.rows += [(0, 0.0, copy, 0)] * 2
             self.leaves |= {copy: self.leaves[at], copy + 1: self.leaves[at]}
-        return len(levels) - 1
+        return order, groups
+
+    def missing(self) -> int | None:
+        """The flags that all inner nodes have, if that is no more than where NaN goes."""
+        own = {row[3] for at, row in enumerate(self.rows) if at in self.inner}
+        if self.detours and own != {NAN_LEFT}:
+            return None
+        return min(own, default=0) if own in (set[int](), {0}, {NAN_LEFT}) else None
+
+
+def grouped_depths(depths: Sequence[int]) -> Groups:
+    """How many trees take how many steps, for falling ``depths``.
+
+    A group of its own is only worth it where it saves more steps than starting it costs.
+    """
+    groups: list[tuple[int, int]] = []
+    for depth in depths:
+        if groups and groups[-1][1] == depth:
+            groups[-1] = (groups[-1][0] + 1, depth)
+        else:
+            groups.append((1, depth))
+    while len(groups) > 1:
+        wasted = [count * (groups[i][1] - depth) for i, (count, depth) in enumerate(groups[1:])]
+        least = min(range(len(wasted)), key=wasted.__getitem__)
+        if wasted[least] >= WORTH_A_GROUP:
+            break
+        (count, depth), (more, _) = groups[least : least + 2]
+        groups[least : least + 2] = [(count + more, depth)]
+    return tuple(groups)
 
 
 def tables(
@@ -145,7 +191,8 @@ def tables(
     """
     layout = _Layout(nodes)
     layout.place(roots)
-    depth = layout.finish(len(roots))
+    order, groups = layout.finish(len(roots))
+    missing = layout.missing()
     weights = np.full((len(layout.rows), targets), empty, dtype.numpy)
     for at, leaf in layout.leaves.items():
         for target, weight in leaf.weights:
@@ -155,11 +202,12 @@ def tables(
             weights[at, target] = weight if known == empty else known + weight
     feature, threshold, child, flags = zip(*layout.rows, strict=True)
     return Tables(
-        np.arange(len(roots), dtype=np.int32),
+        np.array(order, np.int32),
         np.array(feature, np.int32),
         np.array(threshold, dtype.numpy),
         np.maximum(np.array(child, np.int32), 0),
         weights,
-        np.array(flags, np.uint8) if any(flags) else None,
-        depth,
+        np.array(flags, np.uint8) if missing is None else None,
+        groups,
+        missing == NAN_LEFT,
     )

@@ -98,7 +98,7 @@ def _forest(call: Call, nodes: Nodes, roots: list[NodeId], targets: int, aggrega
         found = tables(nodes, roots, targets, call.type_of(x).dtype, _EMPTY[how])
     except ForestError as error:
         call.fail(str(error))
-    op = Forest(found.depth, how)
+    op = Forest(found.groups, found.missing_left, how)
     parts = (found.roots, found.feature, found.threshold, found.child, found.weights)
     flags = "" if found.flags is None else call.constant(found.flags)
     scores = call.emit(op, x, *(call.constant(p) for p in parts), flags)
