@@ -44,6 +44,7 @@ from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.integer_contractions import IntegerContractions
+from modelcc.passes.graph.intern_strings import InternStrings
 from modelcc.passes.graph.merge_groups import MergeGroups
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from modelcc.passes.graph.recognise_gelu import RecogniseGelu
@@ -146,6 +147,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
                 CommonSubexpressions(),
                 DeadCode(),
             ),
+            InternStrings(),
         ),
         *block("lower", lower_graph),
         *block(
@@ -247,14 +249,13 @@ def compile_model(
 
     def note(run: StageRun) -> None:
         times.append(StageTime(run.stage.label, run.seconds))
-        if run.stage.block == "import":
+        if isinstance(run.after, Graph):
             graphs.append(run.after)
 
     stages = from_block(pipeline(target, options, workplace), entering)
     artifact: Artifact = run_stages(stages, model, all_of(note, check_stage, observer))
-    source = graphs[0] if graphs else model
-    if isinstance(source, Graph) and source.interface is not None:
-        manifest = replace(artifact.manifest, interface=source.interface)
+    if graphs and graphs[-1].interface is not None:
+        manifest = artifact.manifest.with_interface(graphs[-1].interface)
         artifact = replace(artifact, manifest=manifest)
     if cache and key:
         # A damaged entry is compiled again, so there is no need to wait for the disk.

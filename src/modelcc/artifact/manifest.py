@@ -18,11 +18,11 @@ of ``allocated`` before that is used; with null the run ends with -1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from modelcc.ir.index import Index
 from modelcc.ir.structure import Interface
-from modelcc.ir.types import DType
+from modelcc.ir.types import STRING, DType
 
 FORMAT = 2
 """Version of manifest, file and calling convention; raised whenever an old reader would fail."""
@@ -87,10 +87,7 @@ class Manifest:
     ``arena`` is in bytes, ``definitions`` are evaluated in order; all are in terms of ``dims``
     and earlier definitions.  ``options`` identifies the compiler options, ``versions`` the tools
     that were used, both for the reader only.  ``interface`` puts inputs and outputs together to
-    what the caller sees (None: as they are).  ``strings`` are the texts that handles 0, 1, … of
-    string elements stand for; those of other texts are given per call.  ``sizes`` names what the
-    outputs' extents are in terms of besides ``dims``; ``allocated`` are the outputs, and other
-    memory, whose size depends on data.
+    what the caller sees (None: as they are).
     """
 
     name: str
@@ -109,5 +106,13 @@ class Manifest:
     options: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     interface: Interface | None = None
-    strings: tuple[str, ...] = ()
     format: int = FORMAT
+
+    def with_interface(self, interface: Interface) -> Manifest:
+        """This one for callers that see ``interface``; tensors of texts are called so."""
+
+        def seen(spec: TensorSpec) -> TensorSpec:
+            return replace(spec, dtype=STRING) if spec.name in interface.strings else spec
+
+        inputs, outputs = (tuple(map(seen, side)) for side in (self.inputs, self.outputs))
+        return replace(self, inputs=inputs, outputs=outputs, interface=interface)

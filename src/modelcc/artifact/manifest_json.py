@@ -55,8 +55,6 @@ def manifest_to_json(manifest: Manifest) -> str:
     }
     if manifest.interface is not None:
         data["interface"] = _interface(manifest.interface)
-    if manifest.strings:
-        data["strings"] = list(manifest.strings)
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -97,7 +95,6 @@ def _manifest(data: Object) -> Manifest:
         options=str(data["options"]),
         versions={str(k): str(v) for k, v in data["versions"].items()},
         interface=_read_interface(data["interface"]) if "interface" in data else None,
-        strings=tuple(str(text) for text in data.get("strings", ())),
     )
 
 
@@ -114,6 +111,8 @@ def _interface(interface: Interface) -> Object:
     return {
         "inputs": {name: _structure(s) for name, s in interface.inputs.items()},
         "outputs": {name: _structure(s) for name, s in interface.outputs.items()},
+        "strings": list(interface.strings),
+        "texts": list(interface.texts),
     }
 
 
@@ -160,8 +159,12 @@ def _read_tensor(data: Object) -> TensorSpec:
 
 
 def _read_interface(data: Object) -> Interface:
-    sides = (data["inputs"], data["outputs"])
-    return Interface(*({str(n): _read_structure(s) for n, s in side.items()} for side in sides))
+    inputs, outputs = (
+        {str(name): _read_structure(s) for name, s in data[side].items()}
+        for side in ("inputs", "outputs")
+    )
+    strings, texts = (tuple(str(s) for s in data[key]) for key in ("strings", "texts"))
+    return Interface(inputs, outputs, strings, texts)
 
 
 def _read_structure(data: Any) -> Structure:

@@ -317,8 +317,11 @@ class _GraphParser:
 
 
 def _interface(attribute: Mapping[str, Any]) -> Interface:
-    sides = (attribute["inputs"], attribute["outputs"])
-    return Interface(*({name: _structure(v) for name, v in side.items()} for side in sides))
+    inputs, outputs = (
+        {name: _structure(v) for name, v in attribute[side].items()}
+        for side in ("inputs", "outputs")
+    )
+    return Interface(inputs, outputs, attribute.get("strings", ()), attribute.get("texts", ()))
 
 
 def _structure(attribute: Any) -> Structure:

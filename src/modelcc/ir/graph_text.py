@@ -75,7 +75,9 @@ class _Printer:
         if interface is None:
             return ""
         inputs, outputs = map(_structures_text, (interface.inputs, interface.outputs))
-        return f", interface = {{inputs = {inputs}, outputs = {outputs}}}"
+        strings, texts = (attribute_text(t, []) for t in (interface.strings, interface.texts))
+        known = f", strings = {strings}, texts = {texts}" if interface.strings else ""
+        return f", interface = {{inputs = {inputs}, outputs = {outputs}{known}}}"
 
     def _body(self) -> Iterator[str]:
         graph, types = self.graph, self.graph.types

@@ -26,10 +26,16 @@ Structure: TypeAlias = "str | Records | tuple[Structure, ...] | None"
 
 @dataclass(frozen=True)
 class Interface:
-    """What a model takes and returns, by the user's names, in order."""
+    """What a model takes and returns, by the user's names, in order.
+
+    The elements of tensors in ``strings`` are handles of texts: 0, 1, … of those in ``texts``,
+    which the model knows, further ones of others.
+    """
 
     inputs: Mapping[str, Structure]
     outputs: Mapping[str, Structure]
+    strings: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     @property
     def is_plain(self) -> bool:

@@ -65,12 +65,18 @@ class Elementwise(Op):
         with np.errstate(all="ignore"):
             values = self.evaluate(*xs)
         if any(x.dtype == object for x in xs):
-            return np.asarray(values, object)
+            texts = self.predicate and all(_is_text(x) for x in xs)
+            return np.asarray(values, bool if texts else object)
         return np.asarray(values, BOOL.numpy if self.predicate else xs[-1].dtype)
 
     def compute(self, at: StageBuilder, *xs: Operand) -> Operand:
         shape = broadcast_shapes(*(x.shape for x in xs))
         return at.stage(shape, lambda o: self.element(*(x.broadcast(o) for x in xs)))
+
+
+def _is_text(x: Array) -> bool:
+    """Whether the elements are texts, and not expressions."""
+    return x.dtype == object and all(isinstance(e, str) for e in x.reshape(-1).tolist())
 
 
 def check_domain(op: str, domain: Domain, dtype: DType) -> None:

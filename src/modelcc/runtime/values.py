@@ -36,9 +36,7 @@ def session_of(artifact: Artifact, threads: int = 1) -> Session:
 
     One whose arguments are all numeric tensors takes the short way.
     """
-    manifest = artifact.manifest
-    specs = (*manifest.inputs, *manifest.outputs)
-    plain = manifest.interface is None and all(spec.dtype != STRING for spec in specs)
+    plain = artifact.manifest.interface is None
     return Session(artifact, threads) if plain else ValueSession(artifact, threads)
 
 
@@ -57,7 +55,7 @@ class ValueSession(Session):
         self._interface = manifest.interface or Interface(
             {s.name: s.name for s in manifest.inputs}, {s.name: s.name for s in manifest.outputs}
         )
-        self._texts = Texts(manifest.strings)
+        self._texts = Texts(self._interface.texts)
         self._values = _values_manifest(manifest, self._interface)
 
     def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Value:

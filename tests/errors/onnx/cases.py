@@ -127,11 +127,6 @@ def _sequence_input(proto: ModelProto) -> None:
     proto.graph.input.append(helper.make_value_info("s", kind))
 
 
-def _string_input(proto: ModelProto) -> None:
-    value = helper.make_tensor_value_info("s", TensorProto.STRING, [1])
-    proto.graph.input.append(value)
-
-
 FILES = (
     Case("empty", ("the file is empty", "export or download"), data=b""),
     Case("text", ("not an ONNX file",), data=b"hello, I am no model at all\n" * 9),
@@ -174,7 +169,6 @@ STRUCTURE = (
     Case(
         "sequence input", ("'s' is a sequence", "'s_length' is not fixed"), change=_sequence_input
     ),
-    Case("string input", ("'s' is a tensor of strings",), change=_string_input),
     Case(
         "input without shape",
         ("'x' has no shape",),

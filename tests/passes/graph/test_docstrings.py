@@ -61,6 +61,9 @@ def test_there_are_passes_and_examples_differ() -> None:
     assert len(PASSES) >= 14
     for step in PASSES:
         example = example_of(step)
-        assert shape_of(example.before) != shape_of(example.after) or len(
-            example.before.nodes
-        ) != len(example.after.nodes)
+        before, after = example.before, example.after
+        assert (shape_of(before), before.types, len(before.nodes)) != (
+            shape_of(after),
+            after.types,
+            len(after.nodes),
+        )

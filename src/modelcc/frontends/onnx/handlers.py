@@ -23,6 +23,7 @@ from modelcc.frontends.onnx.resize import RESIZE
 from modelcc.frontends.onnx.sampling import SAMPLING
 from modelcc.frontends.onnx.sequence import SEQUENCE
 from modelcc.frontends.onnx.shape import SHAPE
+from modelcc.frontends.onnx.tfidf import TFIDF
 from modelcc.frontends.onnx.trees import TREES
 
 _STANDARD = (
@@ -37,6 +38,7 @@ _STANDARD = (
     CONTROL,
     SEQUENCE,
     SAMPLING,
+    TFIDF,
 )
 
 _TABLES: tuple[tuple[str, Handlers], ...] = (

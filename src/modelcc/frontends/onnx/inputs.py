@@ -12,7 +12,7 @@ from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.ir.index import DIM, Index, Range, Sym
 from modelcc.ir.op import ModelError
 from modelcc.ir.structure import Structure
-from modelcc.ir.types import STRING, Array, DType, TensorType
+from modelcc.ir.types import Array, DType, TensorType
 
 Dims = Mapping[str, int | Range]
 
@@ -155,7 +155,7 @@ def fixed_inputs(
 
 
 def input_dtype(name: str, type: TypeProto, where: str) -> DType:
-    """Element type of a tensor input; :class:`ModelError` for sequences, maps and strings."""
+    """Element type of a tensor input; :class:`ModelError` for sequences and maps."""
     kind = type.WhichOneof("value")
     if kind != "tensor_type":
         raise ModelError(
@@ -166,11 +166,4 @@ def input_dtype(name: str, type: TypeProto, where: str) -> DType:
     code = type.tensor_type.elem_type
     if code == TensorProto.UNDEFINED:
         raise ModelError(f"input {name!r} has no element type", (where,))
-    dtype = dtype_from_onnx(code, f"{where}, input {name!r}")
-    if dtype == STRING:
-        raise ModelError(
-            f"input {name!r} is a tensor of strings",
-            (where,),
-            "do the text processing outside of the model",
-        )
-    return dtype
+    return dtype_from_onnx(code, f"{where}, input {name!r}")

@@ -1,0 +1,137 @@
+"""Texts through compiled code, as handles, against onnxruntime and ONNX's own cases."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, parser
+from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.case.test_case import TestCase
+
+import modelcc
+from modelcc.frontends.onnx import import_onnx
+from modelcc.ir.op import ModelError
+from modelcc.runtime.errors import InputError
+from tests.frontends.ml_models import assert_compiled_agrees, ml_model
+from tests.frontends.onnx_models import run_onnxruntime
+
+STARTS = ("equal_string", "ai_onnx_ml_label_encoder", "tfidfvectorizer")
+WORDS = np.array([["red", "green"], ["blue", "red"], ["", "größe"]], object)
+
+
+def _collected() -> list[TestCase]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = collect_testcases(None)
+    return [c for c in cases if c.name.startswith(tuple(f"test_{start}" for start in STARTS))]
+
+
+@pytest.mark.parametrize("case", _collected(), ids=lambda c: c.name)
+def test_case_of_the_standard(case: TestCase) -> None:
+    net = modelcc.compile(case.model, threads=1, cache=None)
+    for inputs, outputs in case.data_sets:
+        got = net(*(np.asarray(value) for value in inputs))
+        (expected,) = (np.asarray(value) for value in outputs)
+        assert got.dtype == expected.dtype
+        assert got.tolist() == expected.tolist()
+
+
+def _model(body: str) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 8, opset_import: ["" : 19]>\nmain {body}')
+
+
+MOVED = """(string[n, 2] x, string[2] y, bool[n, 2] c) => (string[n, 4] z, bool[n, 2] same) {
+  w = Where(c, x, y)
+  t = Constant<value_ints = [1, 0]>()
+  g = Gather<axis = 1>(w, t)
+  z = Concat<axis = 1>(g, x)
+  same = Equal(x, y)
+}"""
+
+
+def _feeds() -> dict[str, Any]:
+    chosen = np.array([[True, False], [False, True], [True, True]])
+    return {"x": WORDS, "y": np.array(["blue", "red"], object), "c": chosen}
+
+
+def test_texts_are_moved_and_compared() -> None:
+    assert_compiled_agrees(_model(MOVED), _feeds())
+
+
+def test_a_saved_model_knows_its_texts(tmp_path: Path) -> None:
+    model, feeds = ml_model(
+        "LabelEncoder", [WORDS], opset=2, keys_strings=["red", "blue"],
+        values_strings=["RED", "BLUE"], default_string="none",
+    )  # fmt: skip
+    modelcc.compile(model, threads=1, cache=None).save(tmp_path / "net.mcc")
+    net = modelcc.load(tmp_path / "net.mcc", threads=1)
+    expected = run_onnxruntime(model, feeds)["y0"]
+    assert net(WORDS).tolist() == expected.tolist()
+    assert net(WORDS.astype(str)).tolist() == expected.tolist()
+    assert str(net.inputs[0].dtype) == str(net.outputs[0].dtype) == "string"
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "attributes"),
+    [
+        ("LabelEncoder", WORDS, {"classes_strings": ["green", "red"], "default_int64": 9}),
+        ("CategoryMapper", WORDS, {"cats_strings": ["red", "größe"], "cats_int64s": [3, 4]}),
+        (
+            "CategoryMapper",
+            np.array([3, 4, 5]),
+            {"cats_strings": ["red", "größe"], "cats_int64s": [3, 4]},
+        ),
+        ("OneHotEncoder", WORDS, {"cats_strings": ["red", "größe"]}),
+    ],
+)
+def test_categories(op: str, x: Any, attributes: dict[str, Any]) -> None:
+    model, feeds = ml_model(op, [x], **attributes)
+    assert_compiled_agrees(model, feeds)
+
+
+def test_labels_of_a_classifier() -> None:
+    x = np.array([[-1.0, 2.0], [3.0, 0.5]], np.float32)
+    model, feeds = ml_model(
+        "LinearClassifier", [x], outputs=2, coefficients=[1.0, 0.0, 0.0, 1.0],
+        intercepts=[0.0, 0.0], classlabels_strings=["left", "right"],
+    )  # fmt: skip
+    assert_compiled_agrees(model, feeds)
+
+
+def test_n_grams_of_texts() -> None:
+    node = helper.make_node(
+        "TfIdfVectorizer", ["x"], ["y"], mode="TFIDF", min_gram_length=1, max_gram_length=2,
+        max_skip_count=1, ngram_counts=[0, 2], ngram_indexes=[1, 0, 2], weights=[0.5, 2.0, 3.0],
+        pool_strings=["red", "blue", "red", "red"],
+    )  # fmt: skip
+    x = np.array([["red", "red", "blue", "red"], ["", "blue", "blue", "x"]], object)
+    value = helper.make_tensor_value_info("x", onnx.TensorProto.STRING, x.shape)
+    graph = helper.make_graph([node], "g", [value], [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 8
+    assert_compiled_agrees(model, {"x": x})
+
+
+def test_numbers_are_no_texts() -> None:
+    net = modelcc.compile(_model(MOVED), threads=1, cache=None)
+    with pytest.raises(InputError, match="input 'x': expected texts"):
+        net.run(_feeds() | {"x": np.zeros((3, 2))})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("(string[2] x, string[2] y) => (string[2] z) { z = StringConcat(x, y) }", "StringConcat"),
+        ("(string[2] x) => (float[2] y) { y = Cast<to = 1>(x) }", "text processing"),
+    ],
+)
+def test_what_looks_into_texts_is_refused(body: str, message: str) -> None:
+    model = _model(body)
+    model.opset_import[0].version = 20
+    with pytest.raises(ModelError, match=message):
+        import_onnx(model)
