@@ -1,4 +1,4 @@
-"""What recurrent layers share: the loop over time, its unrolling, and their operands.
+"""What recurrent layers share: the loop over time, and their operands.
 
 Operands are those of ONNX, layout 0: x ``[T, N, I]``, w ``[D, G*H, I]``, r ``[D, G*H, H]``,
 b ``[D, 2*G*H]`` (of w, then of r), lengths ``[N]`` (i32), initial h ``[D, N, H]``; LSTM also takes
@@ -8,13 +8,15 @@ y ``[T, D, N, H]`` (zero after the end of a sequence), the last h, and for LSTM 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from modelcc.ir.index import Index
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.op import Builder, ModelError, Op, require, same_dtype
 from modelcc.ir.types import Array, TensorType
 from modelcc.ops.accumulate import require_equal, require_float
@@ -22,11 +24,15 @@ from modelcc.ops.activation import Clip, Elu, HardSigmoid, LeakyRelu, Relu, Soft
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.comparison import Greater, where
-from modelcc.ops.generate import Full
+from modelcc.ops.control import At, Loop
+from modelcc.ops.generate import Full, Indices
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Concat, Transpose
 from modelcc.ops.slicing import Slice
 from modelcc.ops.transcendental import Sigmoid, Tanh
+
+COUNTER = "rnn.step"
+"""The counter of the loop over time."""
 
 Direction = Literal["forward", "reverse", "bidirectional"]
 Activation = Literal[
@@ -57,7 +63,10 @@ def activation(name: Activation) -> Op:
 
 @dataclass(frozen=True)
 class Weights:
-    """Parameters of one direction, as arrays or values; ``bias`` holds that of w, then of r."""
+    """Parameters of one direction, as arrays or values; ``bias`` holds that of w, then of r.
+
+    As values, r is transposed, and ``bias`` what :meth:`Recurrent.split_bias` leaves for a step.
+    """
 
     w: Any
     r: Any
@@ -67,7 +76,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Recurrent(Op):
-    """Base of the recurrent layers: checks, the loop over time, and its unrolling.
+    """Base of the recurrent layers: checks, and the loop over time.
 
     ``activations`` holds those of every gate, for each direction one after the other.  ``clip``
     limits what goes into them (None: no limit).
@@ -102,8 +111,13 @@ class Recurrent(Op):
     def step_values(
         self, gx: Value, states: list[Value], weights: Weights, f: list[Op]
     ) -> list[Value]:
-        """:meth:`step` as graph ops."""
+        """:meth:`step` as graph ops; ``gx`` has the bias that goes with it, too."""
         raise NotImplementedError(self.mnemonic())
+
+    def split_bias(self, bias: Value, hidden: int) -> tuple[Value, Value | None]:
+        """What is added to every step's share of x at once, ``[G*H]``, and what is left."""
+        width = self.gates * hidden
+        return piece(bias, 0, 0, width) + piece(bias, 0, width, width), None
 
     def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
         name = type(self).__name__
@@ -169,7 +183,7 @@ class Recurrent(Op):
         return y, *last
 
     def decompose(self, build: Builder, *operands: str) -> tuple[str, ...]:
-        """Every step written out; the length of the sequence must be a number."""
+        """The share of x in all steps is one product; a loop adds that of the states."""
         names = (*operands, *("",) * (8 - len(operands)))
         x, w, r, b, lengths, *rest = (Value(build, n) if n else None for n in names)
         assert x is not None and w is not None and r is not None
@@ -177,12 +191,12 @@ class Recurrent(Op):
         for d in range(self.directions):
             weights = Weights(
                 _direction(w, d),
-                _direction(r, d),
+                of(Transpose((1, 0)), _direction(r, d)),
                 None if b is None else _direction(b, d),
                 None if rest[2] is None else _direction(rest[2], d),
             )
             initial = [None if s is None else _direction(s, d) for s in rest[: self.states]]
-            results.append(self._unrolled(x, weights, lengths, initial, d))
+            results.append(self._over_time(x, weights, lengths, initial, d))
         return tuple(
             _joined(list(parts), axis).name
             for parts, axis in zip(
@@ -190,7 +204,7 @@ class Recurrent(Op):
             )
         )
 
-    def _unrolled(
+    def _over_time(
         self,
         x: Value,
         weights: Weights,
@@ -200,31 +214,46 @@ class Recurrent(Op):
     ) -> list[Value]:
         """y ``[T, 1, N, H]`` and last states ``[1, N, H]`` of one direction."""
         time, batch, _ = x.type.shape
-        if not isinstance(time, int):
-            raise ModelError(
-                f"{type(self).__name__} over {time} steps cannot be written out",
-                hint=f"fix the length of the sequence, the dimension {time}",
-            )
-        hidden = weights.r.type.shape[-1]
+        hidden = weights.r.type.shape[0]
+        gx = of(MatMul(), x, of(Transpose((1, 0)), weights.w))
+        rest = None
+        if weights.bias is not None:
+            shared, rest = self.split_bias(weights.bias, hidden)
+            gx = gx + shared
         zero = source(x, Full((batch, hidden), 0.0, x.type.dtype))
         states = [zero if s is None else s for s in initial]
-        gx = of(MatMul(), x, of(Transpose((1, 0)), weights.w))
-        if weights.bias is not None:
-            gx = gx + piece(weights.bias, 0, 0, self.gates * hidden)
-        steps: list[Value | None] = [None] * time
-        for t in reversed(range(time)) if self.backwards(which) else range(time):
-            now = of(Reshape((batch, self.gates * hidden)), piece(gx, 0, t, 1))
-            new = self.step_values(now, states, weights, self.functions(which))
-            steps[t] = new[0]
-            if lengths is not None:
-                alive = of(Greater(), lengths, lengths.lift(t))
-                column = of(Reshape((batch, 1)), alive)
-                steps[t] = where(column, new[0], 0.0)
-                new = [where(column, n, s) for n, s in zip(new, states, strict=True)]
-            states = new
-        shape = (1, 1, batch, hidden)
-        y = _joined([of(Reshape(shape), s) for s in steps if s is not None], 0)
-        return [y, *(of(Reshape((1, batch, hidden)), s) for s in states)]
+        captured = {"gx": gx, "r": weights.r, "bias": rest, "peepholes": weights.peepholes,
+                    "lengths": lengths}  # fmt: skip
+        given = {name: value for name, value in captured.items() if value is not None}
+        body = self._body(states, given, time, which)
+        backwards = self.backwards(which)
+        loop = Loop(body, COUNTER, time, len(states), False, (0,), (backwards,))
+        names = x.build.add(loop, *(v.name for v in (*states, *given.values())))
+        *last, y = (Value(x.build, name) for name in names)
+        stacked = of(Reshape((time, 1, batch, hidden)), y)
+        return [stacked, *(of(Reshape((1, batch, hidden)), s) for s in last)]
+
+    def _body(
+        self, states: Sequence[Value], given: Mapping[str, Value], time: Index, which: int
+    ) -> Graph:
+        """One step: next states, and the element of y."""
+        build = GraphBuilder("step", {COUNTER: Range(0, None)})
+        old = [Value(build, build.input(f"state{n}", s.type)) for n, s in enumerate(states)]
+        inside = {n: Value(build, build.input(n, v.type)) for n, v in given.items()}
+        now = Sym(COUNTER)
+        now = time - 1 - now if self.backwards(which) else now
+        gx = of(At(0, now), inside["gx"])
+        weights = Weights(None, inside["r"], inside.get("bias"), inside.get("peepholes"))
+        new = self.step_values(gx, old, weights, self.functions(which))
+        y = new[0]
+        if "lengths" in inside:
+            lengths = inside["lengths"]
+            step = source(lengths, Indices((now,), (), lengths.type.dtype))
+            alive = of(Greater(), lengths, step)
+            column = of(Reshape((*lengths.type.shape, 1)), alive)
+            y = where(column, y, 0.0)
+            new = [where(column, n, s) for n, s in zip(new, old, strict=True)]
+        return build.build([*(s.name for s in new), y.name])
 
 
 def _require_shape(what: str, given: TensorType | None, shape: tuple[Index, ...]) -> None:

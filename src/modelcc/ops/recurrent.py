@@ -16,7 +16,7 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.recurrence import Activation, Recurrent, Weights, piece
 from modelcc.ops.samples import tensor
-from modelcc.ops.shape import Transpose
+from modelcc.ops.shape import Concat
 
 
 def _samples(gates: int, *extra: Sample) -> tuple[Sample, ...]:
@@ -56,18 +56,8 @@ class RNN(Recurrent):
     def step_values(
         self, gx: Value, states: list[Value], weights: Weights, f: list[Op]
     ) -> list[Value]:
-        total = gx + _recurrent_share(states[0], weights)
+        total = gx + of(MatMul(), states[0], weights.r)
         return [of(f[0], self.clipped_value(total))]
-
-
-def _recurrent_share(h: Value, weights: Weights) -> Value:
-    """``h r^T`` plus the bias of r."""
-    share = of(MatMul(), h, of(Transpose((1, 0)), weights.r))
-    if weights.bias is None:
-        return share
-    width = share.type.shape[-1]
-    assert isinstance(width, int)
-    return share + piece(weights.bias, 0, width, width)
 
 
 @dataclass(frozen=True)
@@ -107,7 +97,8 @@ class GRU(Recurrent):
         (h,) = states
         size = h.type.shape[-1]
         assert isinstance(size, int)
-        share = _recurrent_share(h, weights)
+        late = self.linear_before_reset
+        share = of(MatMul(), h, weights.r if late else piece(weights.r, 1, 0, 2 * size))
         z, reset = (
             of(
                 f[0],
@@ -115,15 +106,21 @@ class GRU(Recurrent):
             )
             for g in range(2)
         )
-        if self.linear_before_reset:
-            memory = reset * piece(share, 1, 2 * size, size)
+        if late:
+            memory = piece(share, 1, 2 * size, size)
+            memory = reset * (memory if weights.bias is None else memory + weights.bias)
         else:
-            last = of(Transpose((1, 0)), piece(weights.r, 0, 2 * size, size))
-            memory = of(MatMul(), reset * h, last)
-            if weights.bias is not None:
-                memory = memory + piece(weights.bias, 0, 5 * size, size)
+            memory = of(MatMul(), reset * h, piece(weights.r, 1, 2 * size, size))
         candidate = of(f[1], self.clipped_value(piece(gx, 1, 2 * size, size) + memory))
         return [(1.0 - z) * candidate + z * h]
+
+    def split_bias(self, bias: Value, hidden: int) -> tuple[Value, Value | None]:
+        both, rest = super().split_bias(bias, hidden)
+        if not self.linear_before_reset:
+            return both, rest
+        of_x = piece(bias, 0, 2 * hidden, hidden)
+        shared = of(Concat(0), piece(both, 0, 0, 2 * hidden), of_x)
+        return shared, piece(bias, 0, 5 * hidden, hidden)
 
 
 @dataclass(frozen=True)
@@ -180,7 +177,7 @@ class LSTM(Recurrent):
         h, c = states
         size = h.type.shape[-1]
         assert isinstance(size, int)
-        total = gx + _recurrent_share(h, weights)
+        total = gx + of(MatMul(), h, weights.r)
 
         def gate(which: int, place: int, memory: Value) -> Value:
             value = piece(total, 1, which * size, size)
