@@ -86,29 +86,3 @@ CASES: list[tuple[Op, tuple[TensorType, ...], str]] = [
 def test_refusal_says_why(op: Op, operands: tuple[TensorType, ...], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         op.infer(*operands)
-
-
-def test_unrolling_needs_a_number_of_steps() -> None:
-    build: Any = _Types()
-    names = (tensor("t", 2, 3), tensor(1, 20, 3), tensor(1, 20, 5))
-    with pytest.raises(ModelError, match="LSTM over t steps cannot be written out") as caught:
-        LSTM().decompose(build, *(build.define(t) for t in names))
-    assert caught.value.hint is not None and "fix the length" in caught.value.hint
-
-
-class _Types:
-    """A builder that only infers types."""
-
-    def __init__(self) -> None:
-        self.types: list[TensorType] = []
-
-    def define(self, type_: TensorType) -> str:
-        self.types.append(type_)
-        return str(len(self.types) - 1)
-
-    def emit(self, op: Op, *inputs: str) -> str:
-        (result,) = op.infer(*(self.type_of(n) for n in inputs))
-        return self.define(result)
-
-    def type_of(self, name: str) -> TensorType:
-        return self.types[int(name)]

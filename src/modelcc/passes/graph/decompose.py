@@ -16,7 +16,7 @@ class Decompose:
     before::
 
         "mcc.graph"() ({
-        ^bb0(%x: tensor<1x2x3xf32>, %w: tensor<1x2x3xf32>, %r: tensor<1x2x2xf32>):
+        ^bb0(%x: tensor<5x2x3xf32>, %w: tensor<1x2x3xf32>, %r: tensor<1x2x2xf32>):
           %y, %last = "mcc.RNN"(%x, %w, %r)
           "mcc.return"(%y)
         })
@@ -24,18 +24,25 @@ class Decompose:
     after::
 
         "mcc.graph"() ({
-        ^bb0(%x: tensor<1x2x3xf32>, %w: tensor<1x2x3xf32>, %r: tensor<1x2x2xf32>):
+        ^bb0(%x: tensor<5x2x3xf32>, %w: tensor<1x2x3xf32>, %r: tensor<1x2x2xf32>):
           %w2 = "mcc.Reshape"(%w) {shape = [2, 3]}
           %r2 = "mcc.Reshape"(%r) {shape = [2, 2]}
-          %zero = "mcc.Full"() {shape = [2, 2], value = 0.0, dtype = f32}
+          %rt = "mcc.Transpose"(%r2) {perm = [1, 0]}
           %wt = "mcc.Transpose"(%w2) {perm = [1, 0]}
           %xs = "mcc.MatMul"(%x, %wt)
-          %x0 = "mcc.Reshape"(%xs) {shape = [2, 2]}
-          %rt = "mcc.Transpose"(%r2) {perm = [1, 0]}
-          %h0 = "mcc.MatMul"(%zero, %rt)
-          %sum = "mcc.Add"(%x0, %h0)
-          %h1 = "mcc.Tanh"(%sum)
-          %y = "mcc.Reshape"(%h1) {shape = [1, 1, 2, 2]}
+          %zero = "mcc.Full"() {shape = [2, 2], value = 0.0, dtype = f32}
+          %last, %ys = "mcc.Loop"(%zero, %xs, %rt) ({
+            "mcc.graph"() ({
+            ^bb0(%state0: tensor<2x2xf32>, %gx: tensor<5x2x2xf32>, %r: tensor<2x2xf32>):
+              %at = "mcc.At"(%gx) {axis = 0, position = #mcc.index<"rnn.step">}
+              %matmul = "mcc.MatMul"(%state0, %r)
+              %add = "mcc.Add"(%at, %matmul)
+              %tanh = "mcc.Tanh"(%add)
+              "mcc.return"(%tanh, %tanh)
+            }) {name = "step", dims = {rnn.step = [0, unit]}}
+          }) {body = #mcc.region<0>, counter = "rnn.step", trips = 5, states = 1, axes = [0],
+              backwards = [false]}
+          %y = "mcc.Reshape"(%ys) {shape = [5, 1, 2, 2]}
           "mcc.return"(%y)
         })
     """
