@@ -388,26 +388,29 @@ def _verify_use(
 
 @dataclass(frozen=True)
 class _Writer:
+    """A stage, its kernel and that kernel's number: kernels are large to compare."""
+
     stage: Stage
     kernel: Kernel
+    number: int
 
 
 def _verify_disjoint(items: Sequence[Item], program: TensorProgram, dims: Bounds) -> None:
     writers: dict[str, list[_Writer]] = {}
-    for item in items:
+    for number, item in enumerate(items):
         if isinstance(item, Kernel):
             for stage in item.stages:
-                writers.setdefault(stage.output, []).append(_Writer(stage, item))
+                writers.setdefault(stage.output, []).append(_Writer(stage, item, number))
     for name, found in writers.items():
         stages = [w.stage for w in found]
         moving = {n for stage in stages for index in stage.write for n in symbols(index)}
         whole = moving.isdisjoint(dims.keys() - program.dims.keys())  # else one part an iteration
         fault = written_twice(stages, program.types[name], dims, whole)
         if fault is not None:
-            kernels = dict.fromkeys(w.kernel for w in found)
-            places = [p for kernel in kernels for p in item_place(kernel)]
+            kernels = {w.number: w.kernel for w in found}
+            places = [p for kernel in kernels.values() for p in item_place(kernel)]
             raise ModelError(fault, tuple(dict.fromkeys(places)))
-        owners = dict.fromkeys(w.kernel for w in found if name not in w.kernel.outputs)
+        owners = {w.number: w.kernel for w in found if name not in w.kernel.outputs}
         if len(owners) > 1 or (owners and any(name in w.kernel.outputs for w in found)):
             message = f"%{name} is internal to this kernel but written by another one too"
-            raise ModelError(message, item_place(next(iter(owners))))
+            raise ModelError(message, item_place(next(iter(owners.values()))))

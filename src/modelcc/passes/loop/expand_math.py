@@ -42,7 +42,7 @@ from modelcc.ir.loop_traversal import (
     with_operands,
     with_statement_expressions,
 )
-from modelcc.ir.types import BF16, F16, F32, DType
+from modelcc.ir.types import BF16, F16, F32, F64, DType
 from modelcc.passes.loop.elementary.builder import Builder, Value
 from modelcc.passes.loop.elementary.error_function import erf
 from modelcc.passes.loop.elementary.exponential import (
@@ -111,6 +111,7 @@ class _Expander:
         return tuple(result)
 
     def _expression(self, e: Expr) -> Expr:
+        e = _gate(e)
         inner = operands(e)
         if not inner:
             return e
@@ -150,6 +151,19 @@ class _Expander:
         let = self._builder.let
         wide: list[Value] = [let(let(a).to(_compute_dtype(dtype))) for a in args]
         return expansion(self._builder, *wide).to(dtype)
+
+
+def _gate(e: Expr) -> Expr:
+    """``x * sigmoid(y)`` as ``x / (1 + e^-y)``, which saves a product."""
+    if not (isinstance(e, Call) and e.function == "mul" and e.dtype in (F32, F64)):
+        return e
+    match e.args:
+        case (x, Call(function="sigmoid", args=(y,))) | (Call(function="sigmoid", args=(y,)), x):
+            power = Call("exp", (Call("neg", (y,), e.dtype, e.lanes),), e.dtype, e.lanes)
+            divisor = Call("add", (Const(1.0, e.dtype, e.lanes), power), e.dtype, e.lanes)
+            return Call("div", (x, divisor), e.dtype, e.lanes)
+        case _:
+            return e
 
 
 def _compute_dtype(dtype: DType) -> DType:

@@ -76,8 +76,9 @@ class Winograd:
             if rewrite is None:
                 items.append(item)
                 continue
-            items += rewrite.kernels()
-            types |= rewrite.types()
+            kernels = rewrite.kernels()
+            items += kernels
+            types |= rewrite.types(kernels)
             x = rewrite.convolution.x
             types[x] = rewrite.widened(types[x])
             filters = program.constants[rewrite.convolution.w].data
@@ -137,14 +138,13 @@ class _Rewrite:
             for name, step, outputs in zip(names, steps, stored, strict=True)
         ]
 
-    def types(self) -> dict[str, TensorType]:
-        """Types of all new tensors, those in registers included."""
+    def types(self, kernels: Sequence[Kernel]) -> dict[str, TensorType]:
+        """Types of all new tensors of ``kernels``, those in registers included."""
         found = {self.name("u"): TensorType((self._points, self._outer_c, self._inner_c), F32)}
-        for step in (self._inputs(), self._outputs()):
-            for stage in step:
-                if stage.output not in self.convolution.kernel.outputs:
-                    extents = tuple(a.extent for a in stage.axes)
-                    found[stage.output] = TensorType(extents, stage.body.dtype)
+        for stage in (s for kernel in kernels for s in kernel.stages):
+            if stage.output not in self.convolution.kernel.outputs:
+                extents = tuple(a.extent for a in stage.axes)
+                found[stage.output] = TensorType(extents, stage.body.dtype)
         found[self.name("v")] = self._stored(self._inner_c)
         found[self.name("m")] = self._stored(self._outer_c)
         return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from modelcc.ir.index import (
     Bounds,
@@ -27,6 +28,9 @@ from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import index_symbols, map_indices, reads, transform, walk
 from modelcc.ir.tensor import Axis, Bind, Condition, Guard, IndexValue, Number, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
+
+Offsets: TypeAlias = dict[tuple[str, tuple[Index, ...]], Index]
+"""Flat offset of a tensor's element at logical indices."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +149,12 @@ def linearise(
     dims: Bounds,
     logical: frozenset[str],
     blocks: Mapping[str, int],
+    known: Offsets | None = None,
 ) -> Nest:
-    """The nest of ``stage`` with axes split by ``blocks``, parallel loops in output order."""
+    """The nest of ``stage`` with axes split by ``blocks``, parallel loops in output order.
+
+    ``known`` collects the offsets of reads, for stages with the same parallel axes.
+    """
     split = {a.name: split_axis(a, blocks.get(a.name)) for a in stage.axes + stage.reduce}
     values = {name: _recombine(vs) for name, vs in split.items() if len(vs) > 1}
     ranges = {**dims, **{v.name: loop_range(v.extent) for vs in split.values() for v in vs}}
@@ -155,7 +163,7 @@ def linearise(
     stage = replace(stage, body=_drop_bordered(stage.body, types, axis_ranges))
     stored = stage.output in types
     store = _offset(stage.output, stage.write, types, values, ranges) if stored else 0
-    body = _flatten(stage.body, types, values, ranges, logical)
+    body = _flatten(stage.body, types, values, ranges, logical, {} if known is None else known)
     parallel = tuple(v for a in stage.axes for v in split[a.name])
     reduce = tuple(v for a in stage.reduce for v in split[a.name])
     extents = {a.name: a.extent for a in stage.axes + stage.reduce}
@@ -221,12 +229,15 @@ def _flatten(
     values: Mapping[str, Index],
     ranges: Bounds,
     logical: frozenset[str],
+    known: Offsets,
 ) -> Scalar:
     def visit(node: Scalar) -> Scalar:
         match node:
             case Read() if node.tensor not in logical:
-                flat = _offset(node.tensor, node.indices, types, values, ranges)
-                return replace(node, indices=(flat,))
+                place = (node.tensor, node.indices)
+                if place not in known:
+                    known[place] = _offset(node.tensor, node.indices, types, values, ranges)
+                return replace(node, indices=(known[place],))
             case Read():
                 where = (simplify(substitute(i, values), ranges) for i in node.indices)
                 return replace(node, indices=tuple(where))

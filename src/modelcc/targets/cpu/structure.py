@@ -13,6 +13,7 @@ from modelcc.ir.types import DType, TensorType
 from modelcc.targets.cpu.expression import identity
 from modelcc.targets.cpu.nest import (
     Nest,
+    Offsets,
     axis_blocks,
     covers_blocks,
     divides,
@@ -71,15 +72,16 @@ def make_group(
     }
     if not pad:
         blocks = {name: block for name, block in blocks.items() if name not in unfilled}
-    final = linearise(stages[-1], types, dims, logical | internal, blocks)
+    stages = [replace(s, body=strip_indices(s.body, internal)) for s in stages]
+    offsets: Offsets = {}
+    final = linearise(stages[-1], types, dims, logical | internal, blocks, offsets)
     order = [v.name for v in final.parallel]
     nests: list[Nest] = []
     for stage in stages:
-        nest = linearise(stage, types, dims, logical | internal, blocks)
+        nest = linearise(stage, types, dims, logical | internal, blocks, offsets)
         store = final.store if stage.output in internal else nest.store
         parallel = tuple(sorted(nest.parallel, key=lambda v: order.index(v.name)))
-        body = strip_indices(nest.body, internal)
-        nests.append(replace(nest, store=store, parallel=parallel, body=body))
+        nests.append(replace(nest, store=store, parallel=parallel))
     return Group(
         merge_loops(nests),
         outputs & frozenset(s.output for s in stages),
