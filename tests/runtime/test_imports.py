@@ -17,6 +17,7 @@ def test_the_runtime_imports_no_compiler():
     assert {".".join(m) for m in inside if m[1] == "ir" and "index" not in m[-1]} == {
         "modelcc.ir",
         "modelcc.ir.mapped",
+        "modelcc.ir.structure",
         "modelcc.ir.types",
     }
 
