@@ -38,6 +38,11 @@ def to_markdown(outcomes: Sequence[Outcome], suite: str, expected: Mapping[str, 
     for kind in (*kinds, "all"):
         own = [o for o in outcomes if kind in (o.kind, "all")]
         lines.append(f"| {kind} | {len(own)} | {' | '.join(map(str, counts(own).values()))} |")
+    random = sum(o.random and o.state != "failed" for o in outcomes)
+    lines += [
+        "",
+        f"{random} of those that passed draw random numbers: their types and shapes agree.",
+    ]
     return "\n".join([*lines, "", *_failures(outcomes, expected)]) + "\n"
 
 

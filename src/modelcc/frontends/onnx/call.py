@@ -46,6 +46,7 @@ class Call:
     source: tuple[str, ...]
     emitter: Emitter
     inline: Inline
+    find: Callable[[str], str | None]
 
     @property
     def bounds(self) -> Bounds:

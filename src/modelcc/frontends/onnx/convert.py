@@ -277,6 +277,7 @@ class _Importer:
             source,
             self._emitter,
             inline,
+            scope.find,
         )
 
     def _expanded(

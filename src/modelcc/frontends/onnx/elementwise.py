@@ -13,10 +13,9 @@ from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.ir.op import Op
-from modelcc.ir.types import BOOL, F8E8M0, F64, STRING, DType
+from modelcc.ir.types import F8E8M0, F64, STRING, DType
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
-from modelcc.ops.shape import Full
 
 
 def folded(op: type[Op]) -> Handler:
@@ -97,16 +96,6 @@ def bit_cast(call: Call) -> str:
 
 def passed(call: Call) -> str:
     return call.input(0)
-
-
-def dropout(call: Call) -> tuple[str, ...]:
-    training = call.opset >= 12 and call.has(2) and bool(call.array(2, "training_mode").any())
-    if training:
-        unsupported("dropout in training mode; export the model for inference")
-    if not call.want(1):
-        return (call.input(0),)
-    dtype = call.dtype() if call.opset < 10 else BOOL
-    return (call.input(0), call.emit(Full(call.shape(), 1 if dtype != BOOL else True, dtype)))
 
 
 def power(call: Call) -> str:
@@ -213,6 +202,5 @@ ELEMENTWISE: Handlers = MappingProxyType(
         "CastLike": cast_like,
         "BitCast": bit_cast,
         "Identity": passed,
-        "Dropout": dropout,
     }
 )

@@ -10,20 +10,25 @@ from modelcc.frontends.onnx.contrib import CONTRIB
 from modelcc.frontends.onnx.contrib_attention import CONTRIB_ATTENTION
 from modelcc.frontends.onnx.contrib_norm import CONTRIB_NORM, UNOFFICIAL
 from modelcc.frontends.onnx.control import CONTROL
+from modelcc.frontends.onnx.determinant import DETERMINANT
 from modelcc.frontends.onnx.elementwise import ELEMENTWISE
 from modelcc.frontends.onnx.gather import GATHER
+from modelcc.frontends.onnx.gradient import GRADIENT
 from modelcc.frontends.onnx.legacy import with_old_forms
 from modelcc.frontends.onnx.linear_models import LINEAR_MODELS
 from modelcc.frontends.onnx.ml_features import ML_FEATURES
 from modelcc.frontends.onnx.nn import NN
 from modelcc.frontends.onnx.quant import QUANT
+from modelcc.frontends.onnx.random import RANDOM
 from modelcc.frontends.onnx.recurrent import RECURRENT
 from modelcc.frontends.onnx.reduce import REDUCE
 from modelcc.frontends.onnx.resize import RESIZE
 from modelcc.frontends.onnx.sampling import SAMPLING
 from modelcc.frontends.onnx.sequence import SEQUENCE
 from modelcc.frontends.onnx.shape import SHAPE
+from modelcc.frontends.onnx.signal import SIGNAL
 from modelcc.frontends.onnx.tfidf import TFIDF
+from modelcc.frontends.onnx.training import TRAINING
 from modelcc.frontends.onnx.trees import TREES
 
 _STANDARD = (
@@ -39,11 +44,15 @@ _STANDARD = (
     SEQUENCE,
     SAMPLING,
     TFIDF,
+    SIGNAL,
+    RANDOM,
+    DETERMINANT,
 )
 
 _TABLES: tuple[tuple[str, Handlers], ...] = (
     *(("", with_old_forms(table)) for table in _STANDARD),
     *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES)),
+    *(("ai.onnx.preview.training", table) for table in (TRAINING, GRADIENT)),
     *(("com.microsoft", table) for table in (CONTRIB, CONTRIB_NORM, CONTRIB_ATTENTION)),
     ("", UNOFFICIAL),
 )

@@ -14,10 +14,12 @@ from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, spatial
 from modelcc.ir.index import Index, floordiv, product, simplify
 from modelcc.ops import conv, matmul, norm, pool
+from modelcc.ops.arithmetic import Cast, Value, of
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.generate import Full
 from modelcc.ops.padding import Pad
 from modelcc.ops.pool_indices import MaxPoolIndices
+from modelcc.ops.reduce import ReduceMean
 
 
 def convolution(call: Call) -> str:
@@ -162,13 +164,31 @@ def lp_pool(call: Call) -> str:
     )
 
 
-def batch_norm(call: Call) -> str:
-    training = call.attrs.flag("training_mode") if call.opset >= 14 else False
-    if training or any(call.want(i) for i in range(1, 5)):
-        unsupported("batch normalisation in training mode; export the model for inference")
+def batch_norm(call: Call) -> tuple[str, ...]:
+    """With running statistics, or from opset 14 on those of the batch, which then move them."""
     if not call.attrs.flag("spatial", True):
         unsupported("statistics for each position (spatial=0)")
-    return call.emit(norm.BatchNorm(call.attrs.number("epsilon", 1e-5)), *call.inputs)
+    op = norm.BatchNorm(call.attrs.number("epsilon", 1e-5))
+    if call.opset >= 14 and call.attrs.flag("training_mode"):
+        return _batch_norm_in_training(call, op)
+    if any(call.want(i) for i in range(1, 5)):
+        unsupported("batch normalisation in training mode; export the model for inference")
+    return (call.emit(op, *call.inputs),)
+
+
+def _batch_norm_in_training(call: Call, op: norm.BatchNorm) -> tuple[str, ...]:
+    x, scale, bias = (Value(call.emitter, call.input(i)) for i in range(3))
+    axes = (0, *range(2, call.rank()))
+    mean = of(ReduceMean(axes, True), x)
+    centred = x - mean
+    variance = of(ReduceMean(axes, False), centred * centred)
+    flat = Value(call.emitter, reshaped(call, mean.name, variance.type.shape))
+    found = [of(Cast(call.dtype(i)), s) for i, s in ((3, flat), (4, variance))]
+    result = of(op, x, scale, bias, *found)
+    momentum = call.attrs.number("momentum", 0.9)
+    running = (Value(call.emitter, call.input(i)) for i in (3, 4))
+    moved = [r * momentum + s * (1.0 - momentum) for r, s in zip(running, found, strict=True)]
+    return (result.name, *(m.name for m in moved))
 
 
 def layer_norm(call: Call) -> str:

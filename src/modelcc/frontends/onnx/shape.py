@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import get_args
 
@@ -163,7 +164,7 @@ def concat(call: Call) -> str:
 
 
 def sliced(
-    call: Call, x: str, ranges: dict[int, tuple[Index, Index, int]], extents: tuple[Index, ...]
+    call: Call, x: str, ranges: Mapping[int, tuple[Index, Index, int]], extents: tuple[Index, ...]
 ) -> str:
     """``x`` with ``axis: (start, extent, step)`` applied; itself if that takes all of it."""
     starts = tuple(ranges[a][0] if a in ranges else 0 for a in range(len(extents)))

@@ -31,6 +31,8 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
 def reads(node: NodeProto) -> list[str]:
     """Names a node reads, those captured by its sub-graphs included."""
     names = [n for n in node.input if n]
+    if node.op_type == "Gradient":  # differentiates a value that is named by an attribute
+        names += [a.s.decode("utf-8", "replace") for a in node.attribute if a.name == "y"]
     for graph in subgraphs(node):
         names.extend(_captured(graph))
     return list(dict.fromkeys(names))
