@@ -42,7 +42,8 @@ class CompiledModel(BackendRep):
 
 
 class SpecialisedModel(BackendRep):
-    """A model compiled once for every set of values of its small inputs: shapes, axes, counts."""
+    """A model compiled once for every set of values of its small inputs (shapes, axes, counts),
+    and for every structure of its sequences and optional values."""
 
     def __init__(self, proto: ModelProto, names: Sequence[str], options: Mapping[str, Any]) -> None:
         """Nothing is compiled before the values are known."""
@@ -56,7 +57,7 @@ class SpecialisedModel(BackendRep):
         feeds = _feeds(self._names, inputs)
         key = tuple(_identity(name, value) for name, value in feeds.items())
         if key not in self._compiled:
-            self._compiled[key] = _specialised(self._proto, feeds, self._options)
+            self._compiled[key] = _specialised(self._proto, feeds, dict(self._options))
         model, fixed = self._compiled[key]
         return _called(model, {n: v for n, v in feeds.items() if n not in fixed})
 
@@ -76,18 +77,21 @@ class ModelccBackend(Backend):
         """The model in native code; :class:`ModelError` if it cannot be compiled.
 
         With ``specialise``, a model that can only be compiled when values of small inputs are
-        known is compiled at each call with new ones; this is never done unasked.  Other keywords
-        are those of :func:`modelcc.compile`; the default is one thread.
+        known is compiled at each call with new ones; this is never done unasked.  A model with
+        sequences, optional values or tensors of unknown rank is compiled when it is called, once
+        for each number of elements and so on.  Other keywords are those of
+        :func:`modelcc.compile`; the default is one thread.
         """
         if not cls.supports_device(device):
             raise ModelError(f"there is no device {device!r}", (), "use CPU")
         names = input_names(model)
         options: dict[str, Any] = {"threads": 1, **kwargs}
-        try:
-            return CompiledModel(compile_native(model, **options), names)
-        except UnsupportedModel:
-            if not specialise:
-                raise
+        if not has_open_structure(model):
+            try:
+                return CompiledModel(compile_native(model, **options), names)
+            except UnsupportedModel:
+                if not specialise:
+                    raise
         return SpecialisedModel(model, names, options)
 
     @classmethod
@@ -140,6 +144,9 @@ def _called(model: Model, feeds: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _identity(name: str, value: Any) -> tuple[object, ...]:
+    if value is None or isinstance(value, list):
+        items = cast("list[Any]", value or [])
+        return (name, value is None, *(_identity(name, item) for item in items))
     if not _is_short(value):
         return (name,)
     return (name, value.dtype.name, value.shape, value.tobytes())
@@ -149,19 +156,53 @@ def _is_short(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.ndim < 2 and not value.dtype.hasobject
 
 
-def _specialised(proto: ModelProto, feeds: Values, options: Mapping[str, Any]) -> (
+def _specialised(proto: ModelProto, feeds: Values, options: dict[str, Any]) -> (
     tuple[Model, Values]
 ):  # fmt: skip
-    """Compiled with as few inputs fixed as will do: counts before numbers."""
+    """Compiled with as few inputs fixed as will do: none, counts, then numbers too."""
+    dims = {**options.pop("dims", {}), **structure_of(proto, feeds)}
     short = {name: value for name, value in feeds.items() if _is_short(value)}
     counts = {name: value for name, value in short.items() if value.dtype.kind in "iub"}
-    for fixed in (counts, short):
+    for fixed in (*([{}] if dims else []), counts):
         try:
-            return compile_native(import_onnx(proto, values=fixed), **options), fixed
-        except UnsupportedModel:
-            if fixed is short:
-                raise
-    raise AssertionError("the last attempt raises")
+            return compile_native(import_onnx(proto, dims, fixed), **options), fixed
+        except ModelError:  # an extent that is told by a value contradicts a name for it
+            continue
+    return compile_native(import_onnx(proto, dims, short), **options), short
+
+
+def has_open_structure(model: ModelProto) -> bool:
+    """Whether what an input consists of is only known from an argument."""
+    return any(_is_open(value.type) for value in model.graph.input)
+
+
+def _is_open(type: TypeProto) -> bool:
+    kind = type.WhichOneof("value")
+    return kind != "tensor_type" or not type.tensor_type.HasField("shape")
+
+
+def structure_of(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, int]:
+    """The dimensions to fix so that ``feeds`` can be arguments: lengths, presence and ranks."""
+    sizes: dict[str, int] = {}
+    for value in model.graph.input:
+        if value.name in feeds:
+            sizes |= _sizes(value.type, value.name, feeds[value.name])
+    return sizes
+
+
+def _sizes(type: TypeProto, name: str, value: Any) -> dict[str, int]:
+    match type.WhichOneof("value"):
+        case "optional_type" if value is None:
+            return {f"{name}_present": 0}
+        case "optional_type":
+            return {f"{name}_present": 1} | _sizes(type.optional_type.elem_type, name, value)
+        case "sequence_type":
+            sizes = {f"{name}_length": len(value)}
+            for i, item in enumerate(value):
+                sizes |= _sizes(type.sequence_type.elem_type, f"{name}[{i}]", item)
+            return sizes
+        case _:
+            return {f"{name}_rank": np.ndim(value)} if _is_open(type) else {}
 
 
 def _model_of(node: NodeProto, arrays: Sequence[Array], version: int) -> ModelProto:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shapes import is_symbolic
+from modelcc.frontends.onnx.unroll import carries_groups, unrolled
 
 
 def if_(call: Call) -> tuple[str, ...]:
@@ -21,4 +22,11 @@ def if_(call: Call) -> tuple[str, ...]:
     return call.inline(call.attrs.graph(branch))
 
 
-CONTROL: Handlers = MappingProxyType({"If": if_})
+def loop(call: Call) -> tuple[str, ...]:
+    """Unrolled where it carries sequences or optional values along."""
+    if carries_groups(call):
+        return unrolled(call)
+    unsupported("loops")
+
+
+CONTROL: Handlers = MappingProxyType({"If": if_, "Loop": loop})

@@ -36,7 +36,7 @@ def at(call: Call) -> str:
     if call.known(1) is not None:
         return elements[_position(call, 1, len(elements))]
     _require_alike(call, elements)
-    return call.emit(Gather(0), _stacked(call, elements, 0), call.input(1))
+    return call.emit(Gather(0), stacked(call, elements, 0), call.input(1))
 
 
 def insert(call: Call) -> str:
@@ -94,7 +94,8 @@ def _require_alike(call: Call, elements: tuple[str, ...]) -> None:
         )
 
 
-def _stacked(call: Call, elements: tuple[str, ...], axis: int) -> str:
+def stacked(call: Call, elements: tuple[str, ...], axis: int) -> str:
+    """Elements of one shape along a new ``axis``."""
     parts: list[str] = []
     for element in elements:
         shape = call.type_of(element).shape
@@ -141,7 +142,7 @@ def concat(call: Call) -> str:
         call.fail("it joins the elements of an empty sequence")
     rank = call.type_of(elements[0]).rank
     if call.attrs.flag("new_axis"):
-        return _stacked(call, elements, call.axis(rank=rank + 1))
+        return stacked(call, elements, call.axis(rank=rank + 1))
     axis = call.axis(rank=rank)
     return elements[0] if len(elements) == 1 else call.emit(sh.Concat(axis), *elements)
 
