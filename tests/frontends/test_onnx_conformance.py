@@ -18,10 +18,7 @@ from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.types import Array
 
 EXCEPTIONS: Mapping[str, str] = {
-    "ai_onnx_ml_label_encoder_string_int": "strings",
-    "ai_onnx_ml_label_encoder_tensor_": "strings",
     "bernoulli": "random numbers",
-    "equal_string": "strings",
     "resize_downsample_scales_cubic_align_corners": "the reference keeps the unrounded extent",
     "resize_downsample_scales_linear_align_corners": "the reference keeps the unrounded extent",
 }
