@@ -46,6 +46,13 @@ def lower_graph(graph: Graph) -> TensorProgram:
             (),
             "decompose them first or leave them out",
         )
+    complex_ = [n for n in _all_nodes(graph) if _is_complex(n, graph)]
+    if complex_:
+        raise ModelError(
+            "there is no code for complex numbers: " + ", ".join(map(_describe, complex_)),
+            (),
+            "keep real and imaginary parts in an axis of two",
+        )
     lowered = lower_items(graph, Scope.of(graph))
     program = TensorProgram(
         graph.name, graph.inputs, graph.outputs, (), lowered.types, lowered.constants, graph.dims
@@ -61,6 +68,11 @@ def _all_nodes(graph: Graph) -> Iterator[Node]:
                 yield from _all_nodes(body)
         else:
             yield node
+
+
+def _is_complex(node: Node, graph: Graph) -> bool:
+    types = (graph.types.get(n) for n in (*node.inputs, *node.outputs))
+    return any(t is not None and t.dtype.kind == "complex" for t in types)
 
 
 def lower_items(graph: Graph, scope: Scope) -> Lowered:
