@@ -16,8 +16,9 @@ from typing import Any
 from click.testing import CliRunner
 
 from modelcc.cli.main import COMMANDS, cli
-from modelcc.frontends.onnx.handlers import HANDLERS
+from modelcc.frontends.onnx.support import operators
 from modelcc.ir.op import Op
+from modelcc.ops.accepted import accepted, summary
 from modelcc.ops.catalog import MCC
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.registry import BUILT_IN, make_target
@@ -43,19 +44,21 @@ def _op_lines() -> Iterator[str]:
         f"The built-in dialect `{MCC.name}` has {len(MCC.ops)} ops.  All have a shape rule and a "
         "NumPy reference.  *compute*: lowered to the tensor level, so every target has code for "
         "it; *algorithm*: the same, as a loop function of its own; *decompose*: a composite "
-        "that is also given by simpler ops; *grad*: differentiable."
+        "that is also given by simpler ops; *grad*: differentiable; *elements*: the types of the "
+        "first operand."
     )
     for family, ops in groupby(MCC.ops, key=_family):
         yield from (
             "",
             f"## {family}",
             "",
-            "| op | compute | algorithm | decompose | grad | meaning |",
+            "| op | compute | algorithm | decompose | grad | elements | meaning |",
         )
-        yield "|---|:-:|:-:|:-:|:-:|---|"
+        yield "|---|:-:|:-:|:-:|:-:|---|---|"
         for op in ops:
             marks = " | ".join("✓" if op.has(facet) else " " for facet in FACETS)
-            yield f"| `{_signature(op)}` | {marks} | {_first_line(op)} |"
+            elements = summary(accepted(op))
+            yield f"| `{_signature(op)}` | {marks} | {elements} | {_first_line(op)} |"
 
 
 def _family(op: type[Op]) -> str:
@@ -80,10 +83,18 @@ def _first_line(op: type[Op]) -> str:
 
 
 def _onnx_lines() -> Iterator[str]:
-    names = sorted(f"{domain}.{name}" if domain else name for domain, name in HANDLERS)
+    found = operators()
+    taken = sum(bool(operator.how) for operator in found)
     yield from ("", "## ONNX operators", "")
-    yield f"{len(names)} operators are imported, opsets 1 to the newest of the installed onnx:"
-    yield from ("", ", ".join(f"`{name}`" for name in names) + ".")
+    yield (
+        f"{taken} of {len(found)} operators are imported, from operator set 1 on.  *direct*: as "
+        "ops of the dialect; *definition*: by the function that the standard defines them with. "
+        " Their element types are those of the ops above; complex numbers have no code."
+    )
+    yield from ("", "| operator | changed in operator sets | imported |", "|---|---|---|")
+    for operator in found:
+        versions = ", ".join(map(str, operator.versions))
+        yield f"| `{operator.qualified}` | {versions} | {operator.how or 'no'} |"
 
 
 def _command_lines() -> Iterator[str]:

@@ -7,17 +7,21 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.cli.console import output_console, print_json
+from modelcc.frontends.onnx.support import operators
 from modelcc.ir.op import Op
+from modelcc.ops.accepted import accepted, summary
 from modelcc.ops.registry import dialects
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.registry import make_target, target_names
 
 OPS_HELP = """List the ops of the graph level, with what is known of each: its result's type and
-meaning (always), code (compute), simpler ops (decompose), gradient (grad).
+meaning (always), code (compute), simpler ops (decompose), gradient (grad), element types of
+the first operand.  With --onnx, the operators of the standard and how each is imported.
 
 \b
   modelcc ops
   modelcc ops conv
+  modelcc ops --onnx
   modelcc ops --json
 """
 
@@ -32,18 +36,43 @@ FACETS = ("compute", "algorithm", "decompose", "grad")
 @click.command("ops", help=OPS_HELP)
 @click.argument("word", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-def ops(word: str, as_json: bool) -> None:
+@click.option("--onnx", "as_onnx", is_flag=True, help="List the operators of ONNX instead.")
+def ops(word: str, as_json: bool, as_onnx: bool) -> None:
     """See OPS_HELP."""
+    if as_onnx:
+        _onnx(word, as_json)
+        return
     found = [op for d in dialects() for op in d.ops if word.lower() in op.mnemonic().lower()]
     if as_json:
-        print_json({op.mnemonic(): {"facets": facets(op), "doc": first_line(op)} for op in found})
+        print_json({op.mnemonic(): _described(op) for op in found})
         return
     table = Table()
-    for name in ("op", *FACETS, "meaning"):
+    for name in ("op", *FACETS, "elements", "meaning"):
         table.add_column(name)
     for op in found:
         marks = ["✓" if op.has(facet) else "" for facet in FACETS]
-        table.add_row(op.mnemonic(), *marks, Text(first_line(op)))
+        elements = summary(accepted(op))
+        table.add_row(op.mnemonic(), *marks, elements, Text(first_line(op)))
+    output_console().print(table)
+
+
+def _described(op: type[Op]) -> dict[str, object]:
+    dtypes = [dtype.name for dtype in accepted(op)]
+    return {"facets": facets(op), "dtypes": dtypes, "doc": first_line(op)}
+
+
+def _onnx(word: str, as_json: bool) -> None:
+    """Operators of the standard: the operator sets that changed them, how they are imported."""
+    found = [s for s in operators() if word.lower() in s.qualified.lower()]
+    if as_json:
+        print_json({s.qualified: {"versions": s.versions, "imported": s.how} for s in found})
+        return
+    table = Table()
+    for name in ("operator", "changed in operator sets", "imported"):
+        table.add_column(name)
+    for support in found:
+        versions = ", ".join(map(str, support.versions))
+        table.add_row(support.qualified, versions, support.how or "no")
     output_console().print(table)
 
 

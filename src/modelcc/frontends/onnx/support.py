@@ -1,0 +1,53 @@
+"""What of the ONNX standard can be imported, operator by operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import onnx
+
+from modelcc.frontends.onnx.handlers import HANDLERS
+
+
+@dataclass(frozen=True)
+class Support:
+    """One operator: its domain, the operator sets that changed it, how it is imported.
+
+    ``how`` is ``direct``, ``definition`` (by the function that the standard defines it with) or
+    empty: not at all.  Operators that the standard does not know have no versions.
+    """
+
+    domain: str
+    name: str
+    versions: tuple[int, ...]
+    how: str
+
+    @property
+    def qualified(self) -> str:
+        """``Conv``, ``ai.onnx.ml.TreeEnsemble``."""
+        return f"{self.domain}.{self.name}" if self.domain else self.name
+
+
+def operators() -> tuple[Support, ...]:
+    """All operators of the installed standard and all that are imported, by domain and name."""
+    versions: dict[tuple[str, str], list[int]] = {key: [] for key in HANDLERS}
+    defined: set[tuple[str, str]] = set()
+    for schema in onnx.defs.get_all_schemas_with_history():
+        key = (schema.domain, schema.name)
+        if schema.deprecated or schema.support_level == onnx.defs.OpSchema.SupportType.EXPERIMENTAL:
+            continue
+        versions.setdefault(key, []).append(schema.since_version)
+        definition = cast(Any, schema)  # its stub lacks functions
+        if definition.has_function or definition.has_context_dependent_function:
+            defined.add(key)
+    return tuple(
+        Support(*key, tuple(sorted(found)), _how(key, key in defined))
+        for key, found in sorted(versions.items())
+    )
+
+
+def _how(key: tuple[str, str], defined: bool) -> str:
+    if key in HANDLERS:
+        return "direct"
+    return "definition" if defined else ""
