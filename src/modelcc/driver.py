@@ -34,6 +34,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.levels import verify_level
 from modelcc.options import Options
 from modelcc.passes.graph.bodies import CountedInBodies, InBodies, in_bodies
+from modelcc.passes.graph.bound_dimensions import BoundDimensions
 from modelcc.passes.graph.canonical_quantization import CanonicalQuantization
 from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
@@ -115,6 +116,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("import", ("import", _importer(options))),
         *block(
             "graph",
+            BoundDimensions(),
             *_in_bodies(
                 Decompose(),
                 CanonicalQuantization(),

@@ -1,0 +1,76 @@
+"""Lower bounds of dimensions, from the extents that depend on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import chain
+from types import MappingProxyType
+
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Index, Range, evaluate, symbols
+
+
+@dataclass(frozen=True)
+class BoundDimensions:
+    """A dimension is at least so large that no extent computed from it alone is negative.
+
+    A convolution without padding, say, needs as many elements as its kernel has.  Smaller inputs
+    are then refused when the model is called.  Bounds above ``most`` are not looked for.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<1x1x?xf32, ["t"]>):
+          %w = "mcc.constant"() {digest = "w"} : () -> tensor<2x1x3xf32>
+          %y = "mcc.Conv"(%x, %w)
+              {strides = [1], pads_before = [0], pads_after = [0], dilations = [1]}
+          "mcc.return"(%y)
+        }) {name = "main", dims = {t = [1, unit]}} : () -> ()
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<1x1x?xf32, ["t"]>):
+          %w = "mcc.constant"() {digest = "w"} : () -> tensor<2x1x3xf32>
+          %y = "mcc.Conv"(%x, %w)
+              {strides = [1], pads_before = [0], pads_after = [0], dilations = [1]}
+          "mcc.return"(%y)
+        }) {name = "main", dims = {t = [2, unit]}} : () -> ()
+    """
+
+    most: int = 1 << 30
+
+    def __call__(self, graph: Graph) -> Graph:
+        extents = dict.fromkeys(chain.from_iterable(t.shape for t in graph.types.values()))
+        found: dict[str, Range] = {}
+        for name, known in graph.dims.items():
+            alone = [e for e in extents if symbols(e) == frozenset((name,))]
+            low = self._least(name, known, alone)
+            found[name] = known if low is None else Range(low, known.hi)
+        return replace(graph, dims=MappingProxyType(found))
+
+    def _least(self, name: str, known: Range, extents: Iterable[Index]) -> int | None:
+        """The least value that all ``extents`` allow; None if the known bound will do.
+
+        Extents grow with their dimension, so the value is found by halving.
+        """
+        low = known.lo
+        if not isinstance(low, int):
+            return None
+        start = low
+        for extent in extents:
+            low = self._least_for(name, low, extent)
+        return low if low != start else None
+
+    def _least_for(self, name: str, low: int, extent: Index) -> int:
+        def fits(value: int) -> bool:
+            return evaluate(extent, {name: value}) >= 0
+
+        if fits(low) or not fits(self.most):
+            return low
+        high = self.most
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return high
