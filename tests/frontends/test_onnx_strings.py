@@ -15,12 +15,18 @@ from onnx.backend.test.case.test_case import TestCase
 
 import modelcc
 from modelcc.frontends.onnx import import_onnx
+from modelcc.ir.graph_parser import parse_graph
+from modelcc.ir.graph_text import constants_by_digest, print_graph
 from modelcc.ir.op import ModelError
+from modelcc.ops.catalog import MCC
 from modelcc.runtime.errors import InputError
 from tests.frontends.ml_models import assert_compiled_agrees, ml_model
 from tests.frontends.onnx_models import run_onnxruntime
 
-STARTS = ("equal_string", "ai_onnx_ml_label_encoder", "tfidfvectorizer")
+STARTS = (
+    *("equal_string", "ai_onnx_ml_label_encoder", "tfidfvectorizer", "string_", "strnorm"),
+    "regex_full_match",
+)
 WORDS = np.array([["red", "green"], ["blue", "red"], ["", "größe"]], object)
 
 
@@ -36,9 +42,12 @@ def test_case_of_the_standard(case: TestCase) -> None:
     net = modelcc.compile(case.model, threads=1, cache=None)
     for inputs, outputs in case.data_sets:
         got = net(*(np.asarray(value) for value in inputs))
-        (expected,) = (np.asarray(value) for value in outputs)
-        assert got.dtype == expected.dtype
-        assert got.tolist() == expected.tolist()
+        results = got if isinstance(got, tuple) else (got,)
+        for ours, value in zip(results, outputs, strict=True):
+            expected = np.asarray(value)
+            assert ours.dtype == expected.dtype
+            assert ours.shape == expected.shape
+            assert ours.tolist() == expected.tolist()
 
 
 def _model(body: str) -> onnx.ModelProto:
@@ -126,8 +135,19 @@ def test_numbers_are_no_texts() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("(string[2] x, string[2] y) => (string[2] z) { z = StringConcat(x, y) }", "StringConcat"),
-        ("(string[2] x) => (float[2] y) { y = Cast<to = 1>(x) }", "text processing"),
+        (
+            """(string[2] x, bool[2] c) => (string[2] z) {
+              a = Constant<value_strings = ["a"]>()
+              w = Where(c, x, a)
+              z = StringConcat(w, x)
+            }""",
+            "it looks into texts that the model makes",
+        ),
+        ("(float[2] x) => (string[2] y) { y = Cast<to = 8>(x) }", "text processing"),
+        (
+            '(string[2] x) => (bool[2] y) { y = RegexFullMatch<pattern = "(">(x) }',
+            "the regular expression",
+        ),
     ],
 )
 def test_what_looks_into_texts_is_refused(body: str, message: str) -> None:
@@ -135,3 +155,51 @@ def test_what_looks_into_texts_is_refused(body: str, message: str) -> None:
     model.opset_import[0].version = 20
     with pytest.raises(ModelError, match=message):
         import_onnx(model)
+
+
+STEPS = """(string[n] x) => (string[n] z, bool[n] known, float[n, m] found) {
+  head = Constant<value_strings = ["a-"]>()
+  y = StringConcat(head, x)
+  z = Identity(y)
+  known = RegexFullMatch<pattern = "a-r.*">(y)
+  parts, count = StringSplit<delimiter = "-">(y)
+  red = Constant<value_strings = ["red"]>()
+  same = Equal(parts, red)
+  found = Cast<to = 1>(same)
+}"""
+
+
+def test_texts_are_worked_on_before_compiled_code(tmp_path: Path) -> None:
+    model = _model(STEPS)
+    model.opset_import[0].version = 20
+    modelcc.compile(model, threads=1, cache=None).save(tmp_path / "net.mcc")
+    net = modelcc.load(tmp_path / "net.mcc", threads=1)
+    for texts in (["red", "blue-red-x", ""], ["red"]):
+        x = np.array(texts, object)
+        z, known, found = net(x)
+        assert z.tolist() == [f"a-{text}" for text in texts]
+        assert known.tolist() == [text.startswith("r") for text in texts]
+        parts = [f"a-{text}".split("-") for text in texts]
+        assert [row[: len(p)] for row, p in zip(found.tolist(), parts, strict=True)] == [
+            [float(part == "red") for part in p] for p in parts
+        ]
+
+
+def test_graph_text_keeps_the_steps() -> None:
+    model = _model(STEPS)
+    model.opset_import[0].version = 20
+    graph = import_onnx(model)
+    again = parse_graph(print_graph(graph), constants_by_digest(graph), [MCC])
+    assert again.interface == graph.interface is not None
+    assert [step.function for step in again.interface.steps] == [
+        "literal", "concat", "full_match", "split"
+    ]  # fmt: skip
+
+
+def test_numbers_that_texts_spell() -> None:
+    model = _model("(string[n] x) => (float[n] y) { y = Cast<to = 1>(x) }")
+    x = np.array(["1.5", "-2e3", "inf", "7"], object)
+    assert_compiled_agrees(model, {"x": x})
+    net = modelcc.compile(model, threads=1, cache=None)
+    with pytest.raises(InputError, match="could not convert string to float: 'seven'"):
+        net(np.array(["seven"], object))

@@ -15,7 +15,7 @@ from modelcc.artifact.manifest import (
     TensorSpec,
 )
 from modelcc.ir.index import Index, parse_index
-from modelcc.ir.structure import Interface, Records, Structure
+from modelcc.ir.structure import Interface, Records, Setting, Structure, TextStep
 from modelcc.ir.types import DTYPES, DType
 
 Object = Mapping[str, Any]
@@ -113,6 +113,16 @@ def _interface(interface: Interface) -> Object:
         "outputs": {name: _structure(s) for name, s in interface.outputs.items()},
         "strings": list(interface.strings),
         "texts": list(interface.texts),
+        "steps": [_step(step) for step in interface.steps],
+    }
+
+
+def _step(step: TextStep) -> Object:
+    return {
+        "function": step.function,
+        "inputs": list(step.inputs),
+        "outputs": list(step.outputs),
+        "settings": dict(step.settings),
     }
 
 
@@ -164,7 +174,19 @@ def _read_interface(data: Object) -> Interface:
         for side in ("inputs", "outputs")
     )
     strings, texts = (tuple(str(s) for s in data[key]) for key in ("strings", "texts"))
-    return Interface(inputs, outputs, strings, texts)
+    return Interface(inputs, outputs, strings, texts, _all(data["steps"], _read_step))
+
+
+def _read_step(data: Object) -> TextStep:
+    inputs, outputs = (tuple(str(name) for name in data[side]) for side in ("inputs", "outputs"))
+    settings = {str(name): _read_setting(value) for name, value in data["settings"].items()}
+    return TextStep(str(data["function"]), inputs, outputs, settings)
+
+
+def _read_setting(value: Any) -> Setting:
+    if isinstance(value, list):
+        return tuple(_read_setting(item) for item in cast(list[Any], value))
+    return value
 
 
 def _read_structure(data: Any) -> Structure:

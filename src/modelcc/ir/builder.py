@@ -88,8 +88,12 @@ class GraphBuilder:
         self._constants = ConstantPool({})
         self._dims = dict(dims or {})
 
-    def input(self, name: str, type: TensorType) -> str:
-        """A graph input called ``name``; ``ValueError`` if the name is taken."""
+    def input(self, name: str, type: TensorType, bounds: Bounds | None = None) -> str:
+        """A graph input called ``name``; ``ValueError`` if the name is taken.
+
+        ``bounds`` are of dimensions that are new.
+        """
+        self._dims |= bounds or {}
         self._inputs.append(self._names.claim(name))
         self._types[name] = type
         for dim in type.shape:
@@ -140,6 +144,10 @@ class GraphBuilder:
         if found is None:
             raise ValueError(f"graph {self.name!r} has no value {name!r} so far")
         return found
+
+    def is_input(self, name: str) -> bool:
+        """Whether ``name`` is a graph input."""
+        return name in self._inputs
 
     def constant_value(self, name: str) -> Array | None:
         """Data of a constant; None if ``name`` is computed or an input."""

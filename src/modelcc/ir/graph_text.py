@@ -31,7 +31,7 @@ from modelcc.ir.mlir_syntax import (
     type_text,
     value_text,
 )
-from modelcc.ir.structure import Records, Structure
+from modelcc.ir.structure import Records, Structure, TextStep
 from modelcc.ir.types import DType
 
 INLINE_ELEMENTS = 16
@@ -77,6 +77,7 @@ class _Printer:
         inputs, outputs = map(_structures_text, (interface.inputs, interface.outputs))
         strings, texts = (attribute_text(t, []) for t in (interface.strings, interface.texts))
         known = f", strings = {strings}, texts = {texts}" if interface.strings else ""
+        known += f", steps = {_steps_text(interface.steps)}" if interface.steps else ""
         return f", interface = {{inputs = {inputs}, outputs = {outputs}{known}}}"
 
     def _body(self) -> Iterator[str]:
@@ -135,6 +136,16 @@ def _dims_text(dims: Bounds) -> str:
 def _structures_text(structures: Mapping[str, Structure]) -> str:
     items = (f"{key_text(n)} = {_structure_text(s)}" for n, s in structures.items())
     return "{" + ", ".join(items) + "}"
+
+
+def _steps_text(steps: Sequence[TextStep]) -> str:
+    return "[" + ", ".join(map(_step_text, steps)) + "]"
+
+
+def _step_text(step: TextStep) -> str:
+    """Function, inputs, outputs, then names and values of the settings."""
+    settings = tuple(item for pair in step.settings.items() for item in pair)
+    return attribute_text((step.function, step.inputs, step.outputs, settings), [])
 
 
 def _structure_text(structure: Structure) -> str:

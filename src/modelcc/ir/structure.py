@@ -24,20 +24,40 @@ Structure: TypeAlias = "str | Records | tuple[Structure, ...] | None"
 """A tensor by name, a list of structures, a list of dicts; None is None."""
 
 
+Setting: TypeAlias = "str | int | float | tuple[Setting, ...]"
+
+
+@dataclass(frozen=True)
+class TextStep:
+    """Work on texts that the runtime does before compiled code runs.
+
+    ``function`` is one of :mod:`modelcc.runtime.text_functions`; inputs are the caller's tensors
+    or results of earlier steps, and results are inputs of the compiled code.
+    """
+
+    function: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    settings: Mapping[str, Setting]
+
+
 @dataclass(frozen=True)
 class Interface:
     """What a model takes and returns, by the user's names, in order.
 
     The elements of tensors in ``strings`` are handles of texts: 0, 1, … of those in ``texts``,
-    which the model knows, further ones of others.
+    which the model knows, further ones of others.  ``steps`` come before compiled code.
     """
 
     inputs: Mapping[str, Structure]
     outputs: Mapping[str, Structure]
     strings: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    steps: tuple[TextStep, ...] = ()
 
     @property
     def is_plain(self) -> bool:
         """Whether all of it are tensors as they are."""
-        return all(isinstance(s, str) for s in (*self.inputs.values(), *self.outputs.values()))
+        return not self.steps and all(
+            isinstance(s, str) for s in (*self.inputs.values(), *self.outputs.values())
+        )

@@ -16,6 +16,7 @@ from modelcc.runtime.arguments import ordered
 from modelcc.runtime.errors import InputError
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs, Session
+from modelcc.runtime.text_functions import performed
 from modelcc.runtime.texts import Texts
 
 Value = Any
@@ -84,8 +85,12 @@ class ValueSession(Session):
         """Results of the compiled code, by names of tensors."""
         if out is not None:
             raise InputError("out=", "nothing", "arrays", "this model's results are new each time")
+        known = dict(feeds)
+        for step in self._interface.steps:
+            known |= performed(step, known)
         texts = self._texts.for_call()
-        plain = {n: self._handles(self._specs[n], v, texts) for n, v in feeds.items()}
+        specs = {n: self._specs[n] for n in self._names}
+        plain = {n: self._handles(spec, known[n], texts) for n, spec in specs.items()}
         results = super().run(plain)
         return {
             name: texts.texts(array) if self._specs[name].dtype == STRING else array

@@ -107,7 +107,9 @@ class _Importer:
             if stored == name and stored in self._types.types:
                 results.append(stored)
                 continue
-            if stored in taken or self._emitter.builder.constant_value(stored) is not None:
+            builder = self._emitter.builder
+            owned = builder.is_input(stored) or builder.constant_value(stored) is not None
+            if stored in taken or owned:
                 stored = self._emitter.builder.emit(Identity(), stored, source=(name,))
             taken.add(stored)
             results.append(stored)
@@ -116,7 +118,7 @@ class _Importer:
             if value is not None:
                 wanted.setdefault(value, name)
         graph = renamed(self._emitter.builder.build(results), wanted)
-        interface = Interface(self._types.structures, structures)
+        interface = Interface(self._types.structures, structures, steps=tuple(self._emitter.steps))
         return graph if interface.is_plain else replace(graph, interface=interface)
 
     def _graph(

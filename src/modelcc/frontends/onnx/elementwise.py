@@ -12,6 +12,7 @@ from onnx import TensorProto
 from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
+from modelcc.frontends.onnx.texts import numbers
 from modelcc.ir.op import Op
 from modelcc.ir.types import F8E8M0, F64, STRING, DType
 from modelcc.ops import activation as act
@@ -53,10 +54,12 @@ def cast_like(call: Call) -> str:
 
 def _converted(call: Call, to: DType) -> str:
     """Cast; to 8-bit floats, what lies beyond the largest number becomes it unless told not to."""
-    if STRING in (to, call.dtype()):
-        unsupported("casts to and from strings need text processing")
     if to == call.dtype():
         return call.input(0)
+    if to == STRING:
+        unsupported("casts to strings need text processing")
+    if call.dtype() == STRING:
+        return numbers(call, to)
     x = call.input(0)
     if to == F8E8M0 and call.dtype().is_float:
         x = _power_of_two(call)

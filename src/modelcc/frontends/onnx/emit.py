@@ -6,7 +6,7 @@ where it is symbolic, when a node of the graph needs it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,9 @@ from modelcc.frontends.onnx.groups import Group, refuse_group
 from modelcc.frontends.onnx.ratio import Ratio, as_ratio
 from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
-from modelcc.ir.index import Bounds, Expr, Index, compare, product
+from modelcc.ir.index import Bounds, Expr, Index, Range, Sym, compare, product, symbols
 from modelcc.ir.op import Op
+from modelcc.ir.structure import Setting, TextStep
 from modelcc.ir.types import I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.elementwise import Cast, Div
 from modelcc.ops.shape import Indices
@@ -44,7 +45,8 @@ class Emitter:
 
     def __init__(self, builder: GraphBuilder, bounds: Bounds) -> None:
         self.builder = builder
-        self.bounds = bounds
+        self.bounds = dict(bounds)
+        self.steps: list[TextStep] = []
         self._noted: dict[str, Noted] = {}
         self._stored: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
@@ -65,6 +67,45 @@ class Emitter:
         key = f"{PREFIX}g{len(self._groups)}"
         self._groups[key] = group
         return key
+
+    def fresh_dim(self, name: str) -> Sym:
+        """A dimension whose size is known when the model is called; 0 or more."""
+        self.bounds[name] = Range(0, None)
+        return Sym(name)
+
+    def text_step(
+        self,
+        function: str,
+        inputs: Sequence[str],
+        results: Mapping[str, TensorType],
+        settings: Mapping[str, Setting],
+    ) -> tuple[str, ...]:
+        """Results, by name, of work on texts that comes before compiled code.
+
+        Not supported unless the inputs are the caller's, constants or results of such work.
+        """
+        names = tuple(self._given(name) for name in inputs)
+        self.steps.append(TextStep(function, names, tuple(results), settings))
+        return tuple(
+            self.builder.input(name, type, {s: self.bounds[s] for d in type.shape
+                                            for s in symbols(d)})
+            for name, type in results.items()
+        )  # fmt: skip
+
+    def _given(self, name: str) -> str:
+        """The name by which the runtime knows a value."""
+        noted = self._noted.get(name)
+        if noted is None:
+            if not self.builder.is_input(name):
+                unsupported("it looks into texts that the model makes while it runs; only texts "
+                            "that the caller gives can be worked on")  # fmt: skip
+            return name
+        literal = f"{name}.literal"
+        texts = tuple(str(text) for text in noted.contents.reshape(-1).tolist())
+        settings = {"texts": texts, "shape": tuple(noted.contents.shape)}
+        if all(literal not in step.outputs for step in self.steps):
+            self.steps.append(TextStep("literal", (), (literal,), settings))
+        return literal
 
     def find_group(self, name: str) -> Group | None:
         """What a value is that is no tensor."""

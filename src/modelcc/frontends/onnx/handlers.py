@@ -27,6 +27,7 @@ from modelcc.frontends.onnx.sampling import SAMPLING
 from modelcc.frontends.onnx.sequence import SEQUENCE
 from modelcc.frontends.onnx.shape import SHAPE
 from modelcc.frontends.onnx.signal import SIGNAL
+from modelcc.frontends.onnx.texts import TEXTS
 from modelcc.frontends.onnx.tfidf import TFIDF
 from modelcc.frontends.onnx.training import TRAINING
 from modelcc.frontends.onnx.trees import TREES
@@ -43,6 +44,7 @@ _STANDARD = (
     CONTROL,
     SEQUENCE,
     SAMPLING,
+    TEXTS,
     TFIDF,
     SIGNAL,
     RANDOM,

@@ -1,0 +1,106 @@
+"""Work on texts, which compiled code cannot look into: done here, before it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, cast
+
+import numpy as np
+
+from modelcc.ir.structure import TextStep
+from modelcc.ir.types import DTYPES, Array
+from modelcc.runtime.errors import InputError
+
+Settings = Mapping[str, Any]
+Function = Callable[[Sequence[Array], Settings], tuple[Array, ...]]
+
+
+def performed(step: TextStep, known: Mapping[str, object]) -> dict[str, Array]:
+    """The results of ``step`` by name; InputError for an input that it cannot work on."""
+    function = FUNCTIONS[step.function]
+    operands = [as_texts(name, known[name]) for name in step.inputs]
+    try:
+        results = function(operands, cast(Settings, step.settings))
+    except ValueError as error:
+        where = ", ".join(f"'{name}'" for name in step.inputs)
+        raise InputError(f"input {where}", f"texts for {step.function}", "others", str(error)) \
+            from error  # fmt: skip
+    return dict(zip(step.outputs, results, strict=True))
+
+
+def as_texts(name: str, value: object) -> Array:
+    """``value`` as an array of ``str``; InputError if it is none."""
+    array = np.asarray(cast(Any, value))
+    if array.dtype.kind not in "OUT":
+        raise InputError(f"input '{name}'", "texts", f"{array.dtype}", "give an array of str")
+    flat = [t.decode() if isinstance(t, bytes) else str(t) for t in array.reshape(-1).tolist()]
+    return _objects(flat, array.shape)
+
+
+def _objects(texts: Sequence[str], shape: Sequence[int]) -> Array:
+    result = np.empty(len(texts), object)
+    result[:] = texts
+    return result.reshape(tuple(shape))
+
+
+def literal(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
+    """The texts of the settings."""
+    return (_objects(settings["texts"], settings["shape"]),)
+
+
+def concat(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
+    """Texts of both operands, broadcast, one after the other."""
+    first, second = np.broadcast_arrays(*operands)
+    pairs = zip(first.reshape(-1).tolist(), second.reshape(-1).tolist(), strict=True)
+    return (_objects([a + b for a, b in pairs], first.shape),)
+
+
+def split(operands: Sequence[Array], settings: Settings) -> tuple[Array, Array]:
+    """Parts of each text along a new last axis, filled up with empty ones, and their numbers."""
+    (x,), most = operands, settings["maxsplit"]
+    parts = [text.split(settings["delimiter"] or None, most) for text in x.reshape(-1).tolist()]
+    width = max(map(len, parts), default=0)
+    flat = [text for row in parts for text in (*row, *[""] * (width - len(row)))]
+    counts = np.array([len(row) for row in parts], np.int64)
+    return _objects(flat, (*x.shape, width)), counts.reshape(x.shape)
+
+
+def normalize(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
+    """Without stop words, in upper or lower case; one empty text if nothing is left."""
+    (x,), words, case = operands, settings["stopwords"], settings["case"]
+    exact = settings["is_case_sensitive"]
+    stops = set(words) if exact else {word.lower() for word in words}
+    kept = [t for t in x.reshape(-1).tolist() if (t if exact else t.lower()) not in stops]
+    change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
+    texts = [change(text) for text in kept] or [""]
+    return (_objects(texts, (*x.shape[:-1], len(texts))),)
+
+
+def full_match(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
+    """Whether all of each text matches a regular expression."""
+    (x,) = operands
+    pattern = re.compile(settings["pattern"])
+    found = [pattern.fullmatch(text) is not None for text in x.reshape(-1).tolist()]
+    return (np.array(found, bool).reshape(x.shape),)
+
+
+def to_numbers(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
+    """The numbers that texts spell; ValueError for one that spells none."""
+    (x,), dtype = operands, DTYPES[settings["dtype"]]
+    read = float if dtype.is_float else int
+    values = [read(text) for text in x.reshape(-1).tolist()]
+    return (np.array(values).astype(dtype.numpy).reshape(x.shape),)
+
+
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {
+        "literal": literal,
+        "concat": concat,
+        "split": split,
+        "normalize": normalize,
+        "full_match": full_match,
+        "to_numbers": to_numbers,
+    }
+)
