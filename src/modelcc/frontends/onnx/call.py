@@ -10,6 +10,7 @@ import numpy as np
 from onnx import GraphProto
 
 from modelcc.frontends.onnx.attributes import Attributes
+from modelcc.frontends.onnx.body import Body, BodyInputs
 from modelcc.frontends.onnx.emit import Emitter, require_index
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import Group, OptionalValue, SequenceValue
@@ -23,6 +24,12 @@ class Inline(Protocol):
     """Converts a sub-graph in place, with ``operands`` as its inputs; its outputs."""
 
     def __call__(self, graph: GraphProto, *operands: str) -> tuple[str, ...]: ...
+
+
+class MakeBody(Protocol):
+    """Converts a sub-graph into a graph of its own; ``bounds`` are those of its symbols."""
+
+    def __call__(self, graph: GraphProto, bounds: Bounds, inputs: BodyInputs) -> Body: ...
 
 
 Results = str | Sequence[str]
@@ -47,6 +54,7 @@ class Call:
     emitter: Emitter
     inline: Inline
     find: Callable[[str], str | None]
+    body: MakeBody
 
     @property
     def bounds(self) -> Bounds:

@@ -1,32 +1,211 @@
-"""Handlers of control flow that is decided at import."""
+"""Handlers of control flow: If, Loop, Scan."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
+from onnx import GraphProto
+
+from modelcc.frontends.onnx.body import Body
 from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.shapes import is_symbolic
+from modelcc.frontends.onnx.shapes import Contents, is_symbolic
 from modelcc.frontends.onnx.unroll import carries_groups, unrolled
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Bounds, Index, Range, Sym
+from modelcc.ir.types import BOOL, I64, TensorType
+from modelcc.ops.control import At, If, Loop
+from modelcc.ops.elementwise import And, Less
+from modelcc.ops.generate import Indices
+from modelcc.ops.shape import Reshape
 
 
 def if_(call: Call) -> tuple[str, ...]:
-    """The branch taken, in place, where the condition is known."""
+    """The branch taken, in place, where the condition is known; else both."""
+    branches = [call.attrs.graph(name) for name in ("then_branch", "else_branch")]
     condition = call.known(0)
-    if condition is None or is_symbolic(condition):
-        unsupported(
-            f"its condition ({call.labels[0]!r}) is not known before the model runs; "
-            "fix the dimensions it depends on with dims"
-        )
-    branch = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-    return call.inline(call.attrs.graph(branch))
+    if condition is not None and not is_symbolic(condition):
+        return call.inline(branches[0] if condition.reshape(-1)[0] else branches[1])
+    then, other = (call.body(graph, call.bounds, lambda _: ()) for graph in branches)
+    for name, a, b in zip(call.attrs.graph("then_branch").output, then.types(), other.types(),
+                          strict=False):  # fmt: skip
+        if a != b:
+            unsupported(f"its branches give {name.name!r} different types, {a} and {b}")
+    captured = tuple(dict.fromkeys((*then.captured, *other.captured)))
+    for body in (then, other):
+        for value in captured:
+            body.capture(value)
+    op = If(*(body.graph(body.outputs, captured) for body in (then, other)))
+    return call.add(op, scalar(call.emitter, call.inputs[0]), *captured)
+
+
+def scalar(emitter: Emitter, value: str) -> str:
+    """A value of one element, without axes."""
+    return value if emitter.type_of(value).rank == 0 else emitter.emit(Reshape(()), value)
+
+
+def new_counter(bounds: Bounds, stem: str) -> str:
+    """A symbol that is not in use."""
+    number = 0
+    while f"{stem}.step{number}" in bounds:
+        number += 1
+    return f"{stem}.step{number}"
+
+
+def numbered(index: Index, graph: GraphProto, position: int) -> Contents:
+    """An index as the contents of an input that may be declared with an axis."""
+    shape = graph.input[position].type.tensor_type.shape.dim
+    contents = np.empty((1,) * len(shape), object)
+    contents[...] = index
+    return contents
 
 
 def loop(call: Call) -> tuple[str, ...]:
-    """Unrolled where it carries sequences or optional values along."""
+    """Iterations while a condition holds, at most a number of times.
+
+    It is unrolled where it carries sequences or optional values along.
+    """
     if carries_groups(call):
         return unrolled(call)
-    unsupported("loops")
+    graph = call.attrs.graph("body")
+    initial = call.inputs[2:]
+    begins = call.known(1) if call.has(1) else np.array(True)
+    known_trips = not call.has(0) or call.known(0) is not None
+    slices = len(graph.output) - 1 - len(initial)
+    trips = call.index(0, "trip count") if call.has(0) and (known_trips or slices) else None
+    counter = new_counter(call.bounds, "loop")
+    bounds = {**call.bounds, counter: Range(0, None if trips is None else trips - 1)}
+
+    def inputs(body: Body) -> list[str]:
+        step = body.emitter.note(numbered(Sym(counter), graph, 0), I64)
+        going = body.emitter.note(np.full(numbered(0, graph, 1).shape, True), BOOL)
+        states = [body.input(f"state{n}", call.type_of(name)) for n, name in enumerate(initial)]
+        return [step, going, *states]
+
+    body = call.body(graph, bounds, inputs)
+    going = body.emitter.contents(body.outputs[0])
+    always = going is not None and bool(going.reshape(-1)[0])
+    starts = begins is not None and bool(begins.reshape(-1)[0])
+    require_states(call, body.types()[1:], initial)
+    if always and starts and trips is not None:
+        made = body.graph(body.outputs[1:])
+        op = Loop(made, counter, trips, len(initial), False, (0,) * slices, (False,) * slices)
+        return call.add(op, *initial, *body.captured)
+    if slices:
+        unsupported("it ends on a condition and stacks results, whose number is not known")
+    return _while(call, body, counter, trips, initial)
 
 
-CONTROL: Handlers = MappingProxyType({"If": if_, "Loop": loop})
+def require_states(call: Call, types: Sequence[TensorType], initial: Sequence[str]) -> None:
+    """States keep their types from one iteration to the next."""
+    for name, after in zip(initial, types, strict=False):
+        first = call.type_of(name)
+        if first != after:
+            unsupported(f"a state is {first} at first and {after} after an iteration")
+
+
+def _while(
+    call: Call, body: Body, counter: str, trips: Index | None, initial: Sequence[str]
+) -> tuple[str, ...]:
+    """A loop that ends on a condition, without stacked results."""
+    first = scalar(call.emitter, call.inputs[1]) if call.has(1) else call.constant(np.array(True))
+    going = scalar(body.emitter, body.outputs[0])
+    if trips is None and call.has(0):
+        limit = scalar(call.emitter, call.emitter.stored(call.inputs[0]))
+        inside = body.capture(limit)
+        following = body.emitter.emit(Indices((Sym(counter) + 1,), (), I64))
+        going = body.emitter.emit(And(), going, body.emitter.emit(Less(), following, inside))
+        any_at_all = call.emit(Less(), call.constant(np.array(0, np.int64)), limit)
+        first = call.emit(And(), first, any_at_all)
+    made = body.graph([going, *body.outputs[1:]])
+    flag = "going"
+    types = {**made.types, flag: TensorType((), BOOL)}
+    made = replace(made, inputs=(flag, *made.inputs), types=types)
+    op = Loop(made, counter, trips, 1 + len(initial), True)
+    return call.add(op, first, *initial, *body.captured)[1:]
+
+
+def scan(call: Call) -> tuple[str, ...]:
+    """A loop over slices of tensors, stacking others."""
+    if call.opset < 9:
+        return _batched_scan(call)
+    count = call.attrs.integer("num_scan_inputs")
+    states, scanned = call.inputs[: len(call.inputs) - count], call.inputs[-count:]
+    graph = call.attrs.graph("body")
+    slices = len(graph.output) - len(states)
+    given = call.attrs.integers("scan_input_axes", (0,) * count)
+    axes = [call.normal(axis, call.type_of(n).rank) for axis, n in zip(given, scanned, strict=True)]
+    trips = call.type_of(scanned[0]).shape[axes[0]]
+    counter = new_counter(call.bounds, "scan")
+    turned = call.attrs.integers("scan_input_directions", (0,) * count)
+
+    def inputs(body: Body) -> list[str]:
+        found = [body.input(f"state{n}", call.type_of(name)) for n, name in enumerate(states)]
+        for name, axis, back in zip(scanned, axes, turned, strict=True):
+            place = trips - 1 - Sym(counter) if back else Sym(counter)
+            found.append(body.emitter.emit(At(axis, place), body.capture(name)))
+        return found
+
+    body = call.body(graph, {**call.bounds, counter: Range(0, trips - 1)}, inputs)
+    require_states(call, body.types(), states)
+    ranks = [type.rank + 1 for type in body.types()[len(states) :]]
+    places = call.attrs.integers("scan_output_axes", (0,) * slices)
+    outputs = tuple(call.normal(a, rank) for a, rank in zip(places, ranks, strict=True))
+    backwards = tuple(bool(d) for d in call.attrs.integers("scan_output_directions", (0,) * slices))
+    made = body.graph(body.outputs)
+    op = Loop(made, counter, trips, len(states), False, outputs, backwards)
+    return call.add(op, *states, *body.captured)
+
+
+def _batched_scan(call: Call) -> tuple[str, ...]:
+    """The first form: axis 0 of all operands and results is a batch, axis 1 that of the scan."""
+    if call.has(0):
+        unsupported("lengths of sequences in the form of operator set 8")
+    count = call.attrs.integer("num_scan_inputs")
+    operands = call.inputs[1:]
+    states, scanned = operands[: len(operands) - count], operands[-count:]
+    graph = call.attrs.graph("body")
+    slices = len(graph.output) - len(states)
+    batch, trips = call.type_of(scanned[0]).shape[:2]
+    row, step = new_counter(call.bounds, "batch"), new_counter(call.bounds, "scan")
+    bounds = {**call.bounds, row: Range(0, batch - 1), step: Range(0, trips - 1)}
+    turned = call.attrs.integers("directions", (0,) * count)
+
+    def inputs(body: Body) -> list[str]:
+        found: list[str] = []
+        for n, name in enumerate(states):
+            type = call.type_of(name)
+            found.append(body.input(f"state{n}", TensorType(type.shape[1:], type.dtype)))
+        for name, back in zip(scanned, turned, strict=True):
+            place = trips - 1 - Sym(step) if back else Sym(step)
+            own = body.emitter.emit(At(0, Sym(row)), body.capture(name))
+            found.append(body.emitter.emit(At(0, place), own))
+        return found
+
+    body = call.body(graph, bounds, inputs)
+    inner = Loop(
+        body.graph(body.outputs), step, trips, len(states), False, (0,) * slices, (False,) * slices
+    )
+    rows = _over_rows(call, inner, states, tuple(body.captured), row)
+    total = len(states) + slices
+    op = Loop(rows, row, batch, 0, False, (0,) * total, (False,) * total)
+    return call.add(op, *states, *body.captured)
+
+
+def _over_rows(
+    call: Call, inner: Loop, states: Sequence[str], captured: Sequence[str], row: str
+) -> Graph:
+    """``inner`` for one row of the batch, its states taken from those of all rows."""
+    build = GraphBuilder("rows", {**call.bounds, row: Range(0, None)})
+    wholes = [build.input(f"states{n}", call.type_of(name)) for n, name in enumerate(states)]
+    around = [build.input(f"around{n}", call.type_of(name)) for n, name in enumerate(captured)]
+    own = [build.emit(At(0, Sym(row)), whole) for whole in wholes]
+    return build.build(build.add(inner, *own, *around))
+
+
+CONTROL: Handlers = MappingProxyType({"If": if_, "Loop": loop, "Scan": scan})

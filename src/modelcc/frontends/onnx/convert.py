@@ -8,6 +8,7 @@ from dataclasses import replace
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from modelcc.frontends.onnx.attributes import Attributes
+from modelcc.frontends.onnx.body import Body, BodyInputs
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.contrib_norm import UNOFFICIAL
 from modelcc.frontends.onnx.emit import Emitter
@@ -24,6 +25,7 @@ from modelcc.frontends.onnx.structure import check_recursion, check_unique, orde
 from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
+from modelcc.ir.index import Bounds
 from modelcc.ir.op import ModelError
 from modelcc.ir.structure import Interface, Structure
 from modelcc.ir.types import Array, dtype_of
@@ -70,7 +72,7 @@ class _Importer:
         self._problems: list[Unsupported] = []
 
     def run(self) -> Graph:
-        scope = Scope(self._opsets)
+        scope = Scope(self._opsets, self._emitter)
         for value in self._inputs:
             scope.values[value.name] = self._input(self._types.structures[value.name])
         for name, array in self._values.items():
@@ -154,11 +156,11 @@ class _Importer:
         folder = self._model.folder
         for i, tensor in enumerate(graph.initializer):
             array = to_array(tensor, folder, f"initializer {tensor.name!r}", raw.get(i))
-            scope.values[tensor.name] = self._emitter.note(array, dtype_of(array), tensor.name)
+            scope.values[tensor.name] = scope.emitter.note(array, dtype_of(array), tensor.name)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             array = sparse_to_array(sparse, folder, f"initializer {name!r}")
-            scope.values[name] = self._emitter.note(array, dtype_of(array), name)
+            scope.values[name] = scope.emitter.note(array, dtype_of(array), name)
 
     def _node(self, name: str, node: NodeProto, scope: Scope, used: set[str]) -> None:
         """Convert one node; its results are None (unknown) where that is not possible."""
@@ -262,12 +264,24 @@ class _Importer:
         used: set[str],
     ) -> Call:
         def inline(graph: GraphProto, *operands: str) -> tuple[str, ...]:
-            inner = Scope(scope.opsets, source, scope, scope.arguments, scope.calls)
+            inner = Scope(scope.opsets, scope.emitter, source, scope, scope.arguments, scope.calls)
             inner.values.update(zip((i.name for i in graph.input), operands, strict=True))
             outputs = self._graph(graph, inner, {})
             if None in outputs:
                 raise UnsupportedForm("a branch of it could not be imported")
             return tuple(o for o in outputs if o is not None)
+
+        def body(graph: GraphProto, bounds: Bounds, inputs: BodyInputs) -> Body:
+            made = Body(scope.emitter, Emitter(GraphBuilder("body", bounds), bounds))
+            inner = Scope(
+                scope.opsets, made.emitter, source, scope, scope.arguments, scope.calls,
+                capture=made.capture,
+            )  # fmt: skip
+            inner.values.update(zip((i.name for i in graph.input), inputs(made), strict=True))
+            outputs = self._graph(graph, inner, {})
+            if None in outputs:
+                raise UnsupportedForm("its body could not be imported")
+            return replace(made, outputs=tuple(o for o in outputs if o is not None))
 
         return Call(
             node.op_type,
@@ -277,9 +291,10 @@ class _Importer:
             tuple(node.input),
             tuple(bool(o) and o in used for o in node.output),
             source,
-            self._emitter,
+            scope.emitter,
             inline,
             scope.find,
+            body,
         )
 
     def _expanded(
@@ -296,7 +311,7 @@ class _Importer:
         if schema is None:
             known = "" if domain in ("", "ai.onnx.ml") else " (a custom operator)"
             raise UnsupportedForm(f"there is no such operator in this operator set{known}")
-        types = [self._emitter.type_of(n) if n else None for n in operands]
+        types = [scope.emitter.type_of(n) if n else None for n in operands]
         found = expansion(schema, node, specialised(types), version)
         if found is None:
             raise UnsupportedForm("modelcc does not have this operator")
@@ -320,7 +335,7 @@ class _Importer:
             sets[function.domain if function.domain != "ai.onnx" else ""] = standard.version
         opsets = {**scope.opsets, **sets}
         key = (function.domain, function.name)
-        inner = Scope(opsets, source, None, arguments, (*scope.calls, key))
+        inner = Scope(opsets, scope.emitter, source, None, arguments, (*scope.calls, key))
         if len(operands) > len(function.input):
             raise ModelError(
                 f"it has {len(operands)} operands, but function {function.name} takes "

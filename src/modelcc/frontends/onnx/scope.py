@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from onnx import AttributeProto
+
+from modelcc.frontends.onnx.emit import Emitter
 
 
 @dataclass(frozen=True)
@@ -13,24 +15,27 @@ class Scope:
     """ONNX names → values, looked up outwards; a value is None where it could not be imported.
 
     ``prefix`` are the labels of the calling nodes; ``arguments`` the attributes given to the
-    function whose body this is; ``calls`` the functions under expansion.
+    function whose body this is; ``calls`` the functions under expansion.  ``emitter`` makes the
+    nodes; where it is not that of ``outer``, ``capture`` brings values from there.
     """
 
     opsets: Mapping[str, int]
+    emitter: Emitter
     prefix: tuple[str, ...] = ()
     outer: Scope | None = None
     arguments: Mapping[str, AttributeProto] | None = None
     calls: tuple[tuple[str, str], ...] = ()
     values: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    capture: Callable[[str], str] | None = None
 
     def find(self, name: str) -> str | None:
         """Value of ``name``; KeyError if there is none."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
-            scope = scope.outer
-        raise KeyError(name)
+        if name in self.values:
+            return self.values[name]
+        if self.outer is None:
+            raise KeyError(name)
+        value = self.outer.find(name)
+        return self.capture(value) if value and self.capture is not None else value
 
     def names(self) -> set[str]:
         """Every name visible here."""

@@ -59,6 +59,8 @@ def evaluate(op: Op, operands: Sequence[Contents | None], facts: Facts) -> Conte
     """What the single-result ``op`` gives on known contents; None where they do not tell."""
     if not op.pure:
         return None
+    if operands and op.symbols():
+        return None
     if not any(o is not None and is_symbolic(o) for o in operands):
         with np.errstate(all="ignore"):
             result = np.asarray(op.reference(*operands))

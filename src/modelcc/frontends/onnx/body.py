@@ -1,0 +1,56 @@
+"""A sub-graph under conversion into a graph of its own: the body of a branch or a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from modelcc.frontends.onnx.emit import Emitter
+from modelcc.frontends.onnx.groups import refuse_group
+from modelcc.ir.graph import Graph
+from modelcc.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Body:
+    """``captured``: values around it that it reads, and its inputs that stand for them.
+
+    ``outer`` emits the graph around it, ``emitter`` its own.
+    """
+
+    outer: Emitter
+    emitter: Emitter
+    outputs: tuple[str, ...] = ()
+    captured: dict[str, str] = field(default_factory=dict[str, str])
+
+    def capture(self, value: str) -> str:
+        """What stands for a value of around it; known contents are known inside, too."""
+        group = self.outer.find_group(value)
+        if group is not None:
+            refuse_group(group)
+        contents, type = self.outer.contents(value), self.outer.type_of(value)
+        if contents is not None:
+            return self.emitter.note(contents, type.dtype)
+        if value not in self.captured:
+            name = f"captured{len(self.captured)}"
+            self.captured[value] = self.emitter.builder.input(name, type)
+        return self.captured[value]
+
+    def input(self, name: str, type: TensorType) -> str:
+        """An input that stands for no value of around it, a state."""
+        return self.emitter.builder.input(name, type)
+
+    def types(self) -> list[TensorType]:
+        """Those of the outputs."""
+        return [self.emitter.type_of(name) for name in self.outputs]
+
+    def graph(self, outputs: Sequence[str], captured: Sequence[str] | None = None) -> Graph:
+        """The body with these outputs; ``captured`` are values of around it, in order."""
+        names = [self.captured[v] for v in (self.captured if captured is None else captured)]
+        graph = self.emitter.builder.build([self.emitter.stored(name) for name in outputs])
+        states = [name for name in graph.inputs if name not in self.captured.values()]
+        return replace(graph, inputs=(*states, *names))
+
+
+BodyInputs = Callable[[Body], Sequence[str]]
+"""Values of the body's emitter for the inputs of a sub-graph, in order."""

@@ -1,0 +1,178 @@
+"""If, Loop and Scan on data, against onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import modelcc
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import Array
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def info(name: str, *shape: object, kind: int = FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[str],
+    opset: int = 17,
+    **constants: object,
+) -> onnx.ModelProto:
+    stored = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph(list(nodes), "control", list(inputs), results, stored)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(made)
+
+
+def check(proto: onnx.ModelProto, *cases: dict[str, Array]) -> None:
+    """One artifact agrees with onnxruntime on all cases."""
+    net = modelcc.compile(proto, threads=1, cache=None)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    for feeds in cases:
+        wanted = session.run(None, feeds)
+        got = net.run(feeds)
+        for output, array in zip(session.get_outputs(), wanted, strict=True):
+            assert got[output.name].shape == array.shape
+            np.testing.assert_allclose(got[output.name], array, 1e-4, 1e-5)
+
+
+def body(nodes: Sequence[onnx.NodeProto], inputs: Sequence[object], outputs: Sequence[object],
+         **constants: object) -> onnx.GraphProto:  # fmt: skip
+    stored = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    return helper.make_graph(list(nodes), "body", list(inputs), list(outputs), stored)  # type: ignore[arg-type]
+
+
+def floats(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def test_nested_branches_on_data() -> None:
+    inner_then = body([helper.make_node("Mul", ["x", "h"], ["a"])], [], [info("a", "n", 4)])
+    inner_else = body([helper.make_node("Identity", ["h"], ["b"])], [], [info("b", "n", 4)])
+    then = body(
+        [
+            helper.make_node("Tanh", ["x"], ["h"]),
+            helper.make_node("If", ["c2"], ["t"], then_branch=inner_then, else_branch=inner_else),
+        ],
+        [],
+        [info("t", "n", 4)],
+    )
+    other = body(
+        [helper.make_node("MatMul", ["x", "w"], ["e"])], [], [info("e", "n", 4)], w=floats(4, 4)
+    )
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        helper.make_node("Greater", ["s", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+    ]
+    proto = model(nodes, [info("x", "n", 4), info("c2", kind=BOOL)], ["y"], zero=np.float32(0))
+    cases = [(sign, flag, n) for sign in (1, -1) for flag in (True, False) for n in (1, 3)]
+    check(proto, *({"x": sign * abs(floats(n, 4)), "c2": np.array(f)} for sign, f, n in cases))
+
+
+def counting_loop(state: str = "s_out", slices: bool = True, more: str = "more") -> onnx.GraphProto:
+    """``s = tanh(s @ w) + x[i]``, goes on while the sum is small; stacks ``s * i``."""
+    nodes = [
+        helper.make_node("MatMul", ["s_in", "w"], ["p"]),
+        helper.make_node("Tanh", ["p"], ["q"]),
+        helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
+        helper.make_node("Add", ["q", "row"], ["s_out"]),
+        helper.make_node("Cast", ["i"], ["f"], to=FLOAT),
+        helper.make_node("Mul", ["s_out", "f"], ["part"]),
+        helper.make_node("ReduceSum", ["s_out"], ["total"], keepdims=0),
+        helper.make_node("Less", ["total", "limit"], ["more"]),
+        helper.make_node("Identity", ["going"], ["always"]),
+    ]
+    outputs = [info(more, kind=BOOL), info(state, 4), *([info("part", 4)] if slices else [])]
+    inputs = [info("i", kind=INT64), info("going", kind=BOOL), info("s_in", 4)]
+    return body(nodes, inputs, outputs, limit=np.float32(1.0))
+
+
+def test_loop_over_rows_stacks_results() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], start=0, end=1),
+        helper.make_node("Squeeze", ["shape"], ["n"]),
+        helper.make_node(
+            "Loop", ["n", "", "s"], ["last", "parts"], body=counting_loop(more="always")
+        ),
+    ]
+    proto = model(nodes, [info("x", "n", 4), info("s", 4)], ["last", "parts"], w=floats(4, 4))
+    check(proto, *({"x": floats(n, 4), "s": floats(4, seed=n)} for n in (1, 2, 5)))
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_loop_ends_on_data(bounded: bool) -> None:
+    inner = counting_loop(slices=False)
+    nodes = [helper.make_node("Loop", ["m" if bounded else "", "c", "s"], ["last"], body=inner)]
+    inputs = [info("x", 9, 4), info("s", 4), info("c", kind=BOOL)]
+    inputs += [info("m", kind=INT64)] if bounded else []
+    proto = model(nodes, inputs, ["last"], w=floats(4, 4))
+    cases = [
+        {"x": abs(floats(9, 4, seed=seed)) / 9, "s": floats(4, seed=seed), "c": np.array(flag)}
+        for seed, flag in ((1, True), (2, True), (3, False))
+    ]
+    counts = ({"m": np.array(m, np.int64)} if bounded else {} for m in (2, 9, 5))
+    check(proto, *({**case, **count} for case, count in zip(cases, counts, strict=True)))
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_scan_along_other_axes(backwards: int) -> None:
+    nodes = [
+        helper.make_node("Add", ["s", "e"], ["t"]),
+        helper.make_node("Mul", ["t", "scale"], ["u"]),
+        helper.make_node("Sub", ["t", "e"], ["v"]),
+    ]
+    inner = body(nodes, [info("s", 3), info("e", 3)], [info("u", 3), info("t", 3), info("v", 3)])
+    scan = helper.make_node(
+        "Scan", ["s0", "x"], ["last", "y", "z"], body=inner, num_scan_inputs=1,
+        scan_input_axes=[1], scan_input_directions=[backwards], scan_output_axes=[1, 0],
+        scan_output_directions=[0, 1],
+    )  # fmt: skip
+    inputs = [info("s0", 3), info("x", 3, "t"), info("scale", 3)]
+    proto = model([scan], inputs, ["last", "y", "z"])
+    feeds = ({"s0": floats(3), "x": floats(3, t), "scale": floats(3, seed=9)} for t in (1, 4, 7))
+    check(proto, *feeds)
+
+
+def test_branches_of_different_shapes_are_refused() -> None:
+    then = body([helper.make_node("Identity", ["x"], ["a"])], [], [info("a", 4)])
+    other = body([helper.make_node("Concat", ["x", "x"], ["b"], axis=0)], [], [info("b", 8)])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    proto = model([node], [info("x", 4), info("c", kind=BOOL)], ["y"])
+    with pytest.raises(ModelError, match=r"different types, f32\[4\] and f32\[8\]"):
+        modelcc.compile(proto, cache=None)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_at_any_length(kind: str) -> None:
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
+    constants = {
+        "w": floats(2, gates * 5, 3) / 2,
+        "r": floats(2, gates * 5, 5, seed=1) / 2,
+        "b": floats(2, 2 * gates * 5, seed=2) / 2,
+    }
+    node = helper.make_node(
+        kind, ["x", "w", "r", "b", "lengths"], ["y", "last"], hidden_size=5,
+        direction="bidirectional",
+    )  # fmt: skip
+    inputs = [info("x", "t", "n", 3), info("lengths", "n", kind=TensorProto.INT32)]
+    proto = model([node], inputs, ["y", "last"], **constants)
+    cases = [(1, 1), (4, 2), (9, 3)]
+    check(
+        proto,
+        *(
+            {"x": floats(t, n, 3), "lengths": np.arange(t - n + 1, t + 1, dtype=np.int32)}
+            for t, n in cases
+        ),
+    )
