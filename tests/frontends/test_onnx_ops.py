@@ -261,6 +261,16 @@ RESIZES = (
     F("Resize", [IMAGE, None, None, i64(14, 6)], {"axes": [2, 3]}, opset=19, constant=(3,)),
 )
 
+BOXES = np.array([[0, 0, 0, 7, 5], [0, 2, 1, 3, 6]], np.float32)
+REGIONS = (
+    F("MaxRoiPool", [floats(1, 2, 7, 9), BOXES], {"pooled_shape": [2, 3]}),
+    F(
+        "MaxRoiPool",
+        [floats(1, 2, 7, 9), BOXES],
+        {"pooled_shape": [2, 2], "spatial_scale": 0.5},
+    ),
+)
+
 BYTES = ints(1, 2, 5, 5, low=0, high=255).astype(np.uint8)
 WEIGHTS = ints(3, 2, 3, 3, low=-127, high=127, seed=1).astype(np.int8)
 ZERO, SCALE = np.uint8(120), np.float32(0.02)
@@ -311,7 +321,7 @@ RECURRENT = (
     ),
 )
 
-FORMS = (*UNARY, *NARY, *SHAPES, *REDUCTIONS, *NETWORK, *RESIZES, *QUANTISED, *RECURRENT)
+FORMS = (*UNARY, *NARY, *SHAPES, *REDUCTIONS, *NETWORK, *RESIZES, *REGIONS, *QUANTISED, *RECURRENT)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=[f.id for f in FORMS])

@@ -12,6 +12,7 @@ from modelcc.frontends.onnx.window import geometry
 from modelcc.ops.deform_conv import DeformConv
 from modelcc.ops.grid_sample import GridSample, Mode, Padding
 from modelcc.ops.roi_align import RoiAlign
+from modelcc.ops.roi_pool import MaxRoiPool
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 PADDINGS: tuple[Padding, ...] = get_args(Padding)
@@ -46,6 +47,12 @@ def roi_align(call: Call) -> str:
     return call.emit(op, *call.inputs)
 
 
+def max_roi_pool(call: Call) -> str:
+    height, width = call.attrs.integers("pooled_shape")
+    op = MaxRoiPool(height, width, call.attrs.number("spatial_scale", 1.0))
+    return call.emit(op, *call.inputs)
+
+
 def deform_conv(call: Call) -> str:
     window = geometry(call, weight_kernel(call))
     if len(window.kernel) != 2:
@@ -62,5 +69,10 @@ def deform_conv(call: Call) -> str:
 
 
 SAMPLING: Handlers = MappingProxyType(
-    {"GridSample": grid_sample, "RoiAlign": roi_align, "DeformConv": deform_conv}
+    {
+        "GridSample": grid_sample,
+        "RoiAlign": roi_align,
+        "MaxRoiPool": max_roi_pool,
+        "DeformConv": deform_conv,
+    }
 )
