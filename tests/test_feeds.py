@@ -67,13 +67,18 @@ def test_reads_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "want"),
-    [("n=8", ("n", 8)), ("n=1..9", ("n", Range(1, 9))), ("n=2..", ("n", Range(2, None)))],
+    [
+        ("n=8", ("n", 8)),
+        ("n=0", ("n", 0)),
+        ("n=1..9", ("n", Range(1, 9))),
+        ("n=2..", ("n", Range(2, None))),
+    ],
 )
 def test_dimensions_from_text(text: str, want: tuple[str, int | Range]) -> None:
     assert dimension(text) == want
 
 
-@pytest.mark.parametrize("text", ["n", "=3", "n=", "n=0", "n=x", "n=..4", "n=9..3", "n=1..x"])
+@pytest.mark.parametrize("text", ["n", "=3", "n=", "n=-1", "n=x", "n=..4", "n=9..3", "n=1..x"])
 def test_what_is_no_dimension(text: str) -> None:
     with pytest.raises(ModelError, match="is no dimension"):
         dimension(text)

@@ -31,7 +31,6 @@ LIGHT_MODELS = (
 )
 UNSUPPORTED = {
     "ppocr_cls_v2_qoperator": "QLinearAdd",
-    "tract_xgboost_tree": "TreeEnsembleClassifier",
     "voicefilter_embedder_int8": "DynamicQuantizeLSTM",
     "yolov8_nms_postproc": "NonMaxSuppression",
 }

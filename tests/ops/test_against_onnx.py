@@ -94,6 +94,7 @@ TWINS |= {
     elementwise.BitShift: shift,
     elementwise.ClipTensor: renamed("Clip"),
     elementwise.Cast: lambda op, xs: ("Cast", {"to": number_of(op.to)}, xs),
+    elementwise.BitCast: lambda op, xs: ("BitCast", {"to": number_of(op.to)}, xs),
     activation.Clip: clip,
     activation.Silu: lambda op, xs: ("Swish", {}, xs),
     reduce.ArgMax: plain,
@@ -119,7 +120,11 @@ TWINS |= {
     gather.ScatterND: plain,
     gather.OneHot: lambda op, xs: ("OneHot", {"axis": op.axis}, [xs[0], ints(op.depth), xs[1]]),
 }
-OPSETS: dict[type[Op], int] = {activation.Silu: 24, activation.Swish: 24}
+OPSETS: dict[type[Op], int] = {
+    activation.Silu: 24,
+    activation.Swish: 24,
+    elementwise.BitCast: 26,
+}
 UNJUDGED = {
     ("Cast", 2): "onnxruntime gives no bf16 back to NumPy",
     **{
