@@ -289,7 +289,11 @@ def check_stage(run: StageRun) -> None:
 def report_in(artifact: Artifact) -> Report | None:
     """The report that an artifact carries."""
     text = artifact.sources.get(REPORT)
-    return None if text is None else report_from_json(text)
+    if text is None:
+        return None
+    interface = artifact.manifest.interface
+    steps = () if interface is None else interface.steps
+    return replace(report_from_json(text), text_steps=tuple(map(str, steps)))
 
 
 def _importer(options: Options) -> Callable[[ModelSource], Graph]:

@@ -28,6 +28,8 @@ def summary(report: Report) -> RenderableType:
     for kind, values in (("input", report.inputs), ("output", report.outputs)):
         for name, type in values.items():
             table.add_row(kind, Text(f"{name}: {type}"))
+    for step in report.text_steps:
+        table.add_row("runtime", Text(step))
     if report.sizes:
         table.add_row("at", ", ".join(f"{n}={v}" for n, v in report.sizes.items()))
     over = 100 * (report.arena / report.lower_bound - 1) if report.lower_bound else 0.0

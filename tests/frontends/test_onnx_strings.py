@@ -174,6 +174,7 @@ def test_texts_are_worked_on_before_compiled_code(tmp_path: Path) -> None:
     model.opset_import[0].version = 20
     modelcc.compile(model, threads=1, cache=None).save(tmp_path / "net.mcc")
     net = modelcc.load(tmp_path / "net.mcc", threads=1)
+    assert "StringConcat#1.0 = concat($0.literal, x)" in str(net.report())
     for texts in (["red", "blue-red-x", ""], ["red"]):
         x = np.array(texts, object)
         z, known, found = net(x)

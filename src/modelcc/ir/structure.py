@@ -40,6 +40,9 @@ class TextStep:
     outputs: tuple[str, ...]
     settings: Mapping[str, Setting]
 
+    def __str__(self) -> str:
+        return f"{', '.join(self.outputs)} = {self.function}({', '.join(self.inputs)})"
+
 
 @dataclass(frozen=True)
 class Interface:
