@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelcc.frontends.onnx import UnsupportedModel, import_onnx
+from modelcc.frontends.onnx.linear_models import coupled
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph_interpreter import interpret
+from modelcc.ops.arithmetic import Value
+from modelcc.ops.samples import tensor
 from tests.frontends.ml_models import assert_compiled_agrees, ml_model
 from tests.frontends.onnx_models import floats, ints
 
@@ -79,14 +83,29 @@ def test_svm_classifier(kernel: dict[str, Any], counts: tuple[int, ...], transfo
     assert_compiled_agrees(model, feeds)
 
 
-def test_svm_classifier_with_probabilities() -> None:
+@pytest.mark.parametrize("counts", [(3, 2), (2, 3, 2), (2, 1, 2, 2)])
+def test_svm_classifier_with_probabilities(counts: tuple[int, ...]) -> None:
+    classes, total = len(counts), sum(counts)
+    pairs = classes * (classes - 1) // 2
     model, feeds = ml_model(
-        "SVMClassifier", [X], outputs=2, coefficients=coefficients(5),
-        support_vectors=coefficients(15), vectors_per_class=[3, 2], rho=[0.5],
-        prob_a=[-1.5], prob_b=[0.25], classlabels_ints=[3, 5], **KERNELS[1],
+        "SVMClassifier", [X], outputs=2, coefficients=coefficients(total * (classes - 1)),
+        support_vectors=coefficients(3 * total), vectors_per_class=counts,
+        rho=coefficients(pairs), prob_a=[-1.5, -0.5, -1.0, -2.0, -1.2, -0.7][:pairs],
+        prob_b=coefficients(pairs), classlabels_ints=[3, 5, 7, 9][:classes], **KERNELS[1],
     )  # fmt: skip
-    # onnxruntime couples the pairs by libsvm's iteration, which ends at an error of 0.005 / 2.
+    # onnxruntime couples the pairs by libsvm's iteration, which ends at an error of 0.005 / k.
     assert_compiled_agrees(model, feeds, atol=5e-3)
+
+
+def test_coupled_probabilities_are_consistent() -> None:
+    """Pairs that come from one distribution give it back."""
+    wanted = np.array([[0.5, 0.3, 0.15, 0.05], [0.25, 0.25, 0.25, 0.25]], np.float32)
+    order = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    pairs = np.stack([wanted[:, i] / (wanted[:, i] + wanted[:, j]) for i, j in order], 1)
+    builder = GraphBuilder()
+    found = coupled(Value(builder, builder.input("x", tensor(2, 6))), 4)
+    (got,) = interpret(builder.build([found.name]), {"x": pairs}).values()
+    np.testing.assert_allclose(got, wanted, 1e-4, 1e-5)
 
 
 def test_svm_classifier_by_coefficients() -> None:
@@ -153,13 +172,3 @@ def test_label_encoder(x: Any, attributes: dict[str, Any]) -> None:
 def test_zip_map(labels: dict[str, Any]) -> None:
     model, feeds = ml_model("ZipMap", [X], symbolic=True, **labels)
     assert_compiled_agrees(model, feeds)
-
-
-def test_what_is_left_out_is_told() -> None:
-    model, _ = ml_model(
-        "SVMClassifier", [X], outputs=2, coefficients=coefficients(14),
-        support_vectors=coefficients(21), vectors_per_class=[2, 3, 2], rho=[0.5] * 3,
-        prob_a=[-1.5] * 3, prob_b=[0.25] * 3, classlabels_ints=[3, 5, 7],
-    )  # fmt: skip
-    with pytest.raises(UnsupportedModel, match="probabilities of more than two classes"):
-        import_onnx(model)

@@ -7,7 +7,6 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ml_scores import (
     above,
     best,
@@ -21,8 +20,10 @@ from modelcc.frontends.onnx.ml_scores import (
 from modelcc.ir.types import F32, Array
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
+from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Concat, Reshape
+from modelcc.ops.slicing import Slice
 
 
 def rows(call: Call) -> str:
@@ -165,16 +166,53 @@ def _counted_votes(call: Call, votes: str, classes: int) -> str:
 
 
 def _with_probabilities(call: Call, votes: str, labels: Array) -> tuple[str, str]:
-    """Platt's probabilities of two classes: ``1 / (1 + exp(a f + b))`` for the first."""
-    if len(labels) != 2:
-        unsupported("probabilities of more than two classes of a support vector machine")
-    a, b = (_numbers(call, name) for name in ("prob_a", "prob_b"))
-    line = call.emit(ew.Mul(), votes, call.constant(a))
-    exponent = call.emit(ew.Add(), line, call.constant(b))
-    second = call.emit(ew.Sigmoid(), exponent)
-    first = call.emit(ew.Sigmoid(), call.emit(ew.Neg(), exponent))
-    index = above(call, second, 0.5)
-    return chosen(call, labels, index), call.emit(Concat(1), first, second)
+    """Platt's probabilities of pairs, ``1 / (1 + exp(a f + b))`` for the first, coupled.
+
+    The label is the class that wins most pairs, which need not be the most likely one.
+    """
+    a, b = (Value(call, call.constant(_numbers(call, name))) for name in ("prob_a", "prob_b"))
+    exponent = Value(call, votes) * a + b
+    first = of(ew.Sigmoid(), of(ew.Neg(), exponent))
+    least = 1e-7  # what libsvm bounds them by
+    likely = of(ew.Min(), of(ew.Max(), first, first.lift(least)), first.lift(1 - least))
+    winner = best(call, _counted_votes(call, votes, len(labels)))
+    return chosen(call, labels, winner), coupled(likely, len(labels)).name
+
+
+def coupled(pairs: Value, classes: int) -> Value:
+    """Probabilities of classes from those of each pair i < j that it is i, [n, pairs].
+
+    They minimise ``sum of (r_ji p_i - r_ij p_j)^2`` (Wu, Lin and Weng, "Probability estimates for
+    multi-class classification by pairwise coupling", 2004).  With Q the matrix of that form,
+    p is proportional to the solution of ``(Q + e e^T) z = e``, found by elimination.
+    """
+    order = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    ahead = {pair: column(pairs, k) for k, pair in enumerate(order)}
+    ahead |= {(j, i): 1.0 - ahead[i, j] for i, j in order}
+    matrix = {(i, j): 1.0 - ahead[i, j] * ahead[j, i] for i, j in ahead}
+    for i in range(classes):
+        squares = [ahead[j, i] * ahead[j, i] for j in range(classes) if j != i]
+        matrix[i, i] = sum(squares[1:], start=squares[0]) + 1.0
+    right: list[Value] = [matrix[0, 0] * 0.0 + 1.0] * classes
+    for k in range(classes):
+        for i in range(k + 1, classes):
+            factor = matrix[i, k] / matrix[k, k]
+            for j in range(k + 1, classes):
+                matrix[i, j] = matrix[i, j] - factor * matrix[k, j]
+            right[i] = right[i] - factor * right[k]
+    solution: dict[int, Value] = {}
+    for i in reversed(range(classes)):
+        rest = right[i]
+        for j in range(i + 1, classes):
+            rest = rest - matrix[i, j] * solution[j]
+        solution[i] = rest / matrix[i, i]
+    total = sum((solution[i] for i in range(1, classes)), start=solution[0])
+    return of(Concat(1), *(solution[i] / total for i in range(classes)))
+
+
+def column(x: Value, k: int) -> Value:
+    """Column ``k``, [n, 1]."""
+    return of(Slice((0, k), (x.type.shape[0], 1), (1, 1)), x)
 
 
 LINEAR_MODELS: Handlers = MappingProxyType(
