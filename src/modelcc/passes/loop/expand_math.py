@@ -39,6 +39,7 @@ from modelcc.ir.loop_traversal import (
     operands,
     statement_expressions,
     statements,
+    walk,
     with_operands,
     with_statement_expressions,
 )
@@ -86,7 +87,16 @@ MAX_ULP: Mapping[int, Mapping[str, float]] = MappingProxyType(
 
 def expand_math(function: Function) -> Function:
     """``function`` without calls of elementary functions; f16 and bf16 are computed in f32."""
+    found = (e for s in statements(function.body) for e in statement_expressions(s))
+    if not any(_expands(inner) for e in found for inner in walk(e)):
+        return function
     return replace(function, body=_Expander(function).block(function.body))
+
+
+def _expands(e: Expr) -> bool:
+    if not isinstance(e, Call):
+        return False
+    return e.function == "pow" or (e.function in EXPANSIONS and e.dtype.is_float)
 
 
 class _Expander:
@@ -116,24 +126,18 @@ class _Expander:
         if not inner:
             return e
         e = with_operands(e, [self._expression(o) for o in inner])
-        if not isinstance(e, Call):
+        if not isinstance(e, Call) or not _expands(e):
             return e
         known = self._known.get(e)
         if known is None:
-            expanded = self._call(e)
-            if expanded is None:
-                return e
-            known = self._known[e] = self._builder.let(expanded).expr
+            known = self._known[e] = self._builder.let(self._call(e)).expr
         return known
 
-    def _call(self, e: Call) -> Value | None:
+    def _call(self, e: Call) -> Value:
         args = [Value(a) for a in e.args]
         if e.function == "pow":
             return self._pow(args[0], args[1])
-        expansion = EXPANSIONS.get(e.function)
-        if expansion is None or not e.dtype.is_float:
-            return None
-        return self._in_single(expansion, args)
+        return self._in_single(EXPANSIONS[e.function], args)
 
     def _pow(self, x: Value, y: Value) -> Value:
         if x.dtype.is_integer:

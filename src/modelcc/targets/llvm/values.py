@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 
 import numpy as np
 
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, DType
+
+_PLAIN_NAME = re.compile(r"[A-Za-z._$-][A-Za-z0-9._$-]*")
 
 _FLOATS = {F64: "double", F32: "float", F16: "half", BF16: "bfloat"}
 
@@ -88,8 +91,7 @@ def _hexadecimal(number: float, dtype: DType) -> str:
 
 def quoted(name: str) -> str:
     """A name as LLVM text after ``%`` or ``@``: bare where its letters allow."""
-    plain = all(c.isascii() and (c.isalnum() or c in "._$-") for c in name)
-    if plain and name and not name[0].isdigit():
+    if _PLAIN_NAME.fullmatch(name):
         return name
     codes = name.encode()
     kept = (chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in codes)
