@@ -24,3 +24,13 @@ def test_packed_constants(layout, dtype):
     np.testing.assert_array_equal(constant.data, expected)
     assert constant.type == Constant(expected).type
     assert constant == Constant(expected) != source
+
+
+@pytest.mark.parametrize("layout", [BLOCKED, HALO])
+def test_large_constants_are_packed_piece_by_piece(layout, monkeypatch):
+    monkeypatch.setattr("modelcc.ir.packed_constant.SLAB", 50)
+    source = Constant(np.arange(30, dtype=np.float32).reshape(6, 5))
+    constant = PackedConstant(source, layout)
+    target = np.full(constant.nbytes, 255, np.uint8)
+    constant.write(target)
+    assert target.tobytes() == pack(source.data, layout).tobytes()

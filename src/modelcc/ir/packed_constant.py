@@ -10,6 +10,10 @@ from modelcc.ir.mapped import release_pages
 from modelcc.ir.pack import pack, reordered
 from modelcc.ir.types import Array, Layout, TensorType, dtype_of
 
+SLAB = 64 << 20
+"""Bytes packed at a time: pages of a file are given back in between, but each is read again for
+every slab that has elements of it."""
+
 
 class PackedConstant(Constant):
     """``source`` in the physical order of ``layout``, made anew whenever it is asked for.
@@ -40,6 +44,9 @@ class PackedConstant(Constant):
 
     def write(self, target: NDArray[np.uint8]) -> None:
         """Copy the elements' bytes, in physical order, to ``target``."""
-        own = target.view(self._data.dtype).reshape(self._shape)
-        np.copyto(own, reordered(self._data, self._layout))
-        release_pages(self._data)
+        own = np.atleast_1d(target.view(self._data.dtype).reshape(self._shape))
+        source = np.atleast_1d(reordered(self._data, self._layout))
+        rows = max(1, SLAB * len(own) // max(1, self.nbytes))
+        for start in range(0, len(own), rows):
+            np.copyto(own[start : start + rows], source[start : start + rows])
+            release_pages(self._data)
