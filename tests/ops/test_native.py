@@ -19,7 +19,7 @@ from modelcc.ops.catalog import MCC
 from modelcc.ops.samples import arrays, sizes
 from tests.ops.test_matrix import assert_close, expected
 
-OPS = [op for op in MCC.ops if op.has("compute") and op.pure]
+OPS = [op for op in MCC.ops if (op.has("compute") or op.has("algorithm")) and op.pure]
 
 
 def told(sample: Sample) -> frozenset[str]:

@@ -130,8 +130,10 @@ class AlgorithmBuilder:
 
     # --- values
 
-    def load(self, buffer: Buffer | Operand, offset: Index) -> Load:
-        """An element."""
+    def load(self, buffer: Buffer | Operand, offset: Index) -> Expr:
+        """An element; 0 where there are none, which is then never asked for."""
+        if _elements(buffer) == 0:
+            return number(0, buffer.dtype)
         return Load(buffer.name, offset, buffer.dtype)
 
     def let(self, value: Expr) -> Var:
@@ -158,17 +160,21 @@ class AlgorithmBuilder:
 
     def store(self, buffer: Buffer | Operand, offset: Index, value: Expr) -> None:
         """Writes an element."""
+        if _elements(buffer) == 0:
+            return
         self._add(Store(buffer.name, offset, value))
 
     # --- blocks
 
     @contextmanager
     def loop(self, start: Index, stop: Index, kind: LoopKind = "serial") -> Generator[Sym]:
-        """A loop over ``start … stop-1``; its variable."""
+        """A loop over ``start … stop-1``, left out if that is known to be empty; its variable."""
         name = self._fresh("i")
         with self._block() as body:
             yield Sym(name)
-        self._add(For(name, start, stop, tuple(body), kind=kind))
+        extent = stop - start
+        if not isinstance(extent, int) or extent > 0:
+            self._add(For(name, start, stop, tuple(body), kind=kind))
 
     @contextmanager
     def while_(self, condition: Expr) -> Generator[None]:
@@ -209,6 +215,10 @@ class AlgorithmBuilder:
     def _fresh(self, letter: str) -> str:
         self._names += 1
         return f"{letter}{self._names}"
+
+
+def _elements(buffer: Buffer | Operand) -> Index:
+    return buffer.size if isinstance(buffer, Buffer) else buffer.type.elements
 
 
 def _symbols_of(s: Stmt) -> frozenset[str]:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.ir.graph import Constant, Graph, Node
-from modelcc.ir.index import DIM, Bounds, symbols
+from modelcc.ir.index import DIM, Bounds, Range, symbols
 from modelcc.ir.naming import Names
 from modelcc.ir.op import ModelError, Op
 from modelcc.ir.types import F32, Array, DType, TensorType, dtype_of
@@ -100,6 +100,14 @@ class GraphBuilder:
             for symbol in sorted(symbols(dim)):
                 self._dims.setdefault(symbol, DIM)
         return name
+
+    def dimension(self, name: str, known: Range) -> str:
+        """An index symbol with these bounds; its name, ``name`` if that is free."""
+        fresh, number = name, 2
+        while fresh in self._dims:
+            fresh, number = f"{name}_{number}", number + 1
+        self._dims[fresh] = known
+        return fresh
 
     def constant(
         self, value: Array | float, dtype: DType | None = None, name: str | None = None

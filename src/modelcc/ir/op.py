@@ -105,6 +105,11 @@ class Op:
         """Index symbols that have a value only once the op has been run."""
         return ()
 
+    @property
+    def required(self) -> bool:
+        """Whether the op must be run even if nobody reads its results."""
+        return False
+
     def bound_values(self, *inputs: Any) -> Mapping[str, int]:
         """Values of :attr:`binds` for these operands."""
         return {}

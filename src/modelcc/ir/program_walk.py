@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
 from typing import TypeAlias
 
-from modelcc.ir.index import evaluate
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import evaluate, symbols
 from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import (
@@ -30,8 +30,8 @@ ALIGNMENT = 64
 WALKED = 4
 """Loops of at most this many iterations are walked through completely."""
 
-TRIED = 20_000
-"""Values tried for sizes that a step reads, until its demands are met."""
+TRIED = 16
+"""Values tried for each size that a step reads, until its demands are met."""
 
 Values: TypeAlias = Mapping[str, int]
 Region: TypeAlias = tuple[str, int, int] | str
@@ -131,12 +131,9 @@ class _Walk:
         sides = {
             evaluate(s, {**values, **wanted}) for c in step.requires for s in (c.left, c.right)
         }
-        tried = (sorted({wanted[n], 0, 1, *sides}, reverse=True)[:6] for n in step.symbols)
-        for choice in islice(product(*tried), TRIED):
-            chosen = dict(zip(step.symbols, choice, strict=True))
-            if all(c.holds({**values, **chosen}) for c in demands):
-                return chosen
-        return wanted
+        tried = [sorted({wanted[n], 0, 1, *sides}, reverse=True)[:TRIED] for n in step.symbols]
+        found = _chosen(step.symbols, tried, demands, values)
+        return wanted if found is None else found
 
     def _launch(self, step: Launch, function: Function, values: Values) -> None:
         where = step_place(step)
@@ -175,6 +172,27 @@ class _Walk:
             if step.condition is not None:
                 self.memory.access((step.condition,), (), inside, step_place(step))
             self.steps(step.body, inside)
+
+
+def _chosen(
+    names: Sequence[str],
+    tried: Sequence[Sequence[int]],
+    demands: Sequence[Condition],
+    values: Values,
+) -> Values | None:
+    """``values`` of ``names`` among those to be tried that meet the demands, by backtracking."""
+    if not names:
+        return {} if all(c.holds(values) for c in demands) else None
+    later = frozenset(names[1:])
+    due = [c for c in demands if not (symbols(c.left) | symbols(c.right)) & later]
+    rest = [c for c in demands if c not in due]
+    for value in tried[0]:
+        inside = {**values, names[0]: value}
+        if all(c.holds(inside) for c in due):
+            found = _chosen(names[1:], tried[1:], rest, inside)
+            if found is not None:
+                return {names[0]: value, **found}
+    return None
 
 
 def _walked(trips: int | None) -> Sequence[int]:

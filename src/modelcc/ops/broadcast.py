@@ -18,6 +18,7 @@ from modelcc.ir.index import (
     compare,
     floordiv,
     loop_range,
+    minimum,
     mod,
     product,
     simplify,
@@ -72,7 +73,7 @@ class Reshape(Op):
         old, new = product(x.shape), product(self.shape)
         same = compare(old, "==", new, dim_bounds(x.shape, self.shape))
         require(
-            same is not False,
+            same is not False or 0 in (old, new),
             f"cannot reshape {x} ({old} elements) to {shape_text(self.shape)} ({new} elements)",
             "the number of elements must stay the same",
         )
@@ -83,6 +84,9 @@ class Reshape(Op):
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         bounds = dim_bounds(x.shape, self.shape)
+
+        if compare(product(x.shape), "==", product(self.shape), bounds) is None:
+            return x  # sizes read at run time: a view, which is as large as x
 
         def body(o: tuple[Index, ...]) -> Element:
             return x[_reshaped(o, self.shape, x.shape, bounds)]
@@ -160,7 +164,16 @@ class Expand(Op):
         return np.broadcast_to(x, numbers(self.shape)).copy()
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
-        return at.stage(self.shape, x.broadcast)
+        return at.stage(self.shape, lambda o: x[self._source(o, x.shape)])
+
+    def _source(self, o: Sequence[Index], shape: Sequence[Index]) -> tuple[Index, ...]:
+        """Where ``o`` is read; a named extent may turn out to be 1."""
+        places: list[Index] = []
+        lead = len(o) - len(shape)
+        for i, old, new in zip(o[lead:], shape, self.shape[lead:], strict=True):
+            fits = old == new or isinstance(old, int)
+            places.append(0 if old == 1 else i if fits else minimum(i, old - 1))
+        return tuple(places)
 
     def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
         return (unbroadcast(build, dys[0], build.type_of(x).shape),)

@@ -27,7 +27,10 @@ from modelcc.ops import (
     roi_pool,
     runtime_size,
     shape,
+    suppression,
     time_axis,
+    top_k,
+    unique,
 )
 
 MCC = Dialect(
@@ -47,6 +50,9 @@ MCC = Dialect(
         *attention.OPS,
         *resize.OPS,
         *runtime_size.OPS,
+        *top_k.OPS,
+        *unique.OPS,
+        *suppression.OPS,
         *quant.OPS,
         *quant_matmul.OPS,
         *recurrent.OPS,

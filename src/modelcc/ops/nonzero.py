@@ -58,7 +58,7 @@ class NonZero(Op):
                 column = at.index(found)
                 rest: Index = i
                 for axis in reversed(range(x.rank)):
-                    extent = x.shape[axis]
+                    extent = x.shape[axis] or 1
                     place = rest % extent if axis else rest
                     at.store(where, axis * total + column, index_number(place))
                     rest = rest // extent

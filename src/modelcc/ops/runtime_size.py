@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.condition import Comparison, Condition
-from modelcc.ir.index import Index, Sym, compare
+from modelcc.ir.index import Index, Sym, compare, substitute
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import I64, Array, TensorType
 
@@ -21,7 +21,8 @@ class ReadSize(Op):
     """x itself; its elements are from now on the values of the index symbols ``names``.
 
     The graph's ``dims`` bounds the symbols.  A run in which an element lies outside of its bounds
-    or one of the ``demands`` does not hold ends with an error.
+    or one of the ``demands`` does not hold ends with an error.  There may be no names, only
+    demands.
     """
 
     names: tuple[str, ...]
@@ -35,6 +36,10 @@ class ReadSize(Op):
     @property
     def binds(self) -> tuple[str, ...]:
         return self.names
+
+    @property
+    def required(self) -> bool:
+        return not self.names
 
     def conditions(self) -> tuple[Condition, ...]:
         """The demands as conditions."""
@@ -59,6 +64,13 @@ class ReadSize(Op):
 
     def substitute(self, values: Mapping[str, Index]) -> Any:
         return self
+
+    def with_symbols(self, values: Mapping[str, Index]) -> ReadSize:
+        """With symbols of the demands replaced."""
+        return ReadSize(
+            self.names,
+            tuple((substitute(a, values), c, substitute(b, values)) for a, c, b in self.demands),
+        )
 
 
 OPS: tuple[type[Op], ...] = (ReadSize,)

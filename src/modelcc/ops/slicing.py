@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
-from modelcc.ir.index import Index, Sym, compare, maximum, mod
+from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I64, Array, TensorType
@@ -54,7 +54,7 @@ class Slice(Op):
                 for place in (start, last)
             )
             require(
-                extent == 0 or not outside,
+                extent == 0 or not outside or (x.shape[axis] == 0 and isinstance(extent, Expr)),
                 f"Slice takes elements {start} to {last} of axis {axis} of {x}",
                 f"that axis has {x.shape[axis]} elements",
             )

@@ -311,8 +311,8 @@ WEIGHTS = (
 UNSUPPORTED = (
     Case(
         "all at once",
-        ("2 nodes", "ai.onnx.NonZero", "ai.onnx.Unique", "NonZero#0", "Unique#2"),
-        _body("a = NonZero(x)\n b = Relu(x)\n y = Unique(b)\n c = Neg(a)"),
+        ("2 nodes", "ai.onnx.Whirl", "ai.onnx.Twirl", "Whirl#0", "Twirl#2"),
+        _body("a = Whirl(x)\n b = Relu(x)\n y = Twirl(b)\n c = Neg(a)"),
     ),
     Case("unknown operator", ("no such operator",), _body("y = Frobnicate(x)")),
     Case(
@@ -322,9 +322,9 @@ UNSUPPORTED = (
         lambda m: m.opset_import.append(helper.make_opsetid("mine", 1)),
     ),
     Case(
-        "shape from data",
-        ("Reshape#0", "shape ('s')", "computed at run time"),
-        _body("y = Reshape(x, s)", "float[2, 3] x, int64[2] s"),
+        "rank from data",
+        ("Reshape#0", "number of elements", "'s'", "not known before the model runs"),
+        _body("y = Reshape(x, s)", "float[2, 3] x, int64[k] s"),
     ),
     Case(
         "branch on data",

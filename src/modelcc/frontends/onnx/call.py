@@ -11,13 +11,14 @@ from onnx import GraphProto
 
 from modelcc.frontends.onnx.attributes import Attributes
 from modelcc.frontends.onnx.body import Body, BodyInputs
-from modelcc.frontends.onnx.emit import Emitter, require_index
+from modelcc.frontends.onnx.emit import ANYTHING, Emitter, require_index
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import Group, OptionalValue, SequenceValue
 from modelcc.frontends.onnx.shapes import Contents, is_symbolic
-from modelcc.ir.index import Bounds, Index
+from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.op import ModelError, Op
-from modelcc.ir.types import Array, DType, TensorType
+from modelcc.ir.types import I64, Array, DType, TensorType
+from modelcc.ops.elementwise import Cast
 
 
 class Inline(Protocol):
@@ -140,21 +141,36 @@ class Call:
             unsupported(f"its {what} ({self.labels[i]!r}) is computed at run time from data")
         return found
 
-    def indices(self, i: int, what: str) -> tuple[Index, ...]:
-        """Operand ``i`` as a flat tuple of indices."""
-        elements = self.contents(i, what).reshape(-1).tolist()
-        return tuple(require_index(e, f"its {what} ({self.labels[i]!r})") for e in elements)
+    def indices(
+        self, i: int, what: str, known: Range | Sequence[Range] = ANYTHING
+    ) -> tuple[Index, ...]:
+        """Operand ``i`` as a flat tuple of indices.
 
-    def index(self, i: int, what: str) -> Index:
+        Where it is computed at run time these are symbols, with bounds ``known``; its number of
+        elements must be known.
+        """
+        contents = self.known(i)
+        if contents is not None:
+            elements = contents.reshape(-1).tolist()
+            return tuple(require_index(e, f"its {what} ({self.labels[i]!r})") for e in elements)
+        value = self.inputs[i]
+        if not self.dtype(i).is_integer:
+            unsupported(f"its {what} ({self.labels[i]!r}) is no integer and computed at run time")
+        if self.dtype(i) != I64:
+            value = self.emit(Cast(I64), value)
+        return self.emitter.read_sizes(value, self.labels[i] or what, known, (), self.source)
+
+    def index(self, i: int, what: str, known: Range = ANYTHING) -> Index:
         """Operand ``i`` as a single index."""
-        values = self.indices(i, what)
+        values = self.indices(i, what, known)
         if len(values) != 1:
             self.fail(f"{what} must be a single number but has {len(values)} elements")
         return values[0]
 
     def integers(self, i: int, what: str) -> tuple[int, ...]:
-        """Operand ``i`` as a flat tuple of numbers."""
-        values = self.indices(i, what)
+        """Operand ``i`` as a flat tuple of numbers, which must be known."""
+        elements = self.contents(i, what).reshape(-1).tolist()
+        values = [require_index(e, f"its {what} ({self.labels[i]!r})") for e in elements]
         if any(not isinstance(v, int) for v in values):
             unsupported(f"its {what} ({self.labels[i]!r}) depends on a named dimension")
         return tuple(v for v in values if isinstance(v, int))

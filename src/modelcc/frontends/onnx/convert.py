@@ -67,7 +67,9 @@ class _Importer:
         self._inputs = [i for i in inputs if i.name not in values]
         self._types = InputTypes(self._inputs, dims, model.name)
         name = graph.name or "main"
-        self._emitter = Emitter(GraphBuilder(name, self._types.bounds), self._types.bounds)
+        self._emitter = Emitter(
+            GraphBuilder(name, self._types.bounds), self._types.bounds, self._types.late
+        )
         self._schemas = Schemas()
         self._problems: list[Unsupported] = []
 
@@ -80,6 +82,7 @@ class _Importer:
         outputs = self._graph(self._proto.graph, scope, self._model.raw)
         if self._problems:
             raise UnsupportedModel(self._model.name, self._problems)
+        self._types.refuse(self._emitter.late)
         return self._finish(scope, [o for o in outputs if o is not None])
 
     def _input(self, structure: Structure) -> str:

@@ -21,7 +21,11 @@ from modelcc.ir.op import Op
 from modelcc.ir.structure import Setting, TextStep
 from modelcc.ir.types import I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.elementwise import Cast, Div
+from modelcc.ops.runtime_size import Demand, ReadSize
 from modelcc.ops.shape import Indices
+
+ANYTHING = Range()
+"""No bounds of a size."""
 
 PREFIX = "$"
 """Starts the names of noted values and groups; they never reach the graph."""
@@ -43,10 +47,15 @@ class Noted:
 class Emitter:
     """A :class:`~modelcc.ir.op.Builder` that evaluates what it can; ``bounds`` are of the dims."""
 
-    def __init__(self, builder: GraphBuilder, bounds: Bounds) -> None:
+    def __init__(
+        self, builder: GraphBuilder, bounds: Bounds, late: Mapping[str, int | Range] | None = None
+    ) -> None:
+        """``late`` bounds sizes that turn out to be read at run time, by name."""
         self.builder = builder
         self.bounds = dict(bounds)
         self.steps: list[TextStep] = []
+        self.late = dict(late or {})
+        self._sizes: dict[tuple[str, tuple[Range, ...]], tuple[Index, ...]] = {}
         self._noted: dict[str, Noted] = {}
         self._stored: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
@@ -111,6 +120,60 @@ class Emitter:
         """What a value is that is no tensor."""
         return self._groups.get(name)
 
+    def read_sizes(
+        self,
+        value: str,
+        label: str,
+        known: Range | Sequence[Range] = ANYTHING,
+        demands: Sequence[Demand] = (),
+        source: Sequence[str] = (),
+    ) -> tuple[Index, ...]:
+        """The elements of a static i64 value as indices.
+
+        Where its contents are not known at import, symbols that are read at run time, with bounds
+        ``known`` and ``demands``, which speak of element i as the symbol ``#i``.
+        """
+        contents = self.contents(value)
+        if contents is not None:
+            return tuple(require_index(e, label) for e in contents.reshape(-1).tolist())
+        type = self.type_of(value)
+        if not type.is_static or not isinstance(type.elements, int):
+            unsupported(f"the number of elements of {label!r} is not known before the model runs")
+        ranges = (known,) * type.elements if isinstance(known, Range) else tuple(known)
+        key = (value, ranges)
+        if key not in self._sizes or demands:
+            names = tuple(
+                self._size_name(label if len(ranges) == 1 else f"{label}_{i}", bound)
+                for i, bound in enumerate(ranges)
+            )
+            own: dict[str, Index] = {f"#{i}": Sym(name) for i, name in enumerate(names)}
+            op = ReadSize(names, tuple(demands)).with_symbols(own)
+            self.builder.emit(op, value, source=source)
+            self._sizes[key] = tuple(map(Sym, names))
+        return self._sizes[key]
+
+    def _size_name(self, label: str, known: Range) -> str:
+        given = self.late.pop(label, None)
+        if given is not None:
+            known = given if isinstance(given, Range) else Range(given, given)
+        name = self.builder.dimension(label, known)
+        self.bounds[name] = known
+        return name
+
+    def demand(self, demands: Sequence[Demand], source: Sequence[str] = ()) -> None:
+        """Have the run end unless what is not certain of ``demands`` holds.
+
+        Only sizes read at run time are checked; those of inputs are the caller's."""
+        late = {name for sizes in self._sizes.values() for size in sizes for name in symbols(size)}
+        open_ = [
+            d
+            for d in dict.fromkeys(demands)
+            if compare(*d, self.bounds) is not True and late & (symbols(d[0]) | symbols(d[2]))
+        ]
+        if open_:
+            nothing = self.builder.constant(np.zeros(0, np.int64))
+            self.builder.emit(ReadSize((), tuple(open_)), nothing, source=source)
+
     def contents(self, name: str) -> Contents | None:
         """What is known of a value's contents: all of it, or None."""
         noted = self._noted.get(name)
@@ -133,6 +196,10 @@ class Emitter:
         noted = self._evaluate(op, inputs, source)
         if noted is not None:
             return (noted,)
+        return self.add_node(op, *inputs, source=source)
+
+    def add_node(self, op: Op, *inputs: str, source: Sequence[str] = ()) -> tuple[str, ...]:
+        """Results of a new node, known contents or not."""
         operands = tuple(self.stored(n, source) if n else "" for n in inputs)
         return self.builder.add(op, *operands, source=source)
 

@@ -6,7 +6,8 @@ from types import MappingProxyType
 from typing import get_args
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.ir.index import Index
+from modelcc.frontends.onnx.vectors import operand
+from modelcc.ir.index import Index, Range
 from modelcc.ir.types import I64
 from modelcc.ops import gather as ga
 from modelcc.ops.elementwise import Cast
@@ -29,7 +30,11 @@ def gather_nd(call: Call) -> str:
 
 
 def one_hot(call: Call) -> str:
-    depth: Index = call.index(1, "depth")
+    depth: Index
+    if call.known(1) is None:
+        (depth,) = operand(call, 1).read(call.labels[1], Range(0, None))
+    else:
+        depth = call.index(1, "depth")
     axis = call.axis(-1, call.rank() + 1)
     indices = call.input(0)
     if not call.dtype().is_integer:

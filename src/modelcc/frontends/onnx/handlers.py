@@ -24,6 +24,7 @@ from modelcc.frontends.onnx.recurrent import RECURRENT
 from modelcc.frontends.onnx.reduce import REDUCE
 from modelcc.frontends.onnx.resize import RESIZE
 from modelcc.frontends.onnx.sampling import SAMPLING
+from modelcc.frontends.onnx.selection import SELECTION
 from modelcc.frontends.onnx.sequence import SEQUENCE
 from modelcc.frontends.onnx.shape import SHAPE
 from modelcc.frontends.onnx.signal import SIGNAL
@@ -49,6 +50,7 @@ _STANDARD = (
     SIGNAL,
     RANDOM,
     DETERMINANT,
+    SELECTION,
 )
 
 _TABLES: tuple[tuple[str, Handlers], ...] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
@@ -34,7 +34,7 @@ class InputTypes:
         self._outputs_unnamed = _unnamed(inputs)
         for value in inputs:
             self.structures[value.name] = self._structure(value.name, value.type)
-        self._check_given()
+        self.late = {name: given[name] for name in given if name not in self._names}
 
     def _structure(self, name: str, type: TypeProto) -> Structure:
         """A sequence is its elements, of which ``dims`` gives the number; so for optionals."""
@@ -100,12 +100,12 @@ class InputTypes:
             raise ModelError(f"dimension {symbol!r} cannot be {value}", (self._where,))
         return value
 
-    def _check_given(self) -> None:
-        unknown = [name for name in self._given if name not in self._names]
-        if unknown:
+    def refuse(self, unknown: Collection[str]) -> None:
+        """:class:`ModelError` if there is a dimension that the model does not have."""
+        for name in unknown:
             known = ", ".join(map(repr, self._names)) or "none"
             raise ModelError(
-                f"the model has no dimension {unknown[0]!r}",
+                f"the model has no dimension {name!r}",
                 (self._where,),
                 f"its dimensions are: {known}",
             )

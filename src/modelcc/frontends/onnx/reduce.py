@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import MappingProxyType
 
+from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
+from modelcc.frontends.onnx.vectors import operand
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
 from modelcc.ops import attention, reduce
@@ -20,6 +22,8 @@ def reduction(op: Callable[[tuple[int, ...], bool], Op], since: int = _AXES_SINC
     """Reduction over ``axes``: an attribute before opset ``since``, then an operand."""
 
     def handler(call: Call) -> str:
+        if call.opset >= since and call.has(1) and call.known(1) is None:
+            return _over_axes(call, op)
         axes = call.axes(1, since)
         if not axes:
             if call.attrs.flag("noop_with_empty_axes"):
@@ -28,6 +32,18 @@ def reduction(op: Callable[[tuple[int, ...], bool], Op], since: int = _AXES_SINC
         return call.emit(op(tuple(sorted(axes)), call.attrs.flag("keepdims", True)), call.input(0))
 
     return handler
+
+
+def _over_axes(call: Call, op: Callable[[tuple[int, ...], bool], Op]) -> str:
+    """A reduction over axes that are computed at run time."""
+    axes, keepdims = operand(call, 1), call.attrs.flag("keepdims", True)
+    if axes.length == 0 and call.attrs.flag("noop_with_empty_axes"):
+        return call.input(0)
+
+    def apply(x: str, over: tuple[int, ...]) -> str:
+        return call.emit(op(over, False), x)
+
+    return runtime_shape.over_axes(call, axes, keepdims, apply)
 
 
 def arg_reduction(op: Callable[[int, bool, bool], Op]) -> Handler:
@@ -63,8 +79,11 @@ def cumulative(op: Callable[[int, bool, bool], Op]) -> Handler:
     """Running totals along an axis that is an operand."""
 
     def handler(call: Call) -> str:
-        (axis,) = call.integers(1, "axis")
         exclusive, reverse = call.attrs.flag("exclusive"), call.attrs.flag("reverse")
+        if call.known(1) is None:
+            inner = op(1, exclusive, reverse)
+            return runtime_shape.along_axis(call, 1, lambda x: call.emit(inner, x))
+        (axis,) = call.integers(1, "axis")
         return call.emit(op(call.normal(axis, call.rank()), exclusive, reverse), call.input(0))
 
     return handler

@@ -9,7 +9,7 @@ from typing import get_args
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
-from modelcc.ir.index import Expr, Index, floordiv
+from modelcc.ir.index import Expr, Index, Range, floordiv
 from modelcc.ops.coordinates import Nearest, Transformation
 from modelcc.ops.resize import Mode, Resize
 
@@ -93,7 +93,7 @@ def _scales(call: Call, operand: int) -> tuple[float, ...]:
 
 
 def _sizes(call: Call, axes: tuple[int, ...]) -> tuple[Index, ...]:
-    sizes = call.indices(3, "sizes")
+    sizes = call.indices(3, "sizes", Range(0, None))
     if len(sizes) != len(axes):
         call.fail(f"{len(sizes)} sizes for {len(axes)} axes")
     by_axis = dict(zip(axes, sizes, strict=True))

@@ -10,7 +10,7 @@ from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import OptionalValue, SequenceValue
 from modelcc.frontends.onnx.shape import sliced
-from modelcc.ir.index import Index, compare
+from modelcc.ir.index import Index, Range, compare
 from modelcc.ir.types import BOOL
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
@@ -121,7 +121,7 @@ def split(call: Call) -> str:
 
 def _sizes(call: Call, extent: Index) -> tuple[Index, ...]:
     if call.has(1) and call.rank(1) == 1:
-        sizes = call.indices(1, "split")
+        sizes = call.indices(1, "split", Range(0, extent))
         total = sum(sizes[1:], sizes[0]) if sizes else 0
         if compare(total, "!=", extent, call.bounds):
             call.fail(f"the parts have {total} elements in all, but the dimension {extent}")

@@ -8,15 +8,18 @@ from typing import get_args
 
 import numpy as np
 
+from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
-from modelcc.ir.index import Index, ceildiv, compare, floordiv, product, simplify
+from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, product, simplify
 from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.types import BOOL, I64, dtype_of
+from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
 from modelcc.ops.padding import Mode
+from modelcc.ops.runtime_size import Demand
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -66,6 +69,8 @@ def size(call: Call) -> str:
 
 def reshape(call: Call) -> str:
     """The target is an attribute before opset 5, then an operand."""
+    if call.opset >= 5 and call.known(1) is None:
+        return runtime_shape.reshape(call)
     target: tuple[Index, ...]
     target = call.attrs.integers("shape") if call.opset < 5 else call.indices(1, "shape")
     keep_zeros = call.attrs.flag("allowzero")
@@ -118,6 +123,8 @@ def flatten(call: Call) -> str:
 
 
 def squeeze(call: Call) -> str:
+    if call.opset >= 13 and call.has(1) and call.known(1) is None:
+        return runtime_shape.squeeze(call)
     extents, axes = call.shape(), call.axes(1, 13)
     if axes is None:
         if any(not isinstance(d, int) for d in extents):
@@ -131,7 +138,9 @@ def squeeze(call: Call) -> str:
 
 
 def unsqueeze(call: Call) -> str:
-    count = len(call.attrs.integers("axes")) if call.opset < 13 else len(call.indices(1, "axes"))
+    if call.opset >= 13 and call.known(1) is None:
+        return runtime_shape.unsqueeze(call)
+    count = len(call.attrs.integers("axes")) if call.opset < 13 else len(call.integers(1, "axes"))
     axes = call.axes(1, 13, call.rank() + count) or ()
     extents = list(call.shape())
     for a in sorted(axes):
@@ -152,6 +161,8 @@ def transpose(call: Call) -> str:
 
 
 def expand(call: Call) -> str:
+    if call.known(1) is None:
+        return runtime_shape.expand(call)
     target = broadcast_shapes(call.shape(), call.indices(1, "shape"))
     return call.input(0) if target == call.shape() else call.emit(sh.Expand(target), call.input(0))
 
@@ -172,12 +183,21 @@ def sliced(
     steps = tuple(ranges[a][2] if a in ranges else 1 for a in range(len(extents)))
     if counts == extents and all(s == 1 for s in steps):
         return x
+    demands: list[Demand] = []
+    for first, count, extent in zip(starts, counts, extents, strict=True):
+        demands.append((first, ">=", 0))
+        demands.append((count, ">=", 0))
+        demands.append((first + count, "<=", extent))
+    if all(s == 1 for s in steps):
+        call.emitter.demand(demands, call.source)
     return call.emit(sh.Slice(starts, counts, steps), x)
 
 
 def slice_(call: Call) -> str:
     """Bounds are attributes before opset 10, then operands."""
     rank = call.rank()
+    if call.opset >= 10 and any(call.has(i) and call.known(i) is None for i in range(1, 5)):
+        return runtime_shape.slice_(call)
     if call.opset < 10:
         starts: tuple[Index, ...] = call.attrs.integers("starts")
         ends: tuple[Index, ...] = call.attrs.integers("ends")
@@ -209,6 +229,7 @@ def split(call: Call) -> tuple[str, ...]:
     total = sum(sizes[1:], sizes[0])
     if compare(total, "!=", extents[axis], call.bounds):
         call.fail(f"the parts have {total} elements in all, but dimension {axis} {extents[axis]}")
+    call.emitter.demand([(total, "==", extents[axis])], call.source)
     results: list[str] = []
     start: Index = 0
     for part in sizes:
@@ -221,7 +242,7 @@ def _split_sizes(call: Call, extent: Index) -> tuple[Index, ...]:
     if call.opset < 13 and call.attrs.has("split"):
         return call.attrs.integers("split")
     if (call.opset >= 13 or call.opset < 2) and call.has(1):
-        return call.indices(1, "split")
+        return call.indices(1, "split", Range(0, extent))
     count = len(call.wanted)
     if call.opset >= 18:
         count = call.attrs.integer("num_outputs", count)
@@ -233,7 +254,7 @@ def _split_sizes(call: Call, extent: Index) -> tuple[Index, ...]:
 
 def tile(call: Call) -> str:
     """Before opset 6, so many tiles along one axis."""
-    repeats = call.indices(1, "repeats")
+    repeats = call.indices(1, "repeats", Range(0, None))
     if call.opset < 6:
         axis = call.normal(call.integers(2, "axis")[0], call.rank())
         repeats = tuple(repeats[0] if a == axis else 1 for a in range(call.rank()))
@@ -254,10 +275,15 @@ def pad(call: Call) -> str:
         pads: tuple[Index, ...] = call.attrs.integers(name)
         value = call.attrs.number("value", 0.0)
     else:
-        pads = call.indices(1, "pads")
-        if call.has(2):
+        given_axes = call.opset >= 18 and call.has(3)
+        if given_axes and call.known(3) is None:
+            pads = runtime_shape.pads(call, rank)
+        else:
+            pads = call.indices(1, "pads")
+        if call.has(2) and call.known(2) is not None:
             value = call.array(2, "constant value").reshape(-1)[0].item()
-    axes = call.axes(3, 18) if call.opset >= 18 else None
+    late_axes = call.opset >= 18 and call.has(3) and call.known(3) is None
+    axes = call.axes(3, 18) if call.opset >= 18 and not late_axes else None
     axes = tuple(range(rank)) if axes is None else axes
     if len(pads) != 2 * len(axes):
         call.fail(f"{len(pads)} pads for {len(axes)} axes; expected {2 * len(axes)}")
@@ -274,11 +300,19 @@ def pad(call: Call) -> str:
         if call.dtype() == BOOL
         else int(value)
     )
-    return call.emit(sh.Pad(tuple(before), tuple(after), mode, typed), call.input(0))
+    extents = zip(call.shape(), before, after, strict=True)
+    call.emitter.demand([(e + b + a, ">=", 0) for e, b, a in extents], call.source)
+    padded = call.emit(sh.Pad(tuple(before), tuple(after), mode, typed), call.input(0))
+    late_value = call.opset >= 11 and call.has(2) and call.known(2) is None
+    if mode != "constant" or not late_value:
+        return padded
+    inside = call.emit(sh.Full(call.shape(), True, BOOL))
+    inside = call.emit(sh.Pad(tuple(before), tuple(after), mode, False), inside)
+    return call.emit(ew.Where(), inside, padded, call.input(2))
 
 
 def constant_of_shape(call: Call) -> str:
-    target = call.indices(0, "shape")
+    target = call.indices(0, "shape", Range(0, None))
     fill = call.attrs.tensor("value") if call.attrs.has("value") else np.zeros(1, np.float32)
     if fill.size != 1:
         call.fail(f"value must have one element but has {fill.size}")
@@ -299,6 +333,8 @@ def trilu(call: Call) -> str:
 def range_(call: Call) -> str:
     """A vector ``start, start + delta, …``; its length must be known, its values need not."""
     dtype = call.dtype()
+    if any(call.known(i) is None for i in range(3)):
+        return runtime_shape.range_(call)
     if dtype.is_float:
         bounds = [float(call.array(i, w).reshape(())) for i, w in enumerate(_RANGE)]
         count: Index = max(0, int(np.ceil((bounds[1] - bounds[0]) / bounds[2])))

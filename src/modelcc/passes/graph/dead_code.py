@@ -41,7 +41,8 @@ class DeadCode:
         sizes = _symbols(graph, graph.outputs)
         nodes: list[Node] = []
         for node in reversed(graph.nodes):
-            if not needed.isdisjoint(node.outputs) or not sizes.isdisjoint(node.op.binds):
+            read = not needed.isdisjoint(node.outputs) or not sizes.isdisjoint(node.op.binds)
+            if read or node.op.required:
                 nodes.append(node)
                 needed.update(n for n in node.inputs if n)
                 sizes |= _symbols(graph, (*filter(None, node.inputs), *node.outputs))

@@ -219,6 +219,7 @@ def _trips(steps: Sequence[Step]) -> Iterator[Index]:
 
 def _output_names(scheduled: ScheduledProgram, plan: MemoryPlan) -> tuple[str, ...]:
     taken = set(scheduled.inputs) | set(scheduled.constants)
+    taken |= {name for name in scheduled.outputs if plan.home[name].place == "arena"}
     names: list[str] = []
     for output in scheduled.outputs:
         name = output

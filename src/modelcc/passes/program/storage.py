@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from modelcc.ir.index import Index
+from modelcc.ir.index import Index, symbols
 from modelcc.ir.program import Place
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import ReadSize
@@ -61,9 +61,19 @@ def _storage(
         return Storage(base, tensors, size, "constant", -1, last)
     if needed is None:
         raise ValueError(f"{program.name}: no kernel writes tensor '{base}', which is used")
-    output = next((name for name in program.outputs if name in tensors), None)
+    read = frozenset(program.read_sizes)
+    known = symbols(size)
+    output = next(
+        (
+            name
+            for name in program.outputs
+            if name in tensors and symbols(program.types[name].bytes) & read <= known
+        ),
+        None,
+    )
     if output is None:
-        return Storage(base, tensors, size, "arena", first, last)
+        copied = not set(tensors).isdisjoint(program.outputs)
+        return Storage(base, tensors, size, "arena", first, line.end if copied else last)
     return Storage(output, tensors, size, "output", first, line.end)
 
 

@@ -22,6 +22,7 @@ from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import (
     Item,
     Kernel,
+    Number,
     Read,
     ReadSize,
     Scalar,
@@ -126,9 +127,22 @@ def _lower_node(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorT
             rename[operand.name] = name
         else:
             items.append(View(name, rename.get(operand.name, operand.name), node.source))
-    kernels = [_kernel(_rename(s, rename), node) for s in builder.stages]
+    types = {**graph.types, **builder.types}
+    stages = (_without_empty_reads(stage, types) for stage in builder.stages)
+    kernels = [_kernel(_rename(stage, rename), node) for stage in stages]
     internal = {n: t for n, t in builder.types.items() if n not in rename}
     return [*kernels, *items], internal
+
+
+def _without_empty_reads(stage: Stage, types: Mapping[str, TensorType]) -> Stage:
+    """Reads of tensors without elements, which never happen, become zeros."""
+
+    def visit(scalar: Scalar) -> Scalar:
+        if isinstance(scalar, Read) and 0 in types[scalar.tensor].shape:
+            return Number(0, scalar.dtype)
+        return scalar
+
+    return replace(stage, body=transform(stage.body, visit))
 
 
 def _rename(stage: Stage, names: Mapping[str, str]) -> Stage:

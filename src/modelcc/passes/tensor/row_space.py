@@ -103,7 +103,11 @@ class _Naming:
         taken: set[str] = set()
         for axis in (*stage.axes, *stage.reduce):
             target = values.get(axis.name)
-            if target is None or axis.extent == 1:
+            if target is None:
+                continue
+            if axis.extent == 1:
+                if symbols(target):
+                    return None  # one element of a row is no row
                 continue
             names = symbols(target)
             if len(names) != 1 or known.get(next(iter(names))) != axis.extent or names & taken:

@@ -34,6 +34,7 @@ from modelcc.targets.cpu.expression import Names
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import Nest, depends_on
 from modelcc.targets.cpu.plan import Plan, plan_tiled
+from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
 from modelcc.targets.cpu.shared_copies import with_free_place
 from modelcc.targets.cpu.structure import Group, make_group
@@ -248,7 +249,9 @@ def schedule_kernel(
     parameters = [_parameter(n, laid_out[n], False, shared) for n in kernel.inputs]
     parameters += [_parameter(n, laid_out[n], True, shared) for n in kernel.outputs]
     sizes = tuple(name for name, _ in kernel.dims)
-    function = Function(name, tuple(parameters), sizes, tuple(statements), source)
+    ends = [known.hi for known in dims.values()]
+    body = without_idle_loops(statements, dims) if any(ends) else tuple(statements)
+    function = Function(name, tuple(parameters), sizes, body, source)
     return ScheduledKernel(function, layouts, tuple(dict.fromkeys(in_place)))
 
 

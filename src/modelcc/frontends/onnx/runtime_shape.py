@@ -1,0 +1,240 @@
+"""Handlers of shapes, axes and positions that are computed at run time.
+
+They are brought into the form the ops want (no -1, nothing negative, one number per axis) by
+arithmetic on small tensors, which are then read as index symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.vectors import Vector, operand, positions, vector_of
+from modelcc.ir.index import Index, Range, Sym, product
+from modelcc.ir.types import I64, DType
+from modelcc.ops import elementwise as ew
+from modelcc.ops import shape as sh
+from modelcc.ops.runtime_size import Demand
+
+SIZE = Range(0, None)
+"""What is known of a size."""
+
+
+def reshape(call: Call) -> str:
+    """``shape`` may hold 0 (copy) and -1 (what is left)."""
+    source, target = call.shape(), operand(call, 1)
+    rank = target.length
+    if not call.attrs.flag("allowzero"):
+        padded = (*source, *(1,) * rank)[:rank]
+        target = target.equals(0).where(vector_of(call, padded), target)
+    rest = target < 0
+    total = product(source)
+    known = rest.where(1, target).product()
+    missing = vector_of(call, (total,)) // known.clipped(1)
+    return _reshaped(call, rest.where(missing, target), call.labels[1])
+
+
+def _reshaped(call: Call, target: Vector, label: str) -> str:
+    """Operand 0 in a shape computed at run time, which must have as many elements."""
+    whole = product(Sym(f"#{i}") for i in range(target.length))
+    total = product(call.shape())
+    shape = target.read(label or "shape", SIZE, ((whole, "==", total),))
+    return call.emit(sh.Reshape(shape), call.input(0))
+
+
+def unsqueeze(call: Call) -> str:
+    """Extent 1 at ``axes`` of the result, the operand's extents elsewhere."""
+    axes, source = operand(call, 1), call.shape()
+    rank = call.rank() + axes.length
+    added = _marks(call, rank, axes)
+    if not source:
+        return call.emit(sh.Reshape((1,) * rank), call.input(0))
+    kept = (added.where(0, 1)).running_sum() - 1
+    extents = vector_of(call, source).at(kept.clipped(0, len(source) - 1))
+    return _reshaped(call, added.where(1, extents), f"{call.labels[1]}_extents")
+
+
+def squeeze(call: Call) -> str:
+    """The operand's extents but for those at ``axes``."""
+    axes, source = operand(call, 1), call.shape()
+    kept = _marks(call, call.rank(), axes).where(0, 1)
+    extents = _packed(vector_of(call, source), kept, call.rank() - axes.length)
+    return _reshaped(call, extents, f"{call.labels[1]}_extents")
+
+
+def _packed(values: Vector, kept: Vector, count: int) -> Vector:
+    """The ``count`` values where ``kept`` is 1, which come in order."""
+    call = values.call
+    if count == 0:
+        return vector_of(call, ())
+    # What is left out goes to one more place behind.
+    places = kept.equals(1).where(kept.running_sum() - 1, count)
+    room = vector_of(call, (0,) * (count + 1))
+    return room.replaced(places, values).slice(0, count)
+
+
+def _marks(call: Call, rank: int, axes: Vector) -> Vector:
+    """Bools: whether each of ``rank`` axes is in ``axes``, which may count from the end."""
+    none, ones = vector_of(call, (0,) * rank), vector_of(call, (1,) * axes.length)
+    return none.replaced(axes, ones).equals(1)
+
+
+def expand(call: Call) -> str:
+    """NumPy broadcasting with a shape."""
+    source, target = call.shape(), operand(call, 1)
+    rank = max(len(source), target.length)
+    own = (1,) * (rank - len(source)) + source
+    wanted = vector_of(call, (1,) * (rank - target.length)).joined(target)
+    mine = vector_of(call, own)
+    needed = wanted.equals(1).where(mine, wanted)
+    read = needed.read(call.labels[1] or "shape", SIZE)
+    shape: list[Index] = []
+    demands: list[Demand] = []
+    for extent, found in zip(own, read, strict=True):
+        fixed = isinstance(extent, int) and extent != 1
+        shape.append(extent if fixed else found)
+        if extent != 1:
+            demands.append(((found - extent) * (extent - 1), "==", 0))
+    call.emitter.demand(demands, call.source)
+    return call.emit(sh.Expand(tuple(shape)), call.input(0))
+
+
+def slice_(call: Call) -> str:
+    """``starts``, ``ends``, ``axes`` and ``steps``, any of them computed at run time."""
+    rank, extents = call.rank(), call.shape()
+    starts, ends = operand(call, 1), operand(call, 2)
+    count = starts.length
+    axes = operand(call, 3) if call.has(3) else positions(count, call)
+    steps = operand(call, 4) if call.has(4) else vector_of(call, (1,) * count)
+    whole = vector_of(call, extents)
+    if not call.has(3) or call.known(3) is not None:
+        known = call.axes(3, 0) if call.has(3) else tuple(range(count))
+        return _sliced(call, known or (), starts, ends, steps)
+    zeros = vector_of(call, (0,) * rank)
+    return _sliced(
+        call,
+        tuple(range(rank)),
+        zeros.replaced(axes, starts),
+        whole.replaced(axes, ends),
+        vector_of(call, (1,) * rank).replaced(axes, steps),
+    )
+
+
+def _sliced(call: Call, axes: Sequence[int], starts: Vector, ends: Vector, steps: Vector) -> str:
+    extents = call.shape()
+    along = [extents[a] for a in axes]
+    n = vector_of(call, along)
+    first, last = _from_front(starts, n), _from_front(ends, n)
+    forward = steps > 0
+    low, high = forward.where(0, -1), forward.where(n, n - 1)
+    first = first.clipped(forward.where(0, 0), high)
+    last = last.clipped(low, high)
+    stride = forward.where(steps, steps * -1)
+    reach = forward.where(last - first, first - last)
+    # Div truncates, but what is below 0 becomes 0 all the same.
+    count = ((reach + stride - 1) // stride).clipped(0)
+    label = f"{call.labels[1] or 'slice'}"
+    begin = first.read(f"{label}_first", [Range(-1, e) for e in along])
+    size = count.read(f"{label}_count", [Range(0, e) for e in along])
+    step = steps.read(f"{label}_step")
+    if any(s == 0 for s in step):
+        call.fail("a step is 0")
+    ranges = dict(zip(axes, zip(begin, size, step, strict=True), strict=True))
+    line = [ranges.get(a, (0, e, 1)) for a, e in enumerate(extents)]
+    return call.emit(
+        sh.Slice(
+            tuple(b for b, _, _ in line), tuple(c for _, c, _ in line), tuple(s for _, _, s in line)
+        ),
+        call.input(0),
+    )
+
+
+def _from_front(places: Vector, extents: Vector) -> Vector:
+    return (places < 0).where(places + extents, places)
+
+
+def pads(call: Call, rank: int) -> tuple[Index, ...]:
+    """Amounts before, then after, each axis, given for axes that are computed at run time."""
+    amounts, axes = operand(call, 1), operand(call, 3)
+    count, none = axes.length, vector_of(call, (0,) * rank)
+    before = none.replaced(axes, amounts.slice(0, count))
+    after = none.replaced(axes, amounts.slice(count, 2 * count))
+    return before.joined(after).read(f"{call.labels[1]}_all")
+
+
+def range_(call: Call) -> str:
+    """``start, start + delta, …`` before ``limit``; any of them computed at run time."""
+    dtype = call.dtype()
+    start, limit, delta = (_scalar(call, i) for i in range(3))
+    count = _count(call, start, limit, delta, dtype)
+    (extent,) = Vector(call, count).read(f"{call.source[-1]}_count", SIZE)
+    line = call.emit(ew.Cast(dtype), call.emit(sh.Iota((extent,), 0, 0, 1), *()))
+    return call.emit(ew.Add(), call.emit(ew.Mul(), line, delta), start)
+
+
+def _count(call: Call, start: str, limit: str, delta: str, dtype: DType) -> str:
+    span = call.emit(ew.Sub(), limit, start)
+    if dtype.is_float:
+        steps = call.emit(ew.Ceil(), call.emit(ew.Div(), span, delta))
+        whole = Vector(call, call.emit(ew.Cast(I64), steps))
+    else:
+        reach = Vector(call, call.emit(ew.Cast(I64), span))
+        step = Vector(call, call.emit(ew.Cast(I64), delta))
+        down = step < 0
+        reach, stride = down.where(reach * -1, reach), down.where(step * -1, step)
+        whole = (reach + stride - 1) // stride
+    return whole.clipped(0).name
+
+
+def _scalar(call: Call, i: int) -> str:
+    """Operand ``i`` as a vector of one."""
+    return call.emit(sh.Reshape((1,)), call.input(i))
+
+
+def along_axis(call: Call, i: int, apply: Callable[[str], str]) -> str:
+    """``apply`` along axis 1 of operand 0 as [before, along, after] the axis in operand ``i``."""
+    extents, rank = call.shape(), call.rank()
+    axis = _from_front(operand(call, i), vector_of(call, (rank,)))
+    whole, places = vector_of(call, extents), positions(rank, call)
+    parts = [
+        (places < axis).where(whole, 1).product(),
+        places.equals(axis).where(whole, 1).product(),
+        (places > axis).where(whole, 1).product(),
+    ]
+    joined = parts[0].joined(parts[1]).joined(parts[2])
+    total = product(extents)
+    whole_line = product(Sym(f"#{n}") for n in range(3))
+    shape = joined.read(f"{call.labels[i]}_extents", SIZE, ((whole_line, "==", total),))
+    result = apply(call.emit(sh.Reshape(shape), call.input(0)))
+    return call.emit(sh.Reshape(extents), result)
+
+
+def over_axes(
+    call: Call, axes: Vector, keepdims: bool, apply: Callable[[str, tuple[int, ...]], str]
+) -> str:
+    """``apply`` over axes given at run time.
+
+    Each axis is split into one that is kept and one that is reduced; one of the two has extent 1.
+    """
+    extents, rank = call.shape(), call.rank()
+    marks, whole = _marks(call, rank, axes), vector_of(call, extents)
+    if call.attrs.flag("noop_with_empty_axes") is False and axes.length == 0:
+        marks = vector_of(call, (1,) * rank).equals(1)
+    label = call.labels[1] or "axes"
+    both = marks.where(1, whole).joined(marks.where(whole, 1))
+    split_sizes = both.read(
+        f"{label}_split",
+        [Range(0, e) if e != 0 else Range(0, 1) for e in (*extents, *extents)],
+        [(Sym(f"#{i}") * Sym(f"#{i + rank}"), "==", e) for i, e in enumerate(extents)],
+    )
+    kept, reduced = split_sizes[:rank], split_sizes[rank:]
+    pairs = tuple(e for pair in zip(kept, reduced, strict=True) for e in pair)
+    split = call.emit(sh.Reshape(pairs), call.input(0))
+    result = apply(split, tuple(range(1, 2 * rank, 2)))
+    if keepdims:
+        return result
+    left = _packed(whole, marks.where(0, 1), rank - axes.length)
+    total = product(kept)
+    whole_line = product(Sym(f"#{n}") for n in range(left.length))
+    shape = left.read(f"{label}_left", SIZE, ((whole_line, "==", total),))
+    return call.emit(sh.Reshape(shape), result)

@@ -1,0 +1,115 @@
+"""Handlers of what selects by value: top-k, non-zero, compress, unique, suppression of boxes.
+
+The ops give results with room for the most there can be, and a count; the count is read as a
+size, and the results are cut to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.ir.index import Index, Range, minimum, product
+from modelcc.ir.types import Array
+from modelcc.ops import shape as sh
+from modelcc.ops.gather import Gather
+from modelcc.ops.nonzero import Compress, NonZero
+from modelcc.ops.suppression import NonMaxSuppression
+from modelcc.ops.top_k import TopK
+from modelcc.ops.unique import Unique
+
+
+def _cut(call: Call, x: str, axis: int, count: Index) -> str:
+    """``x`` up to ``count`` along ``axis``."""
+    shape = call.type_of(x).shape
+    if shape[axis] == count:
+        return x
+    extents = (*shape[:axis], count, *shape[axis + 1 :])
+    return call.emit(sh.Slice((0,) * len(shape), extents, (1,) * len(shape)), x)
+
+
+def _count(call: Call, count: str, most: Index) -> Index:
+    (found,) = call.emitter.read_sizes(
+        count, f"{call.source[-1]}_count", Range(0, most), (), call.source
+    )
+    return found
+
+
+def top_k(call: Call) -> Sequence[str]:
+    axis = call.axis(-1)
+    extent = call.shape()[axis]
+    k: Index
+    k = call.attrs.integer("k") if call.opset < 10 else call.index(1, "k", Range(0, extent))
+    return call.add(TopK(k, axis, call.attrs.flag("largest", True)), call.input(0))
+
+
+def non_zero(call: Call) -> str:
+    where, count = call.emitter.add_node(NonZero(), call.input(0), source=call.source)
+    return _cut(call, where, 1, _count(call, count, product(call.shape())))
+
+
+def compress(call: Call) -> str:
+    x, axis = call.input(0), 0
+    if call.attrs.has("axis"):
+        axis = call.axis()
+    else:
+        x = call.emit(sh.Reshape((product(call.shape()),)), x)
+    extent, chosen = call.type_of(x).shape[axis], call.shape(1)[0]
+    known = call.known(1)
+    if known is not None:
+        places = np.flatnonzero(known.reshape(-1)).astype(np.int64)
+        return call.emit(Gather(axis), x, call.constant(places))
+    kept, count = call.emitter.add_node(Compress(axis), x, call.input(1), source=call.source)
+    return _cut(call, kept, axis, _count(call, count, minimum(extent, chosen)))
+
+
+def unique(call: Call) -> Sequence[str]:
+    axis = call.axis() if call.attrs.has("axis") else None
+    op = Unique(axis, call.attrs.flag("sorted", True))
+    results = call.emitter.add_node(op, call.input(0), source=call.source)
+    values, first, inverse, counts, count = results
+    extent = call.type_of(inverse).shape[0]
+    size = _count(call, count, extent)
+    cut = [_cut(call, values, axis or 0, size)]
+    cut += [_cut(call, line, 0, size) for line in (first, counts)]
+    return cut[0], cut[1], inverse, cut[2]
+
+
+def suppression(call: Call) -> str:
+    boxes, scores = call.shape(0), call.shape(1)
+    limit: Index = boxes[1]
+    known = call.known(2)
+    if known is not None:
+        most = int(known.reshape(-1)[0])
+        limit = minimum(limit, max(most, 0))
+    operands = [
+        _scalar(call, 2, np.zeros(1, np.int64)),
+        _scalar(call, 3, np.zeros(1, np.float32)),
+        _scalar(call, 4, None),
+    ]
+    op = NonMaxSuppression(limit, call.attrs.flag("center_point_box"))
+    rows, count = call.emitter.add_node(
+        op, call.input(0), call.input(1), *operands, source=call.source
+    )
+    return _cut(call, rows, 0, _count(call, count, scores[0] * scores[1] * limit))
+
+
+def _scalar(call: Call, i: int, default: Array | None) -> str:
+    """Operand ``i`` as a vector of one."""
+    if not call.has(i):
+        return "" if default is None else call.constant(default)
+    return call.emit(sh.Reshape((1,)), call.input(i))
+
+
+SELECTION: Handlers = MappingProxyType(
+    {
+        "TopK": top_k,
+        "NonZero": non_zero,
+        "Compress": compress,
+        "Unique": unique,
+        "NonMaxSuppression": suppression,
+    }
+)

@@ -1,0 +1,135 @@
+"""Arithmetic on small i64 tensors of a model: shapes, positions and counts given at run time.
+
+What is known at import is evaluated then; the rest becomes nodes of the graph.  In the end the
+results are read as index symbols, which shapes are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.emit import ANYTHING
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.ir.index import Index, Range
+from modelcc.ir.op import Op
+from modelcc.ir.types import I64
+from modelcc.ops import elementwise as ew
+from modelcc.ops import gather as ga
+from modelcc.ops import reduce as rd
+from modelcc.ops import shape as sh
+from modelcc.ops.runtime_size import Demand
+
+
+@dataclass(frozen=True)
+class Vector:
+    """An i64 value of the model under conversion, with NumPy's operators."""
+
+    call: Call
+    name: str
+
+    @property
+    def length(self) -> int:
+        """Number of elements of a vector."""
+        (extent,) = self.call.type_of(self.name).shape
+        if not isinstance(extent, int):
+            label = self.call.labels[self.call.inputs.index(self.name)]
+            unsupported(f"the number of elements of {label!r} is not known before the model runs")
+        return extent
+
+    def __add__(self, other: Vector | int) -> Vector:
+        return self._with(ew.Add(), other)
+
+    def __sub__(self, other: Vector | int) -> Vector:
+        return self._with(ew.Sub(), other)
+
+    def __mul__(self, other: Vector | int) -> Vector:
+        return self._with(ew.Mul(), other)
+
+    def __floordiv__(self, other: Vector | int) -> Vector:
+        """Quotients of numbers that are not negative."""
+        return self._with(ew.Div(), other)
+
+    def __lt__(self, other: Vector | int) -> Vector:
+        return self._with(ew.Less(), other)
+
+    def __gt__(self, other: Vector | int) -> Vector:
+        return self._with(ew.Greater(), other)
+
+    def equals(self, other: Vector | int) -> Vector:
+        """Where two are equal, as bools."""
+        return self._with(ew.Equal(), other)
+
+    def clipped(self, low: Vector | int, high: Vector | int | None = None) -> Vector:
+        """At least ``low``, then at most ``high``."""
+        raised = self._with(ew.Max(), low)
+        return raised if high is None else raised._with(ew.Min(), high)
+
+    def where(self, then: Vector | int, other: Vector | int) -> Vector:
+        """``then`` where this bool holds, else ``other``."""
+        a, b = (_lifted(self.call, v) for v in (then, other))
+        return Vector(self.call, self.call.emit(ew.Where(), self.name, a.name, b.name))
+
+    def product(self) -> Vector:
+        """All elements multiplied, a vector of one."""
+        return Vector(self.call, self.call.emit(rd.ReduceProd((0,), True), self.name))
+
+    def running_sum(self) -> Vector:
+        """Sums of the elements up to each."""
+        return Vector(self.call, self.call.emit(rd.CumSum(0, False, False), self.name))
+
+    def at(self, indices: Vector) -> Vector:
+        """The elements at ``indices``."""
+        return Vector(self.call, self.call.emit(ga.Gather(0), self.name, indices.name))
+
+    def replaced(self, indices: Vector, values: Vector) -> Vector:
+        """With ``values`` at ``indices``, which may count from the end."""
+        op = ga.ScatterElements(0, "none")
+        return Vector(self.call, self.call.emit(op, self.name, indices.name, values.name))
+
+    def slice(self, start: int, stop: int) -> Vector:
+        """The elements from ``start`` to before ``stop``."""
+        op = sh.Slice((start,), (stop - start,), (1,))
+        return Vector(self.call, self.call.emit(op, self.name))
+
+    def joined(self, other: Vector) -> Vector:
+        """The elements of both."""
+        return Vector(self.call, self.call.emit(sh.Concat(0), self.name, other.name))
+
+    def read(
+        self, label: str, known: Range | Sequence[Range] = ANYTHING, demands: Sequence[Demand] = ()
+    ) -> tuple[Index, ...]:
+        """The elements as indices; symbols called after ``label`` where they are not known."""
+        return self.call.emitter.read_sizes(
+            self.name, label, known, tuple(demands), self.call.source
+        )
+
+    def _with(self, op: Op, other: Vector | int) -> Vector:
+        return Vector(self.call, self.call.emit(op, self.name, _lifted(self.call, other).name))
+
+
+def vector_of(call: Call, elements: Sequence[Index]) -> Vector:
+    """A vector of known, possibly symbolic elements."""
+    return Vector(call, call.note(elements, I64))
+
+
+def operand(call: Call, i: int) -> Vector:
+    """Operand ``i`` as an i64 vector."""
+    name, type = call.input(i), call.type(i)
+    if type.dtype != I64:
+        name = call.emit(ew.Cast(I64), name)
+    if type.rank != 1:
+        name = call.emit(sh.Reshape((type.elements,)), name)
+    return Vector(call, name)
+
+
+def positions(count: int, call: Call) -> Vector:
+    """0, 1, …"""
+    return vector_of(call, tuple(range(count)))
+
+
+def _lifted(call: Call, value: Vector | int) -> Vector:
+    return value if isinstance(value, Vector) else Vector(call, call.constant(np.array([value])))

@@ -1,0 +1,186 @@
+"""Unique: every different element or slice once, by sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from modelcc.ir.algorithm import (
+    AlgorithmBuilder,
+    add,
+    call,
+    index_number,
+    integer,
+    number,
+    test,
+)
+from modelcc.ir.compute import Operand
+from modelcc.ir.index import Index, Sym, product
+from modelcc.ir.loop import Expr
+from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.types import BOOL, I64, Array, TensorType
+from modelcc.ops.samples import tensor
+from modelcc.ops.sorting import sort_indices
+
+
+@dataclass(frozen=True)
+class Unique(Op):
+    """The different slices of x along ``axis`` (None: its elements), ascending or as they come.
+
+    Results: the slices; the index of the first like each; for each slice of x the number of its
+    like; how often each occurs; and how many there are, i64[1].  All but the last and the third
+    have room for every slice to be different; what is not needed is 0.
+    """
+
+    axis: int | None = None
+    sorted: bool = True
+    samples = (
+        Sample((np.array([2, 1, 1, 3, 4, 3], np.float32),), {}),
+        Sample((np.array([2, 1, 1, 3, 4, 3]),), {"sorted": False}),
+        Sample((np.array([[1, 0, 0], [1, 0, 0], [2, 3, 4]], np.float32),), {"axis": 0}),
+        Sample((np.array([[[1, 1, 0], [1, 1, 2]]], np.int32),), {"axis": 2, "sorted": False}),
+        Sample((np.array([[1, 2], [3, 1]], np.uint8),), {}),
+        Sample((tensor("n", dtype=I64),), {}),
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        require(x.dtype.is_float or x.dtype.is_integer, f"Unique of {x.dtype} has no order")
+        axis = self.axis
+        require(axis is None or 0 <= axis < x.rank, f"Unique along axis {axis} of {x}")
+        extent = x.elements if axis is None else x.shape[axis]
+        values = TensorType((extent,) if axis is None else x.shape, x.dtype)
+        line = TensorType((extent,), I64)
+        return values, line, line, line, TensorType((1,), I64)
+
+    def reference(self, x: Array) -> tuple[Array, ...]:
+        found = cast(
+            tuple[Array, ...],
+            np.unique(_plain(x), True, True, True, axis=self.axis),
+        )
+        values, first, inverse, counts = (np.asarray(a) for a in found)
+        order = np.arange(len(first)) if self.sorted else np.argsort(first)
+        axis = self.axis or 0
+        rank = np.argsort(order)
+        whole = np.take(values, order, axis).astype(x.dtype)
+        extent = x.size if self.axis is None else x.shape[axis]
+        padding: Any = [(0, 0)] * whole.ndim
+        padding[axis] = (0, extent - len(first))
+        lines = [np.pad(a[order], (0, extent - len(first))) for a in (first, counts)]
+        inverse = rank[inverse.reshape(-1)]
+        count = np.array([len(first)], np.int64)
+        return np.pad(whole, padding), lines[0], inverse.astype(np.int64), lines[1], count
+
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        (x,), (values, first, inverse, counts, count) = inputs, outputs
+        assert x is not None
+        extent = inverse.shape[0]
+        lines = _Slices(at, x, self.axis, extent)
+        order, spare = at.scratch(I64, extent), at.scratch(I64, extent)
+        with at.loop(0, extent) as i:
+            at.store(order, i, index_number(i))
+            at.store(first, i, integer(0))
+            at.store(counts, i, integer(0))
+        sort_indices(at, order, spare, extent, lines.less)
+        found = at.register(integer(0))
+        with at.loop(0, extent) as i:
+            own = at.index(at.load(order, i))
+            fresh = at.register(number(True, BOOL))
+            with at.when(test(i, ">", 0)):
+                before = at.index(at.load(order, i - 1))
+                at.assign(fresh, lines.less(before, own))
+            with at.when(fresh):
+                at.store(first, at.index(found), index_number(own))
+                at.assign(found, add(found, 1))
+            group = at.index(found) - 1
+            at.store(inverse, own, index_number(group))
+            at.store(counts, group, add(at.load(counts, group), 1))
+        groups = at.index(found)
+        if not self.sorted:
+            _as_they_come(at, (first, inverse, counts), (order, spare), groups, extent)
+        at.store(count, 0, found)
+        lines.copy(values, first, groups)
+
+
+def _plain(x: Array) -> Array:
+    """x in a type that NumPy sorts."""
+    return x if x.dtype.kind in "iufb" else x.astype(np.float32)
+
+
+def _as_they_come(
+    at: AlgorithmBuilder,
+    results: tuple[Operand, Operand, Operand],
+    scratch: tuple[Any, Any],
+    groups: Index,
+    extent: Index,
+) -> None:
+    """Number groups by their first members instead."""
+    first, inverse, counts = results
+    member, renamed = scratch
+    with at.loop(0, extent) as i:
+        at.store(member, i, integer(-1))
+    with at.loop(0, groups) as g:
+        at.store(member, at.index(at.load(first, g)), index_number(g))
+    number_ = at.register(integer(0))
+    with at.loop(0, extent) as i, at.when(call("ge", at.load(member, i), integer(0))):
+        at.store(renamed, at.index(at.load(member, i)), number_)
+        at.store(first, at.index(number_), index_number(i))
+        at.assign(number_, add(number_, 1))
+    # What was counted by old numbers is counted again by the new ones.
+    with at.loop(0, groups) as g:
+        at.store(counts, g, integer(0))
+    with at.loop(0, extent) as i:
+        group = at.index(at.load(renamed, at.index(at.load(inverse, i))))
+        at.store(inverse, i, index_number(group))
+        at.store(counts, group, add(at.load(counts, group), 1))
+
+
+class _Slices:
+    """Slices of a tensor along an axis, compared element by element."""
+
+    def __init__(self, at: AlgorithmBuilder, x: Operand, axis: int | None, extent: Index) -> None:
+        self._at = at
+        self._x = x
+        self._extent = extent
+        self._outer = 1 if axis is None else product(x.shape[:axis])
+        self._inner = 1 if axis is None else product(x.shape[axis + 1 :]) or 1
+
+    def _place(self, slice_: Index, element: Index) -> Index:
+        outer, inner = element // self._inner, element % self._inner
+        return (outer * self._extent + slice_) * self._inner + inner
+
+    def less(self, a: Sym, b: Sym) -> Expr:
+        """Whether slice ``a`` comes before slice ``b``."""
+        at, x = self._at, self._x
+        size = self._outer * self._inner
+        if size == 1:
+            return at.let(call("lt", at.load(x, a), at.load(x, b)))
+        result = at.register(number(False, BOOL))
+        place = at.register(integer(0))
+        with at.while_(call("lt", place, index_number(size))):
+            element = at.index(place)
+            left = at.let(at.load(x, self._place(a, element)))
+            right = at.let(at.load(x, self._place(b, element)))
+            at.assign(place, add(place, 1))
+            with at.when(call("ne", left, right)):
+                at.assign(result, call("lt", left, right))
+                at.assign(place, index_number(size))
+        return result
+
+    def copy(self, target: Operand, places: Operand, groups: Index) -> None:
+        """``target`` with the slices at the first ``groups`` of ``places``, zeros behind."""
+        at, size = self._at, self._outer * self._inner
+        with at.loop(0, groups) as g:
+            source = at.index(at.load(places, g))
+            with at.loop(0, size) as e:
+                value = at.load(self._x, self._place(source, e))
+                at.store(target, self._place(g, e), value)
+        with at.loop(groups, self._extent) as g, at.loop(0, size) as e:
+            at.store(target, self._place(g, e), number(0, self._x.dtype))
+
+
+OPS: tuple[type[Op], ...] = (Unique,)

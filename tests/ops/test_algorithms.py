@@ -1,0 +1,124 @@
+"""Ops that write their loop function themselves: as a loop function, in LLVM and in C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from modelcc.driver import compile_model
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.op import Op, Sample
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.ir.tensor_text import print_tensor_program
+from modelcc.ir.tensor_verifier import verify_tensor_program
+from modelcc.ir.types import DTYPES, Array, TensorType, dtype_of
+from modelcc.ops.catalog import MCC
+from modelcc.ops.nonzero import Compress, NonZero
+from modelcc.ops.samples import arrays, sizes
+from modelcc.ops.top_k import TopK
+from modelcc.ops.unique import Unique
+from modelcc.options import Options
+from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.runtime.session import Session
+
+OPS = [op for op in MCC.ops if op.has("algorithm")]
+CASES = [
+    pytest.param(op(**sample.attributes), sample, id=f"{op.__name__}-{i}")
+    for op in OPS
+    for i, sample in enumerate(op.samples)
+]
+SORTED_DTYPES = [
+    *("f64", "f32", "f16", "bf16"),
+    *("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
+]
+
+
+def graph_of(op: Op, operands: Sequence[Array | None]) -> tuple[Graph, dict[str, Array]]:
+    """A graph of one node, and inputs for it."""
+    build = GraphBuilder("one")
+    feeds = {f"x{i}": a for i, a in enumerate(operands) if a is not None}
+    names = {n: build.input(n, TensorType(a.shape, dtype_of(a))) for n, a in feeds.items()}
+    inputs = [names.get(f"x{i}", "") for i in range(len(operands))]
+    return build.build(build.add(op, *inputs)), feeds
+
+
+def sample_feeds(op: Op, sample: Sample) -> tuple[Op, list[Array | None]]:
+    return op.substitute(sizes(op, sample)), list(arrays(op, sample))
+
+
+def agree(found: Sequence[Array], expected: Sequence[Array]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), other)
+        assert np.asarray(one).dtype == other.dtype
+
+
+def as_tuple(results: Array | tuple[Array, ...]) -> tuple[Array, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def check_interpreted(op: Op, operands: Sequence[Array | None]) -> None:
+    graph, feeds = graph_of(op, operands)
+    program = lower_graph(graph)
+    verify_tensor_program(program)
+    assert parse_tensor_program(print_tensor_program(program), {}) == program
+    found = run_program(program, feeds, {})
+    agree(list(found.values()), as_tuple(op.reference(*operands)))
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_the_loop_function_agrees_with_the_reference(op: Op, sample: Sample) -> None:
+    check_interpreted(*sample_feeds(op, sample))
+
+
+@pytest.mark.parametrize("target", ["c"])
+@pytest.mark.parametrize("op", OPS)
+def test_native_code_agrees_with_the_reference(op: type[Op], target: str) -> None:
+    for sample in op.samples:
+        one, operands = sample_feeds(op(**sample.attributes), sample)
+        graph, feeds = graph_of(one, operands)
+        session = Session(compile_model(graph, Options(target=target)).artifact)
+        agree(as_tuple(session(**feeds)), as_tuple(one.reference(*operands)))
+
+
+def numbered(dtype: str, count: int = 23) -> Array:
+    values = np.random.default_rng(1).integers(0, 9, count)
+    return values.astype(DTYPES[dtype].numpy)
+
+
+@pytest.mark.parametrize("dtype", SORTED_DTYPES)
+def test_every_element_type_is_sorted(dtype: str) -> None:
+    x = numbered(dtype).reshape(1, 23)
+    graphs = GraphBuilder("sorts")
+    name = graphs.input("x", TensorType(x.shape, DTYPES[dtype]))
+    ops = (TopK(5, 1), TopK(23, 1, largest=False), Unique(), Unique(sorted=False), NonZero())
+    outputs = [n for op in ops for n in graphs.add(op, name)]
+    session = Session(compile_model(graphs.build(outputs), Options()).artifact)
+    expected = [a for op in ops for a in as_tuple(op.reference(x))]
+    agree(as_tuple(session(x)), expected)
+
+
+matrices = hnp.arrays(
+    np.float32, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=9),
+    elements=st.integers(-3, 3).map(float),
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(x=matrices, data=st.data())
+def test_any_matrix(x: Array, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(0, 1))
+    k = data.draw(st.integers(0, x.shape[axis]))
+    check_interpreted(TopK(k, axis, data.draw(st.booleans())), (x,))
+    check_interpreted(NonZero(), (x,))
+    chosen = data.draw(hnp.arrays(np.bool_, st.integers(0, 9)))
+    check_interpreted(Compress(axis), (x, chosen))
+    if x.size:
+        along = data.draw(st.sampled_from([None, 0, 1]))
+        check_interpreted(Unique(along, data.draw(st.booleans())), (x,))
