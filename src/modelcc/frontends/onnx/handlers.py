@@ -9,6 +9,7 @@ from modelcc.frontends.onnx.call import Handler, Handlers
 from modelcc.frontends.onnx.contrib import CONTRIB
 from modelcc.frontends.onnx.contrib_attention import CONTRIB_ATTENTION
 from modelcc.frontends.onnx.contrib_norm import CONTRIB_NORM, UNOFFICIAL
+from modelcc.frontends.onnx.contrib_quant import CONTRIB_QUANT
 from modelcc.frontends.onnx.control import CONTROL
 from modelcc.frontends.onnx.determinant import DETERMINANT
 from modelcc.frontends.onnx.elementwise import ELEMENTWISE
@@ -57,7 +58,10 @@ _TABLES: tuple[tuple[str, Handlers], ...] = (
     *(("", with_old_forms(table)) for table in _STANDARD),
     *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES)),
     *(("ai.onnx.preview.training", table) for table in (TRAINING, GRADIENT)),
-    *(("com.microsoft", table) for table in (CONTRIB, CONTRIB_NORM, CONTRIB_ATTENTION)),
+    *(
+        ("com.microsoft", table)
+        for table in (CONTRIB, CONTRIB_NORM, CONTRIB_ATTENTION, CONTRIB_QUANT)
+    ),
     ("", UNOFFICIAL),
 )
 
