@@ -21,6 +21,7 @@ from modelcc.ir.op import Op
 from modelcc.ir.structure import Setting, TextStep
 from modelcc.ir.types import I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.elementwise import Cast, Div
+from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.runtime_size import Demand, ReadSize
 from modelcc.ops.shape import Indices
 
@@ -205,6 +206,8 @@ class Emitter:
 
     def _evaluate(self, op: Op, inputs: Sequence[str], source: Sequence[str]) -> str | None:
         known = [self._noted.get(n) for n in inputs]
+        if isinstance(op, DequantizeLinear) and known[0] and known[0].contents.size > 1:
+            return None  # integer kernels want the integers
         if any(
             k is None or k.contents.size > LIMIT for n, k in zip(inputs, known, strict=True) if n
         ):
