@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from onnx import numpy_helper
+from onnx import ModelProto, numpy_helper
 
 import modelcc
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
@@ -63,6 +63,8 @@ SIMPLE: tuple[Form, ...] = (
     ("GatherND", [X, np.array([[0, 1], [1, 4]])], {}),
     ("Trilu", [floats(4, 4)], {"upper": 0}),
     ("Inverse", [floats(3, 2, 2, seed=8)], {}),
+    ("CDist", [floats(4, 3), floats(5, 3, seed=1)], {"metric": "euclidean"}),
+    ("CDist", [floats(4, 3), floats(5, 3, seed=1)], {"metric": "sqeuclidean"}),
     ("SkipLayerNormalization", [X, floats(2, 5, 8, seed=5), ROW], {}),
     ("SkipLayerNormalization", [X, floats(2, 5, 8, seed=5), ROW, floats(8), floats(8)], {}),
     ("SkipSimplifiedLayerNormalization", [X, floats(2, 5, 8, seed=5), ROW], {"epsilon": 1e-3}),
@@ -150,11 +152,45 @@ def test_matrices_of_few_bits(bits: int, zeros: bool) -> None:
     model, feeds = ml_model(
         "MatMulNBits", operands, MS, K=rows, N=columns, bits=bits, block_size=block
     )
-    for value in [t for t in model.graph.input if t.name != "x0"]:
+    _store(model, feeds, "x0")
+    assert_compiled_agrees(model, feeds, 1e-4, 1e-4)
+
+
+def _store(model: ModelProto, feeds: dict[str, Array], kept: str) -> None:
+    """Make initializers of all inputs but ``kept``."""
+    for value in [t for t in model.graph.input if t.name != kept]:
         stored = numpy_helper.from_array(feeds.pop(value.name), value.name)
         model.graph.initializer.append(stored)
         model.graph.input.remove(value)
-    assert_compiled_agrees(model, feeds, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_rows_of_few_bits(bits: int, zeros: bool) -> None:
+    random = np.random.default_rng(4)
+    data = random.integers(0, 256, (5, 32 * bits // 8), np.uint8)
+    scales = random.uniform(0.01, 0.1, (5, 2)).astype(np.float32)
+    points = [random.integers(0, 256, (5, 2 * bits // 8), np.uint8)] if zeros else []
+    model, feeds = ml_model(
+        "GatherBlockQuantized", [data, np.array([[4, 0, 2]]), scales, *points], MS,
+        bits=bits, block_size=16, quantize_axis=1,
+    )  # fmt: skip
+    _store(model, feeds, "x1")
+    assert_compiled_agrees(model, feeds)
+
+
+@pytest.mark.parametrize(
+    ("op", "operands"),
+    [
+        ("ExpandDims", [X, i32(1, shape=())]),
+        ("Range", [i32(1, shape=()), i32(9, shape=()), i32(3, shape=())]),
+        ("Pad", [X, np.array([0, 1, 0, 0, 0, 2])]),
+    ],
+)
+def test_what_needs_known_operands(op: str, operands: list[Array | None]) -> None:
+    model, feeds = ml_model(op, operands, MS)
+    _store(model, feeds, "x0" if op != "Range" else "")
+    assert_compiled_agrees(model, feeds)
 
 
 HEADS, SIZE = 2, 4
@@ -245,7 +281,8 @@ def _group(batch: int, length: int, past: int, size: int = 8) -> list[Array | No
 @pytest.mark.parametrize("length", [1, 4])
 @pytest.mark.parametrize("past", [0, 6])
 @pytest.mark.parametrize(
-    "attributes", [{}, {"local_window_size": 3}, {"softcap": 2.0}, {"scale": 0.1}],
+    "attributes",
+    [{}, {"local_window_size": 3}, {"softcap": 2.0}, {"scale": 0.1}, {"smooth_softmax": 1}],
     ids=lambda a: next(iter(a), "plain"),
 )  # fmt: skip
 def test_grouped_attention(length: int, past: int, attributes: dict[str, Any]) -> None:
@@ -254,6 +291,11 @@ def test_grouped_attention(length: int, past: int, attributes: dict[str, Any]) -
     ends = i32(*[total - 1] * batch)
     operands = [*_group(batch, length, past), ends, i32(total, shape=())]
     agrees(("GroupQueryAttention", operands, GROUPS | attributes), outputs=3)
+
+
+def test_grouped_attention_with_sinks() -> None:
+    operands = [*_group(2, 4, 0), i32(3, 3), i32(4, shape=()), *[None] * 4, floats(4, seed=3)]
+    agrees(("GroupQueryAttention", operands, GROUPS), outputs=3)
 
 
 def test_grouped_attention_of_rows_of_different_lengths() -> None:

@@ -5,23 +5,25 @@ The operators are described in onnxruntime's ContribOperators.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
+from modelcc.frontends.onnx.call import Call, Handler, Handlers, Results, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import convolution, gemm
-from modelcc.frontends.onnx.shape import trilu
+from modelcc.frontends.onnx.shape import pad, range_, trilu
 from modelcc.ir.index import floordiv
 from modelcc.ir.types import U2, U4, U8, Array, DType
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.gather import GatherND
+from modelcc.ops.gather import Gather, GatherND
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import DequantizeLinear
-from modelcc.ops.shape import Transpose
+from modelcc.ops.reduce import ReduceSumSquare
+from modelcc.ops.shape import Reshape, Transpose
 from modelcc.ops.slicing import Slice
 
 
@@ -183,6 +185,56 @@ def _entry(call: Call, x: Value, i: int, j: int) -> Value:
     return of(Slice((*(0,) * len(lead), i, j), (*lead, 1, 1), (1,) * (len(lead) + 2)), x)
 
 
+def expand_dims(call: Call) -> str:
+    (axis,) = call.integers(1, "axis")
+    place = call.normal(axis, call.rank() + 1)
+    shape = call.shape()
+    return call.emit(Reshape((*shape[:place], 1, *shape[place:])), call.input(0))
+
+
+def distances(call: Call) -> str:
+    """Distances of all rows of the operands, or their squares."""
+    (m, size), (n, _) = call.shape(), call.shape(1)
+    a, b = (of(Reshape(s), value(call, i)) for i, s in enumerate(((m, 1, size), (1, n, size))))
+    squares = of(ReduceSumSquare((2,), False), a - b)
+    metric = call.choice(call.attrs.text("metric"), ("euclidean", "sqeuclidean"), "metric")
+    return (of(ew.Sqrt(), squares) if metric == "euclidean" else squares).name
+
+
+def standard(handler: Handler, opset: int) -> Handler:
+    """What the standard's operator has been since ``opset``."""
+
+    def run(call: Call) -> Results:
+        return handler(replace(call, opset=opset))
+
+    return run
+
+
+def gather_quantized(call: Call) -> str:
+    """Slices of blocked quantised data, dequantised: packed along the last axis."""
+    attrs, bits = call.attrs, call.attrs.integer("bits", 4)
+    known: dict[int, DType] = {4: U4, 8: U8}
+    dtype = known.get(bits) or unsupported(f"data of {bits} bits")
+    if call.dtype() not in (U8, U4):
+        unsupported(f"data of type {call.dtype()}")
+    data, scales = call.array(0, "data"), call.array(2, "scales")
+    packed = call.dtype() == U8 and bits < 8
+    whole = _unpacked(data, dtype) if packed else data
+    axis, along = attrs.integer("gather_axis", 0), attrs.integer("quantize_axis", 1)
+    axis, along = axis % whole.ndim, along % whole.ndim
+    if axis != 0 or along == 0:
+        unsupported("slices along the axis of blocks, or not along the first axis")
+    zeros = np.full(scales.shape, 1 << (bits - 1), np.uint8)
+    if call.has(3):
+        given = call.array(3, "zero points")
+        zeros = _unpacked(given, dtype)[..., : scales.shape[-1]] if packed else given
+    operands = [whole.astype(dtype.numpy), scales, zeros.astype(dtype.numpy)]
+    rows = [call.emit(Gather(0), call.constant(np.ascontiguousarray(o)), call.input(1))
+            for o in operands]  # fmt: skip
+    place = along - 1 + call.rank(1)
+    return call.emit(DequantizeLinear(place, attrs.integer("block_size", 128)), *rows)
+
+
 CONTRIB: Handlers = MappingProxyType(
     {
         "FusedMatMul": fused_matmul,
@@ -200,5 +252,10 @@ CONTRIB: Handlers = MappingProxyType(
         "Trilu": trilu,
         "GatherND": simple(GatherND),
         "Inverse": inverse,
+        "ExpandDims": expand_dims,
+        "CDist": distances,
+        "Range": standard(range_, 11),
+        "Pad": standard(pad, 18),
+        "GatherBlockQuantized": gather_quantized,
     }
 )

@@ -200,11 +200,8 @@ def _count(call: Call, extent: Index, like: Value) -> Value:
 
 
 def _grouped_operands(call: Call, heads: int, few: int) -> tuple[Value, Value, Value]:
-    for i, what in ((11, "head sinks"), (12, "scales of quantised keys")):
-        if call.has(i):
-            unsupported(what)
-    if call.attrs.flag("smooth_softmax"):
-        unsupported("smooth softmax")
+    if call.has(12):
+        unsupported("scales of quantised keys")
     q = value(call, 0)
     if call.has(1):
         return split_heads(q, heads), split_heads(value(call, 1), few), split_heads(
@@ -267,14 +264,31 @@ def _repeated(x: Value, times: int) -> Value:
 
 
 def _capped(call: Call, q: Value, k: Value, v: Value, mask: Value | None) -> Value:
-    """Attention whose scores stay within ``softcap``, if that is not 0."""
-    cap = call.attrs.number("softcap", 0.0)
-    if not cap:
+    """Attention whose scores stay within ``softcap``, if that is not 0, and with sinks.
+
+    A sink is one more score, of nothing: each head's own, or 0 with ``smooth_softmax``.
+    """
+    cap, smooth = call.attrs.number("softcap", 0.0), call.attrs.flag("smooth_softmax")
+    if not cap and not smooth and not call.has(11):
         return _attended(call, q, k, v, mask, False)
-    scores = of(MatMul(), q, of(Transpose((0, 1, 3, 2)), k)) * (_scale(call, q) / cap)
-    total = _sum(of(ew.Tanh(), scores) * cap, mask)
+    scores = of(MatMul(), q, of(Transpose((0, 1, 3, 2)), k)) * _scale(call, q)
+    if cap:
+        scores = of(ew.Tanh(), scores * (1 / cap)) * cap
+    total = _sum(scores, mask)
     assert total is not None
-    return joined_heads(of(MatMul(), of(Softmax(3), total), v))
+    weights = _with_sink(call, total) if smooth or call.has(11) else of(Softmax(3), total)
+    return joined_heads(of(MatMul(), weights, v))
+
+
+def _with_sink(call: Call, scores: Value) -> Value:
+    """Softmax over the scores [b, h, m, n] and a sink, whose own share is left out."""
+    batch, heads, queries, keys = scores.type.shape
+    sink = Value(call, call.constant(np.zeros((1,), scores.type.dtype.numpy)))
+    if call.has(11):
+        sink = of(Reshape((1, heads, 1, 1)), value(call, 11))
+    column = of(Expand((batch, heads, queries, 1)), sink)
+    weights = of(Softmax(3), of(Concat(3), scores, column))
+    return _part(weights, 3, 0, keys)
 
 
 CONTRIB_ATTENTION: Handlers = MappingProxyType(
