@@ -10,11 +10,13 @@ from onnx import ModelProto
 from onnx.backend.test.runner import Runner
 
 from conformance.cases import Case
-from modelcc import onnx_backend
+from modelcc import driver, onnx_backend
 from modelcc.frontends.onnx.errors import UnsupportedModel
 
 RANDOM = frozenset({"Bernoulli", "RandomUniformLike", "RandomNormalLike", "Multinomial"})
 """Operators whose results the standard does not fix, not even for a seed."""
+
+assert driver  # loaded here, so that processes which are forked share it
 
 State = Literal["compiled", "specialised", "failed"]
 

@@ -23,6 +23,7 @@ from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import View
 from modelcc.ir.types import Array, TensorType
 from modelcc.passes.loop.expand_math import expand_math
+from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.runtime.loader import load_objects
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
@@ -60,7 +61,7 @@ def interpreted(program: ScheduledProgram) -> Executor:
 def native(program: ScheduledProgram) -> Executor:
     """Machine code of this processor, parallel loops on one thread."""
     machine, _ = machine_of("native")
-    functions = {f.name: expand_math(f) for f in functions_of(program)}
+    functions = {f.name: expand_math(expand_narrow(f)) for f in functions_of(program)}
     text = emit_llvm(list(functions.values()), EmitOptions(function_attributes(machine)))
     obj = compile_llvm(text, machine, CodegenOptions(optimize=1))
     code = load_objects([obj], {"mcc_parallel_for": 1})

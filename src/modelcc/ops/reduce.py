@@ -22,7 +22,14 @@ from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.scalar import Combine
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BF16, BOOL, F16, I32, I64, Array, DType, TensorType, dtype_of
-from modelcc.ops.accumulate import accumulator, require_float, require_numeric, rounded, widen
+from modelcc.ops.accumulate import (
+    accumulator,
+    combined,
+    require_float,
+    require_numeric,
+    rounded,
+    widen,
+)
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Expand, ReduceSum, Reduction, reduction_samples
 from modelcc.ops.comparison import Equal, Sign, where
@@ -97,6 +104,20 @@ class _Extreme(_Smooth):
         if dtype != BOOL:
             require_numeric(dtype, type(self).__name__)
 
+    def compute(self, at: StageBuilder, x: Operand) -> Operand:
+        """NaN is looked for apart, since machines drop it from extremes."""
+        best = super().compute(at, x)
+        if not x.dtype.is_float:
+            return best
+        odd = combined(
+            at,
+            best.shape,
+            [x.shape[a] for a in self.axes],
+            "or",
+            lambda o, r: apply("isnan", x[self.source(o, r, x.rank)]),
+        )
+        return at.stage(best.shape, lambda o: select(odd[o], float("nan"), best[o]))
+
     def slope(self, x: Value, y: Value, dy: Value) -> Value:
         chosen = where(of(Equal(), x, y), dy.lift(1.0), 0.0)
         return chosen * (dy / of(ReduceSum(self.axes, keepdims=True), chosen))
@@ -108,6 +129,7 @@ _EXTREMES = (
     Sample((tensor(3, 4, dtype=BOOL),), {"axes": (1,), "keepdims": True}),
     Sample((tensor(2, 0),), {"axes": (1,), "keepdims": False}),
     Sample((np.array([[1, np.nan], [np.inf, 2]], np.float32),), {"axes": (1,), "keepdims": False}),
+    Sample((np.array([[np.nan, 1, 2], [3, 2, 1]], np.float32),), {"axes": (1,), "keepdims": True}),
 )
 
 
