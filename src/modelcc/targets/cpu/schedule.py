@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Sym, coefficient
@@ -38,6 +38,7 @@ from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
 from modelcc.targets.cpu.shared_copies import with_free_place
 from modelcc.targets.cpu.structure import Group, make_group
+from modelcc.targets.cpu.sweeps import there_and_back
 from modelcc.targets.cpu.tiled import emit_tiled
 from modelcc.targets.cpu.work import nanoseconds
 
@@ -128,27 +129,32 @@ class _Scheduler:
         self._parts = _parts(program)
         self.packed = _PackedConstants(program)
 
-    def items(self, items: Sequence[Item], dims: Bounds) -> tuple[ScheduledItem, ...]:
-        """Items under ``dims``, which bound the counters of loops around them, too."""
+    def items(
+        self, items: Sequence[Item], dims: Bounds, counter: str = ""
+    ) -> tuple[ScheduledItem, ...]:
+        """Items under ``dims``, which bound the counters of loops around them, too.
+
+        ``counter`` is that of the innermost of these loops, empty outside of all.
+        """
         result: list[ScheduledItem] = []
         for item in items:
             match item:
                 case Kernel():
-                    result += self._kernel(item, dims)
+                    result += self._kernel(item, dims, counter)
                 case View() | ReadSize():
                     result.append(item)
                 case Algorithm():
                     result.append(_as_it_is(item))
                 case Branch(condition, outputs, then, other, source):
-                    sides = self.items(then, dims), self.items(other, dims)
+                    sides = self.items(then, dims, counter), self.items(other, dims, counter)
                     result.append(Branch(condition, outputs, *sides, source))
-                case Repeat(counter, trips, carries, filled, body, condition, source):
-                    inner = self.items(body, item.inside(dims))
-                    loop = Repeat(counter, trips, carries, filled, inner, condition, source)
+                case Repeat(name, trips, carries, filled, body, condition, source):
+                    inner = self.items(body, item.inside(dims), name)
+                    loop = Repeat(name, trips, carries, filled, inner, condition, source)
                     result.append(loop)
         return tuple(result)
 
-    def _kernel(self, item: Kernel, dims: Bounds) -> list[KernelCall]:
+    def _kernel(self, item: Kernel, dims: Bounds, counter: str) -> list[KernelCall]:
         exact, own = canonical(item, self._program.types, frozenset(self._program.constants), dims)
         key, sizes = with_free_place(exact)
         try:
@@ -156,8 +162,18 @@ class _Scheduler:
                 name = f"k{len(self._cache)}_{item.name}"
                 self._cache[key] = schedule_kernel(key, name, self._machine, item.source)
         except NoScheduleError:
-            return [call for kernel in unfused(item) for call in self._kernel(kernel, dims)]
-        return [_call(item, self._cache[key], own, sizes, self.packed, self._parts)]
+            return [
+                call for kernel in unfused(item) for call in self._kernel(kernel, dims, counter)
+            ]
+        call = _call(item, self._cache[key], own, sizes, self.packed, self._parts)
+        if self._constant_bytes(call) * 2 < self._machine.l2_bytes:
+            return [call]
+        return [replace(call, function=there_and_back(call.function, counter))]
+
+    def _constant_bytes(self, call: KernelCall) -> int:
+        """Bytes of the weights that a call reads."""
+        names = [n for n in call.arguments if n in self.packed.constants]
+        return sum(self.packed.constants[name].nbytes for name in names)
 
 
 class _PackedConstants:
