@@ -370,7 +370,8 @@ def _requantised(sums: Array, multiplier: Array, zero: Array) -> Array:
 
 
 def _multiplier(x_scale: Value, w_scale: Value, y_scale: Value) -> Value:
-    return x_scale * w_scale / y_scale
+    x, w, y = (of(Cast(F32), s) for s in (x_scale, w_scale, y_scale))
+    return x * w / y
 
 
 def _requantised_value(sums: Value, multiplier: Value, zero: str) -> str:
@@ -385,7 +386,8 @@ def _multiplier_stage(
     at: StageBuilder, x_scale: Operand, w_scale: Operand, y_scale: Operand
 ) -> Operand:
     def body(o: Point) -> Element:
-        return x_scale.broadcast(o) * w_scale.broadcast(o) / y_scale.broadcast(o)
+        x, w, y = (s.broadcast(o).cast(F32) for s in (x_scale, w_scale, y_scale))
+        return x * w / y
 
     return at.stage(w_scale.shape, body)
 

@@ -35,6 +35,10 @@ APART = {
     "broadcast": [SUM, "%d: f32[4, 8] = [a < 4, b < 8] %s[a]"],
     "diagonal": ["%c: f32[8, 8] = [i < 8, j < 8] %x[0, i]", "%d: f32[8] = [a < 8] %c[a, a]"],
     "two reductions": [MATMUL, "%d: f32[4] = [a < 4] sum[b < 8] %c[a, b]"],
+    "another part of a concatenation": [
+        "%c[i, j + 1]: f32[4, 2] = [i < 4, j < 1] %x[i, j]",
+        "%d: f32[4] = [a < 4] %c[a, 0]",
+    ],
     "two places": [
         "%c: f32[8, 8] = [i < 8, j < 8] %x[0, i]",
         "%d: f32[8, 8] = [a < 8, b < 8] %c[a, b] + %c[b, a]",

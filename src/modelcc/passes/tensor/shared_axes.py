@@ -66,7 +66,8 @@ def _match_axis(
     theirs = {a.name: a.extent for a in first.axes}
     names = symbols(index)
     if not names:
-        return all(theirs.get(n) == 1 for n in symbols(target))
+        units = {n: 0 for n in symbols(target) if theirs.get(n) == 1}
+        return substitute(target, units) == index
     if len(names) != 1:
         return False
     name = next(iter(names))
