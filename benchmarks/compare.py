@@ -125,6 +125,7 @@ def main(
         rounds, seconds = min(rounds, 5), min(seconds, 0.1)
     plan = Plan(engines, reference, rounds, seconds, timeout, lock)
     console = Console()
+    described = machine.describe()
     with exclusively(lock):
         peaks = tuple(machine.peaks(cores(int(count))) for count in threads)
     date = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}"
@@ -137,7 +138,7 @@ def main(
             _print(console, here, reference)
             rows += here
         # After every model, so that a run that is stopped leaves what it found.
-        found = Comparison(machine.describe(), date, reference, versions, peaks, tuple(rows))
+        found = Comparison(described, date, reference, versions, peaks, tuple(rows))
         stem = _write(found, out)
     for (count, batch), mean in means(standings(rows)).items():
         console.print(f"Geometric mean, batch {batch}, {count} core(s): {mean:.3f}", style="bold")

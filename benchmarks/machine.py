@@ -33,12 +33,13 @@ class Peaks:
 
 
 def describe() -> str:
-    """Processor, core count and operating system in one line."""
+    """Processor, core count, operating system, and how busy others keep it now, in one line."""
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+    system = f"{platform.system()} {platform.release()}"
+    return f"{name}, {os.cpu_count()} cores, {system}, load average {os.getloadavg()[0]:.1f}"
 
 
 def lanes() -> int:
