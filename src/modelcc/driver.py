@@ -7,7 +7,7 @@ One observer sees every stage with the program before and after it, and the seco
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -68,6 +68,7 @@ from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.pack_operands import PackOperands
 from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.regions import InRegions
+from modelcc.passes.tensor.strassen import Strassen
 from modelcc.passes.tensor.winograd import Winograd
 from modelcc.passes.tensor.winograd_cost import WinogradCost
 from modelcc.pipeline import (
@@ -156,7 +157,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             "tensor",
             *_in_regions(AssignLayouts(), InlineStages(), PermuteProducts()),
             *_in_regions(PackOperands(), FuseKernels()),
-            *_in_regions(*_winograd(options)),
+            *_in_regions(*_fewer_multiplications(options)),
         ),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),
@@ -178,8 +179,11 @@ def _in_regions(*steps: Pass[TensorProgram]) -> tuple[tuple[str, InRegions], ...
     return tuple((type(step).__name__, InRegions(step)) for step in steps)
 
 
-def _winograd(options: Options) -> tuple[Winograd, ...]:
-    return (Winograd(WinogradCost(threads=options.threads)),) if options.winograd else ()
+def _fewer_multiplications(options: Options) -> Iterator[Winograd | Strassen]:
+    if options.winograd:
+        yield Winograd(WinogradCost(threads=options.threads))
+    if options.strassen:
+        yield Strassen()
 
 
 def target_of(options: Options) -> Target:

@@ -27,7 +27,8 @@ class Options:
 
     ``dims`` fixes (a number) or bounds (a ``Range``) named dimensions; ``threads`` is the number
     of threads that schedules are laid out for; ``optimize`` is 0 (quick, for debugging) to 3;
-    ``winograd`` allows Winograd's algorithms, whose rounding errors are a few times larger.
+    ``winograd`` allows Winograd's convolutions and ``strassen`` Strassen's matrix products, whose
+    rounding errors are a few times larger.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
     values to return as outputs too.  The last three are for finding faults.
     """
@@ -38,6 +39,7 @@ class Options:
     optimize: int = 2
     dims: tuple[tuple[str, int | Range], ...] = ()
     winograd: bool = True
+    strassen: bool = True
     skip: tuple[str, ...] = ()
     limit: Limit | None = None
     keep: tuple[str, ...] = ()

@@ -46,6 +46,9 @@ _COMPILING = (
     click.option("--winograd/--no-winograd", default=True, show_default=True,
                  help="3x3 convolutions by Winograd's algorithms where that is faster; "
                       "their rounding errors are a few times larger."),
+    click.option("--strassen/--no-strassen", default=True, show_default=True,
+                 help="Matrix products by Strassen's algorithm where that is faster; "
+                      "its rounding errors are a few times larger."),
     click.option("--no-cache", is_flag=True, help="Compile afresh and keep nothing."),
     click.option("--skip", multiple=True, metavar="STAGE",
                  help="Leave a stage of the compiler out, to find a fault."),
@@ -72,6 +75,7 @@ def options_of(
     threads: int | None,
     dims: Sequence[str],
     winograd: bool,
+    strassen: bool,
     skip: Sequence[str],
     stop_after: str | None,
 ) -> Options:
@@ -84,6 +88,7 @@ def options_of(
         threads=default if threads is None else threads,
         dims=tuple(dimension(text) for text in dims),
         winograd=winograd,
+        strassen=strassen,
         skip=tuple(skip),
         limit=None if stop_after is None else rewrite_limit(stop_after),
     )

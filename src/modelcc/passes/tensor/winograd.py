@@ -38,9 +38,9 @@ from modelcc.ir.tensor import (
     Scalar,
     Stage,
     TensorProgram,
-    item_inputs,
 )
 from modelcc.ir.types import F32, Layout, TensorType, blocked
+from modelcc.passes.tensor.unread_constants import still_read
 from modelcc.passes.tensor.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.passes.tensor.winograd_match import Convolution, match_convolution
 from modelcc.passes.tensor.winograd_tiles import IMAGE, Part, Tiles
@@ -83,7 +83,7 @@ class Winograd:
             types[x] = rewrite.widened(types[x])
             filters = program.constants[rewrite.convolution.w].data
             constants[rewrite.name("u")] = Constant(transform_filter(rewrite.tiles.m, filters))
-        kept = _still_read(items, program, constants)
+        kept = still_read(items, program, constants)
         changed = replace(program, types=types, constants=kept)
         return changed.with_items(tuple(items))
 
@@ -99,17 +99,6 @@ class Winograd:
 def _tiles(found: Convolution, choice: Choice) -> Tiles:
     n, _, height, width = found.extents
     return Tiles(choice.m, n, height, width, choice.blocks)
-
-
-def _still_read(
-    items: list[Item], program: TensorProgram, constants: Mapping[str, Constant]
-) -> dict[str, Constant]:
-    """``constants`` without those that only rewritten kernels read."""
-    before = {t for i in program.items if isinstance(i, Kernel) for t in i.inputs}
-    after = {t for i in items if isinstance(i, Kernel) for t in i.inputs}
-    whole = {t for i in items if not isinstance(i, Kernel) for t in item_inputs(i)}
-    gone = before - after - whole - set(program.outputs)
-    return {n: c for n, c in constants.items() if n not in gone}
 
 
 @dataclass(frozen=True)

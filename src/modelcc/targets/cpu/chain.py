@@ -1,8 +1,9 @@
 """Kernels of several phases: parts computed together, values handed on through cache.
 
-A *phase* is a run of stages over one iteration space.  Values that only their own point reads stay
-in registers.  Tensors that a later phase reads are *kept*: where blocks along the leading axes are
-independent of each other, phases alternate block by block and a block's values are a local buffer.
+A *phase* is a run of stages over one iteration space, of which the first may reduce.  Values that
+only their own point reads stay in registers.  Tensors that a later phase reads are *kept*: where
+blocks along the leading axes are independent of each other, phases alternate block by block and a
+block's values are a local buffer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Index, Range, Sym, floordiv, loop_range, mod, product, substitute
+from modelcc.ir.index import (
+    Index,
+    Range,
+    Sym,
+    floordiv,
+    loop_range,
+    mod,
+    product,
+    substitute,
+    symbols,
+)
 from modelcc.ir.loop import Alloc, BindIndex, Buffer, For, IndexOf, Stmt
 from modelcc.ir.scalar_tree import reads, substitute_indices, transform
 from modelcc.ir.tensor import Axis, Read, Scalar, Stage
@@ -43,16 +54,12 @@ def find_chain(kernel: CanonicalKernel) -> Chain | None:
     internal = frozenset(s.output for s in kernel.stages) - frozenset(kernel.outputs)
     if not _shares_values(kernel.stages, internal):
         return None
-    writers = Counter(s.output for s in kernel.stages)
-    reduced = {s.output for s in kernel.stages if s.reduce}
-    kept = frozenset(t for t in internal if writers[t] > 1 or t in reduced)
+    runs = _phases(kernel.stages)
+    kept = internal & _handed_on(runs)
     depth = _outer_depth(kernel.stages, kept)
     outer = kernel.stages[0].axes[:depth] if kept else ()
-    phases = tuple(
-        tuple(_inside(s, phase[0], outer, kept) for s in phase)
-        for phase in _phases(kernel.stages, kept)
-    )
-    known = dict(kernel.internal)
+    phases = tuple(tuple(_inside(s, run[0], outer, kept) for s in run) for run in runs)
+    known = {s.output: _plain_type(s) for s in kernel.stages} | dict(kernel.internal)
     types = {name: _block_type(known[name], len(outer)) for name in sorted(kept)}
     return Chain(outer, phases, types)
 
@@ -89,23 +96,46 @@ def _shares_values(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
     return any(max(tensors[t].values(), default=0) > 1 for t in sorted(internal & tensors.keys()))
 
 
-def _phases(stages: Sequence[Stage], kept: frozenset[str]) -> list[list[Stage]]:
+def _phases(stages: Sequence[Stage]) -> list[list[Stage]]:
     phases: list[list[Stage]] = []
     for stage in stages:
-        if not phases or _begins_phase(stage, phases[-1], kept):
+        if not phases or _begins_phase(stage, phases[-1]):
             phases.append([])
         phases[-1].append(stage)
     return phases
 
 
-def _begins_phase(stage: Stage, phase: Sequence[Stage], kept: frozenset[str]) -> bool:
-    other_space = [a.extent for a in stage.axes] != [a.extent for a in phase[0].axes]
-    handed_on = kept & {s.output for s in phase} & {r.tensor for r in reads(stage.body)}
-    return bool(stage.reduce or phase[0].reduce or other_space or handed_on)
+def _begins_phase(stage: Stage, phase: Sequence[Stage]) -> bool:
+    if stage.reduce or [a.extent for a in stage.axes] != [a.extent for a in phase[0].axes]:
+        return True
+    made = {s.output: s for s in phase}
+    shared = [r for r in reads(stage.body) if r.tensor in made]
+    return not all(_at_own_point(r, stage, made[r.tensor]) for r in shared)
+
+
+def _at_own_point(read: Read, reader: Stage, writer: Stage) -> bool:
+    """Whether ``read`` is of what ``writer`` makes at the same point of their common space."""
+    pairs = zip(reader.axes, writer.axes, strict=True)
+    values: dict[str, Index] = {a.name: Sym(b.name) for a, b in pairs}
+    return tuple(substitute(i, values) for i in read.indices) == writer.write
+
+
+def _handed_on(phases: Sequence[Sequence[Stage]]) -> frozenset[str]:
+    """Tensors of several parts, and those that a later phase reads."""
+    writers = Counter(s.output for phase in phases for s in phase)
+    found = {name for name, count in writers.items() if count > 1}
+    made: set[str] = set()
+    for phase in phases:
+        found |= made & {r.tensor for s in phase for r in reads(s.body)}
+        made |= {s.output for s in phase}
+    return frozenset(found)
 
 
 def _outer_depth(stages: Sequence[Stage], kept: frozenset[str]) -> int:
-    """How many leading axes all stages share such that a block uses its own kept values only."""
+    """How many leading axes all stages share such that a block uses its own kept values only.
+
+    Within a block, every operand of a product is still used at several points.
+    """
     first = stages[0]
     for depth, axis in enumerate(first.axes):
         for stage in stages:
@@ -115,7 +145,15 @@ def _outer_depth(stages: Sequence[Stage], kept: frozenset[str]) -> int:
             places += [stage.write] if stage.output in kept else []
             if any(place[depth] != Sym(stage.axes[depth].name) for place in places):
                 return depth
+            if stage.reduce and not _reused(stage, depth + 1):
+                return depth
     return len(first.axes)
+
+
+def _reused(stage: Stage, depth: int) -> bool:
+    """Whether each read stays where it is along some axis inside the first ``depth``."""
+    moving = [{n for i in r.indices for n in symbols(i)} for r in reads(stage.body)]
+    return all(any(a.name not in names for a in stage.axes[depth:]) for names in moving)
 
 
 def _inside(stage: Stage, first: Stage, outer: tuple[Axis, ...], kept: frozenset[str]) -> Stage:
@@ -138,6 +176,11 @@ def _inside(stage: Stage, first: Stage, outer: tuple[Axis, ...], kept: frozenset
         write=write[depth:] if stage.output in kept else write,
         body=transform(substitute_indices(stage.body, values), visit),
     )
+
+
+def _plain_type(stage: Stage) -> TensorType:
+    """The type of what a stage fills in the order of its axes."""
+    return TensorType(tuple(a.extent for a in stage.axes), stage.body.dtype)
 
 
 def _block_type(type_: TensorType, depth: int) -> TensorType:

@@ -37,6 +37,7 @@ from modelcc.targets.cpu.plan import Plan, plan_tiled
 from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
 from modelcc.targets.cpu.shared_copies import with_free_place
+from modelcc.targets.cpu.streaming import streams
 from modelcc.targets.cpu.structure import Group, make_group
 from modelcc.targets.cpu.sweeps import there_and_back
 from modelcc.targets.cpu.tiled import emit_tiled
@@ -278,18 +279,22 @@ def _chain_statements(
     types = {**dict(kernel.types), **chain.kept}
     dims: Bounds = {**dict(kernel.dims), **chain.ranges}  # type: ignore[dict-item]
     stored = frozenset((*kernel.outputs, *chain.kept))
-    statements: list[Stmt] = []
+    plans: list[Plan] = []
     layouts: dict[str, Layout] = {}
-    for position, stages in enumerate(chain.phases):
-        once = {c for c in kernel.constants if _times_read(kernel.stages, c) == 1}
+    once = {c for c in kernel.constants if _times_read(kernel.stages, c) == 1}
+    for stages in chain.phases:
         packable = frozenset(once & {r.tensor for s in stages for r in reads(s.body)})
         plan, wanted = _tiled(stages, stored, types, dims, packable, machine)
         layouts |= wanted
+        plans.append(plan)
+    ahead = streams(chain, plans, kernel.constants)
+    statements: list[Stmt] = []
+    for stages, plan, stream in zip(chain.phases, plans, ahead, strict=True):
         # A function forks once: for its blocks, else for the first phase.
         short = nanoseconds(stages, types) < WORTH_A_FORK
-        serial = chain.outer or position or short
+        serial = chain.outer or plan is not plans[0] or short
         chunks = 1 if serial else PARALLEL_CHUNKS
-        statements += emit_tiled(plan, names, chunks)
+        statements += emit_tiled(plan, names, chunks, stream)
     return in_blocks(chain, names, statements), layouts
 
 

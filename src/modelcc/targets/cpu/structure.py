@@ -141,14 +141,17 @@ def neutral_guards(
 
 
 def is_contraction(nest: Nest) -> bool:
-    """Whether the nest sums products of two reads that move differently in the parallel loops."""
+    """Whether the nest sums products of two reads, or of sums and differences of reads."""
     if nest.combine != "sum" or not nest.reduce:
         return False
     _, body = neutral_guards(nest.body, "sum", nest.body.dtype)
     if not (isinstance(body, Apply) and body.function == "mul"):
         return False
-    return all(isinstance(_uncast(a), Read) for a in body.args)
+    return all(_is_linear(a) for a in body.args)
 
 
-def _uncast(scalar: Scalar) -> Scalar:
-    return scalar.value if isinstance(scalar, Cast) else scalar
+def _is_linear(scalar: Scalar) -> bool:
+    """Whether the scalar is a read, maybe converted, or sums and differences of such."""
+    if isinstance(scalar, Apply) and scalar.function in ("add", "sub"):
+        return all(_is_linear(a) for a in scalar.args)
+    return isinstance(scalar.value if isinstance(scalar, Cast) else scalar, Read)

@@ -24,19 +24,27 @@ from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import NextPanel, next_panel, stream
 from modelcc.targets.cpu.quads import byte_product
+from modelcc.targets.cpu.streaming import BlockStream, NextBlock
 
 
-def emit_tiled(plan: Plan, names: Names, chunks: int) -> list[Stmt]:
-    """Loop-level statements of a planned group; parallel over ``chunks`` parts if more than 1."""
+def emit_tiled(
+    plan: Plan, names: Names, chunks: int, ahead: BlockStream | None = None
+) -> list[Stmt]:
+    """Loop-level statements of a planned group; parallel over ``chunks`` parts if more than 1.
+
+    ``ahead`` is what to fetch meanwhile for a later block, in place of the next panel.
+    """
     loops = [Loop(v.name, plan.segments[v.name]) for v in plan.order]
 
     def tile(point: Point, chosen: Chosen) -> list[Stmt]:
-        return _emit_tile(plan, names, point, chosen)
+        return _emit_tile(plan, names, point, chosen, ahead)
 
     return nest_loops(loops, names, tile, chunks)
 
 
-def _emit_tile(plan: Plan, names: Names, point: Point, chosen: Chosen) -> list[Stmt]:
+def _emit_tile(
+    plan: Plan, names: Names, point: Point, chosen: Chosen, ahead: BlockStream | None
+) -> list[Stmt]:
     lanes = _lanes(plan, chosen)
     corners = list(_tile_points(point, chosen, plan.tile.vector))
     anchor = plan.group.anchor
@@ -45,9 +53,13 @@ def _emit_tile(plan: Plan, names: Names, point: Point, chosen: Chosen) -> list[S
     dtype = anchor.body.dtype
     start = Const(identity(anchor.combine, dtype), dtype, plan.lanes)
     registers = [names.fresh("acc") for _ in corners]
+    if ahead is not None:
+        panel = ahead.at(plan, corners[0], chosen)
+    else:
+        panel = next_panel(plan, corners[0], chosen)
     return [
         *(Register(r, start) for r in registers),
-        *_reduction(plan, names, lanes, corners, registers, chosen),
+        *_reduction(plan, names, lanes, corners, registers, chosen, panel),
         *_epilogue(plan, names, lanes, corners, registers),
     ]
 
@@ -88,6 +100,7 @@ def _reduction(
     corners: Sequence[Point],
     registers: Sequence[str],
     chosen: Chosen,
+    panel: NextPanel | NextBlock | None,
 ) -> list[Stmt]:
     anchor, body = plan.group.anchor, plan.body
     if anchor is None or anchor.combine is None or body is None:
@@ -113,7 +126,7 @@ def _reduction(
         return emitter.statements
 
     loops = [(v, plan.tile.unrolling(v.name)) for v in anchor.reduce if v not in whole]
-    guards, panel = open_guards(plan, chosen), next_panel(plan, corners[0], chosen)
+    guards = open_guards(plan, chosen)
     reduction = _Reduction(guards, corners[0], step, names, _ragged(anchor), panel)
     return reduction.loops(loops, {})
 
@@ -180,7 +193,7 @@ class _Reduction:
     step: Callable[[Point], list[Stmt]]
     names: Names
     ragged: Mapping[str, int]
-    panel: NextPanel | None
+    panel: NextPanel | NextBlock | None
 
     def loops(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
         """Statements of the ``remaining`` loops (variable, unrolling), given the outer ones."""
