@@ -36,7 +36,11 @@ def passes() -> list[type[Any]]:
     ]
 
 
-TOO_LONG = {"Winograd": "test_winograd.py", "InRegions": "test_regions.py"}
+TOO_LONG = {
+    "Winograd": "test_winograd.py",
+    "Strassen": "test_strassen.py",
+    "InRegions": "test_regions.py",
+}
 """Passes that cannot be shown in a docstring, and the tests they have instead."""
 
 PASSES = [step for step in passes() if step.__name__ not in TOO_LONG]

@@ -1,0 +1,208 @@
+"""Strassen's algorithm: the same results as the plain product, before and after scheduling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+from kernel_runs import host_cpu, interpreted, native, run_scheduled
+
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Constant
+from modelcc.ir.index import Sym
+from modelcc.ir.loop_text import print_functions
+from modelcc.ir.tensor import Kernel, TensorProgram
+from modelcc.ir.tensor_interpreter import run_program
+from modelcc.ir.tensor_parser import parse_tensor_program
+from modelcc.ir.tensor_text import print_tensor_program
+from modelcc.ir.tensor_verifier import verify_tensor_program
+from modelcc.ir.types import F32, Array, TensorType
+from modelcc.levels import scheduled_functions
+from modelcc.ops.activation import Relu
+from modelcc.ops.arithmetic import Add
+from modelcc.ops.matmul import Gemm, MatMul
+from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.passes.tensor.strassen import Strassen
+from modelcc.passes.tensor.strassen_cost import Split, StrassenCost
+from modelcc.passes.tensor.strassen_weights import QuadrantConstant
+from modelcc.targets.cpu.schedule import schedule_program
+
+
+@dataclass(frozen=True)
+class Always(StrassenCost):
+    """Strassen's algorithm wherever it is possible."""
+
+    def strassen(self, split: Split, others: int, n: int, k: int) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows of ``k`` elements by ``n`` columns, ``products`` times, each plus a residual."""
+
+    rows: tuple[int | Sym, ...]
+    k: int
+    n: int
+    products: int = 1
+
+
+CASES = {
+    "whole": Case((1, 64), 64, 96),
+    "blocks of 64 columns": Case((1, 64), 64, 128),
+    "an odd row": Case((1, 67), 64, 192),
+    "odd rows of rows": Case((9, 9), 32, 96),
+    "row blocks": Case((1, 1040), 32, 64),
+    "batches": Case((4, 129), 32, 64),
+    "the second axis is even": Case((3, 22), 32, 96),
+    "shared sums": Case((1, 64), 64, 96, products=3),
+}
+KERNELS = {"shared sums": 4}
+"""Kernels of a case, where it is not one of sums and one of products."""
+
+
+@cache
+def program_of(case: Case) -> TensorProgram:
+    rng = np.random.default_rng(0)
+    make = GraphBuilder()
+    x = make.input("x", TensorType((*case.rows, case.k), F32))
+    r = make.input("r", TensorType((*case.rows, case.n), F32))
+    results: list[str] = []
+    for _ in range(case.products):
+        w = make.constant(rng.standard_normal((case.k, case.n)).astype(np.float32))
+        b = make.constant(rng.standard_normal(case.n).astype(np.float32))
+        y = make.emit(Add(), make.emit(MatMul(), x, w), b)
+        results.append(make.emit(Relu(), make.emit(Add(), y, r)))
+    return FuseKernels()(lower_graph(make.build(results)))
+
+
+def inputs_of(program: TensorProgram) -> dict[str, Array]:
+    rng = np.random.default_rng(1)
+    shapes = {name: program.types[name].static_shape() for name in program.inputs}
+    return {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+
+
+def assert_near(actual: Array, wanted: Array) -> None:
+    assert np.abs(actual - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tensor_level_keeps_its_meaning(name: str) -> None:
+    before = program_of(CASES[name])
+    after = Strassen(Always())(before)
+    verify_tensor_program(after)
+    data = inputs_of(before)
+    wanted, actual = (run_program(p, data, {}) for p in (before, after))
+    for output in before.outputs:
+        assert_near(actual[output], wanted[output])
+    assert len(after.items) == KERNELS.get(name, 2)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_schedules_keep_their_meaning(name: str) -> None:
+    before = program_of(CASES[name])
+    data = inputs_of(before)
+    wanted = run_program(before, data, {})
+    program = schedule_program(Strassen(Always())(before), host_cpu())
+    for executor in (interpreted, native) if name == "an odd row" else (native,):
+        actual = run_scheduled(program, executor(program), data, {})
+        for output in before.outputs:
+            assert_near(actual[output], wanted[output])
+
+
+def test_weights_may_be_transposed() -> None:
+    rng = np.random.default_rng(0)
+    make = GraphBuilder()
+    x = make.input("x", TensorType((64, 64), F32))
+    w = make.constant(rng.standard_normal((96, 64)).astype(np.float32))
+    b = make.constant(rng.standard_normal(96).astype(np.float32))
+    y = make.emit(Gemm(trans_b=True), x, w, b)
+    before = FuseKernels()(lower_graph(make.build([y])))
+    after = Strassen(Always())(before)
+    assert len(after.items) == 2
+    data = inputs_of(before)
+    assert_near(run_program(after, data, {})[y], run_program(before, data, {})[y])
+
+
+def test_text_of_rewritten_programs_parses_back() -> None:
+    program = Strassen(Always())(program_of(CASES["an odd row"]))
+    text = print_tensor_program(program)
+    known = {c.digest: c for c in program.constants.values()}
+    assert print_tensor_program(parse_tensor_program(text, known)) == text
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case((1, 64), 64, 40),
+        Case((1, 64), 40, 96),
+        Case((Sym("rows"), 64), 64, 96),
+        Case((1,), 64, 96),
+        Case((1, 2), 64, 96),
+    ],
+    ids=str,
+)
+def test_others_are_left_alone(case: Case) -> None:
+    program = program_of(case)
+    assert Strassen(Always())(program) == program
+
+
+def test_shared_weights_are_left_alone() -> None:
+    """Quadrants beside the original would be a second copy."""
+    make = GraphBuilder()
+    x = make.input("x", TensorType((64, 96), F32))
+    w = make.constant(np.ones((96, 96), np.float32))
+    program = FuseKernels()(
+        lower_graph(make.build([make.emit(MatMul(), make.emit(MatMul(), x, w), w)]))
+    )
+    assert Strassen(Always())(program) == program
+
+
+def test_the_original_weights_are_not_kept() -> None:
+    program = Strassen(Always())(program_of(CASES["whole"]))
+    shapes = [c.data.shape for c in program.constants.values() if c.data.ndim > 1]
+    assert shapes == [(1, 4, 32, 48)]
+    assert all(isinstance(i, Kernel) for i in program.items)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_quadrants_are_written_as_they_are_read(transposed: bool) -> None:
+    w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    constant = QuadrantConstant(Constant(w), 32, transposed)
+    place = np.zeros(constant.nbytes, np.uint8)
+    constant.write(place)
+    assert np.array_equal(place.view(np.float32), constant.data.ravel())
+    assert constant.data.nbytes == w.nbytes and constant.type.static_shape() == (1, 4, 32, 32)
+
+
+def test_products_fetch_the_next_block_once() -> None:
+    """All lines of it, and few others."""
+    program = Strassen(Always())(program_of(Case((1, 128), 256, 768)))
+    text = print_functions(scheduled_functions(schedule_program(program, host_cpu())))
+    blocks = [line for line in text.splitlines() if "prefetch" in line]
+    assert len(blocks) == 7, "each of the products fetches a share"
+
+
+def test_error_bound_in_the_documentation() -> None:
+    rng = np.random.default_rng(0)
+    make = GraphBuilder()
+    x = make.input("x", TensorType((64, 3072), F32))
+    w = rng.standard_normal((3072, 96)).astype(np.float32)
+    y = make.emit(MatMul(), x, make.constant(w))
+    program = Strassen(Always())(FuseKernels()(lower_graph(make.build([y]))))
+    data = inputs_of(program)
+    scheduled = schedule_program(program, host_cpu())
+    actual = run_scheduled(scheduled, native(scheduled), data, {})[y]
+    assert_near(actual, data["x"].astype(np.float64) @ w)
+
+
+def test_cost_prefers_what_is_faster() -> None:
+    cost = StrassenCost()
+    assert cost.choose(128, 1, 768, 768) == Split(64, 64, 0, 48)
+    assert cost.choose(197, 1, 3072, 768) == Split(98, 98, 1, 48)
+    assert cost.choose(4, 49, 1536, 384) == Split(2, 2, 0, 48)
+    assert cost.choose(8, 128, 768, 768) == Split(4, 2, 0, 48)
+    for halved, others, n, k in ((2, 1, 768, 768), (3136, 1, 96, 96), (7, 7, 768, 768)):
+        assert cost.choose(halved, others, n, k) is None
