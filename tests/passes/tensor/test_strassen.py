@@ -51,7 +51,7 @@ class Case:
 
 CASES = {
     "whole": Case((1, 64), 64, 96),
-    "blocks of 64 columns": Case((1, 64), 64, 128),
+    "blocks of 32 columns": Case((1, 64), 64, 128),
     "an odd row": Case((1, 67), 64, 192),
     "odd rows of rows": Case((9, 9), 32, 96),
     "row blocks": Case((1, 1040), 32, 64),
@@ -204,5 +204,5 @@ def test_cost_prefers_what_is_faster() -> None:
     assert cost.choose(197, 1, 3072, 768) == Split(98, 98, 1, 48)
     assert cost.choose(4, 49, 1536, 384) == Split(2, 2, 0, 48)
     assert cost.choose(8, 128, 768, 768) == Split(4, 2, 0, 48)
-    for halved, others, n, k in ((2, 1, 768, 768), (3136, 1, 96, 96), (7, 7, 768, 768)):
+    for halved, others, n, k in ((2, 1, 768, 768), (3136, 1, 96, 96), (784, 1, 192, 768)):
         assert cost.choose(halved, others, n, k) is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BLOCKS = (48, 64, 32)
-"""Columns of a block: whole vectors for register tiles of 3 x 8, 4 x 6 and 2 x 12."""
+BLOCKS = (48, 32)
+"""Columns of a block.  Wider ones would read more than L2 gives while few rows are computed."""
 
 LARGEST_BLOCK = 256
 """Rows of a block, for its sums to stay in cache."""
@@ -33,7 +33,7 @@ class StrassenCost:
 
     lanes: int = 16
     fmas: int = 2
-    margin: float = 1.02
+    margin: float = 1.08
 
     def choose(self, halved: int, others: int, n: int, k: int) -> Split | None:
         """How to split ``halved`` × ``others`` rows; None if the plain product is faster."""
@@ -56,7 +56,7 @@ class StrassenCost:
         """Cycles of seven products of half the size, of sums and of rows left over."""
         rows = split.half * others
         products = 7 * rows * (n / 2) * (k / 2) / (self.lanes * self.fmas * 0.95)
-        sums = rows * (k / 2) / self.lanes * 8
+        sums = rows * (k / 2) / self.lanes * 14
         results = rows * (n / 2) / self.lanes * 14
         # A few rows cannot hide the latency of multiply-adds.
         rest = split.rest * max(others / self.fmas, 1.3) * n * k / self.lanes
