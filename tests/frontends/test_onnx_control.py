@@ -126,6 +126,22 @@ def test_loop_ends_on_data(bounded: bool) -> None:
     check(proto, *({**case, **count} for case, count in zip(cases, counts, strict=True)))
 
 
+def test_loop_that_ends_on_data_stacks_as_many_results() -> None:
+    node = helper.make_node("Loop", ["m", "c", "s"], ["last", "parts"], body=counting_loop())
+    inputs = [info("x", 9, 4), info("s", 4), info("c", kind=BOOL), info("m", kind=INT64)]
+    proto = model([node], inputs, ["last", "parts"], w=floats(4, 4))
+    cases = [
+        {
+            "x": abs(floats(9, 4, seed=seed)) / 9,
+            "s": floats(4, seed=seed),
+            "c": np.array(flag),
+            "m": np.array(most, np.int64),
+        }
+        for seed, flag, most in ((1, True, 2), (2, True, 9), (3, True, 5), (4, False, 4))
+    ]
+    check(proto, *cases)
+
+
 @pytest.mark.parametrize("backwards", [0, 1])
 def test_scan_along_other_axes(backwards: int) -> None:
     nodes = [

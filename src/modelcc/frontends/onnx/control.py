@@ -23,6 +23,7 @@ from modelcc.ops.control import At, If, Loop
 from modelcc.ops.elementwise import And, Less
 from modelcc.ops.generate import Indices
 from modelcc.ops.shape import Reshape
+from modelcc.ops.slicing import Slice
 
 
 def if_(call: Call) -> tuple[str, ...]:
@@ -77,7 +78,9 @@ def loop(call: Call) -> tuple[str, ...]:
     begins = call.known(1) if call.has(1) else np.array(True)
     known_trips = not call.has(0) or call.known(0) is not None
     slices = len(graph.output) - 1 - len(initial)
-    trips = call.index(0, "trip count") if call.has(0) and (known_trips or slices) else None
+    trips = (
+        call.index(0, "trip count", Range(0)) if call.has(0) and (known_trips or slices) else None
+    )
     counter = new_counter(call.bounds, "loop")
     bounds = {**call.bounds, counter: Range(0, None if trips is None else trips - 1)}
 
@@ -96,8 +99,6 @@ def loop(call: Call) -> tuple[str, ...]:
         made = body.graph(body.outputs[1:])
         op = Loop(made, counter, trips, len(initial), False, (0,) * slices, (False,) * slices)
         return call.add(op, *initial, *body.captured)
-    if slices:
-        unsupported("it ends on a condition and stacks results, whose number is not known")
     return _while(call, body, counter, trips, initial)
 
 
@@ -112,22 +113,36 @@ def require_states(call: Call, types: Sequence[TensorType], initial: Sequence[st
 def _while(
     call: Call, body: Body, counter: str, trips: Index | None, initial: Sequence[str]
 ) -> tuple[str, ...]:
-    """A loop that ends on a condition, without stacked results."""
+    """A loop that ends on a condition; it counts its iterations if it stacks results."""
     first = scalar(call.emitter, call.inputs[1]) if call.has(1) else call.constant(np.array(True))
     going = scalar(body.emitter, body.outputs[0])
+    following = body.emitter.emit(Indices((Sym(counter) + 1,), (), I64))
     if trips is None and call.has(0):
         limit = scalar(call.emitter, call.emitter.stored(call.inputs[0]))
         inside = body.capture(limit)
-        following = body.emitter.emit(Indices((Sym(counter) + 1,), (), I64))
         going = body.emitter.emit(And(), going, body.emitter.emit(Less(), following, inside))
         any_at_all = call.emit(Less(), call.constant(np.array(0, np.int64)), limit)
         first = call.emit(And(), first, any_at_all)
-    made = body.graph([going, *body.outputs[1:]])
-    flag = "going"
-    types = {**made.types, flag: TensorType((), BOOL)}
-    made = replace(made, inputs=(flag, *made.inputs), types=types)
-    op = Loop(made, counter, trips, 1 + len(initial), True)
-    return call.add(op, first, *initial, *body.captured)[1:]
+    made = body.graph([going, following, *body.outputs[1:]])
+    inputs = {"going": TensorType((), BOOL), "count": TensorType((), I64)}
+    made = replace(made, inputs=(*inputs, *made.inputs), types={**made.types, **inputs})
+    slices = len(body.outputs) - 1 - len(initial)
+    states, places = 2 + len(initial), ((0,) * slices, (False,) * slices)
+    op = Loop(made, counter, trips, states, True, *places)
+    nothing = call.constant(np.array(0, np.int64))
+    _, count, *results = call.add(op, first, nothing, *initial, *body.captured)
+    if not slices or trips is None:
+        return tuple(results)
+    (rows,) = call.emitter.read_sizes(count, "iterations", Range(0, trips), (), call.source)
+    stacked = (_first_rows(call, name, rows) for name in results[len(initial) :])
+    return (*results[: len(initial)], *stacked)
+
+
+def _first_rows(call: Call, value: str, rows: Index) -> str:
+    """The first ``rows`` elements along axis 0."""
+    shape = call.type_of(value).shape
+    none, single = (0,) * len(shape), (1,) * len(shape)
+    return call.emit(Slice(none, (rows, *shape[1:]), single), value)
 
 
 def scan(call: Call) -> tuple[str, ...]:
