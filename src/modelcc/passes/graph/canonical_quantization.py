@@ -77,6 +77,8 @@ def written_out(node: Node, at: Rewriter) -> Replacement:
     if first is None or second is None or first.size != 1:
         return None
     is_conv = isinstance(node.op, QLinearConv)
+    if is_conv and at.constant_value(w) is None:
+        return None  # no rule for integers would take it
     axis = 0 if is_conv else at.type_of(w).rank - 1
     operands = [
         at.emit(DequantizeLinear(0), x, x_scale, x_zero),

@@ -12,7 +12,7 @@ from modelcc.ir.types import F32, Array
 from modelcc.ops.activation import Clip
 from modelcc.ops.elementwise import Add, Cast, Mul, Round
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear, Saturate, limits
-from modelcc.passes.graph.products import made_by
+from modelcc.passes.graph.products import keeps_shape, made_by, swapped
 from modelcc.passes.graph.quantized_values import along, dequantised, parameters
 
 
@@ -40,12 +40,10 @@ class ScalarQuantization:
         "mcc.graph"() ({
         ^bb0(%x: tensor<2x4xui8>):
           %z = "mcc.constant"() {value = dense<-3.0> : tensor<f32>}
-          %s = "mcc.constant"() {value = dense<0.5> : tensor<f32>}
-          %t = "mcc.constant"() {value = dense<4.0> : tensor<f32>}
+          %t = "mcc.constant"() {value = dense<2.0> : tensor<f32>}
           %f = "mcc.Cast"(%x) {to = f32}
           %c = "mcc.Add"(%f, %z)
-          %d = "mcc.Mul"(%c, %s)
-          %e = "mcc.Mul"(%d, %t)
+          %e = "mcc.Mul"(%c, %t)
           %y = "mcc.Saturate"(%e) {to = ui8}
           "mcc.return"(%y)
         })
@@ -66,16 +64,27 @@ def quantised(node: Node, at: Rewriter) -> Replacement:
     if own is None or at.type_of(x).dtype != F32 or not 8 <= node.op.to.bits <= 16:
         return None
     scale, zero = (along(p, node.op.axis, at.type_of(x).rank) for p in own)
+    x, factor = _unscaled(at, x)
     with np.errstate(all="ignore"):
-        inverse = (1.0 / scale.astype(np.float64)).astype(np.float32)
-    if not np.isfinite(inverse).all():
+        factor = np.asarray(factor / scale)
+    if not np.isfinite(factor).all():
         return None
-    value = at.emit(Mul(), x, at.constant(inverse))
+    value = at.emit(Mul(), x, at.constant(factor))
     if zero.any():
-        # Halves go to even numbers, which an odd zero point would turn into odd ones.
-        value = at.emit(Round(), value) if (zero % 2).any() else value
-        value = at.emit(Add(), value, at.constant(zero.astype(np.float32)))
+        # Rounded first, since a sum with the zero point is rounded differently near halves.
+        value = at.emit(Add(), at.emit(Round(), value), at.constant(zero.astype(np.float32)))
     return at.emit(Saturate(node.op.to), value)
+
+
+def _unscaled(at: Rewriter, name: str) -> tuple[str, Array]:
+    """(x, c) where ``name`` is ``x * c`` with f32 constants c, to round one quotient only."""
+    node = made_by(at, name, Mul)
+    if node is not None and at.uses(name) == 1:
+        for x, constant in swapped(node):
+            data = at.constant_value(constant)
+            if data is not None and keeps_shape(at, node, x):
+                return x, data
+    return name, np.ones((), np.float32)
 
 
 def dequantised_by_constants(node: Node, at: Rewriter) -> Replacement:
