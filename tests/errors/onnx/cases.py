@@ -335,14 +335,6 @@ UNSUPPORTED = (
             "float[2] x, bool c",
         ),
     ),
-    Case(
-        "training mode",
-        ("training mode",),
-        _body(
-            "y = BatchNormalization<training_mode = 1>(x, w, w, w, w)",
-            "float[2, 3] x, float[3] w",
-        ),
-    ),
 )
 
 CASES = (*FILES, *VERSIONS, *STRUCTURE, *NODES, *WEIGHTS, *UNSUPPORTED)
