@@ -161,15 +161,19 @@ class Emitter:
         self.bounds[name] = known
         return name
 
-    def demand(self, demands: Sequence[Demand], source: Sequence[str] = ()) -> None:
+    def demand(
+        self, demands: Sequence[Demand], source: Sequence[str] = (), always: bool = False
+    ) -> None:
         """Have the run end unless what is not certain of ``demands`` holds.
 
-        Only sizes read at run time are checked; those of inputs are the caller's."""
+        Only sizes read at run time are checked, unless ``always``.
+        """
         late = {name for sizes in self._sizes.values() for size in sizes for name in symbols(size)}
         open_ = [
             d
             for d in dict.fromkeys(demands)
-            if compare(*d, self.bounds) is not True and late & (symbols(d[0]) | symbols(d[2]))
+            if compare(*d, self.bounds) is not True
+            and (always or late & (symbols(d[0]) | symbols(d[2])))
         ]
         if open_:
             nothing = self.builder.constant(np.zeros(0, np.int64))

@@ -80,6 +80,9 @@ def unique(call: Call) -> Sequence[str]:
 
 def suppression(call: Call) -> str:
     boxes, scores = call.shape(0), call.shape(1)
+    if len(boxes) != 3 or len(scores) != 3:
+        call.fail(f"boxes {call.type(0)} and scores {call.type(1)} must have three axes each")
+    call.emitter.demand([(boxes[2], "==", 4), (boxes[1], "==", scores[2])], call.source, True)
     limit: Index = boxes[1]
     known = call.known(2)
     if known is not None:
@@ -92,7 +95,7 @@ def suppression(call: Call) -> str:
     ]
     op = NonMaxSuppression(limit, call.attrs.flag("center_point_box"))
     rows, count = call.emitter.add_node(
-        op, call.input(0), call.input(1), *operands, source=call.source
+        op, _cut(call, call.input(0), 2, 4), call.input(1), *operands, source=call.source
     )
     return _cut(call, rows, 0, _count(call, count, scores[0] * scores[1] * limit))
 
