@@ -93,6 +93,8 @@ def _scales(call: Call, operand: int) -> tuple[float, ...]:
 
 
 def _sizes(call: Call, axes: tuple[int, ...]) -> tuple[Index, ...]:
+    if call.attrs.flag("antialias"):
+        call.contents(3, "sizes")  # its filters are laid out at import
     sizes = call.indices(3, "sizes", Range(0, None))
     if len(sizes) != len(axes):
         call.fail(f"{len(sizes)} sizes for {len(axes)} axes")

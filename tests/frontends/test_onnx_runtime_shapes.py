@@ -1,0 +1,159 @@
+"""Shapes, axes, positions and counts that are inputs: one artifact against onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import modelcc
+from modelcc.ir.types import Array
+from modelcc.runtime.errors import RunError
+
+ort = pytest.importorskip("onnxruntime")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model's body with its operands, and several sets of inputs."""
+
+    body: str
+    signature: str
+    feeds: tuple[tuple[Array, ...], ...]
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+def floats(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+X = floats(2, 3, 4)
+CASES = {
+    "reshape": Case(
+        "y = Reshape(x, s)", "(float[n, 3, 4] x, int64[2] s) => (float[a, b] y)",
+        ((X, ints(6, 4)), (X, ints(-1, 2)), (floats(5, 3, 4), ints(0, -1)), (X, ints(24, 1))),
+    ),
+    "reshape and back": Case(
+        "a = Reshape(x, s) b = Relu(a) c = Shape(x) y = Reshape(b, c)",
+        "(float[n, 3, 4] x, int64[2] s) => (float[n, 3, 4] y)", ((X, ints(6, 4)), (X, ints(-1, 1))),
+    ),
+    "expand": Case(
+        "y = Expand(x, s)", "(float[n, 1] x, int64[3] s) => (float[a, b, c] y)",
+        (
+            (floats(3, 1), ints(2, 3, 4)),
+            (floats(3, 1), ints(1, 1, 1)),
+            (floats(1, 1), ints(2, 5, 2)),
+        ),
+    ),
+    "slice": Case(
+        "y = Slice(x, b, e, a, t)",
+        "(float[2, 3, n] x, int64[2] b, int64[2] e, int64[2] a, int64[2] t) => (float[p, q, r] y)",
+        (
+            (X, ints(0, 1), ints(2, 4), ints(0, 2), ints(1, 2)),
+            (X, ints(-1, 9), ints(-9, -9), ints(1, -1), ints(-1, -2)),
+            (floats(2, 3, 7), ints(5, 2), ints(2, 0), ints(2, 1), ints(1, 1)),
+        ),
+    ),
+    "sliced and doubled": Case(
+        "a = Slice(x, b, e) c = Add(a, a) y = ReduceSum(c)",
+        "(float[n] x, int64[1] b, int64[1] e) => (float[1] y)",
+        (
+            (floats(9), ints(2), ints(7)),
+            (floats(40), ints(-33), ints(100)),
+            (floats(5), ints(1), ints(2)),
+        ),
+    ),
+    "tile": Case(
+        "y = Tile(x, r)", "(float[2, n] x, int64[2] r) => (float[a, b] y)",
+        ((floats(2, 3), ints(1, 3)), (floats(2, 1), ints(4, 2)), (floats(2, 2), ints(0, 2))),
+    ),
+    "pad": Case(
+        "y = Pad(x, p, v)", "(float[2, n] x, int64[4] p, float v) => (float[a, b] y)",
+        (
+            (floats(2, 3), ints(1, 0, 0, 2), np.array(7, np.float32)),
+            (floats(2, 4), ints(0, -1, 3, -1), np.array(-1, np.float32)),
+        ),
+    ),
+    "range": Case(
+        "y = Range(s, l, d)", "(int64 s, int64 l, int64 d) => (int64[n] y)",
+        tuple(tuple(map(np.array, v)) for v in ((0, 5, 1), (9, 0, -2), (3, 3, 1), (2, 100, 7))),
+    ),
+    "squeeze": Case(
+        "y = Squeeze(x, a)", "(float[1, n, 1] x, int64[1] a) => (float[p, q] y)",
+        ((floats(1, 3, 1), ints(0)), (floats(1, 5, 1), ints(-1))),
+    ),
+    "unsqueeze": Case(
+        "y = Unsqueeze(x, a)", "(float[2, n] x, int64[2] a) => (float[p, q, r, s] y)",
+        ((floats(2, 3), ints(0, 2)), (floats(2, 5), ints(-1, 1))),
+    ),
+    "reduction": Case(
+        "y = ReduceMax<keepdims=0>(x, a)", "(float[2, n, 4] x, int64[1] a) => (float[p, q] y)",
+        ((X, ints(0)), (X, ints(-1)), (floats(2, 5, 4), ints(1))),
+    ),
+    "cumulative sum": Case(
+        "y = CumSum(x, a)", "(float[2, n, 4] x, int64 a) => (float[2, n, 4] y)",
+        ((X, np.array(0)), (X, np.array(-1)), (floats(2, 9, 4), np.array(1))),
+    ),
+    "top k": Case(
+        "y, i = TopK(x, k)", "(float[2, n] x, int64[1] k) => (float[2, k] y, int64[2, k] i)",
+        ((floats(2, 9), ints(3)), (floats(2, 5), ints(5)), (floats(2, 30), ints(0))),
+    ),
+    "selection": Case(
+        "c = Greater(x, t) w = NonZero(c) u = Transpose(w) y = GatherND(x, u) z = Exp(y)",
+        "(float[2, n] x, float t) => (int64[2, k] w, float[k] z)",
+        tuple(
+            (floats(2, n), np.array(t, np.float32)) for n, t in ((9, 0), (20, 1), (3, 9), (5, -9))
+        ),
+    ),
+}  # fmt: skip
+
+
+def model_of(case: Case) -> onnx.ModelProto:
+    head = '<ir_version: 8, opset_import: ["" : 18]> g '
+    return onnx.parser.parse_model(head + case.signature + " { " + case.body + " }")
+
+
+def results(net: modelcc.Model, feeds: Sequence[Array]) -> tuple[Array, ...]:
+    found = net(*feeds)
+    return found if isinstance(found, tuple) else (np.asarray(found),)
+
+
+@pytest.mark.parametrize("target", ["native", "c"])
+@pytest.mark.parametrize("name", CASES)
+def test_one_artifact_serves_all_values(name: str, target: str) -> None:
+    case = CASES[name]
+    model = model_of(case)
+    net = modelcc.compile(model, target=target, cache=None, threads=1)
+    peer = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [i.name for i in model.graph.input]
+    for feeds in case.feeds:
+        expected = peer.run(None, dict(zip(names, feeds, strict=True)))
+        for ours, theirs in zip(results(net, feeds), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)
+            assert ours.shape == theirs.shape
+
+
+def test_values_that_do_not_fit_end_the_run() -> None:
+    net = modelcc.compile(model_of(CASES["reshape"]), cache=None, threads=1)
+    with pytest.raises(RunError, match=r"s_0\*s_1 == 12\*n does not hold.*s_0 = 5"):
+        net(X, ints(5, 4))
+    many = modelcc.compile(model_of(CASES["top k"]), cache=None, threads=1)
+    with pytest.raises(RunError, match=r"k <= n does not hold"):
+        many(floats(2, 3), ints(4))
+
+
+def test_bounds_of_what_is_read_can_be_given() -> None:
+    case = Case(
+        "y = ConstantOfShape(s) z = Neg(y) w = Softmax(z)", "(int64[1] s) => (float[a] w)", ()
+    )
+    model = model_of(case)
+    net = modelcc.compile(model, dims={"s": (1, 64)}, cache=None, threads=1)
+    assert np.asarray(net(ints(4))).tolist() == [0.25] * 4
+    with pytest.raises(RunError, match="s <= 64"):
+        net(ints(65))
