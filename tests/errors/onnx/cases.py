@@ -327,12 +327,12 @@ UNSUPPORTED = (
         _body("y = Reshape(x, s)", "float[2, 3] x, int64[k] s"),
     ),
     Case(
-        "branch on data",
-        ("If#0", "condition ('c')"),
+        "branches of different types",
+        ("If#0", "branch"),
         _body(
             "y = If (c) <then_branch = t () => (float[2] p) { p = Relu(x) },"
-            " else_branch = e () => (float[2] q) { q = Neg(x) }>",
-            "float[2] x, bool c",
+            " else_branch = e () => (float[1, 2] q) { q = Unsqueeze(x, z) }>",
+            "float[2] x, bool c, int64[1] z",
         ),
     ),
 )
