@@ -10,6 +10,7 @@ from math import gcd
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer
 from modelcc.ir.types import BOOL, DType
+from modelcc.targets.llvm import interleaved
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.indices import IndexCode
 from modelcc.targets.llvm.values import (
@@ -64,8 +65,23 @@ class MemoryCode:
             return self._splat(self._plain_load(name, offset, 1), buffer.dtype, lanes)
         if stride == 1 or lanes == 1:
             return self._contiguous(name, offset, lanes, mask)
+        if mask is None and isinstance(stride, int) and 1 < stride <= interleaved.WIDEST:
+            return self._every(name, offset, stride, lanes)
         addresses = self._strided(name, offset, stride, lanes)
         return self._gathered(addresses, buffer.dtype, lanes, mask)
+
+    def _every(self, name: str, offset: Index, stride: int, lanes: int) -> str:
+        """Every ``stride``-th element, picked from loads of neighbours."""
+        type_ = value_type(self.buffer(name)[1].dtype, lanes)
+        first, *others = (
+            self._plain_load(name, offset + start, lanes)
+            for start in interleaved.starts(lanes, stride)
+        )
+        for other, places in zip(others, interleaved.shuffles(lanes, stride), strict=True):
+            chosen = ", ".join(f"i32 {p}" if p >= 0 else "i32 poison" for p in places)
+            operands = f"{type_} {first}, {type_} {other}, <{lanes} x i32> <{chosen}>"
+            first = self._code.emit(f"shufflevector {operands}", "every")
+        return first
 
     def gather(
         self, name: str, offset: Index, offsets: str, kind: DType, lanes: int, active: Index | None
