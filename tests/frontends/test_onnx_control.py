@@ -192,3 +192,22 @@ def test_recurrent_layers_at_any_length(kind: str) -> None:
             for t, n in cases
         ),
     )
+
+
+def test_activations_take_numbers() -> None:
+    constants = {
+        "w": floats(1, 20, 3) / 2, "r": floats(1, 20, 5, seed=1) / 2, "b": floats(1, 40, seed=2) / 2
+    }  # fmt: skip
+    node = helper.make_node(
+        "LSTM", ["x", "w", "r", "b"], ["y"], hidden_size=5,
+        activations=["HardSigmoid", "ScaledTanh", "LeakyRelu"],
+        activation_alpha=[0.3, 1.5, 0.1], activation_beta=[0.4, 0.7],
+    )  # fmt: skip
+    proto = model([node], [info("x", "t", 2, 3)], ["y"], **constants)
+    check(proto, *({"x": floats(t, 2, 3)} for t in (1, 4)))
+    affine = helper.make_node(
+        "RNN", ["x", "w", "r"], ["y"], hidden_size=5, activations=["Affine"],
+        activation_alpha=[0.5], activation_beta=[0.25],
+    )  # fmt: skip
+    own = {"w": floats(1, 5, 3) / 2, "r": floats(1, 5, 5, seed=1) / 2}
+    check(model([affine], [info("x", "t", 2, 3)], ["y"], **own), {"x": floats(3, 2, 3)})

@@ -244,6 +244,44 @@ class HardSigmoid(Activation):
 
 
 @dataclass(frozen=True)
+class Affine(Activation):
+    """``alpha * x + beta``."""
+
+    alpha: float = 1.0
+    beta: float = 0.0
+    samples = unary_samples(alpha=0.5, beta=0.25)
+
+    def element(self, x: Element) -> Element:
+        return x * self.alpha + self.beta
+
+    def evaluate(self, x: Any) -> Any:
+        return x * np.asarray(self.alpha, x.dtype) + np.asarray(self.beta, x.dtype)
+
+    def slope(self, x: Value) -> Value:
+        return x * 0.0 + self.alpha
+
+
+@dataclass(frozen=True)
+class ScaledTanh(Activation):
+    """``alpha * tanh(beta * x)``."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    samples = unary_samples(alpha=1.5, beta=0.75)
+
+    def element(self, x: Element) -> Element:
+        return apply("tanh", x * self.beta) * self.alpha
+
+    def evaluate(self, x: Any) -> Any:
+        inner = np.tanh(x * np.asarray(self.beta, x.dtype))
+        return inner * np.asarray(self.alpha, x.dtype)
+
+    def slope(self, x: Value) -> Value:
+        inner = of(Tanh(), x * self.beta)
+        return (1.0 - inner * inner) * (self.alpha * self.beta)
+
+
+@dataclass(frozen=True)
 class HardSwish(Composite):
     """``x * min(max(x / 6 + 1/2, 0), 1)`` (Howard et al. 2019)."""
 
@@ -393,5 +431,5 @@ _CUBIC = 0.044715
 
 OPS: tuple[type[Op], ...] = (
     *(Relu, LeakyRelu, PRelu, ThresholdedRelu, Elu, Celu, Selu, Softplus, Softsign),
-    *(HardSigmoid, HardSwish, Clip, Swish, Silu, Mish, Gelu),
+    *(HardSigmoid, Affine, ScaledTanh, HardSwish, Clip, Swish, Silu, Mish, Gelu),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,7 +21,18 @@ from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.op import Builder, ModelError, Op, require, same_dtype
 from modelcc.ir.types import Array, TensorType
 from modelcc.ops.accumulate import require_equal, require_float
-from modelcc.ops.activation import Clip, Elu, HardSigmoid, LeakyRelu, Relu, Softplus, Softsign
+from modelcc.ops.activation import (
+    Affine,
+    Clip,
+    Elu,
+    HardSigmoid,
+    LeakyRelu,
+    Relu,
+    ScaledTanh,
+    Softplus,
+    Softsign,
+    ThresholdedRelu,
+)
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.comparison import Greater, where
@@ -36,12 +48,21 @@ COUNTER = "rnn.step"
 
 Direction = Literal["forward", "reverse", "bidirectional"]
 Activation = Literal[
-    "Sigmoid", "Tanh", "Relu", "HardSigmoid", "LeakyRelu", "Elu", "Softsign", "Softplus"
-]
+    "Sigmoid", "Tanh", "Relu", "HardSigmoid", "LeakyRelu", "Elu", "Softsign", "Softplus",
+    "ThresholdedRelu", "Affine", "ScaledTanh",
+]  # fmt: skip
+USUAL: Mapping[str, tuple[float, ...]] = MappingProxyType(
+    {
+        "HardSigmoid": (0.2, 0.5), "LeakyRelu": (0.01,), "Elu": (1.0,), "ThresholdedRelu": (1.0,),
+        "Affine": (1.0, 0.0), "ScaledTanh": (1.0, 1.0),
+    }
+)  # fmt: skip
+"""The parameters, alpha and beta, that activations take, with the defaults of ONNX."""
 
 
-def activation(name: Activation) -> Op:
-    """The op of an activation, with the defaults of ONNX."""
+def activation(name: Activation, given: Sequence[float] = ()) -> Op:
+    """The op of an activation; ``given`` are its parameters, the usual ones if empty."""
+    numbers = given or USUAL.get(name, ())
     match name:
         case "Sigmoid":
             return Sigmoid()
@@ -50,15 +71,21 @@ def activation(name: Activation) -> Op:
         case "Relu":
             return Relu()
         case "HardSigmoid":
-            return HardSigmoid(0.2, 0.5)
+            return HardSigmoid(*numbers)
         case "LeakyRelu":
-            return LeakyRelu(0.01)
+            return LeakyRelu(*numbers)
         case "Elu":
-            return Elu(1.0)
+            return Elu(*numbers)
         case "Softsign":
             return Softsign()
         case "Softplus":
             return Softplus()
+        case "ThresholdedRelu":
+            return ThresholdedRelu(*numbers)
+        case "Affine":
+            return Affine(*numbers)
+        case "ScaledTanh":
+            return ScaledTanh(*numbers)
 
 
 @dataclass(frozen=True)
@@ -78,13 +105,15 @@ class Weights:
 class Recurrent(Op):
     """Base of the recurrent layers: checks, and the loop over time.
 
-    ``activations`` holds those of every gate, for each direction one after the other.  ``clip``
-    limits what goes into them (None: no limit).
+    ``activations`` holds those of every gate, for each direction one after the other, and
+    ``parameters`` the numbers of each, or nothing for the usual ones.  ``clip`` limits what goes
+    into them (None: no limit).
     """
 
     direction: Direction = "forward"
     activations: tuple[Activation, ...] = ()
     clip: float | None = None
+    parameters: tuple[tuple[float, ...], ...] = ()
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
     defaults: ClassVar[tuple[Activation, ...]] = ("Tanh",)
@@ -98,7 +127,9 @@ class Recurrent(Op):
         """Activations of direction ``which``."""
         names = self.activations or self.defaults * self.directions
         count = len(self.defaults)
-        return [activation(n) for n in names[which * count : (which + 1) * count]]
+        numbers = self.parameters or ((),) * len(names)
+        chosen = list(zip(names, numbers, strict=True))[which * count : (which + 1) * count]
+        return [activation(name, given) for name, given in chosen]
 
     def backwards(self, which: int) -> bool:
         """Whether direction ``which`` reads the sequence from its end."""

@@ -2,57 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from types import MappingProxyType
-from typing import get_args
+from typing import Any, get_args
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import I32
 from modelcc.ops.elementwise import Cast
-from modelcc.ops.recurrence import Activation, Direction, Recurrent
+from modelcc.ops.recurrence import USUAL, Activation, Direction, Recurrent
 from modelcc.ops.recurrent import GRU, LSTM, RNN
 from modelcc.ops.shape import Transpose
 
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
-USUAL: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"HardSigmoid": (0.2, 0.5), "LeakyRelu": (0.01, 0.0), "Elu": (1.0, 0.0)}
-)
-"""The alpha and beta that ONNX gives an activation by default; those without take none."""
 LENGTHS, FIRST_STATE, PEEPHOLES = 4, 5, 7
 
 
 def rnn(call: Call) -> tuple[str, ...]:
-    direction, activations, clip = _shared(call)
-    return _layer(call, RNN(direction, activations, clip))
+    return _layer(call, RNN(**_shared(call)))
 
 
 def gru(call: Call) -> tuple[str, ...]:
-    direction, activations, clip = _shared(call)
     late = call.attrs.flag("linear_before_reset")
-    return _layer(call, GRU(direction, activations, clip, late))
+    return _layer(call, GRU(linear_before_reset=late, **_shared(call)))
 
 
 def lstm(call: Call) -> tuple[str, ...]:
-    direction, activations, clip = _shared(call)
-    return _layer(call, LSTM(direction, activations, clip, call.attrs.flag("input_forget")))
+    forget = call.attrs.flag("input_forget")
+    return _layer(call, LSTM(input_forget=forget, **_shared(call)))
 
 
-def _shared(call: Call) -> tuple[Direction, tuple[Activation, ...], float | None]:
+def _shared(call: Call) -> dict[str, Any]:
     attrs = call.attrs
-    direction: Direction = call.choice(attrs.text("direction", "forward"), DIRECTIONS, "direction")
     names: tuple[Activation, ...] = tuple(
         call.choice(_spelling(name), ACTIVATIONS, "activation")
         for name in attrs.texts("activations", ())
     )
-    usual = [USUAL[name] for name in names if name in USUAL]
-    given = attrs.numbers("activation_alpha", ()), attrs.numbers("activation_beta", ())
-    for numbers, parameter in zip(given, ("alpha", "beta"), strict=True):
-        defaults = [pair[0 if parameter == "alpha" else 1] for pair in usual]
-        if numbers and list(numbers) != defaults[: len(numbers)]:
-            unsupported(f"activation_{parameter} {list(numbers)} (usual: {defaults})")
-    return direction, names, attrs.number("clip") if attrs.has("clip") else None
+    return {
+        "direction": call.choice(attrs.text("direction", "forward"), DIRECTIONS, "direction"),
+        "activations": names,
+        "clip": attrs.number("clip") if attrs.has("clip") else None,
+        "parameters": _parameters(call, names),
+    }
+
+
+def _parameters(call: Call, names: Sequence[Activation]) -> tuple[tuple[float, ...], ...]:
+    """The numbers of each activation: those that take some have the next ones of the lists."""
+    kinds = [iter(call.attrs.numbers(f"activation_{kind}", ())) for kind in ("alpha", "beta")]
+    if not call.attrs.has("activation_alpha") and not call.attrs.has("activation_beta"):
+        return ()
+    return tuple(
+        tuple(next(kind, usual) for kind, usual in zip(kinds, USUAL.get(name, ()), strict=False))
+        for name in names
+    )
 
 
 def _spelling(name: str) -> str:
