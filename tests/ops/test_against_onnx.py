@@ -97,6 +97,16 @@ TWINS |= {
     elementwise.BitCast: lambda op, xs: ("BitCast", {"to": number_of(op.to)}, xs),
     activation.Clip: clip,
     activation.Silu: lambda op, xs: ("Swish", {}, xs),
+    activation.Affine: lambda op, xs: (
+        "Add",
+        {},
+        [np.asarray(xs[0] * xs[0].dtype.type(op.alpha)), np.asarray(op.beta, xs[0].dtype)],
+    ),
+    activation.ScaledTanh: lambda op, xs: (
+        "Mul",
+        {},
+        [np.asarray(np.tanh(xs[0] * xs[0].dtype.type(op.beta))), np.asarray(op.alpha, xs[0].dtype)],
+    ),
     reduce.ArgMax: plain,
     reduce.ArgMin: plain,
     reduce.CumSum: lambda op, xs: (
