@@ -157,3 +157,15 @@ def test_bounds_of_what_is_read_can_be_given() -> None:
     assert np.asarray(net(ints(4))).tolist() == [0.25] * 4
     with pytest.raises(RunError, match="s <= 64"):
         net(ints(65))
+
+
+def test_extents_that_must_agree_are_compared_when_the_model_runs() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        "g (float[a] x, float[b] y) => (float[c] z) { z = Add(x, y) }"
+    )
+    net = modelcc.compile(model, cache=None)
+    ones = np.ones(3, np.float32)
+    np.testing.assert_array_equal(net(ones, ones), ones + ones)
+    with pytest.raises(RunError, match=r"Add#0: b == a does not hold, with a = 3, b = 5"):
+        net(ones, np.ones(5, np.float32))

@@ -118,6 +118,10 @@ class Op:
         """Result types (row-major); :class:`ModelError` if the operands break the op's rules."""
         raise NotImplementedError(self.mnemonic())
 
+    def agreements(self, *inputs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+        """Pairs of extents that ``infer`` takes to be equal without knowing it."""
+        return ()
+
     def reference(self, *inputs: Any) -> Any:
         """NumPy meaning: array, or tuple of arrays when there are several results."""
         raise NotImplementedError(self.mnemonic())
@@ -197,6 +201,17 @@ def broadcast_shapes(*shapes: tuple[Index, ...]) -> tuple[Index, ...]:
             extent = _broadcast_extent(extent, shape[j], shapes) if j >= 0 else extent
         result.append(extent)
     return tuple(result)
+
+
+def broadcast_agreements(*shapes: tuple[Index, ...]) -> tuple[tuple[Index, Index], ...]:
+    """Extents that :func:`broadcast_shapes` takes to be equal without knowing it."""
+    whole = broadcast_shapes(*shapes)
+    return tuple(
+        (whole[-distance], shape[-distance])
+        for shape in shapes
+        for distance in range(1, len(shape) + 1)
+        if shape[-distance] not in (1, whole[-distance])
+    )
 
 
 def _broadcast_extent(a: Index, b: Index, shapes: tuple[tuple[Index, ...], ...]) -> Index:

@@ -11,7 +11,16 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, ModelError, Op, Sample, broadcast_shapes, require, same_dtype
+from modelcc.ir.op import (
+    Builder,
+    ModelError,
+    Op,
+    Sample,
+    broadcast_agreements,
+    broadcast_shapes,
+    require,
+    same_dtype,
+)
 from modelcc.ir.types import F16, I32, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -59,6 +68,11 @@ class MatMul(Op):
         )
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return (TensorType((*batch, *a.shape[-2:-1], *_columns(b)), dtype),)
+
+    def agreements(self, *operands: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+        a, b = (x.shape for x in operands if x is not None)
+        inner = broadcast_agreements(a[-1:], b[-2:][:1])
+        return (*broadcast_agreements(a[:-2], b[:-2]), *inner)
 
     def reference(self, a: Array, b: Array) -> Array:
         return np.asarray(np.matmul(widen(a), widen(b))).astype(a.dtype, copy=False)

@@ -116,6 +116,15 @@ class Concat(Op):
         shape[self.axis] = sum((x.shape[self.axis] for x in xs[1:]), first.shape[self.axis])
         return (TensorType(tuple(shape), dtype),)
 
+    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+        first, *others = (x.shape for x in xs if x is not None)
+        return tuple(
+            (a, b)
+            for other in others
+            for axis, (a, b) in enumerate(zip(first, other, strict=True))
+            if axis != self.axis and a != b
+        )
+
     def reference(self, *xs: Array) -> Array:
         return np.concatenate(xs, self.axis)
 

@@ -206,7 +206,10 @@ class Emitter:
     def add_node(self, op: Op, *inputs: str, source: Sequence[str] = ()) -> tuple[str, ...]:
         """Results of a new node, known contents or not."""
         operands = tuple(self.stored(n, source) if n else "" for n in inputs)
-        return self.builder.add(op, *operands, source=source)
+        results = self.builder.add(op, *operands, source=source)
+        agreements = op.agreements(*(self.type_of(n) if n else None for n in inputs))
+        self.demand([(a, "==", b) for a, b in agreements], source, always=True)
+        return results
 
     def _evaluate(self, op: Op, inputs: Sequence[str], source: Sequence[str]) -> str | None:
         known = [self._noted.get(n) for n in inputs]
