@@ -267,7 +267,11 @@ def _segments(
         if lane is not None and v.name == lane.name:
             continue
         if v.name == tile.vector:
-            result[v.name] = tuple(vector_tiles(v.extent, tile.of(v.name), partial, anchor.ranges))
+            inside = lane is not None and any(
+                w.axis == lane.axis and w.name not in (v.name, lane.name) for w in final.parallel
+            )
+            tiles = vector_tiles(v.extent, tile.of(v.name), partial, anchor.ranges, inside)
+            result[v.name] = tuple(tiles)
             continue
         interior = interior_of(v.name, v.extent, guards, anchor.ranges)
         result[v.name] = tuple(guarded_segments(v.extent, tile.of(v.name), interior))

@@ -7,7 +7,7 @@ The border before and after is walked point by point with the guard in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modelcc.ir.index import (
     Bounds,
@@ -54,11 +54,17 @@ def even_tiles(start: Index, extent: Index, tile: int, interior: bool) -> list[S
     return runs
 
 
-def vector_tiles(blocks: Index, tile: int, partial: bool, ranges: Bounds) -> list[Segment]:
+def vector_tiles(
+    blocks: Index, tile: int, partial: bool, ranges: Bounds, inside: bool = False
+) -> list[Segment]:
     """Tiles over vector blocks: whole ``tile`` s first, a remainder, then the partial block.
 
-    A symbolic number of blocks may be 0; the partial block then has no active lanes.
+    A symbolic number of blocks may be 0; the partial block then has no active lanes.  Where the
+    blocks are parts ``inside`` of a block of the layout, any of them may be partial or empty.
     """
+    if partial and inside:
+        whole = vector_tiles(blocks, tile, False, ranges)
+        return [replace(segment, partial=True) for segment in whole]
     full = simplify(maximum(blocks - 1, 0), ranges) if partial else blocks
     runs: list[Segment] = []
     if isinstance(full, int):
