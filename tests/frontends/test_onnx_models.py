@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from modelcc.frontends.onnx import UnsupportedModel, import_onnx
+from modelcc.frontends.onnx import import_onnx
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.graph_verifier import verify_graph
@@ -29,11 +29,6 @@ LIGHT_MODELS = (
     *("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet"),
     *("squeezenet", "zfnet512"),
 )
-UNSUPPORTED = {
-    "ppocr_cls_v2_qoperator": "QLinearAdd",
-    "voicefilter_embedder_int8": "DynamicQuantizeLSTM",
-    "yolov8_nms_postproc": "NonMaxSuppression",
-}
 
 
 def shared(name: str) -> Path:
@@ -88,9 +83,3 @@ def test_light_model(name: str) -> None:
     expected.ParseFromString((LIGHT / f"light_{name}_output_0.pb").read_bytes())
     (ours,) = interpret(graph, feeds).values()
     np.testing.assert_allclose(ours, numpy_helper.to_array(expected), 1e-3, 1e-7)
-
-
-@pytest.mark.parametrize("name", UNSUPPORTED)
-def test_unsupported_model_names_the_operator(name: str) -> None:
-    with pytest.raises(UnsupportedModel, match=UNSUPPORTED[name]):
-        import_onnx(shared(name))

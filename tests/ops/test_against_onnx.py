@@ -114,6 +114,11 @@ TWINS |= {
         {"exclusive": int(op.exclusive), "reverse": int(op.reverse)},
         [xs[0], np.array(op.axis, np.int64)],
     ),
+    reduce.CumProd: lambda op, xs: (
+        "CumProd",
+        {"exclusive": int(op.exclusive), "reverse": int(op.reverse)},
+        [xs[0], np.array(op.axis, np.int64)],
+    ),
     shape.Reshape: lambda op, xs: ("Reshape", {"allowzero": 1}, [xs[0], ints(op.shape)]),
     shape.Expand: lambda op, xs: ("Expand", {}, [xs[0], ints(op.shape)]),
     shape.Transpose: plain,
@@ -134,6 +139,7 @@ OPSETS: dict[type[Op], int] = {
     activation.Silu: 24,
     activation.Swish: 24,
     elementwise.BitCast: 26,
+    reduce.CumProd: 26,
 }
 UNJUDGED = {
     ("Cast", 2): "onnxruntime gives no bf16 back to NumPy",

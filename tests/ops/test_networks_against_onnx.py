@@ -177,6 +177,11 @@ def accepted(op: Op, inputs: list[Array | None]) -> tuple[Op, list[Array | None]
             zeros = tuple(0 for _ in ends)
             plain = dataclasses.replace(op, pads_before=zeros, pads_after=zeros)
             return plain, [np.ascontiguousarray(inputs[0][(..., *ends)]), *inputs[1:]]
+        case quant_matmul.ConvInteger(), [x, w] if op.padding:
+            border = zip(op.pads_before, op.pads_after, strict=True)
+            padded = np.pad(x, ((0, 0), (0, 0), *border), constant_values=op.padding)
+            zeros = (0,) * len(op.pads_before)
+            return dataclasses.replace(op, pads_before=zeros, pads_after=zeros), [padded, w]
         case norm.LayerNorm(), [x]:
             return op, [x, np.ones(x.shape[op.axis :], x.dtype)]
         case attention.Attention(), [q, k, v, mask] if mask.ndim < 2:
