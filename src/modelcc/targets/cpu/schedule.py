@@ -251,10 +251,14 @@ def schedule_kernel(
     if chain is not None:
         body, layouts = _chain_statements(chain, kernel, names, machine)
         statements += body
-    for stages in partition(kernel.stages) if chain is None else ():
+    parts = partition(kernel.stages) if chain is None else []
+    # A function forks once: for its dearest part.
+    dearest = max(parts, key=lambda stages: nanoseconds(stages, types), default=())
+    for stages in parts:
         plan, wanted = _plan(stages, kernel, types, dims, machine, frozenset(layouts))
         layouts |= wanted
-        chunks = PARALLEL_CHUNKS if nanoseconds(stages, types) >= WORTH_A_FORK else 1
+        worth = stages is dearest and nanoseconds(stages, types) >= WORTH_A_FORK
+        chunks = PARALLEL_CHUNKS if worth else 1
         if isinstance(plan, RowPlan):
             statements += emit_rows(plan, names, chunks)
             in_place += _in_place(plan.nests, plan.stored, kernel, types)
