@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import gcd
 from typing import Literal
 
-from modelcc.ir.index import Index, ceildiv, floordiv, mod
+from modelcc.ir.index import Index, ceildiv, floordiv, maximum, minimum, mod
 
 Transformation = Literal[
     "half_pixel",
@@ -88,15 +88,15 @@ def coordinate(
     relative to the size.
     """
     p, q = (size, result) if scale is None else _inverse(scale)
-    single = result == 1
     match transformation:
         case "asymmetric":
             found = Coordinate(p, 0, q)
         case "align_corners":
-            found = Coordinate(0, 0, 1) if single else Coordinate(size - 1, 0, result - 1)
-        case "pytorch_half_pixel" if single:
-            found = Coordinate(0, 0, 1)
-        case "half_pixel" | "pytorch_half_pixel":
+            found = Coordinate(size - 1, 0, maximum(result - 1, 1))
+        case "pytorch_half_pixel":
+            several = minimum(result - 1, 1)  # 0 for a single element, which sits at 0
+            found = Coordinate(2 * p * several, (p - q) * several, 2 * q)
+        case "half_pixel":
             found = Coordinate(2 * p, p - q, 2 * q)
         case "tf_half_pixel_for_nn":
             found = Coordinate(2 * p, p, 2 * q)
