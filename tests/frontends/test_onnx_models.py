@@ -27,7 +27,7 @@ MODELS = (
 )
 LIGHT_MODELS = (
     *("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet"),
-    *("squeezenet", "zfnet512"),
+    "zfnet512",
 )
 
 
@@ -72,14 +72,29 @@ def test_shared_model(name: str) -> None:
 @pytest.mark.parametrize("name", LIGHT_MODELS)
 def test_light_model(name: str) -> None:
     """The expected output is the onnx package's own."""
-    path = LIGHT / f"light_{name}.onnx"
-    graph = import_onnx(path)
-    verify_graph(graph)
-    (name_of_input,) = graph.inputs
-    shape = graph.types[name_of_input].static_shape()
-    count = int(np.prod(shape))
-    feeds = {name_of_input: (np.arange(count).reshape(shape) / count).astype(np.float32)}
+    graph, feeds = _light(onnx.load(LIGHT / f"light_{name}.onnx"))
     expected = onnx.TensorProto()
     expected.ParseFromString((LIGHT / f"light_{name}_output_0.pb").read_bytes())
     (ours,) = interpret(graph, feeds).values()
     np.testing.assert_allclose(ours, numpy_helper.to_array(expected), 1e-3, 1e-7)
+
+
+def test_squeezenet_before_its_softmax() -> None:
+    """The logits are 9.5e9: a unit in their last place decides what softmax makes of them."""
+    model = onnx.load(LIGHT / "light_squeezenet.onnx")
+    softmax = model.graph.node.pop()
+    assert softmax.op_type == "Softmax"
+    model.graph.output[0].name = softmax.input[0]
+    graph, feeds = _light(model)
+    (ours,), (theirs,) = interpret(graph, feeds).values(), run_onnxruntime(model, feeds).values()
+    np.testing.assert_allclose(ours, theirs, 1e-6)
+
+
+def _light(model: onnx.ModelProto) -> tuple[Graph, dict[str, Array]]:
+    """The model, and the input that the onnx package's expected outputs belong to."""
+    graph = import_onnx(model)
+    verify_graph(graph)
+    (name,) = graph.inputs
+    shape = graph.types[name].static_shape()
+    count = int(np.prod(shape))
+    return graph, {name: (np.arange(count).reshape(shape) / count).astype(np.float32)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from op_kernels import assert_close
 
 from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.index import evaluate
@@ -25,7 +26,6 @@ CASES = [
     for op in MCC.ops
     for i, sample in enumerate(op.samples)
 ]
-TOLERANCE = {"f64": 1e-11, "f32": 3e-5, "f16": 4e-3, "bf16": 3e-2, "f8e4m3fn": 0.0}
 
 
 def operand_types(sample: Sample) -> list[TensorType | None]:
@@ -43,19 +43,6 @@ def expected(op: Op, sample: Sample) -> tuple[Array, ...]:
     concrete = op.substitute(sizes(op, sample))
     with np.errstate(all="ignore"):
         return tupled(concrete.reference(*arrays(op, sample)))
-
-
-def assert_close(actual: Array, wanted: Array) -> None:
-    assert actual.dtype == wanted.dtype
-    assert actual.shape == wanted.shape
-    dtype = dtype_of(wanted)
-    if not dtype.is_float:
-        np.testing.assert_array_equal(actual, wanted)
-        return
-    tolerance = TOLERANCE[dtype.name]
-    np.testing.assert_allclose(
-        actual.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance
-    )
 
 
 @pytest.mark.parametrize(("op", "sample"), CASES)

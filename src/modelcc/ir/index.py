@@ -49,11 +49,11 @@ from modelcc.ir.index_expr import (
     floordiv,
     mod,
     product,
-    quote_name,
     symbols,
 )
 from modelcc.ir.index_extremum import Max, Min, maximum, minimum
 from modelcc.ir.index_interval import DIM, Bounds, Interval, Range, loop_range
+from modelcc.ir.index_names import quote_name
 from modelcc.ir.index_simplify import Comparison, compare, divides, index_size, simplify
 from modelcc.ir.index_text import compile_index, compile_positional, parse_index, python_source
 

@@ -9,14 +9,13 @@ text; that text is also their identity for hashing and comparing. Rewrites made 
 
 from __future__ import annotations
 
-import json
 import operator
-import re
 from collections.abc import Iterable
 from math import gcd
 from sys import intern
 from typing import Final, SupportsIndex, TypeAlias
 
+from modelcc.ir.index_names import quote_name
 from modelcc.ir.index_poly import (
     divide_monomial,
     leading,
@@ -30,9 +29,6 @@ from modelcc.ir.index_poly import (
 
 Monomial: TypeAlias = "tuple[Atom, ...]"
 Terms: TypeAlias = "dict[str, tuple[int, Monomial]]"
-
-RESERVED: Final = frozenset({"floordiv", "ceildiv", "mod", "min", "max"})
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 class Expr:
@@ -231,15 +227,6 @@ class Mod(Atom):
 
 
 # --- text ------------------------------------------------------------------------------------
-
-
-def quote_name(name: str) -> str:
-    """The name as index text: bare if it is a plain identifier, else a JSON string."""
-    if not name:
-        raise ValueError("a symbol needs a name, but it is the empty string")
-    if _PLAIN_NAME.fullmatch(name) and name not in RESERVED:
-        return name
-    return json.dumps(name, ensure_ascii=False)
 
 
 def _operand(e: Index) -> str:

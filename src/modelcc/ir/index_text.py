@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from modelcc.ir.index_expr import (
-    RESERVED,
     Atom,
     Expr,
     FloorDiv,
@@ -21,6 +20,7 @@ from modelcc.ir.index_expr import (
     symbols,
 )
 from modelcc.ir.index_extremum import Min, maximum, minimum
+from modelcc.ir.index_names import RESERVED
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<int>\d+)|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<quoted>"(?:[^"\\]|\\.)*")"""

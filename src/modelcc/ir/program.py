@@ -195,6 +195,18 @@ class Program:
         found = (s.name for s in leaves(self.steps) if isinstance(s, Allocate))
         return tuple(dict.fromkeys(found))
 
+    def named(self, place: Place) -> tuple[str, ...]:
+        """The tensors that are passed as inputs, outputs or constants, in order."""
+        match place:
+            case "input":
+                return self.inputs
+            case "output":
+                return self.outputs
+            case "constant":
+                return tuple(self.constants)
+            case "arena":
+                return ()
+
 
 @dataclass(frozen=True)
 class Check:

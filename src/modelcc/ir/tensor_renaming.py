@@ -42,12 +42,14 @@ def rename_tensors(item: Item, names: Mapping[str, str]) -> Item:
         case ReadSize():
             return replace(item, tensor=new(item.tensor))
         case Kernel():
-            stages = tuple(_renamed_stage(stage, names) for stage in item.stages)
+            stages = tuple(rename_stage(stage, names) for stage in item.stages)
             inputs, outputs = all_new(item.inputs), all_new(item.outputs)
             return replace(item, inputs=inputs, outputs=outputs, stages=stages)
 
 
-def _renamed_stage(stage: Stage, names: Mapping[str, str]) -> Stage:
+def rename_stage(stage: Stage, names: Mapping[str, str]) -> Stage:
+    """``stage`` with the tensors in ``names`` called as these say."""
+
     def visit(node: Scalar) -> Scalar:
         if isinstance(node, Read) and node.tensor in names:
             return replace(node, tensor=names[node.tensor])

@@ -11,6 +11,7 @@ from modelcc.frontends.onnx.ml_scores import (
     above,
     best,
     chosen,
+    features,
     labels_of,
     number,
     transform_of,
@@ -22,14 +23,8 @@ from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.shape import Concat, Reshape
+from modelcc.ops.shape import Concat
 from modelcc.ops.slicing import Slice
-
-
-def rows(call: Call) -> str:
-    """Operand 0 as rows of f32."""
-    x = call.input(0) if call.dtype() == F32 else call.emit(ew.Cast(F32), call.input(0))
-    return x if call.rank() == 2 else call.emit(Reshape((1, *call.shape())), x)
 
 
 def _numbers(call: Call, name: str) -> Array:
@@ -37,7 +32,7 @@ def _numbers(call: Call, name: str) -> Array:
 
 
 def _linear(call: Call, targets: int) -> str:
-    x = rows(call)
+    x = features(call, (F32,))
     coefficients = _numbers(call, "coefficients")
     if targets < 1 or coefficients.size % targets:
         call.fail(f"{coefficients.size} coefficients do not make {targets} targets")
@@ -94,7 +89,7 @@ def _radial(call: Call, x: str, vectors: Array, product: str, gamma: float) -> s
 
 
 def svm_regressor(call: Call) -> str:
-    x, coefficients = rows(call), _numbers(call, "coefficients")
+    x, coefficients = features(call, (F32,)), _numbers(call, "coefficients")
     count = call.attrs.integer("n_supports", 0)
     if count:
         vectors = _numbers(call, "support_vectors").reshape(count, -1)
@@ -114,7 +109,7 @@ def svm_classifier(call: Call) -> tuple[str, str]:
     """One machine for each pair of classes, or one set of coefficients for each class."""
     labels = labels_of(call, "classlabels_ints", "classlabels_strings")
     counts = call.attrs.integers("vectors_per_class", ())
-    x, transform = rows(call), transform_of(call)
+    x, transform = features(call, (F32,)), transform_of(call)
     if not sum(counts):
         return _by_coefficients(call, x, labels, transform)
     votes = _decisions(call, x, counts, len(labels))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.ir.types import I64
+from modelcc.ir.types import F32, I64, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
 from modelcc.ops.attention import Softmax
@@ -19,6 +19,14 @@ from modelcc.ops.gather import Gather
 from modelcc.ops.shape import Concat, Reshape
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+def features(call: Call, kept: Sequence[DType]) -> str:
+    """Operand 0 as rows, in f32 unless its dtype is one of ``kept``."""
+    x = call.input(0)
+    if call.dtype() not in kept:
+        x = call.emit(ew.Cast(F32), x)
+    return x if call.rank() == 2 else call.emit(Reshape((1, *call.shape())), x)
 
 
 def transform_of(call: Call) -> str:

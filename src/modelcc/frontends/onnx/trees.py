@@ -17,6 +17,7 @@ from modelcc.frontends.onnx.ml_scores import (
     above,
     best,
     chosen,
+    features,
     labels_of,
     number,
     transform_of,
@@ -26,7 +27,7 @@ from modelcc.frontends.onnx.ml_scores import (
 from modelcc.ir.types import F32, F64, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.forest import Aggregate, Forest
-from modelcc.ops.shape import Concat, Full, Reshape
+from modelcc.ops.shape import Concat, Full
 from modelcc.ops.slicing import Slice
 
 Nodes: TypeAlias = dict[NodeId, Branch | Leaf]
@@ -41,14 +42,6 @@ _INNER, _LEAVES = -1, -2
 """Trees of the names of nodes and leaves, where these are numbered apart."""
 
 _EMPTY = MappingProxyType({"sum": 0.0, "min": np.inf, "max": -np.inf})
-
-
-def features(call: Call) -> str:
-    """Operand 0 as rows of f32, or f64 where it is that."""
-    x = call.input(0)
-    if call.dtype() not in (F32, F64):
-        x = call.emit(ew.Cast(F32), x)
-    return x if call.rank() == 2 else call.emit(Reshape((1, *call.shape())), x)
 
 
 def _numbers(call: Call, name: str) -> tuple[float, ...]:
@@ -92,7 +85,7 @@ def _flat_nodes(call: Call, prefix: str, dtype: DType) -> tuple[Nodes, list[Node
 
 def _forest(call: Call, nodes: Nodes, roots: list[NodeId], targets: int, aggregate: str) -> str:
     """Scores [n, targets], before base values."""
-    x = features(call)
+    x = features(call, (F32, F64))
     how = _AGGREGATES[aggregate]
     try:
         found = tables(nodes, roots, targets, call.type_of(x).dtype, _EMPTY[how])

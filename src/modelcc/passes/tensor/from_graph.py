@@ -31,6 +31,7 @@ from modelcc.ir.tensor import (
     View,
     item_outputs,
 )
+from modelcc.ir.tensor_renaming import rename_stage
 from modelcc.ir.types import TensorType
 from modelcc.ops import runtime_size
 from modelcc.ops.control import Control
@@ -129,7 +130,7 @@ def _lower_node(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorT
             items.append(View(name, rename.get(operand.name, operand.name), node.source))
     types = {**graph.types, **builder.types}
     stages = (_without_empty_reads(stage, types) for stage in builder.stages)
-    kernels = [_kernel(_rename(stage, rename), node) for stage in stages]
+    kernels = [_kernel(rename_stage(stage, rename), node) for stage in stages]
     internal = {n: t for n, t in builder.types.items() if n not in rename}
     return [*kernels, *items], internal
 
@@ -143,16 +144,6 @@ def _without_empty_reads(stage: Stage, types: Mapping[str, TensorType]) -> Stage
         return scalar
 
     return replace(stage, body=transform(stage.body, visit))
-
-
-def _rename(stage: Stage, names: Mapping[str, str]) -> Stage:
-    def visit(scalar: Scalar) -> Scalar:
-        if isinstance(scalar, Read) and scalar.tensor in names:
-            return replace(scalar, tensor=names[scalar.tensor])
-        return scalar
-
-    output = names.get(stage.output, stage.output)
-    return replace(stage, output=output, body=transform(stage.body, visit))
 
 
 def _kernel(stage: Stage, node: Node) -> Kernel:

@@ -21,37 +21,13 @@ may come from other modules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from modelcc.ir.condition import Comparison, Condition
-from modelcc.ir.index import Index, Range
-from modelcc.ir.loop import Function
-from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.program import (
-    Allocate,
-    Binding,
-    BranchSteps,
-    CopyTensor,
-    Launch,
-    Place,
-    Program,
-    RepeatSteps,
-    Step,
-)
-from modelcc.ir.tensor import ReadSize, size_conditions
-from modelcc.targets.llvm.code import Block, Code
-from modelcc.targets.llvm.emitter import PLAIN, EmitOptions, module_text, signature
-from modelcc.targets.llvm.indices import IndexCode
+from modelcc.ir.program import Program
+from modelcc.targets.llvm.emitter import PLAIN, EmitOptions, module_text
+from modelcc.targets.llvm.steps import StepsCode
 from modelcc.targets.llvm.values import quoted
 
 PROFILE, TIMES = ".profile", ".times"
 """What is appended to the entry point's name for its profiled twin, and for the times."""
-
-_CLOCK_MONOTONIC = 1  # Linux
-_PREDICATES: Mapping[Comparison, str] = {
-    "<": "slt", "<=": "sle", "==": "eq", "!=": "ne", ">": "sgt", ">=": "sge",
-}  # fmt: skip
-_PARAMETERS = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 
 
 def entry_name(program: Program) -> str:
@@ -62,7 +38,7 @@ def entry_name(program: Program) -> str:
 def emit_program(program: Program, options: EmitOptions = PLAIN) -> str:
     """LLVM IR text of the module that defines :func:`entry_name`."""
     declarations: dict[str, None] = {}
-    writer = _ProgramCode(program, declarations)
+    writer = StepsCode(program, declarations)
     for step in program.steps:
         writer.step(step)
     entry = entry_name(program)
@@ -77,218 +53,9 @@ def times_text(program: Program) -> str:
 
 
 def _profiled(program: Program, declarations: dict[str, None]) -> str:
-    writer = _ProgramCode(program, declarations)
+    writer, times = StepsCode(program, declarations), quoted(entry_name(program) + TIMES)
     for position, step in enumerate(program.steps):
-        writer.clock(position)
+        writer.clock(times, position)
         writer.step(step)
-    writer.clock(len(program.steps))
+    writer.clock(times, len(program.steps))
     return writer.text(entry_name(program) + PROFILE)
-
-
-class _ProgramCode:
-    def __init__(self, program: Program, declarations: dict[str, None]) -> None:
-        self._program = program
-        self._functions = {f.name: f for f in program.functions}
-        self.declarations = declarations
-        self._code = Code(self.declarations)
-        for name in (*_PARAMETERS, "host"):
-            self._code.fresh(name)
-        self._checked = 0
-        self._index = IndexCode(self._code)
-        self._bind_sizes()
-
-    def text(self, name: str) -> str:
-        """The function's definition."""
-        self._code.scope.block.terminator = "ret i32 0"
-        host = ("host",) if self._program.allocated else ()
-        parameters = ", ".join(f"ptr %{name}" for name in (*_PARAMETERS, *host))
-        head = f"define i32 @{quoted(name)}({parameters}) #0"
-        return f"{head} {{\n{self._code.text()}\n}}"
-
-    def clock(self, position: int) -> None:
-        """Note the time."""
-        self.declarations["declare i32 @clock_gettime(i32, ptr)"] = None
-        times = f"@{quoted(entry_name(self._program) + TIMES)}"
-        slot = self._code.emit(f"getelementptr i64, ptr {times}, i64 {2 * position}", "time")
-        self._code.effect(f"call i32 @clock_gettime(i32 {_CLOCK_MONOTONIC}, ptr {slot})")
-
-    def step(self, step: Step) -> None:
-        """Emit one step."""
-        if step.source:
-            self._code.effect(f"; {', '.join(step.source)}")
-        match step:
-            case Launch():
-                self._launch(step, self._functions[step.function])
-            case CopyTensor():
-                self._copy(step)
-            case BranchSteps():
-                self._branch(step)
-            case RepeatSteps():
-                self._repeat(step)
-            case ReadSize():
-                self._read_size(step)
-            case Allocate():
-                self._allocate(step)
-
-    def _read_size(self, step: ReadSize) -> None:
-        source = self._address(step.tensor)
-        for position, name in enumerate(step.symbols):
-            slot = self._code.emit(f"getelementptr i64, ptr {source}, i64 {position}", "size")
-            value = self._code.emit(f"load i64, ptr {slot}", name)
-            self._index.bind(name, value)
-            place = list(self._program.dims).index(name)
-            seen = self._code.emit(f"getelementptr i64, ptr %sizes, i64 {place}", "size")
-            self._code.effect(f"store i64 {value}, ptr {seen}")
-        for condition in size_conditions(step, self._program.dims):
-            self._check(condition)
-        for name in step.symbols:
-            self._code.scope.bounds[name] = self._program.dims[name]
-
-    def _check(self, condition: Condition) -> None:
-        self._checked += 1
-        left, right = self._index.operand(condition.left), self._index.operand(condition.right)
-        predicate = _PREDICATES[condition.comparison]
-        holds = self._code.emit(f"icmp {predicate} i64 {left}, {right}", "holds")
-        self._go_on_if(holds, self._checked)
-
-    def _go_on_if(self, holds: str, status: int) -> None:
-        """End the run with ``status`` unless the i1 operand is true."""
-        before = self._code.scope.block
-        leave = Block(self._code.fresh("leave"), terminator=f"ret i32 {status}")
-        self._code.blocks.append(leave)
-        after = self._code.begin_block("checked")
-        before.terminator = f"br i1 {holds}, {_label(after)}, {_label(leave)}"
-
-    def _allocate(self, step: Allocate) -> None:
-        allocate = self._code.emit("load ptr, ptr %host", "allocate")
-        slot = self._code.emit("getelementptr ptr, ptr %host, i64 1", "p")
-        context = self._code.emit(f"load ptr, ptr {slot}", "context")
-        which = self._program.allocated.index(step.name)
-        size = self._index.operand(step.size)
-        given = f"ptr {context}, i64 {which}, i64 {size}"
-        memory = self._code.emit(f"call ptr {allocate}({given})", step.name)
-        self._go_on_if(self._code.emit(f"icmp ne ptr {memory}, null", "given"), -1)
-        self._code.scope.cache[_memory_key(step.name)] = memory
-
-    def _branch(self, step: BranchSteps) -> None:
-        condition = self._holds(step.condition)
-        before = self._code.scope.block
-        then, then_end = self._region("then", step.then)
-        other, other_end = self._region("else", step.other)
-        after = self._code.begin_block("endif")
-        before.terminator = f"br i1 {condition}, {_label(then)}, {_label(other)}"
-        then_end.terminator = other_end.terminator = f"br {_label(after)}"
-
-    def _region(self, hint: str, steps: Sequence[Step]) -> tuple[Block, Block]:
-        """First and last block of steps in a scope of their own."""
-        block = Block(self._code.fresh(hint))
-        self._code.blocks.append(block)
-        with self._code.nested(block) as scope:
-            for step in steps:
-                self.step(step)
-            return block, scope.block
-
-    def _repeat(self, step: RepeatSteps) -> None:
-        """A top-tested loop: head, test of the condition, body."""
-        name = step.counter
-        trips = None if step.trips is None else self._index.operand(step.trips)
-        before = self._code.scope.block
-        counter, following = self._code.local(name), self._code.local(f"{name}.next")
-        head = Block(self._code.fresh(f"{name}.head"))
-        self._code.blocks.append(head)
-        with self._code.nested(head) as scope:
-            self._index.bind(name, counter)
-            last = None if step.trips is None else step.trips - 1
-            scope.bounds[name] = Range(0, last)
-            more = [] if trips is None else [self._code.emit(f"icmp slt i64 {counter}, {trips}")]
-            more += [] if step.condition is None else [self._holds(step.condition)]
-            test = self._code.emit(f"and i1 {', '.join(more)}") if len(more) == 2 else more[0]
-            inside, latch = self._region(f"{name}.loop", step.body)
-        latch.lines.append(f"{following} = add nuw nsw i64 {counter}, 1")
-        latch.terminator = f"br {_label(head)}"
-        after = self._code.begin_block(f"{name}.done")
-        before.terminator = f"br {_label(head)}"
-        head.terminator = f"br i1 {test}, {_label(inside)}, {_label(after)}"
-        phi = f"[ 0, %{quoted(before.label)} ], [ {following}, %{quoted(latch.label)} ]"
-        head.lines.insert(0, f"{counter} = phi i64 {phi}")
-
-    def _holds(self, condition: str) -> str:
-        """The i1 operand of a bool tensor of one element."""
-        byte = self._code.emit(f"load i8, ptr {self._address(condition)}", "flag")
-        return self._code.emit(f"icmp ne i8 {byte}, 0", "holds")
-
-    def _bind_sizes(self) -> None:
-        scope = self._code.scope
-        late = frozenset(self._program.read_sizes)
-        for position, (name, known) in enumerate(self._program.dims.items()):
-            if name in late:
-                continue
-            slot = self._code.emit(f"getelementptr i64, ptr %sizes, i64 {position}", "size")
-            self._index.bind(name, self._code.emit(f"load i64, ptr {slot}", name))
-            scope.bounds[name] = known
-        for definition in self._program.definitions:
-            self._index.bind(definition.symbol, self._index.operand(definition.value))
-
-    def _launch(self, step: Launch, function: Function) -> None:
-        types = ", ".join(signature(function))
-        self.declarations[f"declare void @{quoted(function.name)}({types})"] = None
-        arguments = [f"ptr {self._address(name)}" for name in step.arguments]
-        arguments += [f"i64 {self._index.operand(size)}" for size in step.sizes]
-        if parallel_loop(function):
-            arguments.append("ptr %pool")
-        self._code.effect(f"call void @{quoted(function.name)}({', '.join(arguments)})")
-
-    def _copy(self, step: CopyTensor) -> None:
-        callee = self._code.intrinsic("void", "llvm.memmove.p0.p0.i64", "ptr, ptr, i64, i1")
-        target, source = self._address(step.target), self._address(step.source_tensor)
-        size = self._index.operand(self._program.bindings[step.target].type.bytes)
-        self._code.effect(f"call {callee}(ptr {target}, ptr {source}, i64 {size}, i1 false)")
-
-    def _address(self, name: str) -> str:
-        binding = self._program.bindings[name]
-        if binding.place == "arena":
-            return self._in_arena(binding.offset, binding.segment)
-        return self._code.cached(_memory_key(name)) or self._argument(binding)
-
-    def _argument(self, binding: Binding) -> str:
-        key = f"argument {binding.place} {binding.name}"
-        found = self._code.cached(key)
-        if found is None:
-            names = self._names(binding.place)
-            position = names.index(binding.name)
-            slot = f"%{binding.place}s"
-            if position:
-                step = f"getelementptr ptr, ptr {slot}, i64 {position}"
-                slot = self._code.emit(step, "p", depth=0)
-            found = self._code.emit(f"load ptr, ptr {slot}", binding.name, depth=0)
-            self._code.scopes[0].cache[key] = found
-        return found
-
-    def _names(self, place: Place) -> tuple[str, ...]:
-        match place:
-            case "input":
-                return self._program.inputs
-            case "output":
-                return self._program.outputs
-            case _:
-                return tuple(self._program.constants)
-
-    def _in_arena(self, offset: Index, segment: str) -> str:
-        start = "%arena" if not segment else self._code.cached(_memory_key(segment)) or "null"
-        if offset == 0:
-            return start
-        key = f"arena {segment} {offset}"
-        found = self._code.cached(key)
-        if found is None:
-            operand = self._index.operand(offset)
-            found = self._code.emit(f"getelementptr i8, ptr {start}, i64 {operand}", "p")
-            self._code.scope.cache[key] = found
-        return found
-
-
-def _memory_key(name: str) -> str:
-    return f"memory of {name}"
-
-
-def _label(block: Block) -> str:
-    return f"label %{quoted(block.label)}"

@@ -1,0 +1,198 @@
+"""C text of the steps of a host program (see :mod:`modelcc.targets.c.program`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from modelcc.ir.index import Range, symbols
+from modelcc.ir.loop import Function
+from modelcc.ir.loop_traversal import parallel_loop
+from modelcc.ir.program import (
+    Allocate,
+    Binding,
+    BranchSteps,
+    CopyTensor,
+    Launch,
+    Program,
+    RepeatSteps,
+    Step,
+    step_tensors,
+)
+from modelcc.ir.tensor import ReadSize, size_conditions
+from modelcc.targets.c.code import Code, folded
+from modelcc.targets.c.indices import IndexCode
+from modelcc.targets.c.names import symbol
+from modelcc.targets.c.prelude import Prelude
+
+_NAMES = ("inputs", "outputs", "constants", "arena", "sizes", "pool", "host")
+
+
+def parameters(program: Program, static: bool) -> list[str]:
+    """C declarations of the function's parameters."""
+    found = [f"void *const *{name}" for name in _NAMES[:3]]
+    sizes = "int64_t *sizes" if program.read_sizes else "const int64_t *sizes"
+    host = ["const mcc_host *host"] if program.allocated and not static else []
+    return [*found, "void *arena", sizes, "void *pool", *host]
+
+
+class StepsCode:
+    """Writes the steps of a program as the body of one C function."""
+
+    def __init__(self, program: Program, prelude: Prelude, static: bool) -> None:
+        self._program = program
+        self._static = static
+        self._checked = 0
+        self._functions = {f.name: f for f in program.functions}
+        self._code = Code()
+        for name in _NAMES:
+            self._code.fresh(name)
+        for function in program.functions:
+            self._code.scope.taken.add(symbol(function.name))
+        self._index = IndexCode(self._code, prelude)
+        self._bind_sizes()
+        self._pending = frozenset(() if static else program.allocated)
+        self._tensors: dict[str, str] = {}
+        self._bind_tensors(program.steps)
+
+    def text(self, name: str) -> str:
+        """The function's definition."""
+        body = " ".join(self._code.lines)
+        declared = parameters(self._program, self._static)
+        names = _NAMES[: len(declared)]
+        unused = [name for name in names if not re.search(rf"\b{name}\b", body)]
+        if unused:
+            self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
+        self._code.line("return 0;")
+        head = f"int32_t {name}({', '.join(declared)})"
+        return "\n".join([*folded(head, ""), "{", *self._code.lines, "}"])
+
+    def clock(self, times: str, position: int) -> None:
+        """Note the time."""
+        self._code.line(f"clock_gettime(CLOCK_MONOTONIC, &{times}[{position}]);")
+
+    def step(self, step: Step) -> None:
+        """Print one step."""
+        if step.source:
+            self._code.comment(", ".join(step.source))
+        match step:
+            case Launch():
+                self._launch(step, self._functions[step.function])
+            case CopyTensor():
+                self._copy(step)
+            case BranchSteps():
+                self._branch(step)
+            case RepeatSteps():
+                self._repeat(step)
+            case ReadSize():
+                self._read_size(step)
+            case Allocate():
+                self._allocate(step)
+
+    def _read_size(self, step: ReadSize) -> None:
+        for position, name in enumerate(step.symbols):
+            self._define(name, f"((const int64_t *){self._tensors[step.tensor]})[{position}]")
+            place = list(self._program.dims).index(name)
+            self._code.line(f"sizes[{place}] = {self._code.symbol(name)};")
+        for c in size_conditions(step, self._program.dims):
+            self._checked += 1
+            test = f"{self._index.inner(c.left)} {c.comparison} {self._index.inner(c.right)}"
+            self._code.line(f"if (!({test})) return {self._checked};")
+        for name in step.symbols:
+            self._code.scope.bounds[name] = self._program.dims[name]
+        self._bind_tensors(self._program.steps)
+
+    def _allocate(self, step: Allocate) -> None:
+        if self._static:
+            return
+        which = self._program.allocated.index(step.name)
+        spelled = self._tensors[step.name] = self._code.fresh(step.name)
+        size = self._index.text(step.size)
+        call = f"host->allocate(host->context, {which}, {size})"
+        self._code.line(f"void *const {spelled} = {call};")
+        self._code.line(f"if ({spelled} == NULL) return -1;")
+        self._pending -= {step.name}
+        self._bind_tensors(self._program.steps)
+
+    def _branch(self, step: BranchSteps) -> None:
+        with self._code.block(f"if ({self._holds(step.condition)})"):
+            self._inside(step.then)
+        if step.other:
+            with self._code.block("else"):
+                self._inside(step.other)
+
+    def _repeat(self, step: RepeatSteps) -> None:
+        trips = "" if step.trips is None else self._index.text(step.trips)
+        with self._code.nested():
+            counter = self._code.fresh(step.counter)
+        bound = f"{counter} < {trips}" if trips else ""
+        with self._code.block(f"for (int64_t {counter} = 0; {bound}; {counter}++)") as scope:
+            scope.taken.add(counter)
+            scope.symbols[step.counter] = counter
+            scope.bounds[step.counter] = Range(0, None if step.trips is None else step.trips - 1)
+            outside = dict(self._tensors)
+            if step.condition is not None:
+                self._bind_tensors((), (step.condition,))
+                self._code.line(f"if (!{self._holds(step.condition)}) break;")
+            self._inside(step.body)
+            self._tensors = outside
+
+    def _inside(self, steps: Sequence[Step]) -> None:
+        outside = dict(self._tensors)
+        self._bind_tensors(steps)
+        for step in steps:
+            self.step(step)
+        self._tensors = outside
+
+    def _holds(self, condition: str) -> str:
+        return f"*(const uint8_t *){self._tensors[condition]}"
+
+    def _bind_sizes(self) -> None:
+        scope = self._code.scope
+        late = frozenset(self._program.read_sizes)
+        for position, (name, known) in enumerate(self._program.dims.items()):
+            if name in late:
+                continue
+            self._define(name, f"sizes[{position}]")
+            scope.bounds[name] = known
+        for definition in self._program.definitions:
+            self._define(definition.symbol, self._index.text(definition.value))
+
+    def _define(self, symbol: str, text: str) -> None:
+        spelled = self._code.fresh(symbol)
+        self._code.line(f"const int64_t {spelled} = {text};")
+        self._code.scope.symbols[symbol] = spelled
+
+    def _bind_tensors(self, steps: Sequence[Step], first: Sequence[str] = ()) -> None:
+        """Name the addresses that are known here, in order of use; others wait for their loop."""
+        visible = {name for scope in self._code.scopes for name in scope.symbols}
+        for name in dict.fromkeys((*first, *(n for step in steps for n in step_tensors(step)))):
+            binding = self._program.bindings[name]
+            waits = binding.segment in self._pending or name in self._pending
+            if waits:
+                continue
+            if name not in self._tensors and visible.issuperset(symbols(binding.offset)):
+                self._bind_tensor(binding)
+
+    def _bind_tensor(self, binding: Binding) -> None:
+        if binding.place == "arena":
+            offset = "" if binding.offset == 0 else f" + {self._index.inner(binding.offset)}"
+            start = self._tensors[binding.segment] if binding.segment else "arena"
+            source = f"(uint8_t *){start}{offset}"
+        else:
+            position = self._program.named(binding.place).index(binding.name)
+            source = f"{binding.place}s[{position}]"
+        spelled = self._tensors[binding.name] = self._code.fresh(binding.name)
+        self._code.line(f"void *const {spelled} = {source};", str(binding.type))
+
+    def _launch(self, step: Launch, function: Function) -> None:
+        arguments = [self._tensors[name] for name in step.arguments]
+        arguments += [self._index.text(size) for size in step.sizes]
+        if parallel_loop(function):
+            arguments.append("pool")
+        self._code.line(f"{symbol(function.name)}({', '.join(arguments)});")
+
+    def _copy(self, step: CopyTensor) -> None:
+        target, source = self._tensors[step.target], self._tensors[step.source_tensor]
+        size = self._index.text(self._program.bindings[step.target].type.bytes)
+        self._code.line(f"memmove({target}, {source}, (size_t)({size}));")
