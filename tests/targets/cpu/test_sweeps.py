@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from modelcc.ir.index import Sym
-from modelcc.ir.loop import BindIndex, Buffer, Call, For, Function, Load, Parameter, Store
+from modelcc.ir.index import Sym, evaluate
+from modelcc.ir.loop import BindIndex, Buffer, Call, For, Function, IndexOf, Load, Parameter, Store
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.types import F32
@@ -17,44 +17,61 @@ from modelcc.targets.cpu.sweeps import there_and_back
 P, J, T = Sym("p"), Sym("i"), Sym("t")
 
 
-def tiles() -> Function:
-    """``y = w * x[t]`` in 5 tiles of 4 elements."""
+def tiles(count: int = 5) -> Function:
+    """``y = w * x[t]`` in ``count`` tiles of 4 elements."""
     place = 4 * P + J
     product = Call("mul", (Load("w", place, F32), Load("x", T, F32)), F32)
     inner = For("i", 0, 4, (Store("y", place, product),))
     parameters = (
-        Parameter(Buffer("w", F32, 20)),
+        Parameter(Buffer("w", F32, 4 * count)),
         Parameter(Buffer("x", F32, 3)),
-        Parameter(Buffer("y", F32, 20), True),
+        Parameter(Buffer("y", F32, 4 * count), True),
     )
-    return Function("tiles", parameters, ("t",), (For("p", 0, 5, (inner,), 1, "parallel"),))
+    return Function("tiles", parameters, ("t",), (For("p", 0, count, (inner,), 1, "parallel"),))
 
 
 @pytest.mark.parametrize("t", [0, 1, 2])
-def test_results_stay(t: int) -> None:
-    function = there_and_back(tiles(), "t")
+@pytest.mark.parametrize("count, threads", [(5, 1), (6, 2), (6, 3)])
+def test_results_stay(t: int, count: int, threads: int) -> None:
+    function = there_and_back(tiles(count), "t", threads)
+    assert function != tiles(count)
     verify_function(function)
-    w, x = np.arange(20, dtype=np.float32), np.array([2, 3, 5], np.float32)
-    y = np.zeros(20, np.float32)
+    w, x = np.arange(4 * count, dtype=np.float32), np.array([2, 3, 5], np.float32)
+    y = np.zeros(4 * count, np.float32)
     interpret_loops(function, [w, x, y], [t])
     np.testing.assert_array_equal(y, w * x[t])
 
 
-def test_tiles_are_reversed_where_the_counter_is_odd() -> None:
-    (loop,) = there_and_back(tiles(), "t").body
+@pytest.mark.parametrize(
+    "count, threads, t, order",
+    [
+        (5, 1, 0, [0, 1, 2, 3, 4]),
+        (5, 1, 1, [4, 3, 2, 1, 0]),
+        (6, 2, 0, [0, 1, 2, 3, 4, 5]),
+        (6, 2, 3, [2, 1, 0, 5, 4, 3]),
+    ],
+)
+def test_each_thread_turns_its_tiles_where_the_counter_is_odd(
+    count: int, threads: int, t: int, order: list[int]
+) -> None:
+    (loop,) = there_and_back(tiles(count), "t", threads).body
     assert isinstance(loop, For)
     bind = loop.body[0]
     assert isinstance(bind, BindIndex) and bind.symbol == "p"
-    assert "t mod 2" in str(bind.value)
+    assert isinstance(bind.value, IndexOf)
+    place = bind.value.index
+    assert [evaluate(place, {loop.variable: n, "t": t}) for n in range(count)] == order
 
 
 def test_other_functions_stay() -> None:
     function = tiles()
-    assert there_and_back(function, "s") is function
+    assert there_and_back(function, "t", 2) is function
+    assert there_and_back(function, "t", 5) is function
+    assert there_and_back(function, "s", 1) is function
     (loop,) = function.body
     assert isinstance(loop, For)
     for changed in (replace(loop, kind="serial"), replace(loop, stop=1), replace(loop, stop=T)):
         other = replace(function, body=(changed,))
-        assert there_and_back(other, "t") is other
+        assert there_and_back(other, "t", 1) is other
     twice = replace(function, body=(loop, loop))
-    assert there_and_back(twice, "t") is twice
+    assert there_and_back(twice, "t", 1) is twice

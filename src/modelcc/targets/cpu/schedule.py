@@ -167,9 +167,10 @@ class _Scheduler:
                 call for kernel in unfused(item) for call in self._kernel(kernel, dims, counter)
             ]
         call = _call(item, self._cache[key], own, sizes, self.packed, self._parts)
-        if self._constant_bytes(call) * 2 < self._machine.l2_bytes:
+        threads = self._machine.threads
+        if self._constant_bytes(call) * 2 < self._machine.l2_bytes * threads:
             return [call]
-        return [replace(call, function=there_and_back(call.function, counter))]
+        return [replace(call, function=there_and_back(call.function, counter, threads))]
 
     def _constant_bytes(self, call: KernelCall) -> int:
         """Bytes of the weights that a call reads."""

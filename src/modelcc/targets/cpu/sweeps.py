@@ -9,40 +9,49 @@ as many as the cache holds::
                                      let p = turn if t is even else 7 - turn
                                      …
                                    }
+
+The tiles of each thread are turned for themselves: they stay with it, in its core's cache.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from modelcc.ir.index import Sym, mod
+from modelcc.ir.index import Sym, floordiv, mod
 from modelcc.ir.loop import BindIndex, For, Function, IndexOf, Stmt
 from modelcc.ir.types import I64
 
 
-def there_and_back(function: Function, counter: str) -> Function:
+def there_and_back(function: Function, counter: str, threads: int) -> Function:
     """``function`` with the tiles of its outermost loop reversed where ``counter`` is odd.
 
-    Unchanged if the counter is none of its sizes, or it does not consist of one loop over tiles.
+    The loop is divided between ``threads``.  Unchanged if the counter is none of its sizes, or it
+    does not consist of one loop over tiles, as many for each thread.
     """
     loops = [s for s in function.body if isinstance(s, For)]
-    if counter not in function.sizes or len(loops) != 1 or not _reversible(loops[0]):
+    if counter not in function.sizes or len(loops) != 1:
+        return function
+    piece = _tiles_of_a_thread(loops[0], threads)
+    if piece < 2:
         return function
     body: tuple[Stmt, ...] = tuple(
-        _turned(s, counter) if isinstance(s, For) else s for s in function.body
+        _turned(s, counter, piece) if isinstance(s, For) else s for s in function.body
     )
     return replace(function, body=body)
 
 
-def _reversible(loop: For) -> bool:
-    """Whether the order of iterations is free, as it is between tiles of a result."""
-    counted = isinstance(loop.stop, int) and loop.stop > 1
-    return loop.start == 0 and loop.step == 1 and counted and loop.kind == "parallel"
+def _tiles_of_a_thread(loop: For, threads: int) -> int:
+    """Iterations of each thread; 0 if they differ, or their order is not free."""
+    free = loop.start == 0 and loop.step == 1 and loop.kind == "parallel"
+    if not free or not isinstance(loop.stop, int) or loop.stop % threads:
+        return 0
+    return loop.stop // threads
 
 
-def _turned(loop: For, counter: str) -> For:
+def _turned(loop: For, counter: str, piece: int) -> For:
     turn = f"{loop.variable}.turn"
     odd = mod(Sym(counter), 2)
-    place = Sym(turn) + odd * (loop.stop - 1 - 2 * Sym(turn))
+    first = floordiv(Sym(turn), piece) * piece if loop.stop != piece else 0
+    place = Sym(turn) + odd * (2 * first + piece - 1 - 2 * Sym(turn))
     bind = BindIndex(loop.variable, IndexOf(place, I64))
     return replace(loop, variable=turn, body=(bind, *loop.body))
