@@ -3,8 +3,8 @@
 Where several register tiles use a panel, each fetches its share of the next one. It passes through
 L1, although only L2 has room for a panel: fetched into L2 alone, panels used a few times come too
 late (64x768x3072 on Zen 5: 236 instead of 255 GFLOP/s). A panel that is used once is fetched into
-L1 shortly before its use: without, a core reads its third-level cache at about 105 GB/s, and with
-it at 125.
+L1 shortly before its use: without, a core reads its third-level cache at about 106 GB/s, 2 KB ahead
+at 117, and 4 KB ahead at 124; a model of 650 MB in memory gains an eighth by 4 instead of 2 KB.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from modelcc.targets.cpu.structure import is_contraction
 LINE_BYTES = 64
 SMALLEST_PANEL = 16 << 10
 MOST_LINES = 4
-AHEAD_BYTES = 2048
+AHEAD_BYTES = 4096
 """How far ahead of its use a panel that is used once is fetched."""
 
 
