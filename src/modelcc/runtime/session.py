@@ -24,7 +24,7 @@ from modelcc.runtime.machine import check_machine
 from modelcc.runtime.memory import Memory
 from modelcc.runtime.pool import ThreadPool, native_pool, shared_pool
 from modelcc.runtime.signature import Signature, SignatureMaker
-from modelcc.runtime.slot import ENTRY, HOSTED_ENTRY, Entry, Model, Slot
+from modelcc.runtime.slot import ENTRY, Entry, Model, Slot
 
 _PARALLEL_FOR = "mcc_parallel_for"
 _POOL_CREATE = b"mcc_pool_create"
@@ -58,7 +58,8 @@ class Session:
         )
         self._maker = SignatureMaker(self.manifest)
         self._signatures: dict[tuple[tuple[int, ...], ...], Signature] = {}
-        self._names = dict.fromkeys(spec.name for spec in self.manifest.inputs).keys()
+        self._order = tuple(spec.name for spec in self.manifest.inputs)
+        self._names = dict.fromkeys(self._order).keys()
         self._results = tuple(spec.name for spec in self.manifest.outputs)
         self._inputs = len(self.manifest.inputs)
         self._idle: list[Slot] = []
@@ -78,6 +79,10 @@ class Session:
         ``out`` (an array, a sequence, or a dict by output name) gives arrays to write into.
         InputError says what does not fit.
         """
+        if out is None and not named and len(arguments) == self._inputs:
+            results = self._at_once(arguments)
+            if results is not None:
+                return results[0] if len(results) == 1 else tuple(results)
         if arguments and type(arguments[0]) is dict:
             named = {**cast(dict[str, object], arguments[0]), **named}
             arguments = arguments[1:]
@@ -90,10 +95,11 @@ class Session:
         self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
     ) -> dict[str, Array]:
         """Outputs by name, for inputs by name; otherwise as a call."""
-        if feeds.keys() == self._names:
-            arguments = tuple([feeds[name] for name in self._names])
-        else:
-            arguments = ordered(self.manifest, (), feeds)
+        if out is None and len(feeds) == self._inputs:
+            results = self._at_once(tuple(map(feeds.get, self._order)))
+            if results is not None:
+                return dict(zip(self._results, results, strict=True))
+        arguments = ordered(self.manifest, (), feeds)
         return dict(zip(self._results, self._run(arguments, out), strict=True))
 
     def profile(
@@ -115,8 +121,7 @@ class Session:
         return np.array(found[1:])
 
     def _entry(self, name: str) -> Entry:
-        kind = HOSTED_ENTRY if self.manifest.allocated else ENTRY
-        return cast(Entry, kind(self._code.address(name)))
+        return cast(Entry, ENTRY(self._code.address(name)))
 
     def _step_times(self, symbol: str, steps: int) -> NDArray[np.float64]:
         """Seconds on the clock before each step and after the last."""
@@ -128,16 +133,24 @@ class Session:
         """Bytes of scratch memory that a call with inputs of these shapes takes."""
         return self._signature(shapes).arena
 
+    def _at_once(self, arguments: tuple[object, ...]) -> list[Array] | None:
+        """The results, if a slot is ready for just these arguments."""
+        try:
+            slot = self._idle.pop()
+        except IndexError:
+            return None
+        try:
+            return slot.at_once(arguments)
+        finally:
+            self._idle.append(slot)
+
     def _run(self, arguments: tuple[object, ...], out: Outs | None) -> list[Array]:
         try:
             slot = self._idle.pop()
         except IndexError:
             slot = Slot(self._model)
         try:
-            if out is None and slot.accepts(arguments):
-                status, results = slot.run()
-            else:
-                status, results = self._run_any(slot, arguments, out)
+            status, results = self._run_any(slot, arguments, out)
             sizes = slot.sizes() if status > 0 else {}
         finally:
             self._idle.append(slot)

@@ -18,14 +18,18 @@ from modelcc.runtime.memory import Memory
 from modelcc.runtime.results import ResultMemory
 from modelcc.runtime.signature import Signature
 
-ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 6)
-"""The C type of a compiled entry point, see :mod:`modelcc.artifact.manifest`."""
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32)
+"""The C type of a compiled entry point, see :mod:`modelcc.artifact.manifest`.
 
-HOSTED_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 7)
-"""That of one that allocates memory while it runs."""
+It declares no parameters, since what :data:`pointer` makes of an address once is passed on as it is.
+"""
+
+pointer = ctypes.c_void_p.from_param
 
 Entry = Callable[..., int]
 
+_number = ctypes.c_int64.from_address
+_HEAD = object.__basicsize__
 _LARGE = 16 << 10  # bytes of an output from which alignment and keeping memory are worth it
 
 
@@ -39,6 +43,15 @@ class Model:
     pool: int
 
 
+_Ready = tuple[
+    list[tuple[np.dtype[Any], tuple[int, ...], int]],
+    ctypes.Array[ctypes.c_int64],
+    list[tuple[tuple[int, ...], np.dtype[Any], int]],
+    ctypes.Array[ctypes.c_int64],
+    Callable[[], int],
+]
+
+
 class Slot:
     """Runs one call at a time.  Prepared for one signature; another one prepares it anew."""
 
@@ -48,7 +61,6 @@ class Slot:
         self._inputs = (ctypes.c_int64 * max(1, len(manifest.inputs)))()
         self._outputs = (ctypes.c_int64 * max(1, len(manifest.outputs)))()
         self._arena = Memory(0)
-        self._checks: list[tuple[np.dtype[Any], tuple[int, ...], int]] | None = None
         self._results: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
         self._memory = [ResultMemory() for _ in manifest.outputs]
         self._signature: Signature | None = None
@@ -59,13 +71,14 @@ class Slot:
             if spec.name in manifest.allocated
         )
         self._call: Callable[[], int] = lambda: 1
+        self._ready: _Ready | None = None
 
     def prepare(self, signature: Signature) -> None:
         """Get ready for calls of ``signature``."""
         if signature is self._signature:
             return
         model, manifest = self._model, self._model.manifest
-        self._checks = self._signature = None
+        self._signature = self._ready = None
         if signature.arena > self._arena.size:
             self._arena = Memory(signature.arena)
         self._results = [
@@ -73,8 +86,7 @@ class Slot:
             for spec, shape in zip(manifest.outputs, signature.outputs, strict=True)
         ]
         self._sizes = signature.sizes.copy() if manifest.sizes else signature.sizes
-        self._call = partial(
-            model.entry,
+        addresses = (
             ctypes.addressof(self._inputs),
             ctypes.addressof(self._outputs),
             model.constants,
@@ -83,30 +95,46 @@ class Slot:
             model.pool,
             *(() if self._host is None else (self._host.address,)),
         )
-        self._checks = [
+        self._call = partial(model.entry, *map(pointer, addresses))
+        checks = [
             (spec.dtype.numpy, shape, spec.dtype.numpy.itemsize)
             for spec, shape in zip(manifest.inputs, signature.inputs, strict=True)
         ]
         self._signature = signature
+        if self._host is None:
+            self._ready = (checks, self._inputs, self._results, self._outputs, self._call)
 
-    def accepts(self, arguments: tuple[object, ...]) -> bool:
-        """Whether ``arguments`` are arrays of the prepared signature, usable as they are.
+    def at_once(self, arguments: tuple[object, ...]) -> list[Array] | None:
+        """The results for arrays of the prepared signature, in a single pass over all that a call
+        touches: the weights have just driven it out of the caches.
 
-        Their addresses are then in place.
+        None, for whatever reason, sends the caller the longer way, which knows the reason.
         """
-        checks = self._checks
-        if checks is None:
-            return False
-        table = self._inputs
-        for position, (dtype, shape, itemsize) in enumerate(checks):
+        if self._ready is None:
+            return None
+        checks, inputs, makes, outputs, call = self._ready
+        position = 0
+        for dtype, shape, itemsize in checks:
             value = arguments[position]
-            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
-                return False
-            address = address_of(value)
+            if type(value) is not np.ndarray or value.shape != shape:
+                return None
+            if value.dtype is not dtype and value.dtype != dtype:  # unpickled ones are never `is`
+                return None
+            address = _number(id(value) + _HEAD).value  # as address_of
             if address % itemsize or not value.flags.c_contiguous:
-                return False
-            table[position] = address
-        return True
+                return None
+            inputs[position] = address
+            position += 1
+        results: list[Array] = []
+        for shape, dtype, size in makes:
+            position = len(results)
+            if size >= _LARGE:
+                array = self._memory[position].array(shape, dtype, size)
+            else:
+                array = np.empty(shape, dtype)
+            outputs[position] = _number(id(array) + _HEAD).value
+            results.append(array)
+        return None if call() else results
 
     def place(self, arrays: list[Array]) -> None:
         """Put the addresses of input ``arrays``, which fit the signature, in place."""

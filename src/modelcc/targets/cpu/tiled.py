@@ -22,7 +22,7 @@ from modelcc.targets.cpu.expression import (
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
-from modelcc.targets.cpu.prefetch import NextPanel, next_panel, stream
+from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, stream
 from modelcc.targets.cpu.quads import byte_product
 from modelcc.targets.cpu.streaming import BlockStream, NextBlock
 
@@ -56,7 +56,7 @@ def _emit_tile(
     if ahead is not None:
         panel = ahead.at(plan, corners[0], chosen)
     else:
-        panel = next_panel(plan, corners[0], chosen)
+        panel = next_panel(plan, corners[0], chosen) or companions(plan, corners, chosen)
     return [
         *(Register(r, start) for r in registers),
         *_reduction(plan, names, lanes, corners, registers, chosen, panel),
@@ -100,7 +100,7 @@ def _reduction(
     corners: Sequence[Point],
     registers: Sequence[str],
     chosen: Chosen,
-    panel: NextPanel | NextBlock | None,
+    panel: NextPanel | NextBlock | Companions | None,
 ) -> list[Stmt]:
     anchor, body = plan.group.anchor, plan.body
     if anchor is None or anchor.combine is None or body is None:
@@ -193,7 +193,7 @@ class _Reduction:
     step: Callable[[Point], list[Stmt]]
     names: Names
     ragged: Mapping[str, int]
-    panel: NextPanel | NextBlock | None
+    panel: NextPanel | NextBlock | Companions | None
 
     def loops(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
         """Statements of the ``remaining`` loops (variable, unrolling), given the outer ones."""
