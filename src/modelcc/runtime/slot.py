@@ -21,7 +21,7 @@ from modelcc.runtime.signature import Signature
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32)
 """The C type of a compiled entry point, see :mod:`modelcc.artifact.manifest`.
 
-It declares no parameters, since what :data:`pointer` makes of an address once is passed on as it is.
+It declares no parameters: what :data:`pointer` makes of an address once is passed on as it is.
 """
 
 pointer = ctypes.c_void_p.from_param
@@ -113,8 +113,7 @@ class Slot:
         if self._ready is None:
             return None
         checks, inputs, makes, outputs, call = self._ready
-        position = 0
-        for dtype, shape, itemsize in checks:
+        for position, (dtype, shape, itemsize) in enumerate(checks):
             value = arguments[position]
             if type(value) is not np.ndarray or value.shape != shape:
                 return None
@@ -124,10 +123,8 @@ class Slot:
             if address % itemsize or not value.flags.c_contiguous:
                 return None
             inputs[position] = address
-            position += 1
         results: list[Array] = []
-        for shape, dtype, size in makes:
-            position = len(results)
+        for position, (shape, dtype, size) in enumerate(makes):
             if size >= _LARGE:
                 array = self._memory[position].array(shape, dtype, size)
             else:
