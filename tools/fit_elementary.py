@@ -59,6 +59,11 @@ FITS = (
         lambda r: r, (5, 10),
     ),
     Fit(
+        "LOGISTIC", "exp(-r) = 1 + r P(r), |r| <= ln(2)/2", -HALF, HALF,
+        limit(lambda r: mp.expm1(-r) / r, lambda r: -1 + r / 2),
+        lambda r: r, (4, 10),
+    ),
+    Fit(
         "LOG", "log(1 + f) = f - f^2/2 + f^3 P(f), sqrt(1/2) <= 1 + f <= sqrt(2)",
         1 / ROOT - 1, ROOT - 1,
         limit(lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, lambda f: mp.mpf(1) / 3 - f / 4),

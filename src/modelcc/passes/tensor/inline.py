@@ -1,7 +1,8 @@
 """Inlining of elementwise producers into the stages that read them.
 
 Data movement (a read at other indices) is inlined wherever it is read, also into reductions;
-arithmetic only where it is read once, by an elementwise stage.
+arithmetic only where it is read once, by an elementwise stage, and dear arithmetic only where that
+does not repeat it for every point of an axis that the producer lacks (gates of channels).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Bounds, Index, Sym, loop_range, simplify, split_affine
+from modelcc.ir.index import Bounds, Index, Sym, loop_range, simplify, split_affine, symbols
 from modelcc.ir.scalar_tree import cost, map_indices, reads, substitute_indices, transform, walk
 from modelcc.ir.tensor import (
     Apply,
@@ -24,6 +25,10 @@ from modelcc.ir.tensor import (
     item_inputs,
 )
 from modelcc.ir.types import TensorType
+
+
+WORTH_STORING = 8
+"""Cost of a value that is rather read from memory than computed anew for every reader's point."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +89,21 @@ class InlineStages:
         if cost(stage.body) == 0:
             accepted = all(_accepts_movement(r, stage, program) for r in readers)
             return accepted and len(readers) <= self.movement_readers
-        return len(readers) == 1 and not readers[0].reduce and stage.output not in usage.pinned
+        if len(readers) != 1 or readers[0].reduce or stage.output in usage.pinned:
+            return False
+        return cost(stage.body) < WORTH_STORING or not _repeats(readers[0], stage.output)
 
 
 def _has_border(type_: TensorType) -> bool:
     """Whether readers count on a zero border, which only a stored tensor has."""
     return type_.layout is not None and any(b or a for b, a in type_.layout.halo)
+
+
+def _repeats(reader: Stage, tensor: str) -> bool:
+    """Whether ``reader`` has an axis along which it reads one element of ``tensor`` over again."""
+    found = [r for r in reads(reader.body) if r.tensor == tensor]
+    moving = {n for r in found for i in r.indices for n in symbols(i)}
+    return any(a.extent != 1 and a.name not in moving for a in reader.axes)
 
 
 def _accepts_movement(reader: Stage, moved: Stage, program: TensorProgram) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.types import F32, DType
 from modelcc.passes.loop.elementary.builder import Builder, Value, polynomial, with_sign_of
-from modelcc.passes.loop.elementary.coefficients import EXP, EXP2, SINH
+from modelcc.passes.loop.elementary.coefficients import EXP, EXP2, LOGISTIC, SINH
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,21 @@ def expm1(b: Builder, x: Value) -> Value:
 
 def sigmoid(b: Builder, x: Value) -> Value:
     """1 / (1 + e^-x)."""
-    return 1.0 / (1.0 + exp(b, b.let(-x)))
+    return 1.0 / inverse_sigmoid(b, x)
+
+
+def inverse_sigmoid(b: Builder, x: Value) -> Value:
+    """1 + e^-x: ``1 + 2^n exp(-r)`` with ``r = x + n ln 2``, its last step one multiply-add.
+
+    The 1 hides some of the error of ``exp(-r)``, so a shorter polynomial does.
+    """
+    form = _format(x.dtype)
+    x = b.let(x.at_least(-(form.bias + 1.4) * math.log(2)).at_most((form.bias + 0.4) * math.log(2)))
+    t = b.let(x.times(-1 / math.log(2), form.magic(0)))
+    n = b.let(t - form.magic(0))
+    r = b.let(n.times(form.ln2_low, n.times(form.ln2_high, x)))
+    scale = (t.bits << form.mantissa).as_float
+    return polynomial(r, [1.0, *LOGISTIC[x.dtype.bits]]).times(scale, 1.0)
 
 
 def tanh(b: Builder, x: Value) -> Value:
