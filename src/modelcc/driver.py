@@ -68,6 +68,7 @@ from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.pack_operands import PackOperands
 from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.regions import InRegions
+from modelcc.passes.tensor.split_blocks import SplitBlocks
 from modelcc.passes.tensor.strassen import Strassen
 from modelcc.passes.tensor.winograd import Winograd
 from modelcc.passes.tensor.winograd_cost import WinogradCost
@@ -156,7 +157,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block(
             "tensor",
             *_in_regions(AssignLayouts(), InlineStages(), PermuteProducts()),
-            *_in_regions(PackOperands(), FuseKernels()),
+            *_in_regions(PackOperands(), FuseKernels(), SplitBlocks()),
             *_in_regions(*_fewer_multiplications(options)),
         ),
         *block("schedule", ("schedule", target.schedule)),

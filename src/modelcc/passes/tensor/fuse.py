@@ -32,6 +32,7 @@ from modelcc.ir.tensor_verifier import item_symbols
 from modelcc.ir.types import TensorType
 from modelcc.passes.tensor.row_space import RowSpace, row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.passes.tensor.split_blocks import ragged_part
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,8 @@ class FuseKernels:
         if item.outputs[0] in group.outputs or len(group.kernels) >= self.limit:
             return None
         if item.outputs[0] in usage.parts and any(usage.readers[t] > 1 for t in direct):
+            return None
+        if ragged_part(item.stages[0], program.types[item.outputs[0]]) is not None:
             return None
         if _repeats_gathers(item.stages[0], group.stages):
             return None

@@ -26,7 +26,6 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import TensorType
 
-
 WORTH_STORING = 8
 """Cost of a value that is rather read from memory than computed anew for every reader's point."""
 

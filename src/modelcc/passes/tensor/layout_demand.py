@@ -168,9 +168,20 @@ def _worth_blocking(dim: int, type_: TensorType, block: int) -> bool:
 
 
 def _aligned(stage: Stage, dim: int, block: int) -> bool:
-    """Whether the part of the output that the stage writes starts at a whole block."""
+    """Whether the part of the output that the stage writes starts at a whole block, or is moved
+    there from whole blocks."""
     start = substitute(stage.write[dim], {a.name: 0 for a in stage.axes})
-    return isinstance(start, int) and start % block == 0
+    if not isinstance(start, int):
+        return False
+    return start % block == 0 or (not stage.reduce and _from_whole_blocks(stage, dim, block))
+
+
+def _from_whole_blocks(stage: Stage, dim: int, block: int) -> bool:
+    """Whether all that runs along dimension ``dim`` of the output starts at a whole block."""
+    moving = symbols(stage.write[dim])
+    indices = [i for r in reads(stage.body) for i in r.indices if symbols(i) & moving]
+    starts = [substitute(i, {n: 0 for n in symbols(i)}) for i in indices]
+    return all(isinstance(start, int) and start % block == 0 for start in starts)
 
 
 def _seed_dim(stage: Stage, constants: frozenset[str]) -> int | None:

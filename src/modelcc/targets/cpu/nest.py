@@ -92,7 +92,16 @@ def covers_blocks(indices: Sequence[Index], axis: Axis, type_: TensorType) -> bo
     """Whether an access at ``indices`` stays in the padding of the layout up to the end of the
     last block of ``axis``, or does not move along it."""
     moving = [(i, d) for d, i in enumerate(indices) if axis.name in symbols(i)]
-    return all(_axis_block(i, axis, d, type_) is not None for i, d in moving)
+    blocks = [(_axis_block(i, axis, d, type_), i, d) for i, d in moving]
+    return all(b is not None and _ends_blocks(b, i, axis, d, type_) for b, i, d in blocks)
+
+
+def _ends_blocks(block: int, index: Index, axis: Axis, dim: int, type_: TensorType) -> bool:
+    """Whether nothing but padding follows ``axis`` in its last block of ``dim``."""
+    return (
+        divides(block, axis.extent)
+        or substitute(index, {axis.name: axis.extent}) == (type_.shape[dim])
+    )
 
 
 def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]:
@@ -102,6 +111,9 @@ def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]
     the points past its end are computed as well.
     """
     blocks = _blocks_along(stage.output, stage.write, stage.axes, types)
+    for axis in stage.axes:
+        if axis.name in blocks and not covers_blocks(stage.write, axis, types[stage.output]):
+            del blocks[axis.name]
     whole = tuple(a for a in stage.axes if a.name not in blocks)
     for read in reads(stage.body):
         found = _blocks_along(read.tensor, read.indices, (*whole, *stage.reduce), types)

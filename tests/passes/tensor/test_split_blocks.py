@@ -1,0 +1,68 @@
+"""Concatenations whose parts meet within blocks of channels stay in blocks, and stay right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernel_runs import host_cpu, native, run_scheduled
+
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.tensor import Kernel, TensorProgram
+from modelcc.ir.types import F32, TensorType
+from modelcc.ops.activation import Relu
+from modelcc.ops.conv import Conv
+from modelcc.ops.shape import Concat
+from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.targets.cpu.schedule import schedule_program
+from tests.passes.tensor.networks import weights
+from tests.passes.tensor.test_random_networks import PASSES, assert_same, feeds_of
+
+SPLITS = ((8, 8), (24, 24), (20, 12, 20), (9, 40), (36, 36), (16, 20, 28), (8, 8, 8, 8))
+
+
+def same(size: int, groups: int = 1) -> Conv:
+    """A convolution whose results are as large as its operand."""
+    pad = (size // 2, size // 2)
+    return Conv((1, 1), pad, pad, (1, 1), groups)
+
+
+def concatenation(channels: tuple[int, ...]) -> Graph:
+    """Convolutions side by side, their results concatenated and convolved depthwise."""
+    build = GraphBuilder()
+    x = build.input("x", TensorType((1, 16, 6, 7), F32))
+    parts: list[str] = []
+    for count in channels:
+        part = build.emit(same(1), x, build.constant(weights(count, 16, 1, 1)))
+        parts.append(build.emit(Relu(), part) if len(parts) % 2 else part)
+    total = sum(channels)
+    whole = build.emit(Concat(1), *parts)
+    y = build.emit(same(3, total), whole, build.constant(weights(total, 1, 3, 3)))
+    return build.build([y])
+
+
+def compiled(graph: Graph) -> TensorProgram:
+    program = lower_graph(graph)
+    for step in PASSES:
+        program = step(program)
+    return program
+
+
+@pytest.mark.parametrize("channels", SPLITS, ids=str)
+def test_parts_of_any_size_are_written_side_by_side(channels: tuple[int, ...]) -> None:
+    graph = concatenation(channels)
+    program = compiled(graph)
+    feeds = feeds_of(graph)
+    scheduled = schedule_program(program, host_cpu())
+    got = run_scheduled(scheduled, native(scheduled), feeds, {})
+    assert_same(got, interpret(graph, feeds))
+
+
+@pytest.mark.parametrize("channels", SPLITS, ids=str)
+def test_the_result_is_in_blocks(channels: tuple[int, ...]) -> None:
+    program = compiled(concatenation(channels))
+    written = [s.output for i in program.items if isinstance(i, Kernel) for s in i.stages]
+    whole = max(set(written), key=written.count)
+    assert np.prod(program.types[whole].static_shape()) == sum(channels) * 42
+    assert program.types[whole].physical.parts[-1].mod == 16
