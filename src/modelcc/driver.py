@@ -46,6 +46,7 @@ from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.graph.intern_strings import InternStrings
+from modelcc.passes.graph.merge_branches import MergeBranches
 from modelcc.passes.graph.merge_groups import MergeGroups
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from modelcc.passes.graph.recognise_gelu import RecogniseGelu
@@ -141,6 +142,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
                 EliminateReshapes(),
                 EliminateTransposes(),
                 FoldBatchNorm(),
+                MergeBranches(),
                 MergeGroups(),
                 RecogniseAttention(),
                 EliminateTransposes(),
