@@ -77,6 +77,8 @@ class RaggedPart:
 
 def ragged_part(stage: Stage, type_: TensorType) -> RaggedPart | None:
     """What ``stage`` writes, if that shares a block with other parts of its output."""
+    if not type_.shape:
+        return None
     last = type_.physical.parts[-1]
     if last.mod is None:
         return None
