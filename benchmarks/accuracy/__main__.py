@@ -13,10 +13,12 @@ from rich.console import Console
 from benchmarks.accuracy.results import (
     HEADINGS,
     SIZE_HEADINGS,
+    STEP_HEADINGS,
     Found,
     markdown,
     rows,
     size_rows,
+    step_rows,
     table,
     to_json,
 )
@@ -51,10 +53,11 @@ def _words(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
 @click.option("--models", default="", callback=_words, help="Only these, by comma.")
 @click.option("--folder", type=click.Path(path_type=Path), default=FOLDER / "models")
 @click.option(
-    "--real", "trained", type=click.Path(path_type=Path), help="Folder of the trained models."
+    "--real", "trained", type=click.Path(path_type=Path), help="Folder of trained models."
 )
 @click.option("--backend", type=click.Choice(list(BACKENDS)), default="llvm", show_default=True)
 @click.option("--sizes", default=1, show_default=True, help="Sizes of symbolic dimensions to try.")
+@click.option("--light/--no-light", "lights", default=True, help="Those of the onnx wheel.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds for one model.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write Markdown here.")
@@ -64,6 +67,7 @@ def main(
     trained: Path | None,
     backend: str,
     sizes: int,
+    lights: bool,
     timeout: float,
     as_json: bool,
     out: Path | None,
@@ -75,7 +79,8 @@ def main(
         subjects += [("zoo", subject) for subject in zoo(folder.resolve())]
     if trained is not None:
         subjects += [("real", subject) for subject in real(trained.resolve())]
-    subjects += [("light", subject) for subject in light()]
+    if lights:
+        subjects += [("light", subject) for subject in light()]
     chosen = [(k, s) for k, s in subjects if not models or s.path.stem in models]
     found: list[Found] = []
     for kind, subject in chosen:
@@ -86,6 +91,7 @@ def main(
         click.echo(to_json(found))
     else:
         console.print(table(HEADINGS, (row for f in found for row in rows(f))))
+        console.print(table(STEP_HEADINGS, (row for f in found for row in step_rows(f))))
         if sizes > 1:
             console.print(table(SIZE_HEADINGS, (row for f in found for row in size_rows(f))))
     if out is not None:

@@ -13,8 +13,14 @@ from rich.table import Table
 ERROR_BAR = 1e-4
 ARENA_BAR = 1.1
 COLD_BARS: Mapping[str, float] = {"resnet50": 10.0, "bert_base": 10.0}
+STEP_BAR = 1.0
+"""Steps of quantisation that a quantised tensor may be off."""
 CACHED_BARS: Mapping[str, float] = {"resnet50": 1.0}
 """Seconds, by model."""
+
+
+Steps = Sequence[Mapping[str, Any]] | None
+"""Of a quantised model, :class:`~benchmarks.accuracy.quantised.Steps` at each size."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +37,24 @@ class Found:
         """The bars that are missed."""
         if self.result is None:
             return (self.problem,)
-        found = [bar for made in self.result["backends"] for bar in _missed(self.model, made)]
+        steps = self.result.get("steps")
+        found = [b for made in self.result["backends"] for b in _missed(self.model, made, steps)]
         difference = self.result["difference"]
         if difference is not None and not difference <= ERROR_BAR:
             found.append(f"back ends differ by {difference:.1e}")
         return tuple(found)
 
 
-def _missed(model: str, made: Mapping[str, Any]) -> list[str]:
+def _missed(model: str, made: Mapping[str, Any], steps: Steps) -> list[str]:
+    errors = [("error", worst(made), ERROR_BAR)]
+    if steps:
+        errors = [
+            ("steps", max(s["worst"] for s in steps), STEP_BAR),
+            ("error", max(s["outputs"] for s in steps), ERROR_BAR),
+            ("other top results", max(1 - s["top"] for s in steps), 0.0),
+        ]
     figures = [
-        ("error", worst(made), ERROR_BAR),
+        *errors,
         ("arena", made["arena"] / max(1, made["bound"]), ARENA_BAR),
     ]
     if made["backend"] == "llvm" and model in COLD_BARS:
@@ -52,12 +66,16 @@ def _missed(model: str, made: Mapping[str, Any]) -> list[str]:
 
 def worst(made: Mapping[str, Any]) -> float:
     """The greatest error over sizes and outputs."""
-    return max(max(size["outputs"].values(), default=0.0) for size in made["sizes"])
+    errors = (max(size["outputs"].values(), default=0.0) for size in made["sizes"])
+    return max(errors, default=0.0)
 
 
 HEADINGS = (
     "model", "set", "back end", "cold s", "cached s", "arena MiB", "/ bound", "max error", "C–LLVM",
     "bars",
+)  # fmt: skip
+STEP_HEADINGS = (
+    "model", "size", "tensors", "steps", "in", "elements off", "error from given", "same top",
 )  # fmt: skip
 SIZE_HEADINGS = ("model", "back end", "inputs", "max error", "ms", "static ms", "ratio")
 
@@ -79,7 +97,7 @@ def rows(found: Found) -> Iterable[tuple[str, ...]]:
             f"{made['arena'] / max(1, made['bound']):.2f}",
             f"{worst(made):.1e}",
             "" if difference is None else f"{difference:.1e}",
-            "; ".join(_missed(found.model, made)) or "ok",
+            "; ".join(_missed(found.model, made, found.result.get("steps"))) or "ok",
         )
 
 
@@ -104,6 +122,21 @@ def size_rows(found: Found) -> Iterable[tuple[str, ...]]:
             )
 
 
+def step_rows(found: Found) -> Iterable[tuple[str, ...]]:
+    """One row of :data:`STEP_HEADINGS` for each size of a quantised model."""
+    for number, steps in enumerate((found.result or {}).get("steps") or ()):
+        yield (
+            found.model,
+            str(number + 1),
+            str(steps["tensors"]),
+            f"{steps['worst']:.3g}",
+            steps["where"] if steps["worst"] else "",
+            f"{steps['differing']:.1e}",
+            f"{steps['outputs']:.1e}",
+            f"{steps['top']:.4f}",
+        )
+
+
 def table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
     """For the terminal."""
     result = Table(box=box.SIMPLE)
@@ -120,6 +153,9 @@ def markdown(found: Sequence[Found]) -> str:
     sizes = [row for f in found for row in size_rows(f)]
     if sizes:
         parts += ["", "## One artifact at several sizes", "", *_markdown(SIZE_HEADINGS, sizes)]
+    steps = [row for f in found for row in step_rows(f)]
+    if steps:
+        parts += ["", "## Quantised tensors", "", *_markdown(STEP_HEADINGS, steps)]
     return "\n".join(parts) + "\n"
 
 

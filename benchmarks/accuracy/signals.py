@@ -29,6 +29,24 @@ def tokens(vocabulary: int) -> Fill:
     return fill
 
 
+def numbers(*values: float) -> Fill:
+    """These, whatever the shape repeats of them."""
+
+    def fill(shape: Shape, generator: np.random.Generator) -> np.ndarray:
+        return np.resize(np.array(values), shape)
+
+    return fill
+
+
+def detections(shape: Shape, generator: np.random.Generator) -> np.ndarray:
+    """``[1, 4 + classes, boxes]``: centres and sizes in pixels, few scores near 1."""
+    batch, rows, boxes = shape
+    centres = generator.uniform(50, 590, (batch, 2, boxes))
+    extents = generator.uniform(20, 120, (batch, 2, boxes))
+    scores = generator.uniform(0, 1, (batch, rows - 4, boxes)) ** 8
+    return np.concatenate([centres, extents, scores], 1)
+
+
 def bytes_of_text(shape: Shape, generator: np.random.Generator) -> np.ndarray:
     """Text over and over, begun anywhere, padded at the end with 256 (no byte)."""
     rows, length = shape

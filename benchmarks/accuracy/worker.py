@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.accuracy.check import check, relative_errors, static_milliseconds
-from benchmarks.accuracy.subjects import Arrays, Subject, light, real, zoo
+from benchmarks.accuracy.quantised import steps_apart
+from benchmarks.accuracy.subjects import Arrays, Subject, declared, light, real, zoo
 
 SETS = {"zoo": zoo, "real": real}
 
@@ -18,13 +19,19 @@ SETS = {"zoo": zoo, "real": real}
 def find(kind: str, path: Path) -> Subject:
     """The subject whose file is ``path``."""
     subjects = light() if kind == "light" else SETS[kind](path.parent)
-    return next(subject for subject in subjects if subject.path == path)
+    return declared(next(subject for subject in subjects if subject.path == path))
 
 
 def between(one: list[Arrays], other: list[Arrays]) -> float:
     """The worst difference of two back ends over all sizes and outputs."""
     pairs = zip(one, other, strict=True)
     return max(max(relative_errors(a, b).values(), default=0.0) for a, b in pairs)
+
+
+def quantised_steps(subject: Subject, outputs: list[Arrays]) -> list[object] | None:
+    """How far quantised tensors are at each size; None where there are none."""
+    found = [steps_apart(subject.path, subject.feeds(n), free) for n, free in enumerate(outputs)]
+    return [asdict(steps) for steps in found if steps is not None] or None
 
 
 def main() -> None:
@@ -38,6 +45,7 @@ def main() -> None:
         rows.append(asdict(checked))
         outputs.append(found)
     result = {"backends": rows, "difference": between(*outputs) if len(outputs) == 2 else None}
+    result["steps"] = quantised_steps(subject, outputs[0])
     if int(sizes) > 1 and subject.sizes > 1:
         result["static"] = static_milliseconds(subject)
     print(json.dumps(result, default=np.ndarray.item))

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 from small_models import mlp
 
+import modelcc
 from benchmarks.accuracy.__main__ import examine
 from benchmarks.accuracy.check import check, relative_errors
+from benchmarks.accuracy.quantised import steps_apart
 from benchmarks.accuracy.results import Found, markdown, rows, size_rows
 from benchmarks.accuracy.signals import bytes_of_text, image
-from benchmarks.accuracy.subjects import Subject, light, zoo
+from benchmarks.accuracy.subjects import Subject, declared, light, real, zoo
 
 
 def folder_with_mlp(folder: Path) -> Path:
@@ -66,3 +69,35 @@ def test_inputs_are_what_models_expect() -> None:
     text = bytes_of_text((3, 2048), generator)
     assert text.min() > 0 and text.max() == 256 and len(np.unique(text, axis=0)) == 3
     assert len(list(light())) == 9
+
+
+def quantised_net(folder: Path) -> Path:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        "g (float[n, 4] x) => (float[n, 4] y) <float scale = {0.02}, uint8 zero = {7}> {"
+        " q = QuantizeLinear(x, scale, zero) d = DequantizeLinear(q, scale, zero)"
+        " r = Relu(d) p = QuantizeLinear(r, scale, zero) y = DequantizeLinear(p, scale, zero) }"
+    )
+    onnx.save(model, folder / "quantised.onnx")
+    return folder
+
+
+def test_quantised_tensors_are_compared_in_steps(tmp_path: Path) -> None:
+    (subject,) = map(declared, real(quantised_net(tmp_path)))
+    assert [subject.feeds(n)["x"].shape for n in range(3)] == [(1, 4), (2, 4), (5, 4)]
+    feeds = subject.feeds(0)
+    free = modelcc.compile(subject.path, cache=None).run(feeds)
+    steps = steps_apart(subject.path, feeds, free)
+    assert steps is not None and steps.tensors == 2
+    assert steps.worst <= 1 and steps.outputs <= 1e-6 and steps.top == 1
+    free["y"] = -free["y"]
+    wrong = steps_apart(subject.path, feeds, free)
+    assert wrong is not None and wrong.top == 0
+
+
+def test_a_tensor_off_by_more_than_a_step_is_named() -> None:
+    made = {"backend": "llvm", "cold": 1.0, "cached": 0.1, "arena": 1, "bound": 1, "sizes": []}
+    steps = {"tensors": 2, "worst": 3.0, "where": "q", "differing": 0.1, "outputs": 0.0, "top": 1.0}
+    found = Found("m", "real", {"backends": [made], "difference": None, "steps": [steps]})
+    assert found.failures == ("llvm: steps 3 > 1",)
+    assert "| m | 1 | 2 | 3 | q | 1.0e-01 | 0.0e+00 | 1.0000 |" in markdown([found])

@@ -12,6 +12,7 @@ import pytest
 import modelcc
 from modelcc.ir.types import Array
 from modelcc.runtime.errors import RunError
+from tests.frontends.onnx_models import run_onnxruntime
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -169,3 +170,63 @@ def test_extents_that_must_agree_are_compared_when_the_model_runs() -> None:
     np.testing.assert_array_equal(net(ones, ones), ones + ones)
     with pytest.raises(RunError, match=r"Add#0: b == a does not hold, with a = 3, b = 5"):
         net(ones, np.ones(5, np.float32))
+
+
+SQUEEZED = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[batch, c, t] x) => (float[batch, c] y) {
+  last = Constant<value_ints = [-1]>()
+  one = Constant<value_ints = [1]>()
+  shape = Shape(x)
+  place = Constant<value_ints = [2]>()
+  extent = Gather(shape, place)
+  is_one = Equal(extent, one)
+  y = If (is_one) <
+    then_branch = then () => (float[batch, c] a) { a = Squeeze(x, last) },
+    else_branch = other () => (float[batch, c, t] b) { b = Identity(x) }
+  >
+}
+"""
+
+
+def test_a_squeeze_of_an_extent_that_may_be_one_is_checked_when_the_model_runs() -> None:
+    net = modelcc.compile(onnx.parser.parse_model(SQUEEZED), cache=None)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3, 1)
+    np.testing.assert_array_equal(net(x), x[..., 0])
+    with pytest.raises(RunError, match=r"If#6: t == 1 does not hold, with t = 2"):
+        net(np.ones((2, 3, 2), np.float32))
+
+
+def test_squeezing_without_axes_and_layers_take_the_batch_that_states_have() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 11]>'
+        "g (float[t, batch, 3] x, float[1, 1, 4] h, float[1, 12, 3] w, float[1, 12, 4] r)"
+        " => (float[a] last) {"
+        " y, all = GRU<hidden_size = 4>(x, w, r, , , h) last = Squeeze(all) }"
+    )
+    rng = np.random.default_rng(0)
+    shapes = {"x": (5, 1, 3), "h": (1, 1, 4), "w": (1, 12, 3), "r": (1, 12, 4)}
+    feeds = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
+    net = modelcc.compile(model, cache=None)
+    expected = run_onnxruntime(model, feeds)["last"]
+    np.testing.assert_allclose(net.run(feeds)["last"], expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(RunError, match=r"GRU#0: batch == 1 does not hold, with batch = 2"):
+        net.run({**feeds, "x": np.ones((5, 2, 3), np.float32)})
+
+
+def test_slices_up_to_the_end_of_an_extent_that_no_bound_keeps_positive() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        "g (float[1, 1, n] x, float[1, 1, 9] w) => (float[1, 1, m] y) {"
+        " c = Conv<strides = [4]>(x, w)"
+        " zero = Constant<value_ints = [0]>() end = Constant<value_ints = [9223372036854775807]>()"
+        " axis = Constant<value_ints = [2]>() y = Slice(c, zero, end, axis) }"
+    )
+    net = modelcc.compile(model, cache=None)
+    rng = np.random.default_rng(0)
+    for n in (9, 30):
+        feeds = {
+            k: rng.standard_normal((1, 1, e)).astype(np.float32) for k, e in (("x", n), ("w", 9))
+        }
+        expected = run_onnxruntime(model, feeds)["y"]
+        np.testing.assert_allclose(net.run(feeds)["y"], expected, rtol=1e-5, atol=1e-6)

@@ -42,12 +42,16 @@ def walk_steps(program: Program, values: Values) -> None:
     """:class:`ModelError` at the first step that does not fit, with dimensions ``values``.
 
     Each tensor read was written, and nothing that shares bytes with it was written since.
-    Tensors with the same offset and size are views of each other.
+    Tensors with the same offset and size are views of each other.  Steps that a run with these
+    dimensions never comes to, for a demand that does not hold, are not looked at.
     """
     late = frozenset(program.read_sizes)
     walk = _Walk(program, {name: values[name] for name in late})
     values = {name: value for name, value in values.items() if name not in late}
-    values = walk.steps(program.steps, values)
+    try:
+        values = walk.steps(program.steps, values)
+    except _EndOfRun:
+        return
     for name in program.outputs:
         if program.bindings[name].place == "output" and not walk.memory.holds(name, values):
             raise ModelError(f"output '{name}' is never written", (program.name,))
@@ -98,6 +102,10 @@ def _given(values: Values) -> str:
     return f" (with {listed})" if listed else ""
 
 
+class _EndOfRun(Exception):  # noqa: N818 - no error: the program says so itself
+    """Raised at a demand on the dimensions that does not hold."""
+
+
 class _Walk:
     def __init__(self, program: Program, late: Values) -> None:
         self._program = program
@@ -133,6 +141,8 @@ class _Walk:
         }
         tried = [sorted({wanted[n], 0, 1, *sides}, reverse=True)[:TRIED] for n in step.symbols]
         found = _chosen(step.symbols, tried, demands, values)
+        if found is None and not step.symbols:
+            raise _EndOfRun
         return wanted if found is None else found
 
     def _launch(self, step: Launch, function: Function, values: Values) -> None:

@@ -79,6 +79,12 @@ class Reshape(Op):
         )
         return (TensorType(self.shape, x.dtype),)
 
+    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+        """The numbers of elements, where no rule tells that they are the same."""
+        (x,) = (t for t in xs if t is not None)
+        old, new = product(x.shape), product(self.shape)
+        return () if compare(old, "==", new, dim_bounds(x.shape, self.shape)) else ((old, new),)
+
     def reference(self, x: Array) -> Array:
         return x.reshape(numbers(self.shape))
 

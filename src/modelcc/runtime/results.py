@@ -40,9 +40,19 @@ class ResultMemory:
             fits = size <= blocks[position].size <= 2 * size
             if fits and _holders(blocks, position) == _ALONE:
                 return blocks[position]
-        fresh = np.empty(size + size // 4, np.uint8)
+        fresh = _fresh(size)
         self._blocks = [fresh, *blocks[: _KEPT - 1]]
         return fresh
+
+
+def _fresh(size: int) -> Block:
+    """More than asked for where there is memory for that."""
+    for spare in (size // 4, 0):
+        try:
+            return np.empty(size + spare, np.uint8)
+        except (MemoryError, ValueError):
+            continue
+    raise MemoryError(f"the system has no {size:,} bytes of memory for a result of the model")
 
 
 def _holders(blocks: Sequence[Block], position: int) -> int:

@@ -19,6 +19,7 @@ from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.op import ModelError, Op
 from modelcc.ir.types import I64, Array, DType, TensorType
 from modelcc.ops.elementwise import Cast
+from modelcc.ops.slicing import Slice
 
 
 class Inline(Protocol):
@@ -207,6 +208,15 @@ class Call:
         if len(set(axes)) < len(axes):
             self.fail(f"axes {list(values)} name an axis twice")
         return axes
+
+    def sized(self, value: str, axis: int, extent: int) -> str:
+        """``value`` with the number ``extent`` along ``axis``, which every run is checked for."""
+        shape = self.type_of(value).shape
+        if shape[axis] == extent:
+            return value
+        self.emitter.demand([(shape[axis], "==", extent)], self.source, always=True)
+        extents = (*shape[:axis], extent, *shape[axis + 1 :])
+        return self.emit(Slice((0,) * len(shape), extents, (1,) * len(shape)), value)
 
     def fail(self, message: str) -> NoReturn:
         """Refuse the model because of this node."""

@@ -27,7 +27,12 @@ from modelcc.ops.slicing import Slice
 
 
 def if_(call: Call) -> tuple[str, ...]:
-    """The branch taken, in place, where the condition is known; else both."""
+    """The branch taken, in place, where the condition is known; else both.
+
+    ``squeeze(-1)`` of PyTorch is exported as a branch on an extent being 1.  As its results differ
+    in rank, the rest of the model fits one of them only: that of the equality, which each run is
+    then checked for.
+    """
     branches = [call.attrs.graph(name) for name in ("then_branch", "else_branch")]
     condition = call.known(0)
     if condition is not None and not is_symbolic(condition):
@@ -35,6 +40,10 @@ def if_(call: Call) -> tuple[str, ...]:
     then, other = (call.body(graph, call.bounds, lambda _: ()) for graph in branches)
     for name, a, b in zip(call.attrs.graph("then_branch").output, then.types(), other.types(),
                           strict=False):  # fmt: skip
+        equality = call.emitter.equality(call.inputs[0])
+        if a.rank != b.rank and equality:
+            call.emitter.demand([(equality[0], "==", equality[1])], call.source, always=True)
+            return call.inline(branches[0])
         if a != b:
             unsupported(f"its branches give {name.name!r} different types, {a} and {b}")
     captured = tuple(dict.fromkeys((*then.captured, *other.captured)))

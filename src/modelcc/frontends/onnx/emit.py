@@ -20,7 +20,7 @@ from modelcc.ir.index import Bounds, Expr, Index, Range, Sym, compare, product, 
 from modelcc.ir.op import Op
 from modelcc.ir.structure import Setting, TextStep
 from modelcc.ir.types import I64, Array, DType, TensorType, dtype_of
-from modelcc.ops.elementwise import Cast, Div
+from modelcc.ops.elementwise import Cast, Div, Equal
 from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.runtime_size import Demand, ReadSize
 from modelcc.ops.shape import Indices
@@ -60,6 +60,7 @@ class Emitter:
         self._noted: dict[str, Noted] = {}
         self._stored: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
+        self._equalities: dict[str, tuple[Index, Index]] = {}
 
     def note(self, contents: Contents, dtype: DType, name: str | None = None) -> str:
         """A value with these contents."""
@@ -209,7 +210,19 @@ class Emitter:
         results = self.builder.add(op, *operands, source=source)
         agreements = op.agreements(*(self.type_of(n) if n else None for n in inputs))
         self.demand([(a, "==", b) for a, b in agreements], source, always=True)
+        if isinstance(op, Equal):
+            self._note_equality(results[0], inputs)
         return results
+
+    def equality(self, name: str) -> tuple[Index, Index] | None:
+        """The two indices that ``name`` says to be equal or not, which only a run can tell."""
+        return self._equalities.get(name)
+
+    def _note_equality(self, result: str, operands: Sequence[str]) -> None:
+        known = [self.contents(name) for name in operands]
+        sides = [k.reshape(-1).tolist()[0] for k in known if k is not None and k.size == 1]
+        if len(sides) == 2 and all(isinstance(side, int | Expr) for side in sides):
+            self._equalities[result] = (sides[0], sides[1])
 
     def _evaluate(self, op: Op, inputs: Sequence[str], source: Sequence[str]) -> str | None:
         known = [self._noted.get(n) for n in inputs]

@@ -11,6 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
+from modelcc.frontends.onnx.text_fields import check_texts
 from modelcc.frontends.onnx.wire import split
 from modelcc.ir.op import ModelError
 
@@ -69,6 +70,7 @@ def _parse(data: memoryview, name: str, folder: Path | None) -> LoadedModel:
         ) from error
     if not proto.HasField("graph"):
         raise ModelError("the file holds no ONNX graph", (name,), _again(data))
+    check_texts(proto, name)
     return LoadedModel(proto, name, folder, parts.raw)
 
 

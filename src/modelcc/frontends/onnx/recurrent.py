@@ -75,11 +75,22 @@ def _layer(call: Call, op: Recurrent) -> tuple[str, ...]:
             else name
             for i, name in enumerate(operands)
         ]
+    operands[0] = _of_one_batch(call, operands)
     y, *states = call.add(op, *operands)
     if not batch_first:
         return (y, *states)
     turned = (call.emit(Transpose((1, 0, 2)), state) for state in states)
     return (call.emit(Transpose((2, 0, 1, 3)), y), *turned)
+
+
+def _of_one_batch(call: Call, operands: Sequence[str]) -> str:
+    """x whose batch, where x only names it, is the number that initial states have."""
+    x, *rest = (call.type_of(n).shape if n else () for n in operands)
+    states = [shape for shape in rest[FIRST_STATE - 1 : PEEPHOLES - 1] if len(shape) == 3]
+    numbers = [shape[1] for shape in states if isinstance(shape[1], int)]
+    if len(x) != 3 or isinstance(x[1], int) or not numbers:
+        return operands[0]
+    return call.sized(operands[0], 1, numbers[0])
 
 
 def _as_i32(call: Call, lengths: str) -> str:

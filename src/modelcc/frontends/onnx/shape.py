@@ -133,8 +133,11 @@ def squeeze(call: Call) -> str:
     for a in axes:
         if compare(extents[a], "!=", 1, call.bounds):
             call.fail(f"cannot squeeze dimension {a} of extent {extents[a]}")
+    value = call.input(0)
+    for a in axes:
+        value = call.sized(value, a, 1)
     kept = tuple(d for i, d in enumerate(extents) if i not in axes)
-    return reshaped(call, call.input(0), kept)
+    return reshaped(call, value, kept)
 
 
 def unsqueeze(call: Call) -> str:

@@ -16,11 +16,13 @@ def clamped_range(
 
     Follows ONNX: negative bounds count from the end, bounds beyond the ends are clamped.
     """
+    whole = isinstance(end, int) and end >= FAR and step > 0
     if isinstance(end, int) and abs(end) >= FAR:
         end = (extent if end > 0 else 0) if step > 0 else (extent - 1 if end > 0 else -1 - extent)
     if step > 0:
         first = _clamp(_from_front(start, extent, bounds), 0, extent, bounds)
-        last = _clamp(_from_front(end, extent, bounds), 0, extent, bounds)
+        # An extent counts from the front, even where no bound tells that it is not negative.
+        last = extent if whole else _clamp(_from_front(end, extent, bounds), 0, extent, bounds)
         count = ceildiv(last - first, step)
     else:
         first = _clamp(_from_front(start, extent, bounds), 0, extent - 1, bounds)

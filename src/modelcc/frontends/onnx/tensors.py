@@ -220,8 +220,8 @@ def _external_path(location: str, folder: Path | None, where: str) -> Path:
             "pass the path of the .onnx file instead of its bytes",
         )
     root = folder.resolve()
-    path = (root / location).resolve()
-    if not location or not path.is_relative_to(root):
+    path = root if "\0" in location else (root / location).resolve()
+    if not location or path == root or not path.is_relative_to(root):
         raise ModelError(
             f"external data location {location!r} is outside of the model's folder {folder}",
             (where,),

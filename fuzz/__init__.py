@@ -1,0 +1,1 @@
+"""Broken models: mutants of real ones and of the standard's suite; ``make fuzz`` runs them."""

@@ -1,0 +1,85 @@
+"""Many mutants, each from the campaign's seed and its own number, so that any can be made again."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+from random import Random
+
+from fuzz.attempt import OUTSIDE, Limits, Outcome, attempt
+from fuzz.corruption import corrupted
+from fuzz.mutations import mutated
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Models to mutate and how: ``bytes_share`` of mutants are corrupted files, the others broken
+    in structure, and ``run_share`` of them are compiled and run, the others imported only."""
+
+    models: Sequence[bytes]
+    seed: int = 0
+    bytes_share: float = 0.3
+    run_share: float = 0.3
+    seconds: int = 60
+    memory: int = 3 << 30
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A mutant by its number, what was done to which model, and its outcome."""
+
+    number: int
+    model: int
+    changes: str
+    outcome: Outcome
+
+
+def mutant(campaign: Campaign, number: int) -> tuple[int, str, bytes]:
+    """The position of a model, what is done to it, and the file that results."""
+    random = Random(f"{campaign.seed}:{number}")
+    position = random.randrange(len(campaign.models))
+    data = campaign.models[position]
+    damage = corrupted if random.random() < campaign.bytes_share else mutated
+    return position, *damage(data, random)
+
+
+def try_mutant(campaign: Campaign, number: int, folder: Path) -> Tried:
+    """Write a mutant into ``folder`` and try it."""
+    position, changes, data = mutant(campaign, number)
+    model = folder / "model"
+    model.mkdir(exist_ok=True)
+    (folder / OUTSIDE).write_bytes(bytes(4096))
+    link = model / "link"
+    if not link.is_symlink():
+        link.symlink_to(folder / OUTSIDE)
+    path = model / "model.onnx"
+    path.write_bytes(data)
+    runs = Random(f"{campaign.seed}:{number}:run").random() < campaign.run_share
+    limits = Limits(campaign.seconds, campaign.memory, runs)
+    return Tried(number, position, changes, attempt(path, limits))
+
+
+def tried(campaign: Campaign, numbers: range, jobs: int = 1) -> Iterator[Tried]:
+    """Outcomes of mutants ``numbers``, as they come, from ``jobs`` processes."""
+    context = get_context("fork")  # the models are inherited, not sent
+    queue: SimpleQueue[Tried] = context.SimpleQueue()
+    workers = [
+        context.Process(target=_work, args=(campaign, numbers[start::jobs], queue))
+        for start in range(jobs)
+    ]
+    for worker in workers:
+        worker.start()
+    for _ in numbers:
+        yield queue.get()
+    for worker in workers:
+        worker.join()
+
+
+def _work(campaign: Campaign, numbers: range, queue: SimpleQueue[Tried]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for number in numbers:
+            queue.put(try_mutant(campaign, number, Path(folder)))
