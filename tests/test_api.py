@@ -60,6 +60,10 @@ def test_dimensions_can_be_fixed_and_bounded() -> None:
     fixed = modelcc.compile(mlp("batch"), dims={"batch": 4}, threads=1, cache=None)
     assert fixed.inputs[0].shape == (4, 6)
     bounded = modelcc.compile(mlp("batch"), dims={"batch": (2, 8)}, threads=1, cache=None)
+    greatest = modelcc.compile(mlp("batch"), dims={"batch": 8}, threads=1, cache=None)
+    assert bounded.report().arena == greatest.report().arena > fixed.report().arena
+    with pytest.raises(modelcc.InputError, match="batch = 2 to 8, got 9"):
+        bounded(np.ones((9, 6), np.float32))
     assert (bounded.dims[0].low, bounded.dims[0].high) == (2, 8)
     with pytest.raises(InputError):
         bounded(np.zeros((9, 6), np.float32))

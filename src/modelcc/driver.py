@@ -348,11 +348,18 @@ def _packager(target: Target) -> Callable[[Built], Artifact]:
     def run(built: Built) -> Artifact:
         program = built.program
         shapes = [program.bindings[name].type.shape for name in program.inputs]
-        sizes = nominal_sizes(program.dims, {}, shapes)
+        sizes = nominal_sizes(program.dims, _greatest(program), shapes)
         report = report_of(program, target.name, sizes)
         return target.package(program, built.objects, {REPORT: report.to_json()})
 
     return run
+
+
+def _greatest(program: Program) -> dict[str, int]:
+    """The sizes that a static arena is planned for; none if it grows with its dimensions."""
+    if not isinstance(program.arena, int):
+        return {}
+    return {name: known.hi for name, known in program.dims.items() if isinstance(known.hi, int)}
 
 
 def _restricted(stages: tuple[Stage, ...], options: Options) -> tuple[Stage, ...]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scheduled_programs import execute, kernel, scheduled_programs, tensor
 
 from modelcc.ir.graph import Constant
-from modelcc.ir.index import Range, Sym, evaluate
+from modelcc.ir.index import Range, Sym, evaluate, symbols
 from modelcc.ir.program import CopyTensor
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import View
@@ -179,6 +179,29 @@ def test_incomparable_sizes_get_names_that_are_free():
     assert set(program.dims) == {"n", "at0"}
     execute(scheduled(items, types), program, {"n": 3, "at0": 100})
     execute(scheduled(items, types), program, {"n": 100, "at0": 3})
+
+
+def bounded_layers(**dims):
+    n, m = Sym("n"), Sym("m")
+    shapes = {"x": (n, 4), "h": (n, m), "g": (n + m, 8), "y": (n, 4)}
+    types = {name: TensorType(shape, F32) for name, shape in shapes.items()}
+    steps = [kernel([a], [b], types) for a, b in zip("xhg", "hgy", strict=True)]
+    return scheduled(steps, types, dims=dims)
+
+
+def test_bounded_dimensions_give_a_static_arena_of_the_greatest_sizes():
+    bounded = plan_memory(bounded_layers(n=Range(1, 16), m=Range(2, 32)))
+    assert bounded.arena == 4 * 16 * 32 + 4 * (16 + 32) * 8
+    assert all(isinstance(offset, int) for offset in bounded.offsets.values())
+    assert not bounded.definitions
+    assert bounded.peak == bounded.lower_bound == bounded.arena
+
+
+def test_an_unbounded_dimension_alone_is_left_in_the_arena():
+    half = plan_memory(bounded_layers(n=Range(1, None), m=Range(2, 32)))
+    assert {name for d in (half.arena, *half.offsets.values()) for name in symbols(d)} <= {
+        "n", *(d.symbol for d in half.definitions)
+    }  # fmt: skip
 
 
 def test_equal_kernels_become_one_function():

@@ -45,10 +45,18 @@ class LateMemory:
 def bounded(program: ScheduledProgram, found: Sequence[Storage], line: Timeline) -> list[Storage]:
     """Storages with sizes in terms of the inputs' dimensions, where these bound them.
 
-    :class:`ModelError` if a size depends on the counter of a loop and has no bound.
+    Dimensions with a greatest size count as that, so the arena of a model whose dimensions are all
+    bounded is static.  :class:`ModelError` if a size depends on the counter of a loop and has no
+    bound.
     """
-    gone, dims = _inner_symbols(program, line)
-    return [replace(s, size=_upper(s.size, gone, dims) or _late(s, line)) for s in found]
+    inner, dims = _inner_symbols(program, line)
+    limited = frozenset(name for name, known in dims.items() if isinstance(known.hi, int))
+
+    def most(size: Index) -> Index | None:
+        greatest = _upper(size, inner | limited, dims)
+        return _upper(size, inner, dims) if greatest is None else greatest
+
+    return [replace(s, size=most(s.size) or _late(s, line)) for s in found]
 
 
 def _inner_symbols(program: ScheduledProgram, line: Timeline) -> tuple[frozenset[str], Bounds]:
