@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test bench bench-quick accuracy backends conformance fmt docs
+.PHONY: check test bench bench-quick accuracy backends conformance fuzz fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -29,6 +29,9 @@ backends:  ## every model of the zoo through LLVM and through C; results must ag
 
 conformance:  ## the standard's own suite through compiled code; SUITE=folder of another onnx wheel
 	$(PYTHON) -m conformance $(if $(SUITE),--suite $(SUITE)) --markdown conformance.md --json conformance.json
+
+fuzz:  ## N broken models from SEED, each in a process with limits; REAL=folder adds trained ones
+	$(PYTHON) -m fuzz -n $(or $(N),1000) --seed $(or $(SEED),0) $(if $(REAL),--real $(REAL))
 
 fmt:  ## put the sources into the project's style
 	$(PYTHON) -m ruff check --fix .

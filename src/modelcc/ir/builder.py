@@ -28,7 +28,9 @@ def infer_types(op: Op, inputs: Sequence[TensorType | None], *where: str) -> tup
         return op.infer(*inputs)
     except ModelError as error:
         raise error.at(*(where or (op.mnemonic(),))) from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, AttributeError) and None not in inputs:
+            raise
         given = ", ".join("absent" if t is None else str(t) for t in inputs)
         message = f"{op.mnemonic()} does not take these operands: ({given}): {error}"
         raise ModelError(message, where) from error

@@ -337,4 +337,25 @@ UNSUPPORTED = (
     ),
 )
 
-CASES = (*FILES, *VERSIONS, *STRUCTURE, *NODES, *WEIGHTS, *UNSUPPORTED)
+OPERANDS_AND_TEXTS = (
+    Case(
+        "operand left out",
+        ("Add#0", "its operand A is left out"),
+        DENSE.replace("[sum]", ""),
+        lambda m: m.graph.node[0].input.__setitem__(0, ""),
+    ),
+    Case(
+        "text that is not UTF-8",
+        ("name of Node, b'\\xffum', is not UTF-8",),
+        data=valid_bytes().replace(b"sum", b"\xffum"),
+    ),
+    Case(
+        "NUL in a name",
+        ("name of Graph, 'a\\x00b', holds a NUL character",),
+        RELU,
+        lambda m: setattr(m.graph, "name", "a\0b"),
+        on_disk=True,
+    ),
+)
+
+CASES = (*FILES, *VERSIONS, *STRUCTURE, *NODES, *WEIGHTS, *OPERANDS_AND_TEXTS, *UNSUPPORTED)

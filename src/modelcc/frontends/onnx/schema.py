@@ -25,7 +25,6 @@ class Schema:
     most_outputs: int
     attributes: Mapping[str, tuple[int, bool]]
     definition: onnx.defs.OpSchema
-    required: tuple[int, ...] = ()
 
     def check(self, node: NodeProto, where: str) -> None:
         """:class:`ModelError` if ``node`` breaks the rules."""
@@ -34,16 +33,20 @@ class Schema:
         if not self.least_inputs <= count <= self.most_inputs or len(node.input) > self.most_inputs:
             expected = _counted(self.least_inputs, self.most_inputs)
             raise ModelError(f"it has {count} inputs, expected {expected}", (where,), _INVALID)
-        for place in self.required:
-            if not node.input[place]:
-                name = self.definition.inputs[place].name
-                raise ModelError(f"its required operand {name} is left out", (where,), _INVALID)
+        for name, formal in zip(node.input[:count], self.operands(count), strict=True):
+            if not name and formal.option != onnx.defs.OpSchema.FormalParameterOption.Optional:
+                raise ModelError(f"its operand {formal.name} is left out", (where,), _INVALID)
         if not self.least_outputs <= len(node.output) <= self.most_outputs:
             expected = _counted(self.least_outputs, self.most_outputs)
             raise ModelError(
                 f"it has {len(node.output)} outputs, expected {expected}", (where,), _INVALID
             )
         self._check_attributes(node, where)
+
+    def operands(self, count: int) -> list[onnx.defs.OpSchema.FormalParameter]:
+        """What the standard says of the first ``count`` operands; the last one may repeat."""
+        formal = list(self.definition.inputs)
+        return (formal + formal[-1:] * max(0, count - len(formal)))[:count]
 
     def _check_attributes(self, node: NodeProto, where: str) -> None:
         seen: set[str] = set()
@@ -113,12 +116,7 @@ def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
         found.max_output,
         attributes,
         found,
-        tuple(i for i, p in enumerate(found.inputs[: found.min_input]) if _is_required(p)),
     )
-
-
-def _is_required(parameter: onnx.defs.OpSchema.FormalParameter) -> bool:
-    return parameter.option == onnx.defs.OpSchema.FormalParameterOption.Single
 
 
 @dataclass(frozen=True)

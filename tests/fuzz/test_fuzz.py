@@ -1,0 +1,100 @@
+"""A short campaign of fixed seed, and that faults would be found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import onnx
+import pytest
+from small_models import computed_gather, mlp, two_outputs
+
+import modelcc
+from fuzz.attempt import Limits, attempt
+from fuzz.campaign import Campaign, Tried, mutant, tried, try_mutant
+from fuzz.corruption import CORRUPTIONS
+from fuzz.mutations import MUTATIONS, NothingToChangeError
+from fuzz.report import groups, summary
+
+MODELS = tuple(
+    m.SerializeToString() for m in (mlp(), mlp("batch"), two_outputs(), computed_gather())
+)
+
+
+def test_mutants_of_small_models_are_refused_or_run() -> None:
+    campaign = Campaign(MODELS, seed=7, run_share=0.1)
+    found = list(tried(campaign, range(120)))
+    assert len(found) == 120
+    assert not groups(found), "\n".join(groups(found))
+    kinds = {t.outcome.kind for t in found}
+    assert kinds == {"refused", "imported", "ran"}
+    assert all(t.outcome.placed for t in found if t.outcome.kind == "refused")
+    assert "120 mutants of 4 models" in summary(found)
+
+
+def test_a_mutant_can_be_made_again() -> None:
+    campaign = Campaign(MODELS, seed=1)
+    assert mutant(campaign, 5) == mutant(campaign, 5)
+    assert len({mutant(campaign, n)[2] for n in range(20)}) > 15
+
+
+@pytest.mark.parametrize("mutation", dict.fromkeys(MUTATIONS), ids=lambda m: m.__name__)
+def test_every_mutation_changes_something(mutation) -> None:
+    changed = 0
+    for seed in range(20):
+        model = onnx.load_from_string(MODELS[0])
+        try:
+            mutation(model, Random(seed))
+        except NothingToChangeError:
+            return
+        changed += model.SerializeToString() != MODELS[0]
+    assert changed
+
+
+@pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda c: c.__name__)
+def test_every_corruption_changes_something(corruption) -> None:
+    results = []
+    for seed in range(8):
+        data = bytearray(MODELS[0])
+        corruption(data, Random(seed))
+        results.append(bytes(data))
+    assert any(result != MODELS[0] for result in results)
+
+
+def crash(*_: object, **__: object) -> None:
+    os.abort()
+
+
+def spin(*_: object, **__: object) -> None:
+    while True:
+        pass
+
+
+def swell(*_: object, **__: object) -> None:
+    bytearray(8 << 30)
+
+
+def stumble(*_: object, **__: object) -> None:
+    raise KeyError("x")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"), [(crash, "crash"), (spin, "hang"), (swell, "memory"), (stumble, "fault")]
+)
+def test_faults_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault, kind) -> None:
+    onnx.save(mlp(), tmp_path / "model.onnx")
+    monkeypatch.setattr(modelcc, "import_model", fault)
+    outcome = attempt(tmp_path / "model.onnx", Limits(seconds=1, memory=2 << 30))
+    assert outcome.kind == kind and outcome.is_finding
+    assert groups([Tried(3, 0, "rewire", outcome)])[0].startswith("1 × #3 rewire: " + kind)
+
+
+def test_reading_a_file_outside_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def peep(path: Path) -> None:
+        (path.parent.parent / "secret").read_bytes()
+        raise modelcc.ModelError("refused", ("node",))
+
+    monkeypatch.setattr(modelcc, "import_model", peep)
+    found = try_mutant(Campaign(MODELS), 0, tmp_path)
+    assert found.outcome.kind == "outside"
