@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test bench bench-quick accuracy backends conformance fuzz fmt docs
+.PHONY: check test bench bench-quick bench-int8 accuracy backends conformance fuzz fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -20,6 +20,15 @@ bench:  ## side by side with other engines: tables, JSON and a plot; needs the b
 bench-quick:  ## the same on few models, in a few minutes
 	$(PYTHON) -m benchmarks.zoo --short --out $(MODELS)
 	$(PYTHON) -m benchmarks.compare --short --folder $(MODELS) --peers $(PEERS)
+
+COMMA := ,
+QUANTISED = resnet50 mobilenetv2_100 efficientnet_b0 bert_base
+bench-int8:  ## quantised models on one core, as ONNX Runtime quantises them, against ONNX Runtime
+	$(PYTHON) -m benchmarks.zoo $(QUANTISED) --out $(MODELS)
+	$(PYTHON) -m benchmarks.zoo.quantise $(QUANTISED) --activations u8 --folder $(MODELS)
+	$(PYTHON) -m benchmarks.zoo.quantise bert_base --dynamic --folder $(MODELS)
+	$(PYTHON) -m benchmarks.compare --folder $(MODELS) --peers modelcc,onnxruntime --threads 1 \
+		--models $(subst $() $(),$(COMMA),$(QUANTISED:=_qdq) bert_base_dynamic_int8)
 
 accuracy:  ## every model of the zoo against ONNX Runtime; REAL=folder adds trained ones
 	$(PYTHON) -m benchmarks.accuracy --sizes 3 $(if $(REAL),--real $(REAL))

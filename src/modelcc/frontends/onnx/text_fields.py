@@ -32,7 +32,8 @@ def _fields(message: Message) -> Iterable[tuple[FieldDescriptor, Any]]:
     if not isinstance(message, TensorProto):
         return message.ListFields()
     texts = {"name": message.name, "external_data": message.external_data}
-    return ((TensorProto.DESCRIPTOR.fields_by_name[n], value) for n, value in texts.items())
+    fields: Any = TensorProto.DESCRIPTOR.fields_by_name
+    return ((fields[name], value) for name, value in texts.items())
 
 
 def _refuse(field: str, text: str | bytes, message: Message, where: str) -> None:
