@@ -13,6 +13,7 @@ from modelcc.ir.index import (
     Bounds,
     Index,
     Sym,
+    ceildiv,
     floordiv,
     loop_range,
     product,
@@ -97,7 +98,7 @@ def plan_rows(
     row = next((v for v in nests[0].parallel if v.name == row_name), UNIT)
     outer = tuple(v for v in nests[0].parallel if v.name != row_name)
     lanes = _lane_count(nests, row, machine)
-    kept = {n: _row_buffer(n, nests, row.extent) for n in kept_names}
+    kept = {n: _row_buffer(n, nests, row.extent, lanes) for n in kept_names}
     walks = frozenset(s.output for s in space.stages if space.walks_rows(s))
     return RowPlan(outer, row, tuple(nests), outputs, walks, kept, lanes, _unroll(row, lanes))
 
@@ -120,9 +121,10 @@ def _unroll(row: LoopVar, lanes: int) -> int:
     return next((u for u in (4, 2) if extent >= u * lanes), 1)
 
 
-def _row_buffer(name: str, nests: Sequence[Nest], extent: Index) -> Buffer:
+def _row_buffer(name: str, nests: Sequence[Nest], extent: Index, lanes: int) -> Buffer:
+    """Room for whole vectors: masked stores would hold up the loads that follow."""
     dtype = next(n.body.dtype for n in nests if n.output == name)
-    return Buffer(kept_row(name), dtype, extent, "local")
+    return Buffer(kept_row(name), dtype, ceildiv(extent, lanes) * lanes, "local")
 
 
 def kept_row(name: str) -> str:
@@ -216,6 +218,7 @@ class _RowEmitter:
         self.point = point
         self.scalars: dict[str, Expr] = {}
         self.statements: list[Stmt] = [Alloc(b) for b in plan.kept.values()]
+        self._kept = frozenset(b.name for b in plan.kept.values())
 
     def emit(self) -> list[Stmt]:
         for nest in self.plan.nests:
@@ -239,14 +242,14 @@ class _RowEmitter:
             self.statements.append(Store(nest.output, substitute(nest.store, self.point), variable))
 
     def _value(self, body: Scalar, position: Index, active: Index | None) -> _Block:
-        """``body`` at the vector of row positions starting at ``position``."""
+        """``body`` at the vector of row positions starting at ``position``, or at one position."""
         row, count = self.plan.row.name, self.plan.lanes
-        if count == 1:
+        if count == 1 or active == 1:
             emitter = PointEmitter(self.names, None)
             value = emitter.emit(body, {**self.point, row: position}, self.scalars)
             return _Block(emitter.statements, value)
         lane = f"{row}l"
-        masked = frozenset(r.tensor for r in reads(body))
+        masked = frozenset(r.tensor for r in reads(body)) - self._kept
         emitter = PointEmitter(self.names, Lanes(lane, count, active, masked))
         point = {**self.point, row: position + Sym(lane)}
         value = emitter.emit(body, point, self.scalars)
@@ -257,13 +260,14 @@ class _RowEmitter:
 
         def store(position: Index, active: Index | None) -> list[Stmt]:
             block = self._value(nest.body, position, active)
-            buffer, offset, stride = self._target(nest, position)
+            buffer, offset, stride = self._target(nest, position, block.value.lanes)
+            active = None if buffer in self._kept or active == 1 else active
             return [*block.statements, Store(buffer, offset, block.value, stride, active)]
 
         self.statements += self._blocks(lambda position, _: store(position, None), 1, store)
 
-    def _target(self, nest: Nest, position: Index) -> tuple[str, Index, Index]:
-        row, count = self.plan.row.name, self.plan.lanes
+    def _target(self, nest: Nest, position: Index, count: int) -> tuple[str, Index, Index]:
+        row = self.plan.row.name
         if nest.output in self.plan.kept:
             return kept_row(nest.output), position, 1
         if count == 1:
@@ -279,6 +283,7 @@ class _RowEmitter:
         combine, dtype, count = nest.combine, nest.body.dtype, self.plan.lanes
         start = Const(identity(combine, dtype), dtype, count)
         registers = [self.names.fresh("acc") for _ in range(self.plan.unroll)]
+        single: list[Expr] = []
         self.statements += [Register(r, start) for r in registers]
 
         def main(position: Index, part: int) -> list[Stmt]:
@@ -288,13 +293,18 @@ class _RowEmitter:
 
         def tail(position: Index, active: Index) -> list[Stmt]:
             block = self._value(nest.body, position, active)
+            if active == 1:
+                single.append(block.value)
+                return block.statements
             value = Choose(_first_lanes(active, count), block.value, start)
             return [*block.statements, accumulate(combine, registers[0], value, count)]
 
         self.statements += self._blocks(main, self.plan.unroll, tail)
-        return self._fold(combine, [Var(r, dtype, count) for r in registers])
+        total = self._fold(combine, [Var(r, dtype, count) for r in registers])
+        function = combine_function(combine, dtype)
+        return Call(function, (total, single[0]), dtype) if single else total
 
-    def _fold(self, combine: Combine, parts: list[Expr]) -> Expr:
+    def _fold(self, combine: Combine, parts: Sequence[Expr]) -> Expr:
         function = combine_function(combine, parts[0].dtype)
         total = parts[0]
         for part in parts[1:]:

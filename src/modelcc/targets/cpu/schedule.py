@@ -299,7 +299,7 @@ def _chain_statements(
         short = nanoseconds(stages, types) < WORTH_A_FORK
         serial = chain.outer or plan is not plans[0] or short
         chunks = 1 if serial else PARALLEL_CHUNKS
-        statements += emit_tiled(plan, names, chunks, stream)
+        statements += emit_tiled(plan, names, chunks, stream, frozenset(chain.kept))
     return in_blocks(chain, names, statements), layouts
 
 

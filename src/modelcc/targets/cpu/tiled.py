@@ -24,11 +24,19 @@ from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, stream
 from modelcc.targets.cpu.quads import byte_product
+from modelcc.targets.cpu.row_prefetch import NextRows, epilogue_prefetch, next_rows
 from modelcc.targets.cpu.streaming import BlockStream, NextBlock
+
+Fetch = NextPanel | NextRows | NextBlock | Companions
+"""What is fetched while the steps of a reduction go on."""
 
 
 def emit_tiled(
-    plan: Plan, names: Names, chunks: int, ahead: BlockStream | None = None
+    plan: Plan,
+    names: Names,
+    chunks: int,
+    ahead: BlockStream | None = None,
+    near: frozenset[str] = frozenset(),
 ) -> list[Stmt]:
     """Loop-level statements of a planned group; parallel over ``chunks`` parts if more than 1.
 
@@ -37,13 +45,18 @@ def emit_tiled(
     loops = [Loop(v.name, plan.segments[v.name]) for v in plan.order]
 
     def tile(point: Point, chosen: Chosen) -> list[Stmt]:
-        return _emit_tile(plan, names, point, chosen, ahead)
+        return _emit_tile(plan, names, point, chosen, ahead, near)
 
     return nest_loops(loops, names, tile, chunks)
 
 
 def _emit_tile(
-    plan: Plan, names: Names, point: Point, chosen: Chosen, ahead: BlockStream | None
+    plan: Plan,
+    names: Names,
+    point: Point,
+    chosen: Chosen,
+    ahead: BlockStream | None,
+    near: frozenset[str],
 ) -> list[Stmt]:
     lanes = _lanes(plan, chosen)
     corners = list(_tile_points(point, chosen, plan.tile.vector))
@@ -57,9 +70,11 @@ def _emit_tile(
         panel = ahead.at(plan, corners[0], chosen)
     else:
         panel = next_panel(plan, corners[0], chosen) or companions(plan, corners, chosen)
+    fetched = [f for f in (panel, next_rows(plan, corners[0], chosen)) if f is not None]
     return [
+        *epilogue_prefetch(plan, corners, near),
         *(Register(r, start) for r in registers),
-        *_reduction(plan, names, lanes, corners, registers, chosen, panel),
+        *_reduction(plan, names, lanes, corners, registers, chosen, fetched),
         *_epilogue(plan, names, lanes, corners, registers),
     ]
 
@@ -100,7 +115,7 @@ def _reduction(
     corners: Sequence[Point],
     registers: Sequence[str],
     chosen: Chosen,
-    panel: NextPanel | NextBlock | Companions | None,
+    fetched: Sequence[Fetch],
 ) -> list[Stmt]:
     anchor, body = plan.group.anchor, plan.body
     if anchor is None or anchor.combine is None or body is None:
@@ -127,7 +142,7 @@ def _reduction(
 
     loops = [(v, plan.tile.unrolling(v.name)) for v in anchor.reduce if v not in whole]
     guards = open_guards(plan, chosen)
-    reduction = _Reduction(guards, corners[0], step, names, _ragged(anchor), panel)
+    reduction = _Reduction(guards, corners[0], step, names, _ragged(anchor), fetched)
     return reduction.loops(loops, {})
 
 
@@ -193,7 +208,7 @@ class _Reduction:
     step: Callable[[Point], list[Stmt]]
     names: Names
     ragged: Mapping[str, int]
-    panel: NextPanel | NextBlock | Companions | None
+    fetched: Sequence[Fetch]
 
     def loops(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
         """Statements of the ``remaining`` loops (variable, unrolling), given the outer ones."""
@@ -216,9 +231,10 @@ class _Reduction:
             return self.loops(rest, {**at, variable.name: value})
 
         def each(value: Index) -> list[Stmt]:
-            if rest or self.panel is None:
+            if rest:
                 return []
-            return self.panel.fetch({**at, variable.name: value}, unroll)
+            here = {**at, variable.name: value}
+            return [s for f in self.fetched for s in f.fetch(here, unroll)]
 
         extent = self.ragged.get(variable.name)
         if extent is None:

@@ -107,8 +107,11 @@ class MemoryCode:
         dtype = self.buffer(name)[1].dtype
         stride = self._index.resolved(stride)
         mask = self.mask(active, lanes, dtype)
+        active = None if active is None else self._index.resolved(active)
         stored = self._to_memory(value, dtype, lanes)
-        if stride == 1 or lanes == 1:
+        if mask is not None and lanes > 1 and stride == 1 and isinstance(active, int):
+            self._store_first(name, offset, stored, lanes, active)
+        elif stride == 1 or lanes == 1:
             self._store_contiguous(name, offset, stored, lanes, mask)
         else:
             self._scattered(self._strided(name, offset, stride, lanes), stored, dtype, lanes, mask)
@@ -244,6 +247,28 @@ class MemoryCode:
             unused = self._code.allocate(type_, "unused")
             pointer = self._code.emit(f"select i1 {mask}, ptr {pointer}, ptr {unused}", "p")
         self._code.effect(f"store {type_} {stored}, ptr {pointer}, align {dtype.bytes}")
+
+    def _store_first(self, name: str, offset: Index, stored: str, lanes: int, active: int) -> None:
+        """The first ``active`` lanes, in stores of powers of two.
+
+        A masked store would hold up loads of what is behind it: processors take it to write
+        all lanes (softmax of rows of 197 in place on Zen 5: 3.0 instead of 5.1 G elements/s).
+        """
+        dtype = self.buffer(name)[1].dtype
+        whole, start = memory_type(dtype, lanes), 0
+        while start < active:
+            size = 1 << ((active - start).bit_length() - 1)
+            places = ", ".join(f"i32 {start + lane}" for lane in range(size))
+            operands = f"{whole} {stored}, {whole} poison, <{size} x i32> <{places}>"
+            part = self._code.emit(f"shufflevector {operands}", "part")
+            self._store_part(name, offset + start, part, size)
+            start += size
+
+    def _store_part(self, name: str, offset: Index, part: str, lanes: int) -> None:
+        dtype = self.buffer(name)[1].dtype
+        type_ = f"<{lanes} x {memory_type(dtype)}>"
+        pointer, align = self.address(name, offset), self._alignment(name, offset)
+        self._code.effect(f"store {type_} {part}, ptr {pointer}, align {align}")
 
     def _store_contiguous(
         self, name: str, offset: Index, stored: str, lanes: int, mask: str | None
