@@ -126,6 +126,42 @@ def test_weights_may_be_transposed() -> None:
     assert_near(run_program(after, data, {})[y], run_program(before, data, {})[y])
 
 
+BLOCKED = """
+program @main(%x: f32[1, 64, 64], %r: f32[1, 96, 64]) -> (%z) {
+  constant %w: f32[64, 96] = "w"
+  kernel @Copy(%r: f32[1, 96, 64]) -> (%b: f32[1, 96, 64]<d0 d1/16 d2 d1%16 halo0:0,0:0,3:3>) {
+    %b: f32[1, 96, 64]<d0 d1/16 d2 d1%16 halo0:0,0:0,3:3> =
+      [c0 < 1, c1 < 96, c2 < 64] %r[c0, c1, c2]
+  }
+  kernel @MatMul(%x: f32[1, 64, 64], %w: f32[64, 96],
+                 %b: f32[1, 96, 64]<d0 d1/16 d2 d1%16 halo0:0,0:0,3:3>)
+    -> (%y: f32[1, 96, 64]<d0 d1/16 d2 d1%16 halo0:0,0:0,3:3>) {
+    %c: f32[1, 96, 64] = [i < 1, n < 96, m < 64] sum[k < 64] %x[i, m, k] * %w[k, n]
+    %y: f32[1, 96, 64]<d0 d1/16 d2 d1%16 halo0:0,0:0,3:3> =
+      [i < 1, n < 96, m < 64] %c[i, n, m] + %b[i, n, m]
+  }
+  kernel @Copy(%y: f32[1, 96, 64]<d0 d1/16 d2 d1%16 halo0:0,0:0,3:3>) -> (%z: f32[1, 96, 64]) {
+    %z: f32[1, 96, 64] = [c0 < 1, c1 < 96, c2 < 64] %y[c0, c1, c2]
+  }
+}
+"""
+
+
+def test_results_may_be_in_blocks_of_channels() -> None:
+    """Their vectors run within the blocks."""
+    w = np.random.default_rng(2).standard_normal((64, 96)).astype(np.float32)
+    before = parse_tensor_program(BLOCKED, {"w": Constant(w)})
+    after = Strassen(Always())(before)
+    assert len(after.items) == len(before.items) + 1
+    data = inputs_of(before)
+    wanted = run_program(before, data, {})["z"]
+    assert_near(run_program(after, data, {})["z"], wanted)
+    scheduled = schedule_program(after, host_cpu())
+    assert_near(run_scheduled(scheduled, native(scheduled), data, {})["z"], wanted)
+    text = print_functions(scheduled_functions(scheduled))
+    assert not [s for s in text.splitlines() if "muladd" in s and "splat" not in s]
+
+
 def test_text_of_rewritten_programs_parses_back() -> None:
     program = Strassen(Always())(program_of(CASES["an odd row"]))
     text = print_tensor_program(program)
@@ -181,7 +217,7 @@ def test_products_fetch_the_next_block_once() -> None:
     """All lines of it, and few others."""
     program = Strassen(Always())(program_of(Case((1, 128), 256, 768)))
     text = print_functions(scheduled_functions(schedule_program(program, host_cpu())))
-    blocks = [line for line in text.splitlines() if "prefetch" in line]
+    blocks = [line for line in text.splitlines() if "prefetch %x1[" in line]
     assert len(blocks) == 7, "each of the products fetches a share"
 
 
@@ -204,5 +240,6 @@ def test_cost_prefers_what_is_faster() -> None:
     assert cost.choose(197, 1, 3072, 768) == Split(98, 98, 1, 48)
     assert cost.choose(4, 49, 1536, 384) == Split(2, 2, 0, 48)
     assert cost.choose(8, 128, 768, 768) == Split(4, 2, 0, 48)
-    for halved, others, n, k in ((2, 1, 768, 768), (3136, 1, 96, 96), (784, 1, 192, 768)):
+    assert cost.choose(784, 1, 192, 768) == Split(392, 196, 0, 48)
+    for halved, others, n, k in ((2, 1, 768, 768), (3136, 1, 96, 96), (784, 1, 96, 192)):
         assert cost.choose(halved, others, n, k) is None

@@ -33,7 +33,7 @@ class StrassenCost:
 
     lanes: int = 16
     fmas: int = 2
-    margin: float = 1.08
+    margin: float = 1.04
 
     def choose(self, halved: int, others: int, n: int, k: int) -> Split | None:
         """How to split ``halved`` × ``others`` rows; None if the plain product is faster."""

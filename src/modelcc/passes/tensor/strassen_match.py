@@ -11,6 +11,9 @@ from modelcc.ir.tensor import Apply, Axis, Kernel, Read, Stage, TensorProgram
 from modelcc.ir.types import F32
 from modelcc.passes.tensor.shared_axes import shared_axes
 
+COLUMN_UNIT = 16
+"""Blocks of columns start at multiples of it."""
+
 
 @dataclass(frozen=True)
 class Product:
@@ -39,11 +42,11 @@ def match_product(kernel: Kernel, program: TensorProgram) -> Product | None:
     stage, extents = stages[0], _extents(stages[0])
     operands = _operands(stage, program)
     summed = [a.name for a in stage.reduce if a.extent != 1]
-    if operands is None or extents is None or len(summed) != 1 or not _plain(kernel, program):
+    if operands is None or extents is None or len(summed) != 1:
         return None
     a, w = operands
     column = next((n for n in extents if n not in summed and _moves(w, n)), None)
-    if column is None or _moves(a, column):
+    if column is None or _moves(a, column) or not _fits(kernel, (a, w), program):
         return None
     places: tuple[Index, ...] = (Sym(summed[0]), Sym(column))
     if w.indices not in (places, places[::-1]) or Sym(summed[0]) not in a.indices:
@@ -87,7 +90,11 @@ def _moves(read: Read, axis: str) -> bool:
     return any(axis in symbols(i) for i in read.indices)
 
 
-def _plain(kernel: Kernel, program: TensorProgram) -> bool:
-    """Whether results and operands of the kernel are row-major."""
+def _fits(kernel: Kernel, operands: tuple[Read, Read], program: TensorProgram) -> bool:
+    """Whether operands are row-major, and everything else is so within blocks of columns."""
     touched = {r.tensor for s in kernel.stages for r in reads(s.body)} | set(kernel.outputs)
-    return all(program.types[t].layout is None for t in touched if t in program.types)
+    layouts = {t: program.types[t].layout for t in touched if t in program.types}
+    if any(layouts[r.tensor] is not None for r in operands):
+        return False
+    parts = [p for layout in layouts.values() if layout is not None for p in layout.parts]
+    return all(p.mod is None or COLUMN_UNIT % p.mod == 0 for p in parts)

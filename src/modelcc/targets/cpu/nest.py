@@ -20,6 +20,7 @@ from modelcc.ir.index import (
     ceildiv,
     coefficient,
     loop_range,
+    mod,
     simplify,
     substitute,
     symbols,
@@ -84,8 +85,7 @@ def _axis_block(index: Index, axis: Axis, dim: int, type_: TensorType) -> int | 
     block = is_split(type_, dim)
     if block is None or coefficient(index, axis.name) != 1:
         return None
-    shift = substitute(index, {axis.name: 0})
-    return block if isinstance(shift, int) and shift % block == 0 else None
+    return block if mod(substitute(index, {axis.name: 0}), block) == 0 else None
 
 
 def covers_blocks(indices: Sequence[Index], axis: Axis, type_: TensorType) -> bool:

@@ -1,0 +1,46 @@
+"""What tiles of a product fetch: places of their results, residuals, rows from afar."""
+
+from __future__ import annotations
+
+import numpy as np
+from kernel_runs import host_cpu
+
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.loop_text import print_functions
+from modelcc.ir.types import F32, TensorType
+from modelcc.levels import scheduled_functions
+from modelcc.ops.arithmetic import Add
+from modelcc.ops.matmul import MatMul
+from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.targets.cpu.schedule import schedule_program
+
+
+def fetches(rows: int, summed: int) -> list[str]:
+    """Prefetches of everything but weights, in ``x @ w + r``."""
+    make = GraphBuilder()
+    x = make.input("x", TensorType((rows, summed), F32))
+    r = make.input("r", TensorType((rows, 48), F32))
+    w = make.constant(np.zeros((summed, 48), np.float32))
+    graph = make.build([make.emit(Add(), make.emit(MatMul(), x, w), r)])
+    program = schedule_program(FuseKernels()(lower_graph(graph)), host_cpu())
+    lines = print_functions(scheduled_functions(program)).splitlines()
+    found = [line.strip() for line in lines if "prefetch" in line]
+    return [line for line in found if "%x1" not in line]
+
+
+def test_residuals_and_results_are_fetched_while_products_are_summed() -> None:
+    found = fetches(64, 256)
+    places = [{line.split("[")[1] for line in found if name in line} for name in ("%x2", "%y0")]
+    assert places[0] and places[0] == places[1]
+    assert all(line.endswith("level 1") for line in found)
+
+
+def test_short_sums_fetch_nothing() -> None:
+    assert not fetches(64, 64)
+
+
+def test_rows_are_fetched_if_all_of_them_exceed_the_cache() -> None:
+    assert not [line for line in fetches(64, 3072) if "%x0" in line]
+    far = [line for line in fetches(512, 3072) if "%x0" in line]
+    assert far and all(line.endswith("level 2") for line in far)
