@@ -35,6 +35,7 @@ from modelcc.ir.loop import (
     Prefetch,
     Register,
     Scatter,
+    Shuffle,
     Splat,
     Stmt,
     Store,
@@ -278,6 +279,27 @@ def transpose() -> Case:
     )
 
 
+def shuffles(dtype: DType) -> Case:
+    """Every second lane of two vectors, fewer lanes than they have, and more."""
+    low, high = Load("x", 0, dtype, 8), Load("x", 8, dtype, 8)
+    picked = ((0, 2, 4, 6, 8, 10, 12, 14), (15, 0), (*range(4, 12), *range(12, 4, -1)))
+    starts = (0, 8, 10)
+    body = [
+        Store("y", start, Shuffle(low, high, places))
+        for start, places in zip(starts, picked, strict=True)
+    ]
+    buffers = {"x": (dtype, 16, False), "y": (dtype, 26, True)}
+    return Case(
+        function(f"shuffles_{dtype}", buffers, (), *body),
+        lambda rng: {
+            "x": rng.integers(-9, 9, 16).astype(dtype.numpy),
+            "y": np.zeros(26, dtype.numpy),
+        },
+        {},
+        lambda a: {"y": np.concatenate([a["x"][list(places)] for places in picked])},
+    )
+
+
 def padded_shift() -> Case:
     """Index conditions, quotients and remainders of maybe negative numbers, an If with an else."""
     inside = Test((Condition(i - 3, ">=", 0), Condition(i - 3, "<", n)))
@@ -500,6 +522,7 @@ CASES = (
     *(row_sum(c) for c in ("add", "max", "min", "mul")),
     take_rows(), gather_scatter(), transpose(), padded_shift(), local_buffer(), casts(),
     *(byte_dots(lanes) for lanes in (1, 4, 8, 16, 32)),
+    *(shuffles(d) for d in (F32, F64, I8, U16)),
     *(integers(d) for d in (I8, I16, I32, I64, U8, U16, U32)),
     *(float_functions(d) for d in (F32, F64, F16, BF16)),
 )  # fmt: skip

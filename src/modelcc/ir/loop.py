@@ -200,6 +200,23 @@ class Splat:
 
 
 @dataclass(frozen=True)
+class Shuffle:
+    """Lane l is lane ``places[l]`` of ``a`` followed by ``b``, which have as many lanes each."""
+
+    a: Expr
+    b: Expr
+    places: tuple[int, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.a.dtype
+
+    @property
+    def lanes(self) -> int:
+        return len(self.places)
+
+
+@dataclass(frozen=True)
 class Fold:
     """All lanes combined to a scalar by a binary function, in unspecified order."""
 
@@ -226,7 +243,7 @@ class Test:
 
 Expr: TypeAlias = (
     Const | Var | IndexOf | Load | Gather | Call | MulAdd | Dot4 | Choose | Convert | Bitcast
-    | Splat | Fold | Test
+    | Splat | Shuffle | Fold | Test
 )  # fmt: skip
 
 

@@ -155,6 +155,10 @@ def _dot4(a: Array, b: Array, c: Any) -> Any:
     return (c + products.sum(axis=1, dtype=np.int32)).reshape(np.shape(c))[()]
 
 
+def _shuffle(a: Array, b: Array, places: Sequence[int]) -> Array:
+    return np.concatenate((a, b))[list(places)]
+
+
 def _folded(function: Callable[..., Any]) -> Callable[[Array], Any]:
     def fold(value: Array) -> Any:
         result = value[0]
@@ -183,6 +187,7 @@ _PRIMITIVES: Mapping[str, Any] = {
     "maximum": _maximum,
     "minimum": _minimum,
     "dot4": _dot4,
+    "shuffle": _shuffle,
     "where": np.where,
     "full": np.full,
     "int64": np.int64,

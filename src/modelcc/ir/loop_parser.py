@@ -35,6 +35,7 @@ from modelcc.ir.loop import (
     Prefetch,
     Register,
     Scatter,
+    Shuffle,
     Space,
     Splat,
     Stmt,
@@ -354,7 +355,7 @@ class FunctionParser:
         self._at.expect(word)
         detail = ""
         if self._at.accept("["):
-            detail = self._at.bare("type, number or function", re.compile(r"\w+"))
+            detail = self._at.bare("type, number or function", re.compile(r"\w+(?: \d+)*"))
             self._at.expect("]")
         self._at.expect("(")
         args = [self._expression()]
@@ -369,6 +370,8 @@ class FunctionParser:
                 return MulAdd(*args)
             case "dot4":
                 return Dot4(*args)
+            case "shuffle":
+                return Shuffle(*args, places=tuple(map(int, detail.split())))
             case "choose":
                 return Choose(*args)
             case "convert" | "bitcast":

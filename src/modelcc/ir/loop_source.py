@@ -46,6 +46,7 @@ from modelcc.ir.loop import (
     Prefetch,
     Register,
     Scatter,
+    Shuffle,
     Splat,
     Stmt,
     Store,
@@ -176,6 +177,8 @@ class _Writer:
             case MulAdd():
                 a, b, c = (self.expression(x) for x in (e.a, e.b, e.c))
                 return f"({a} * {b} + {c})"
+            case Shuffle():
+                return f"shuffle({self.expression(e.a)}, {self.expression(e.b)}, {e.places})"
             case Dot4():
                 return f"dot4({', '.join(self.expression(x) for x in (e.a, e.b, e.c))})"
             case _:

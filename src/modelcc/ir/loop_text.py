@@ -58,6 +58,7 @@ from modelcc.ir.loop import (
     Prefetch,
     Register,
     Scatter,
+    Shuffle,
     Splat,
     Stmt,
     Store,
@@ -198,6 +199,8 @@ def _application(e: Expr) -> tuple[str, tuple[Expr, ...]]:
             return "muladd", (e.a, e.b, e.c)
         case Dot4():
             return "dot4", (e.a, e.b, e.c)
+        case Shuffle():
+            return f"shuffle[{' '.join(map(str, e.places))}]", (e.a, e.b)
         case Choose():
             return "choose", (e.condition, e.then, e.other)
         case Convert():

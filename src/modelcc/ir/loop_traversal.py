@@ -30,6 +30,7 @@ from modelcc.ir.loop import (
     Prefetch,
     Register,
     Scatter,
+    Shuffle,
     Splat,
     Stmt,
     Store,
@@ -50,6 +51,8 @@ def operands(e: Expr) -> tuple[Expr, ...]:
             return e.args
         case MulAdd() | Dot4():
             return (e.a, e.b, e.c)
+        case Shuffle():
+            return (e.a, e.b)
         case Choose():
             return (e.condition, e.then, e.other)
         case Convert() | Bitcast() | Splat() | Fold():
@@ -69,6 +72,8 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
             return MulAdd(*new)
         case Dot4():
             return Dot4(*new)
+        case Shuffle():
+            return Shuffle(*new, e.places)
         case Choose():
             return Choose(*new)
         case Convert() | Bitcast() | Splat() | Fold():

@@ -15,6 +15,7 @@ from modelcc.ir.loop import (
     IndexOf,
     Load,
     MulAdd,
+    Shuffle,
     Splat,
 )
 from modelcc.ir.scalar import FUNCTIONS
@@ -50,6 +51,8 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
             return f"bitcast from {e.value.dtype} to {e.dtype} changes the width"
         case Splat():
             return "" if e.value.lanes == 1 else f"splat of {e.value.lanes} lanes, not of a scalar"
+        case Shuffle():
+            return _shuffle_fault(e)
         case Fold():
             return "" if e.function in FOLDS else f"cannot fold with '{e.function}'"
         case Convert():
@@ -67,6 +70,14 @@ def _dot_fault(e: Dot4) -> str:
     if e.b.lanes != 4 * e.c.lanes or e.a.lanes not in (4, e.b.lanes):
         return f"dot4 of {e.a.lanes} and {e.b.lanes} lanes cannot give {e.c.lanes} lanes"
     return ""
+
+
+def _shuffle_fault(e: Shuffle) -> str:
+    if e.lanes < 2 or e.a.lanes < 2 or e.dtype == BOOL:
+        return "shuffle takes vectors of numbers"
+    if not all(0 <= place < 2 * e.a.lanes for place in e.places):
+        return f"shuffle of {e.a.lanes} lanes each has places below {2 * e.a.lanes}"
+    return _same("shuffle", (e.a, e.b), e.dtype)
 
 
 def _leaf_fault(e: Const | IndexOf | Load) -> str:

@@ -35,6 +35,7 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Register,
+    Shuffle,
     Splat,
     Stmt,
     Var,
@@ -115,7 +116,7 @@ class _Expander:
                 return replace(e, offsets=parts[0], dtype=U8)
             case IndexOf():
                 return self._narrow(Value(replace(e, dtype=I32)), e.dtype)
-            case Choose() | Splat():
+            case Choose() | Splat() | Shuffle():
                 return with_operands(e, parts)
             case Bitcast():
                 return parts[0] if e.dtype.is_narrow else Bitcast(parts[0], e.dtype)

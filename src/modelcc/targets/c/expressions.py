@@ -16,6 +16,7 @@ from modelcc.ir.loop import (
     IndexOf,
     Load,
     MulAdd,
+    Shuffle,
     Splat,
     Test,
     Var,
@@ -93,6 +94,10 @@ class ExpressionCode:
                 return self.arithmetic.bitcast(value, e.value.dtype, e.dtype, e.lanes)
             case Splat():
                 return self.arithmetic.splat(self.operand(e.value), e.dtype, e.lanes)
+            case Shuffle():
+                a, b = self.operand(e.a), self.operand(e.b)
+                places = ", ".join(map(str, e.places))
+                return Operand(f"__builtin_shufflevector({a.inner}, {b.inner}, {places})")
             case Fold():
                 return self._fold(e)
             case Test():

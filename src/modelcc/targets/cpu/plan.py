@@ -74,7 +74,7 @@ def plan_tiled(
     group, lane, blocks, active = split
     cut = find_quads(group, lane, constants)
     group, quad = cut if cut is not None else (group, None)
-    tile = choose_tile(group, lane.name, blocks, machine)
+    tile = choose_tile(group, lane.name, blocks, machine, constants)
     group, layouts = _pack_constants(group, tile, lane, quad, types, constants)
     packed = constants & frozenset(layouts)
     plan = _finish(group, tile, lane, active, types, packed)

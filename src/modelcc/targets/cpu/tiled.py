@@ -26,6 +26,7 @@ from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next
 from modelcc.targets.cpu.quads import byte_product
 from modelcc.targets.cpu.row_prefetch import NextRows, epilogue_prefetch, next_rows
 from modelcc.targets.cpu.streaming import BlockStream, NextBlock
+from modelcc.targets.cpu.transposition import load_block
 
 Fetch = NextPanel | NextRows | NextBlock | Companions
 """What is fetched while the steps of a reduction go on."""
@@ -288,7 +289,13 @@ def _epilogue(
     registers: Sequence[str],
 ) -> list[Stmt]:
     anchor = plan.group.anchor
-    emitter = PointEmitter(names, lanes)
+    block = plan.tile.block
+    if block is not None and lanes is not None and len(corners) > 1:
+        loads, found = load_block(block, corners, lanes, names)
+        emitter = PointEmitter(names, lanes, found)
+        emitter.statements += loads
+    else:
+        emitter = PointEmitter(names, lanes)
     for position, corner in enumerate(corners):
         internal: dict[str, Expr] = {}
         for nest in plan.group.nests:

@@ -18,6 +18,7 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.sliding import Window, sliding_tile, windows
 from modelcc.targets.cpu.structure import Group
+from modelcc.targets.cpu.transposition import Block, find_block
 
 UNROLLED_STEPS = 256
 DIVISIBLE_STEPS = 128 << 10
@@ -29,13 +30,14 @@ class Tile:
     """Unrolled points per parallel loop and unrolling of reduction loops.
 
     ``vector`` is the loop over whole vectors.  ``by_input`` asks for the steps of unrolled
-    reduction loops in the order of the inputs they read.
+    reduction loops in the order of the inputs they read.  ``block`` is what to transpose.
     """
 
     vector: str | None
     points: tuple[tuple[str, int], ...]
     unroll: tuple[tuple[str, int], ...] = ()
     by_input: bool = False
+    block: Block | None = None
 
     def of(self, variable: str) -> int:
         """Points of the tile along a parallel loop."""
@@ -81,10 +83,19 @@ def tile_count(extent: Index, tile: int) -> float:
     return -(-extent // tile) if isinstance(extent, int) else 64 / tile
 
 
-def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile:
-    """Register tile of a group vectorised over ``lane`` with whole vectors along ``blocks``."""
+def choose_tile(
+    group: Group, lane: str, blocks: str, machine: CpuModel, constants: frozenset[str]
+) -> Tile:
+    """Register tile of a group vectorised over ``lane`` with whole vectors along ``blocks``.
+
+    ``constants`` will be brought into the order in which they are read.
+    """
     anchor = group.anchor
     if anchor is None:
+        lanes = _extent(group.final.var(lane))
+        block = find_block(group.nests, lane, lanes, constants)
+        if block is not None:
+            return Tile(blocks, ((block.loop.name, lanes),), block=block)
         extent = group.final.var(blocks).extent
         most = extent if isinstance(extent, int) else 4
         parts = sum(n.output in group.stored for n in group.nests)
@@ -104,6 +115,10 @@ def choose_tile(group: Group, lane: str, blocks: str, machine: CpuModel) -> Tile
         key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points),
     )
     return Tile(blocks, best.points, _unrolling(anchor, best, roles))
+
+
+def _extent(loop: LoopVar) -> int:
+    return loop.extent if isinstance(loop.extent, int) else 1
 
 
 def _divisible(anchor: Nest) -> bool:

@@ -15,6 +15,7 @@ from modelcc.ir.loop import (
     IndexOf,
     Load,
     MulAdd,
+    Shuffle,
     Splat,
     Test,
     Var,
@@ -105,6 +106,8 @@ class ExpressionCode:
                 )
             case Splat():
                 return self._splat(e)
+            case Shuffle():
+                return self._shuffle(e)
             case Fold():
                 return self._fold(e)
             case Test():
@@ -124,6 +127,12 @@ class ExpressionCode:
         return (
             scalar if e.lanes == 1 else self.memory.broadcast(scalar, value_type(e.dtype), e.lanes)
         )
+
+    def _shuffle(self, e: Shuffle) -> str:
+        type_ = value_type(e.dtype, e.a.lanes)
+        operands = f"{type_} {self.operand(e.a)}, {type_} {self.operand(e.b)}"
+        places = f"<{e.lanes} x i32> {integers(e.places, 'i32')}"
+        return self._code.emit(f"shufflevector {operands}, {places}")
 
     def _index_of(self, e: IndexOf) -> str:
         operand = self.index.operand(e.index)

@@ -1,0 +1,169 @@
+"""Reads across the vectors: square blocks loaded row by row and transposed in registers.
+
+Where lanes are ``stride`` elements apart, a gather loads them one by one.  If neighbouring points
+of another loop read neighbouring elements, a block of ``lanes`` rows is loaded in whole vectors,
+and its columns are the vectors wanted: Eklundh's method ("A fast computer method for matrix
+transposing", 1972), in steps that processors have instructions for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index, coefficient, maximum, minimum, substitute
+from modelcc.ir.loop import Const, Expr, Let, Load, Shuffle, Stmt, Var
+from modelcc.ir.scalar_tree import children
+from modelcc.ir.tensor import Bind, Guard, Read, Scalar
+from modelcc.ir.types import BOOL
+from modelcc.targets.cpu.expression import Lanes, Names
+from modelcc.targets.cpu.nest import LoopVar, Nest
+
+NEAREST = 5
+"""Lanes less far apart than this are cheaper to load with their neighbours."""
+
+NARROWEST = 4
+"""Loops of fewer points are not worth a block."""
+
+WIDEST = 16
+"""Rows of a block: the registers it takes."""
+
+SEGMENT_BITS = 128
+"""Part of a register within which processors interleave at no extra cost."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """``reads`` lie ``lanes`` rows apart along the vector and next to each other along ``loop``."""
+
+    loop: LoopVar
+    reads: tuple[Read, ...]
+
+
+def find_block(
+    nests: Sequence[Nest], lane: str, lanes: int, constants: frozenset[str]
+) -> Block | None:
+    """The block in which reads across the vectors of elementwise nests are worth transposing.
+
+    Reads of ``constants`` are not at flat offsets yet.
+    """
+    if lanes > WIDEST or lanes < NARROWEST or lanes & (lanes - 1):
+        return None
+    known = [r for nest in nests for r in _always_read(nest.body) if r.tensor not in constants]
+    across = [r for r in known if _lies_across(r, lane)]
+    loops = [v for v in reversed(nests[-1].parallel) if v.name != lane and _is_wide(v)]
+    for loop in loops:
+        along = tuple(dict.fromkeys(r for r in across if coefficient(r.indices[0], loop.name) == 1))
+        if along:
+            return Block(loop, along)
+    return None
+
+
+def _always_read(scalar: Scalar) -> list[Read]:
+    """Reads at flat offsets under no condition."""
+    match scalar:
+        case Read():
+            return [scalar] if len(scalar.indices) == 1 and scalar.dtype != BOOL else []
+        case Guard() | Bind():
+            return []
+        case _:
+            return [r for child in children(scalar) for r in _always_read(child)]
+
+
+def _lies_across(read: Read, lane: str) -> bool:
+    stride = coefficient(read.indices[0], lane)
+    return stride is not None and not (isinstance(stride, int) and abs(stride) < NEAREST)
+
+
+def _is_wide(loop: LoopVar) -> bool:
+    return not isinstance(loop.extent, int) or loop.extent >= NARROWEST
+
+
+def load_block(
+    block: Block, points: Sequence[Mapping[str, Index]], lanes: Lanes, names: Names
+) -> tuple[list[Stmt], dict[tuple[str, Index], Var]]:
+    """Loads what ``block`` reads at ``points``, which follow each other along its loop.
+
+    Returns the statements, and the values by tensor and offset.
+    """
+    statements: list[Stmt] = []
+    found: dict[tuple[str, Index], Var] = {}
+    for read in block.reads:
+        rows = [_row(read, row, points, lanes) for row in range(lanes.count)]
+        columns = _transposed(rows, read.dtype.bits, names, statements)
+        for point, column in zip(points, columns, strict=False):
+            found[read.tensor, substitute(read.indices[0], point)] = column
+    return statements, found
+
+
+def _row(read: Read, row: int, points: Sequence[Mapping[str, Index]], lanes: Lanes) -> Expr:
+    """What one lane reads at all points; zero if the lane does not exist."""
+    count = len(points)
+    offset = substitute(read.indices[0], {**points[0], lanes.variable: row})
+    width: Index | None = None if count == lanes.count else count
+    active = lanes.active_for(read.tensor)
+    if active is not None:
+        exists = minimum(maximum(substitute(active, points[0]) - row, 0), 1)
+        if exists == 0:
+            return Const(0.0 if read.dtype.is_float else 0, read.dtype, lanes.count)
+        width = width if exists == 1 else exists * count
+    return Load(read.tensor, offset, read.dtype, lanes.count, 1, width)
+
+
+def _transposed(rows: Sequence[Expr], bits: int, names: Names, statements: list[Stmt]) -> list[Var]:
+    """The columns of a square block, named in ``statements``."""
+
+    def named(value: Expr) -> Var:
+        name = names.fresh("t")
+        statements.append(Let(name, value))
+        return Var(name, value.dtype, value.lanes)
+
+    vectors = [named(row) for row in rows]
+    size = len(vectors)
+    segment = min(size, SEGMENT_BITS // bits)
+    run = 1
+    while run < segment:
+        low, high = _interleaving(size, segment, run)
+        following = list(vectors)
+        for base in range(0, size, 2 * run):
+            for n in range(run):
+                a, b = vectors[base + n], vectors[base + run + n]
+                following[base + 2 * n] = named(Shuffle(a, b, low))
+                following[base + 2 * n + 1] = named(Shuffle(a, b, high))
+        vectors, run = following, 2 * run
+    parts = size // segment
+    for _ in range(parts.bit_length() - 1):
+        even, odd = _every_second(size, segment)
+        following = list(vectors)
+        for part in range(parts // 2):
+            for n in range(segment):
+                a, b = (vectors[(2 * part + side) * segment + n] for side in (0, 1))
+                following[part * segment + n] = named(Shuffle(a, b, even))
+                following[(part + parts // 2) * segment + n] = named(Shuffle(a, b, odd))
+        vectors = following
+    return vectors
+
+
+def _interleaving(size: int, segment: int, run: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Runs of two vectors in turn, from the lower and from the upper half of each segment."""
+
+    def places(first: int) -> tuple[int, ...]:
+        return tuple(
+            start + n + lane
+            for base in range(first, size, segment)
+            for n in range(0, segment // 2, run)
+            for start in (base, size + base)
+            for lane in range(run)
+        )
+
+    return places(0), places(segment // 2)
+
+
+def _every_second(size: int, segment: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The even and the odd segments of two vectors, one after the other."""
+
+    def places(first: int) -> tuple[int, ...]:
+        starts = range(first * segment, 2 * size, 2 * segment)
+        return tuple(start + lane for start in starts for lane in range(segment))
+
+    return places(0), places(1)
