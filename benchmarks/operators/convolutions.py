@@ -151,6 +151,98 @@ def _relu_chain(name: str, widths: tuple[int, ...], size: int) -> Case:
     return Case("network", name, ((1, widths[0], size, size),), tuple(nodes), constants)
 
 
+def _generator(name: str, widths: tuple[int, ...], size: int) -> Case:
+    """Transposed convolutions that double the image, as generators have them."""
+    nodes: list[NodeProto] = []
+    constants: dict[str, np.ndarray] = {}
+    value = "x0"
+    for n, (i, o) in enumerate(pairwise(widths)):
+        constants[f"w{n}"] = weights((i, o, 4, 4)) * np.float32(1 / np.sqrt(16 * i))
+        shape = {"strides": [2, 2], "pads": [1] * 4}
+        nodes.append(helper.make_node("ConvTranspose", [value, f"w{n}"], [f"c{n}"], **shape))
+        last = n == len(widths) - 2
+        nodes.append(helper.make_node("Tanh" if last else "Relu", [f"c{n}"], [f"r{n}"]))
+        value = f"r{n}"
+    return Case("network", name, ((1, widths[0], size, size),), tuple(nodes), constants)
+
+
+def _larger_images() -> Case:
+    """Super resolution: convolutions, then channels become pixels."""
+    shapes = ((32, 3, 5, 5), (32, 32, 3, 3), (12, 32, 3, 3))
+    constants = {f"w{n}": weights(s) * np.float32(0.05) for n, s in enumerate(shapes)}
+    nodes = (
+        helper.make_node("Conv", ["x0", "w0"], ["a"], pads=[2] * 4),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w1"], ["c"], pads=[1] * 4),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("Conv", ["d", "w2"], ["e"], pads=[1] * 4),
+        helper.make_node("DepthToSpace", ["e"], ["y"], blocksize=2),
+    )
+    return Case("network", "super_resolution_64", ((1, 3, 64, 64),), nodes, constants)
+
+
+def _style() -> Case:
+    """Style transfer: reflected padding, instance normalisation, nearest neighbours."""
+    constants: dict[str, np.ndarray] = {
+        "p": np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64),
+        "r": np.array([1, 1, 2, 2], np.float32),
+        "w0": weights((32, 3, 3, 3)) * np.float32(0.2),
+        "w1": weights((32, 32, 3, 3)) * np.float32(0.05),
+        "w2": weights((3, 32, 3, 3)) * np.float32(0.05),
+        "s": weights((32,)),
+        "b": weights((32,)),
+    }
+    nodes = (
+        helper.make_node("Pad", ["x0", "p"], ["a"], mode="reflect"),
+        helper.make_node("Conv", ["a", "w0"], ["c"]),
+        helper.make_node("InstanceNormalization", ["c", "s", "b"], ["d"]),
+        helper.make_node("Relu", ["d"], ["e"]),
+        helper.make_node("Pad", ["e", "p"], ["f"], mode="reflect"),
+        helper.make_node("Conv", ["f", "w1"], ["g"], strides=[2, 2]),
+        helper.make_node("InstanceNormalization", ["g", "s", "b"], ["h"]),
+        helper.make_node("Relu", ["h"], ["i"]),
+        helper.make_node("Resize", ["i", "", "r"], ["j"], mode="nearest"),
+        helper.make_node("Pad", ["j", "p"], ["k"], mode="reflect"),
+        helper.make_node("Conv", ["k", "w2"], ["y"]),
+    )
+    return Case("network", "style_128", ((1, 3, 128, 128),), nodes, constants)
+
+
+def _segmentation() -> Case:
+    """A head with few classes, resized to the image, and the class of each pixel."""
+    constants = {
+        "w0": weights((64, 64, 3, 3)) * np.float32(0.05),
+        "w1": weights((21, 64, 1, 1)) * np.float32(0.1),
+        "n": np.array([1, 21, 224, 224], np.int64),
+    }
+    nodes = (
+        helper.make_node("Conv", ["x0", "w0"], ["a"], pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w1"], ["c"]),
+        helper.make_node("Resize", ["c", "", "", "n"], ["y"], mode="linear"),
+    )
+    return Case("network", "segmentation_28", ((1, 64, 28, 28),), nodes, constants)
+
+
+def _pooled() -> Case:
+    """Convolution and pooling by turns, with five by five windows as in YOLO."""
+    constants = {
+        "w0": weights((40, 3, 3, 3)) * np.float32(0.2),
+        "w1": weights((40, 160, 1, 1)) * np.float32(0.1),
+    }
+    pool = {"kernel_shape": [5, 5], "pads": [2] * 4}
+    nodes = (
+        helper.make_node("Conv", ["x0", "w0"], ["a"], pads=[1] * 4, strides=[2, 2]),
+        helper.make_node("MaxPool", ["a"], ["b"], **pool),
+        helper.make_node("MaxPool", ["b"], ["c"], **pool),
+        helper.make_node("MaxPool", ["c"], ["d"], **pool),
+        helper.make_node("Concat", ["a", "b", "c", "d"], ["e"], axis=1),
+        helper.make_node("Conv", ["e", "w1"], ["f"]),
+        helper.make_node("AveragePool", ["f"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    )
+    return Case("network", "pools_40_40", ((1, 3, 80, 80),), nodes, constants)
+
+
 def cases() -> Iterator[Case]:
     """All of them."""
     yield from _dense()
@@ -159,4 +251,9 @@ def cases() -> Iterator[Case]:
     yield from _pools()
     yield _relu_chain("convs_3_8_8_28", (3, 8, 8), 28)
     yield _relu_chain("convs_1_20_40_28", (1, 20, 40), 28)
+    yield _generator("generator_100_64_3", (100, 64, 32, 3), 16)
+    yield _larger_images()
+    yield _style()
+    yield _segmentation()
+    yield _pooled()
     yield _relu_chain("convs_3_32_32_3_64", (3, 32, 32, 3), 64)

@@ -15,6 +15,7 @@ from modelcc.ir.scalar_tree import reads, substitute_indices, transform, walk
 from modelcc.ir.tensor import Condition, Read, Scalar
 from modelcc.ir.types import Layout, TensorType
 from modelcc.targets.cpu.expression import vectorisable
+from modelcc.targets.cpu.folding import find_terms
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.packing import packed_layout
@@ -33,7 +34,8 @@ from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of
 class Plan:
     """A group with its loops decided.  ``lane`` is None for a scalar schedule.
 
-    ``quad`` is the loop over the bytes of a dot product, for contractions that are made of them.
+    ``quad`` is the loop over the bytes of a dot product, for contractions that are made of them;
+    ``terms`` the reduction loop that accumulators lie along, if it is not ``lane``.
     """
 
     group: Group
@@ -47,6 +49,7 @@ class Plan:
     body: Scalar | None
     packed: frozenset[str]
     quad: LoopVar | None = None
+    terms: LoopVar | None = None
 
     @property
     def lanes(self) -> int:
@@ -74,11 +77,15 @@ def plan_tiled(
     group, lane, blocks, active = split
     cut = find_quads(group, lane, constants)
     group, quad = cut if cut is not None else (group, None)
-    tile = choose_tile(group, lane.name, blocks, machine, constants)
-    group, layouts = _pack_constants(group, tile, lane, quad, types, constants)
+    terms = None if quad is not None else _find_terms(group, lane, active, constants)
+    if terms is None:
+        tile = choose_tile(group, lane.name, blocks, machine, constants)
+    else:
+        tile = Tile(blocks, ((blocks, 1),))
+    group, layouts = _pack_constants(group, tile, lane, quad, terms, types, constants)
     packed = constants & frozenset(layouts)
     plan = _finish(group, tile, lane, active, types, packed)
-    return replace(plan, quad=quad), layouts
+    return replace(plan, quad=quad, terms=terms), layouts
 
 
 def _split_vector(
@@ -87,7 +94,11 @@ def _split_vector(
     """Cut the innermost output loop into whole vectors; None if it cannot be vectorised."""
     final = group.final
     inner = next((v for v in reversed(final.parallel) if v.extent != 1), None)
-    if inner is None or coefficient(final.store, inner.name) != 1:
+    if inner is None:
+        return None
+    step = coefficient(final.store, inner.name)
+    # Results a few elements apart are stored one by one, which only sums make up for.
+    if step != 1 and not (group.anchor is not None and isinstance(step, int) and step != 0):
         return None
     lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
     block = group.blocks.get(inner.axis)
@@ -108,6 +119,18 @@ def _split_vector(
     active = _active_lanes(final, inner, blocks, lanes, split=block is not None)
     nests = tuple(_replace_var(n, inner, (blocks, lane), value) for n in group.nests)
     return replace(group, nests=nests), lane, blocks.name, active
+
+
+def _find_terms(
+    group: Group, lane: LoopVar, active: Index | None, constants: frozenset[str]
+) -> LoopVar | None:
+    known = active is None or isinstance(active, int) or _is_static(group.final)
+    extent = lane.extent if isinstance(lane.extent, int) else 1
+    return find_terms(group.anchor, lane.name, extent, constants) if known else None
+
+
+def _is_static(nest: Nest) -> bool:
+    return all(isinstance(v.extent, int) for v in nest.parallel)
 
 
 def _continues(outer: LoopVar, inner: LoopVar) -> bool:
@@ -169,6 +192,7 @@ def _pack_constants(
     tile: Tile,
     lane: LoopVar,
     quad: LoopVar | None,
+    terms: LoopVar | None,
     types: Mapping[str, TensorType],
     constants: frozenset[str],
 ) -> tuple[Group, dict[str, Layout]]:
@@ -180,6 +204,7 @@ def _pack_constants(
     layouts: dict[str, Layout] = {}
     for nest in group.nests:
         loops = (*(v for v in order if v.name != tile.vector), *nest.reduce)
+        loops = tuple(v for v in loops if v is not terms)
         vector = nest.var(tile.vector or "")
         for read in dict.fromkeys(reads(nest.body)):
             if read.tensor not in constants or read.tensor in layouts:
@@ -187,6 +212,7 @@ def _pack_constants(
             # The vector panel goes first: each panel is then streamed front to back.
             panels = (vector, *loops)
             inner = (lane,) if quad is None or nest is not group.anchor else (lane, quad)
+            inner = (terms,) if terms is not None and nest is group.anchor else inner
             layout = packed_layout(read, panels, vector.name, inner, tile.of(vector.name))
             if layout is not None:
                 layouts[read.tensor] = layout

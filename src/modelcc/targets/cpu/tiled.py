@@ -19,6 +19,7 @@ from modelcc.targets.cpu.expression import (
     identity,
     widen,
 )
+from modelcc.targets.cpu.folding import folded, term_lanes
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
@@ -64,6 +65,8 @@ def _emit_tile(
     anchor = plan.group.anchor
     if anchor is None or anchor.combine is None:
         return _epilogue(plan, names, lanes, corners, [])
+    if plan.terms is not None:
+        return _emit_folded(plan, plan.terms, names, lanes, corners, chosen)
     dtype = anchor.body.dtype
     start = Const(identity(anchor.combine, dtype), dtype, plan.lanes)
     registers = [names.fresh("acc") for _ in corners]
@@ -77,6 +80,33 @@ def _emit_tile(
         *(Register(r, start) for r in registers),
         *_reduction(plan, names, lanes, corners, registers, chosen, fetched),
         *_epilogue(plan, names, lanes, corners, registers),
+    ]
+
+
+def _emit_folded(
+    plan: Plan,
+    terms: LoopVar,
+    names: Names,
+    lanes: Lanes | None,
+    corners: Sequence[Point],
+    chosen: Chosen,
+) -> list[Stmt]:
+    """One vector of results; each lane has an accumulator along ``terms``."""
+    anchor, (corner,) = plan.group.anchor, corners
+    assert anchor is not None and anchor.combine is not None and lanes is not None
+    dtype, count = anchor.body.dtype, lanes.count
+    active = substitute(lanes.active, corner) if lanes.active is not None else count
+    assert isinstance(active, int)
+    points = [{**corner, lanes.variable: n} for n in range(min(active, count))]
+    registers = [names.fresh("acc") for _ in points]
+    start = Const(identity(anchor.combine, dtype), dtype, count)
+    variables = [Var(r, dtype, count) for r in registers]
+    statements, total = folded(variables, anchor.combine, names)
+    return [
+        *(Register(r, start) for r in registers),
+        *_reduction(plan, names, lanes, points, registers, chosen, []),
+        *statements,
+        *_epilogue(plan, names, lanes, corners, [total.name]),
     ]
 
 
@@ -124,11 +154,14 @@ def _reduction(
     combine = anchor.combine
 
     whole = _expanded(plan, anchor)
-    once = stream(plan, corners[0], chosen)
+    once = stream(plan, corners[0], chosen) if plan.terms is None else None
     bytes = byte_product(body)
 
+    ragged = _ragged(anchor)
+
     def step(at: Point) -> list[Stmt]:
-        emitter = PointEmitter(names, lanes)
+        along = lanes if plan.terms is None else term_lanes(plan.terms, anchor, ragged, at)
+        emitter = PointEmitter(names, along)
         emitter.statements += once.fetch(at) if once is not None else []
         for point, register in _steps(plan, corners, registers, at, whole):
             if plan.quad is None or bytes is None:
@@ -141,9 +174,10 @@ def _reduction(
             emitter.statements.append(update)
         return emitter.statements
 
-    loops = [(v, plan.tile.unrolling(v.name)) for v in anchor.reduce if v not in whole]
+    rolled = [v for v in anchor.reduce if v not in whole and v is not plan.terms]
+    loops = [(v, plan.tile.unrolling(v.name)) for v in rolled]
     guards = open_guards(plan, chosen)
-    reduction = _Reduction(guards, corners[0], step, names, _ragged(anchor), fetched)
+    reduction = _Reduction(guards, corners[0], step, names, ragged, fetched)
     return reduction.loops(loops, {})
 
 

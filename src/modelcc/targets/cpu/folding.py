@@ -1,0 +1,84 @@
+"""Sums whose terms are contiguous where their results are not: lanes along the reduction.
+
+A convolution with few outputs that reads blocks of channels would gather its vectors.  Instead each
+point of a vector of results has an accumulator along the channels, and their lanes are added
+up together at the end, pair by pair, so that the sums come to lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from modelcc.ir.index import Index, coefficient, symbols
+from modelcc.ir.loop import Call, Const, Expr, Let, Shuffle, Stmt, Var
+from modelcc.ir.scalar import Combine
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Read
+from modelcc.targets.cpu.expression import Lanes, Names, combine_function, identity
+from modelcc.targets.cpu.nest import LoopVar, Nest
+from modelcc.targets.cpu.structure import is_contraction
+
+
+def find_terms(
+    anchor: Nest | None, lane: str, lanes: int, constants: frozenset[str]
+) -> LoopVar | None:
+    """The reduction loop to lay vectors along, if reads across ``lane`` lie along it."""
+    if anchor is None or not is_contraction(anchor) or not anchor.body.dtype.is_float:
+        return None
+    given = [r for r in reads(anchor.body) if r.tensor not in constants]
+    if len(given) != 1 or lanes < 2 or lanes & (lanes - 1):
+        return None
+    (read,) = given
+    stride = coefficient(read.indices[0], lane)
+    if not isinstance(stride, int) or abs(stride) < lanes:
+        return None
+    along = [v for v in anchor.reduce if coefficient(read.indices[0], v.name) == 1]
+    weights = [r for r in reads(anchor.body) if r.tensor in constants]
+    found = next((v for v in along if v.extent == lanes), None)
+    moved = found is not None and all(_moves(r, found.name) for r in weights)
+    return found if moved else None
+
+
+def _moves(read: Read, variable: str) -> bool:
+    return any(variable in symbols(i) for i in read.indices)
+
+
+def term_lanes(
+    terms: LoopVar, anchor: Nest, ragged: Mapping[str, int], at: Mapping[str, Index]
+) -> Lanes:
+    """Vectors along ``terms`` at the reduction point ``at``: the last block may be partial."""
+    assert isinstance(terms.extent, int)
+    lanes = Lanes(terms.name, terms.extent)
+    for v in anchor.reduce:
+        extent = ragged.get(v.name)
+        if v.axis == terms.axis and extent is not None:
+            full, rest = divmod(extent, v.multiplier)
+            if at.get(v.name) == full:
+                tensors = frozenset(r.tensor for r in reads(anchor.body))
+                return replace(lanes, active=rest, masked=tensors)
+    return lanes
+
+
+def folded(registers: Sequence[Var], combine: Combine, names: Names) -> tuple[list[Stmt], Var]:
+    """A vector of what each register's lanes combine to; lanes without a register are idle."""
+    dtype, lanes = registers[0].dtype, registers[0].lanes
+    idle = Const(identity(combine, dtype), dtype, lanes)
+    function = combine_function(combine, dtype)
+    statements: list[Stmt] = []
+    vectors: list[Expr] = [*registers, *[idle] * (lanes - len(registers))]
+    even, odd = tuple(range(0, 2 * lanes, 2)), tuple(range(1, 2 * lanes, 2))
+    while len(vectors) > 1:
+        pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+        vectors = []
+        for a, b in pairs:
+            if a is idle and b is idle:
+                vectors.append(idle)
+                continue
+            name = names.fresh("f")
+            halves = (Shuffle(a, b, even), Shuffle(a, b, odd))
+            statements.append(Let(name, Call(function, halves, dtype, lanes)))
+            vectors.append(Var(name, dtype, lanes))
+    (total,) = vectors
+    assert isinstance(total, Var)
+    return statements, total
