@@ -73,7 +73,7 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
         case Dot4():
             return Dot4(*new)
         case Shuffle():
-            return Shuffle(*new, e.places)
+            return replace(e, a=new[0], b=new[1])
         case Choose():
             return Choose(*new)
         case Convert() | Bitcast() | Splat() | Fold():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 import modelcc
 from modelcc.driver import compile_model
@@ -70,7 +70,7 @@ def test_transpositions(shape, order, dtype):
     np.testing.assert_array_equal(net(x), x.transpose(order))
 
 
-def expressions(model):
+def statements_of(model):
     programs = []
 
     def note(run):
@@ -78,7 +78,11 @@ def expressions(model):
             programs.append(run.after)
 
     compile_model(model, observer=note)
-    found = (s for f in programs[0].functions for s in statements(f.body))
+    return [s for f in programs[0].functions for s in statements(f.body)]
+
+
+def expressions(model):
+    found = statements_of(model)
     return [e for s in found for outer in statement_expressions(s) for e in walk(outer)]
 
 
@@ -91,3 +95,39 @@ def test_elements_far_apart_are_loaded_with_their_neighbours():
 def test_truth_values_are_not_transposed_in_registers():
     found = expressions(transposition((64, 48), (1, 0), BOOL))
     assert not any(isinstance(e, Shuffle) for e in found)
+
+
+def after_convolution(node, channels, size):
+    """An operator on the blocked channels that a convolution leaves."""
+    weights = np.random.default_rng(0).standard_normal((channels, 3, 1, 1)).astype(np.float32)
+    tail = parser.parse_node(f"y = {node}")
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"]), tail]
+    shape = np.array([1, channels, 2 * size[0] + 1, 3 * size[1]])
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, *size])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(shape, "s")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 9
+    return model
+
+
+@pytest.mark.parametrize(
+    "node", ['Resize<mode = "linear">(a, , , s)', "DepthToSpace<blocksize = 2>(a)"]
+)
+@pytest.mark.parametrize("case", [(16, (7, 9)), (20, (5, 17)), (4, (6, 33)), (36, (4, 3))], ids=str)
+def test_vectors_across_the_results(node, case):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = after_convolution(node, *case)
+    x = np.random.default_rng(1).standard_normal((1, 3, *case[1])).astype(np.float32)
+    wanted = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    ).run(None, {"x": x})[0]
+    np.testing.assert_allclose(modelcc.compile(model, cache=None)(x), wanted, atol=1e-5)
+
+
+def test_results_are_stored_in_whole_vectors():
+    found = statements_of(after_convolution('Resize<mode = "linear">(a, , , s)', 32, (8, 16)))
+    assert all(s.value.lanes > 1 for s in found if isinstance(s, Store))

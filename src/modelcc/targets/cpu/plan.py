@@ -28,6 +28,7 @@ from modelcc.targets.cpu.segments import (
 )
 from modelcc.targets.cpu.structure import Group, is_contraction, neutral_guards
 from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of
+from modelcc.targets.cpu.transposition import find_turned
 
 
 @dataclass(frozen=True)
@@ -93,21 +94,13 @@ def _split_vector(
 ) -> tuple[Group, LoopVar, str, Index | None] | None:
     """Cut the innermost output loop into whole vectors; None if it cannot be vectorised."""
     final = group.final
+    lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
     inner = next((v for v in reversed(final.parallel) if v.extent != 1), None)
+    if inner is None or not _fits_vectors(group, inner, _vector_lanes(group, inner, lanes)):
+        inner = find_turned(group.nests, group.stored, lanes) if group.anchor is None else None
     if inner is None:
         return None
-    step = coefficient(final.store, inner.name)
-    # Results a few elements apart are stored one by one, which only sums make up for.
-    if step != 1 and not (group.anchor is not None and isinstance(step, int) and step != 0):
-        return None
-    lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
-    block = group.blocks.get(inner.axis)
-    if block is not None:
-        # Padding is a matter of whole blocks, so no vector may hold parts of two.
-        lanes = gcd(lanes, inner.extent if isinstance(inner.extent, int) else block)
-    internal = {n.output for n in group.nests}
-    if any(not vectorisable(n.body, inner.name, lanes, internal) for n in group.nests):
-        return None
+    lanes, block = _vector_lanes(group, inner, lanes), group.blocks.get(inner.axis)
     outer = next((v for v in final.parallel if _continues(v, inner)), None)
     if inner.extent == lanes and outer is not None:
         return group, inner, outer.name, _missing_lanes(final, inner)
@@ -119,6 +112,25 @@ def _split_vector(
     active = _active_lanes(final, inner, blocks, lanes, split=block is not None)
     nests = tuple(_replace_var(n, inner, (blocks, lane), value) for n in group.nests)
     return replace(group, nests=nests), lane, blocks.name, active
+
+
+def _vector_lanes(group: Group, inner: LoopVar, lanes: int) -> int:
+    """Lanes of vectors along ``inner``, of ``lanes`` at most."""
+    block = group.blocks.get(inner.axis)
+    if block is None:
+        return lanes
+    # Padding is a matter of whole blocks, so no vector may hold parts of two.
+    return gcd(lanes, inner.extent if isinstance(inner.extent, int) else block)
+
+
+def _fits_vectors(group: Group, inner: LoopVar, lanes: int) -> bool:
+    """Whether vectors along ``inner``, the innermost loop, can be computed and stored."""
+    step = coefficient(group.final.store, inner.name)
+    # Results a few elements apart are stored one by one, which only sums make up for.
+    if step != 1 and not (group.anchor is not None and isinstance(step, int) and step != 0):
+        return False
+    internal = {n.output for n in group.nests}
+    return all(vectorisable(n.body, inner.name, lanes, internal) for n in group.nests)
 
 
 def _find_terms(

@@ -27,7 +27,7 @@ from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next
 from modelcc.targets.cpu.quads import byte_product
 from modelcc.targets.cpu.row_prefetch import NextRows, epilogue_prefetch, next_rows
 from modelcc.targets.cpu.streaming import BlockStream, NextBlock
-from modelcc.targets.cpu.transposition import load_block
+from modelcc.targets.cpu.transposition import load_block, store_turned
 
 Fetch = NextPanel | NextRows | NextBlock | Companions
 """What is fetched while the steps of a reduction go on."""
@@ -63,6 +63,8 @@ def _emit_tile(
     lanes = _lanes(plan, chosen)
     corners = list(_tile_points(point, chosen, plan.tile.vector))
     anchor = plan.group.anchor
+    if plan.tile.turned is not None and lanes is not None and len(corners) > 1:
+        return _emit_turned(plan, names, lanes, corners)
     if anchor is None or anchor.combine is None:
         return _epilogue(plan, names, lanes, corners, [])
     if plan.terms is not None:
@@ -81,6 +83,23 @@ def _emit_tile(
         *_reduction(plan, names, lanes, corners, registers, chosen, fetched),
         *_epilogue(plan, names, lanes, corners, registers),
     ]
+
+
+def _emit_turned(plan: Plan, names: Names, lanes: Lanes, corners: Sequence[Point]) -> list[Stmt]:
+    """Vectors across the results, transposed before they are stored."""
+    emitter = PointEmitter(names, lanes)
+    values: dict[str, list[Expr]] = {}
+    for corner in corners:
+        internal: dict[str, Expr] = {}
+        for nest in plan.group.nests:
+            value = widen(emitter.emit(nest.body, corner, internal), lanes.count)
+            internal[nest.output] = emitter.name("v", value)
+            values.setdefault(nest.output, []).append(internal[nest.output])
+    statements = emitter.statements
+    for nest in plan.group.nests:
+        if nest.output in plan.group.stored:
+            statements += store_turned(nest, values[nest.output], corners, lanes, names)
+    return statements
 
 
 def _emit_folded(

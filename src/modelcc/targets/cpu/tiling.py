@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from modelcc.ir.index import Index, symbols
+from modelcc.ir.index import Index, coefficient, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
@@ -31,6 +31,7 @@ class Tile:
 
     ``vector`` is the loop over whole vectors.  ``by_input`` asks for the steps of unrolled
     reduction loops in the order of the inputs they read.  ``block`` is what to transpose.
+    ``turned`` is the loop that is contiguous in memory, if it is not that of the vectors.
     """
 
     vector: str | None
@@ -38,6 +39,7 @@ class Tile:
     unroll: tuple[tuple[str, int], ...] = ()
     by_input: bool = False
     block: Block | None = None
+    turned: str | None = None
 
     def of(self, variable: str) -> int:
         """Points of the tile along a parallel loop."""
@@ -93,6 +95,9 @@ def choose_tile(
     anchor = group.anchor
     if anchor is None:
         lanes = _extent(group.final.var(lane))
+        if lanes > 1 and coefficient(group.final.store, lane) != 1:
+            inner = next(v for v in reversed(group.final.parallel) if v.extent != 1)
+            return Tile(blocks, ((blocks, 1), (inner.name, lanes)), turned=inner.name)
         block = find_block(group.nests, lane, lanes, constants)
         if block is not None:
             return Tile(blocks, ((block.loop.name, lanes),), block=block)

@@ -1,9 +1,12 @@
-"""Reads across the vectors: square blocks loaded row by row and transposed in registers.
+"""Vectors across memory: square blocks transposed in registers.
 
-Where lanes are ``stride`` elements apart, a gather loads them one by one.  If neighbouring points
-of another loop read neighbouring elements, a block of ``lanes`` rows is loaded in whole vectors,
-and its columns are the vectors wanted: Eklundh's method ("A fast computer method for matrix
-transposing", 1972), in steps that processors have instructions for.
+Where lanes are far apart, a gather loads them one by one.  If neighbouring points of another loop
+read neighbouring elements, a block is loaded row by row instead, and its columns are the vectors
+wanted.  Where vectors can only be computed across the results, as for results that read at
+positions rounded down, a block of them is transposed before it is stored.
+
+Eklundh's method ("A fast computer method for matrix transposing", 1972), in steps that processors
+have instructions for.
 """
 
 from __future__ import annotations
@@ -11,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.index import Index, coefficient, maximum, minimum, substitute
-from modelcc.ir.loop import Const, Expr, Let, Load, Shuffle, Stmt, Var
-from modelcc.ir.scalar_tree import children
+from modelcc.ir.index import Index, coefficient, maximum, minimum, substitute, symbols
+from modelcc.ir.loop import Const, Expr, Let, Load, Shuffle, Stmt, Store, Var
+from modelcc.ir.scalar_tree import children, reads
 from modelcc.ir.tensor import Bind, Guard, Read, Scalar
 from modelcc.ir.types import BOOL
-from modelcc.targets.cpu.expression import Lanes, Names
+from modelcc.targets.cpu.expression import Lanes, Names, vectorisable
 from modelcc.targets.cpu.nest import LoopVar, Nest
 
 NEAREST = 5
@@ -96,17 +99,80 @@ def load_block(
     return statements, found
 
 
+def find_turned(nests: Sequence[Nest], stored: frozenset[str], lanes: int) -> LoopVar | None:
+    """A loop to lay vectors along, to be transposed before they are stored, where the innermost
+    loop of elementwise nests does not allow vectors."""
+    if lanes > WIDEST or lanes < NARROWEST or lanes & (lanes - 1):
+        return None
+    inner = next((v for v in reversed(nests[-1].parallel) if v.extent != 1), None)
+    if inner is None or not _is_wide(inner):
+        return None
+    outputs = [n for n in nests if n.output in stored]
+    if any(n.body.dtype == BOOL or coefficient(n.store, inner.name) != 1 for n in outputs):
+        return None
+    internal = {n.output for n in nests}
+    return next(
+        (
+            v
+            for v in reversed(nests[-1].parallel)
+            if v is not inner and _is_wide(v)
+            and all(coefficient(n.store, v.name) is not None for n in outputs)
+            and all(vectorisable(n.body, v.name, lanes, internal) for n in nests)
+            and all(_lies_along(r, v.name, lanes) for n in nests for r in reads(n.body))
+        ),
+        None,
+    )  # fmt: skip
+
+
+def _lies_along(read: Read, variable: str, lanes: int) -> bool:
+    """Whether vectors along ``variable`` are contiguous or the same in all lanes."""
+    if len(read.indices) != 1:
+        return not read.indices
+    if variable not in symbols(read.indices[0]):
+        return True
+    return Lanes(variable, lanes).split(read.indices[0])[1] in (0, 1)
+
+
+def store_turned(
+    nest: Nest,
+    values: Sequence[Expr],
+    points: Sequence[Mapping[str, Index]],
+    lanes: Lanes,
+    names: Names,
+) -> list[Stmt]:
+    """Stores the vectors of ``nest`` at ``points``, which follow each other in memory."""
+    statements: list[Stmt] = []
+    dtype, count = nest.body.dtype, len(points)
+    idle = Const(0.0 if dtype.is_float else 0, dtype, lanes.count)
+    columns = [*values, *[idle] * (lanes.count - count)]
+    rows = _transposed(columns, dtype.bits, names, statements)
+    for row, value in enumerate(rows):
+        width = _width(nest.output, row, points, lanes)
+        if width != 0:
+            offset = substitute(nest.store, {**points[0], lanes.variable: row})
+            statements.append(Store(nest.output, offset, value, 1, width))
+    return statements
+
+
+def _width(
+    tensor: str, row: int, points: Sequence[Mapping[str, Index]], lanes: Lanes
+) -> Index | None:
+    """Elements of a row of a block that exist: 0 if the lane does not, None for a whole vector."""
+    count = len(points)
+    width: Index | None = None if count == lanes.count else count
+    active = lanes.active_for(tensor)
+    if active is None:
+        return width
+    exists = minimum(maximum(substitute(active, points[0]) - row, 0), 1)
+    return width if exists == 1 else exists * count
+
+
 def _row(read: Read, row: int, points: Sequence[Mapping[str, Index]], lanes: Lanes) -> Expr:
     """What one lane reads at all points; zero if the lane does not exist."""
-    count = len(points)
     offset = substitute(read.indices[0], {**points[0], lanes.variable: row})
-    width: Index | None = None if count == lanes.count else count
-    active = lanes.active_for(read.tensor)
-    if active is not None:
-        exists = minimum(maximum(substitute(active, points[0]) - row, 0), 1)
-        if exists == 0:
-            return Const(0.0 if read.dtype.is_float else 0, read.dtype, lanes.count)
-        width = width if exists == 1 else exists * count
+    width = _width(read.tensor, row, points, lanes)
+    if width == 0:
+        return Const(0.0 if read.dtype.is_float else 0, read.dtype, lanes.count)
     return Load(read.tensor, offset, read.dtype, lanes.count, 1, width)
 
 
