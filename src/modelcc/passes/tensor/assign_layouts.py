@@ -77,9 +77,10 @@ class AssignLayouts:
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         constants = frozenset(program.constants)
-        dims = blocked_dims(program.items, program.types, constants, self.block)
+        inputs = frozenset(program.inputs)
+        dims = blocked_dims(program.items, program.types, constants, inputs, self.block)
         borders = halos(program.items, program.types, program.dims, self.widest_halo)
-        copied = frozenset(program.inputs) & _read_by_reductions(program)
+        copied = inputs & _read_by_reductions(program)
         own = dims.keys() | copied | (_read_by_reductions(program) - _fixed(program))
         borders = {t: b for t, b in borders.items() if t in own}
         operands = blocked_operands(program.items, program.types, copied, dims, self.block)

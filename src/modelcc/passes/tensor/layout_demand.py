@@ -60,12 +60,14 @@ def blocked_dims(
     items: tuple[Item, ...],
     types: Mapping[str, TensorType],
     constants: frozenset[str],
+    inputs: frozenset[str],
     block: int,
 ) -> dict[str, int]:
     """Tensor → the dimension whose blocks should be innermost.
 
     Seeds are contractions with a constant, which are computed in vectors along the constant's own
-    axis; what reads them along that axis follows.  Where it is the last dimension of a tensor,
+    axis, and padded windows over ``inputs``, whose vectors along rows would end at every border;
+    what reads them along that axis follows.  Where it is the last dimension of a tensor,
     row-major order already is what is wanted, as it is for what algorithms and readers of sizes
     touch, and for what transposes it, unless a convolution comes after that.
     """
@@ -78,6 +80,8 @@ def blocked_dims(
     for stage in stages_of(items):
         type_ = types[stage.output]
         dim = _seed_dim(stage, constants) if stage.reduce else None
+        if dim is None:
+            dim = _window_dim(stage, inputs)
         if dim is None:
             weak = along if stage.output in convolved else {}
             dim = _followed_dim(stage, {**weak, **wanted}, block)
@@ -196,6 +200,25 @@ def _seed_dim(stage: Stage, constants: frozenset[str]) -> int | None:
     moved = _names(constant)
     candidates = [d for d, i in enumerate(stage.write) if symbols(i) & moved]
     return candidates[-1] if candidates else None
+
+
+def _window_dim(stage: Stage, inputs: frozenset[str]) -> int | None:
+    """The last dimension that a window, guarded along rows of one of ``inputs``, does not move
+    along."""
+    if not stage.reduce or not isinstance(stage.body, Guard):
+        return None
+    match stage.body.inside:
+        case Read(tensor=tensor, indices=indices) if tensor in inputs:
+            inner = symbols(indices[-1])
+        case _:
+            return None
+    slides = inner & {a.name for a in stage.axes} and inner & {a.name for a in stage.reduce}
+    guarded = any(inner & symbols(c.left - c.right) for c in stage.body.conditions)
+    if not slides or not guarded or len(indices) != len(stage.write):
+        return None
+    names = {Sym(a.name) for a in stage.axes}
+    same = [d for d, i in enumerate(indices) if i in names and stage.write[d] == i]
+    return same[-1] if same else None
 
 
 def _product(stage: Stage) -> tuple[Read, Read] | None:
