@@ -20,7 +20,7 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.index_uses import Use
-from modelcc.ir.tensor import Condition, Stage
+from modelcc.ir.tensor import Condition, Read, Stage
 from modelcc.ir.types import TensorType
 
 
@@ -59,6 +59,39 @@ def miswritten(stage: Stage, type: TensorType, dims: Bounds) -> Iterator[str]:
 def _reach(index: Index, reached: Index, dimension: int, extent: Index) -> str:
     value = f"{index} reaches {reached}" if index != reached else f"index {index}"
     return f"{value} in dimension {dimension} of extent {extent}"
+
+
+def told_by_range(
+    conditions: Sequence[Condition], read: Read, shape: Sequence[Index], bounds: Bounds
+) -> bool:
+    """Whether all ``conditions`` hold wherever ``read`` lies in its tensor.
+
+    Where one of them fails it then lies outside, and a border can stand for the guard.
+    """
+    slacks = [s for i, e in zip(read.indices, shape, strict=True) for s in (i, e - 1 - i)]
+    return all(
+        any(compare(margin - slack, ">=", 0, bounds) for slack in (*slacks, 0))
+        for condition in conditions
+        for margin in _margins(condition)
+    )
+
+
+def _margins(condition: Condition) -> tuple[Index, ...]:
+    """What is 0 or more exactly if the condition holds."""
+    above = condition.right - condition.left
+    match condition.comparison:
+        case "<=":
+            return (above,)
+        case "<":
+            return (above - 1,)
+        case ">=":
+            return (-1 * above,)
+        case ">":
+            return (-1 * above - 1,)
+        case "==":
+            return (above, -1 * above)
+        case "!=":
+            return (-1,)  # no single margin tells
 
 
 def written_twice(

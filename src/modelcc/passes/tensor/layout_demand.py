@@ -34,6 +34,7 @@ from modelcc.ir.tensor import (
     item_inputs,
     item_outputs,
 )
+from modelcc.ir.tensor_ranges import told_by_range
 from modelcc.ir.types import I32, U8, TensorType
 
 QUAD = 4
@@ -279,7 +280,7 @@ def halos(
     wanted: dict[str, Border] = {}
     for stage in stages_of(items):
         ranges = {**dims, **{a.name: loop_range(a.extent) for a in (*stage.axes, *stage.reduce)}}
-        for read, fill in _guarded(stage.body):
+        for read, fill in _guarded(stage.body, types, ranges):
             need = _overhang(read, types[read.tensor], ranges)
             if need is None or not _affordable(types[read.tensor], need, widest):
                 continue
@@ -300,15 +301,18 @@ def _affordable(type_: TensorType, border: Sequence[tuple[int, int]], widest: in
     return growth <= MOST_GROWTH
 
 
-def _guarded(scalar: Scalar) -> list[tuple[Read, int]]:
+def _guarded(
+    scalar: Scalar, types: Mapping[str, TensorType], ranges: Bounds
+) -> list[tuple[Read, int]]:
     """Reads that are a small integer outside of their tensor, and that integer."""
     match scalar:
-        case Guard(inside=Read() as read, outside=Number(value=value)) if value == 0 or (
-            read.dtype == U8 and isinstance(value, int)
+        case Guard(conditions=conditions, inside=Read() as read, outside=Number(value=value)) if (
+            value == 0 or (read.dtype == U8 and isinstance(value, int))
         ):
-            return [(read, int(value))]
+            outside = told_by_range(conditions, read, types[read.tensor].shape, ranges)
+            return [(read, int(value))] if outside else []
         case _:
-            return [r for child in children(scalar) for r in _guarded(child)]
+            return [r for child in children(scalar) for r in _guarded(child, types, ranges)]
 
 
 def _overhang(read: Read, type_: TensorType, ranges: Bounds) -> tuple[tuple[int, int], ...] | None:

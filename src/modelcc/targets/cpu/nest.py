@@ -28,6 +28,7 @@ from modelcc.ir.index import (
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import index_symbols, map_indices, reads, transform, walk
 from modelcc.ir.tensor import Axis, Bind, Condition, Guard, IndexValue, Number, Read, Scalar, Stage
+from modelcc.ir.tensor_ranges import told_by_range
 from modelcc.ir.types import TensorType
 
 Offsets: TypeAlias = dict[tuple[str, tuple[Index, ...]], Index]
@@ -188,11 +189,15 @@ def linearise(
 def _drop_bordered(body: Scalar, types: Mapping[str, TensorType], ranges: Bounds) -> Scalar:
     """``body`` without the guards of reads that stay inside a border of the guards' value."""
 
+    def superfluous(guard: Guard, read: Read, fill: float) -> bool:
+        type_ = types[read.tensor]
+        inside = _inside_border(read, type_, ranges, fill)
+        return inside and told_by_range(guard.conditions, read, type_.shape, ranges)
+
     def visit(node: Scalar) -> Scalar:
         match node:
             case Guard(inside=Read() as read, outside=Number(value=fill)) if read.tensor in types:
-                inside = _inside_border(read, types[read.tensor], ranges, fill)
-                return read if inside else node
+                return read if superfluous(node, read, fill) else node
             case _:
                 return node
 
