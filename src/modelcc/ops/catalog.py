@@ -6,6 +6,7 @@ from modelcc.ir.op import Dialect
 from modelcc.ops import (
     activation,
     attention,
+    columns,
     control,
     conv,
     deform_conv,
@@ -63,5 +64,6 @@ MCC = Dialect(
         *roi_pool.OPS,
         *grid_sample.OPS,
         *deform_conv.OPS,
+        *columns.OPS,
     ),
 )

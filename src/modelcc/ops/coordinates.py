@@ -24,6 +24,9 @@ Transformation = Literal[
 ]
 Nearest = Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
 
+Scale = float | tuple[Index, Index]
+"""A number, or a numerator and a positive denominator."""
+
 
 @dataclass(frozen=True)
 class Coordinate:
@@ -75,24 +78,34 @@ def rational(value: float) -> Fraction:
     return Fraction(value).limit_denominator(1 << 24)
 
 
+def ratio(value: Scale) -> tuple[Index, Index]:
+    """Numerator and positive denominator."""
+    if isinstance(value, tuple):
+        return value
+    fraction = rational(value)
+    return fraction.numerator, fraction.denominator
+
+
 def coordinate(
     transformation: Transformation,
     size: Index,
     result: Index,
-    scale: float | None,
-    region: tuple[float, float],
+    scale: Scale | None,
+    region: tuple[Scale, Scale],
 ) -> Coordinate:
     """The ONNX ``coordinate_transformation_mode`` for an axis of ``size`` resized to ``result``.
 
     Without a ``scale`` it is ``result / size``; ``region`` is where a crop begins and ends,
-    relative to the size.
+    relative to the size.  Corners are aligned by ``size * scale``, which need not be whole: the
+    standard defines a scale as the ratio of the lengths, and its reference takes it so.
     """
-    p, q = (size, result) if scale is None else _inverse(scale)
+    q, p = (result, size) if scale is None else ratio(scale)
     match transformation:
         case "asymmetric":
             found = Coordinate(p, 0, q)
         case "align_corners":
-            found = Coordinate(size - 1, 0, maximum(result - 1, 1))
+            length, unit = (result, 1) if scale is None else (size * q, p)
+            found = Coordinate((size - 1) * unit, 0, maximum(length - unit, 1))
         case "pytorch_half_pixel":
             several = minimum(result - 1, 1)  # 0 for a single element, which sits at 0
             found = Coordinate(2 * p * several, (p - q) * several, 2 * q)
@@ -107,15 +120,13 @@ def coordinate(
     return found.reduced()
 
 
-def _inverse(scale: float) -> tuple[int, int]:
-    fraction = rational(scale)
-    return fraction.denominator, fraction.numerator
-
-
-def _crop(size: Index, result: Index, region: tuple[float, float]) -> Coordinate:
-    first, last = map(rational, region)
-    common = first.denominator * last.denominator
-    a, b = int(first * common), int(last * common)
-    if result == 1:
-        return Coordinate(0, (a + b) * (size - 1), 2 * common)
-    return Coordinate((b - a) * (size - 1), a * (size - 1) * (result - 1), common * (result - 1))
+def _crop(size: Index, result: Index, region: tuple[Scale, Scale]) -> Coordinate:
+    """From begin to end of the region; a single element sits in its middle."""
+    (first, below), (last, under) = map(ratio, region)
+    common, a, b = below * under, first * under, last * below
+    several = minimum(result - 1, 1)  # 0 for a single element
+    return Coordinate(
+        (b - a) * (size - 1) * several,
+        (size - 1) * (a * (result - 1) + (a + b) * (1 - several)),
+        common * maximum(result - 1, 2 * (1 - several)),
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from modelcc.ir.compute import (
 from modelcc.ir.index import (
     Index,
     Sym,
+    ceildiv,
     floordiv,
     maximum,
     minimum,
@@ -29,14 +31,26 @@ from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, require_numeric, rounded
 from modelcc.ops.broadcast import ReduceSum, Reshape
-from modelcc.ops.coordinates import Coordinate, Nearest, Transformation, coordinate
+from modelcc.ops.coordinates import (
+    Coordinate,
+    Nearest,
+    Scale,
+    Transformation,
+    coordinate,
+    ratio,
+)
 from modelcc.ops.interpolation import clamped, far, fraction, in_range, near, normalised, separable
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.samples import tensor
 from modelcc.ops.shape import Transpose
+from modelcc.ops.statistics import as_number
 from modelcc.ops.window import numbers
 
 Mode = Literal["nearest", "linear", "cubic"]
+
+TAPS: Mapping[str, int] = MappingProxyType({"nearest": 1, "linear": 2, "cubic": 4})
+"""Elements of the input along an axis that an output depends on."""
+_LARGEST_STENCIL = 16
 
 
 def _sample(x: TensorType, shape: tuple[Index | str, ...], **attributes: object) -> Sample:
@@ -95,7 +109,7 @@ class Resize(Op):
     """
 
     shape: tuple[Index, ...]
-    scales: tuple[float | None, ...]
+    scales: tuple[Scale | None, ...]
     mode: Mode = "nearest"
     coordinates: Transformation = "half_pixel"
     nearest: Nearest = "round_prefer_floor"
@@ -103,7 +117,7 @@ class Resize(Op):
     exclude_outside: bool = False
     extrapolation: float = 0.0
     antialias: bool = False
-    region: tuple[tuple[float, float], ...] = ()
+    region: tuple[tuple[Scale, Scale], ...] = ()
     samples: ClassVar[tuple[Sample, ...]] = _samples()
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -121,26 +135,30 @@ class Resize(Op):
             f"Resize with tf_crop_and_resize of {x} needs a region of interest for every axis",
         )
         require(
-            all(s is None or s > 0 for s in self.scales), f"scales {self.scales} must be positive"
+            all(s is None or isinstance(s, tuple) or s > 0 for s in self.scales),
+            f"scales {self.scales} must be positive",
         )
         return (TensorType(self.shape, x.dtype),)
 
     def coordinate(self, axis: int, size: Index) -> Coordinate | None:
         """Map of output to input positions along ``axis``; None if it is the identity."""
-        region = self.region[axis] if self.region else (0.0, 1.0)
+        region: tuple[Scale, Scale] = self.region[axis] if self.region else (0.0, 1.0)
         found = coordinate(self.coordinates, size, self.shape[axis], self.scales[axis], region)
         same = found == Coordinate(1, 0, 1) and self.shape[axis] == size
         return None if same else found
 
-    def factor(self, axis: int, size: Index) -> float:
-        """Width of the filter along ``axis`` in input elements: 1, or more with antialias."""
+    def factor(self, axis: int, size: Index) -> tuple[Index, Index]:
+        """Width of the filter along ``axis`` in input elements, a ratio: 1 or more."""
         if not self.antialias:
-            return 1.0
+            return 1, 1
         scale = self.scales[axis]
-        if scale is None:
-            (before,), (after,) = numbers((size,), "extent"), numbers((self.shape[axis],), "extent")
-            scale = after / before
-        return max(1.0, 1.0 / scale)
+        result, whole = (self.shape[axis], size) if scale is None else ratio(scale)
+        return maximum(whole, result), result
+
+    def reach(self, axis: int, size: Index) -> Index:
+        """How many elements of the input the filter takes to each side."""
+        width, unit = self.factor(axis, size)
+        return ceildiv(width * (1 if self.mode == "linear" else 2), unit)
 
     def kernel(self, distance: Array) -> Array:
         """Weight of an input element at ``distance``, in filter widths, from the coordinate."""
@@ -162,10 +180,10 @@ class Resize(Op):
         x = np.round(position, 9)[:, None]
         if self.mode == "nearest":
             return np.clip(self._rounded(x), 0, size - 1).astype(np.int64), np.ones((count, 1))
-        factor = self.factor(axis, size)
-        reach = int(np.ceil(factor * (1 if self.mode == "linear" else 2)))
+        width, unit = numbers(self.factor(axis, size), "width of a filter")
+        (reach,) = numbers((self.reach(axis, size),), "width of a filter")
         place = (np.floor(x) + np.arange(1 - reach, 1 + reach)).astype(np.int64)
-        weights = self.kernel((place - x) / factor)
+        weights = self.kernel((place - x) * unit / width)
         if self.exclude_outside:
             weights = np.where((place >= 0) & (place < size), weights, 0.0)
         weights = weights / weights.sum(axis=1, keepdims=True)
@@ -246,6 +264,9 @@ class Resize(Op):
         if self.antialias and self.mode != "nearest":
             return self._filtered(at, x)
         wide = x.dtype if self.mode == "nearest" else accumulator(x.dtype)
+        axes = [a for a in range(x.rank) if self.coordinate(a, x.shape[a]) is not None]
+        if TAPS[self.mode] ** len(axes) > _LARGEST_STENCIL:
+            return self._axis_by_axis(at, x, axes, wide)
 
         def body(o: Point) -> Element:
             choices = [self._choices(a, o[a], x.shape[a], wide) for a in range(x.rank)]
@@ -253,6 +274,29 @@ class Resize(Op):
             return guard(self._inside(o, x.shape), value, self.extrapolation)
 
         return at.stage(self.shape, body)
+
+    def _axis_by_axis(
+        self, at: StageBuilder, x: Operand, axes: Sequence[int], wide: DType
+    ) -> Operand:
+        """One stage for each axis, where all at once would read too many elements."""
+        y = x
+        for axis in axes:
+            y = self._along(at, y, axis, wide)
+
+        def body(o: Point) -> Element:
+            return guard(self._inside(o, x.shape), y[o].cast(x.dtype), self.extrapolation)
+
+        return at.stage(self.shape, body)
+
+    def _along(self, at: StageBuilder, x: Operand, axis: int, wide: DType) -> Operand:
+        shape = (*x.shape[:axis], self.shape[axis], *x.shape[axis + 1 :])
+
+        def body(o: Point) -> Element:
+            choices: list[list[tuple[Index, Element | None]]] = [[(i, None)] for i in o]
+            choices[axis] = self._choices(axis, o[axis], x.shape[axis], wide)
+            return separable(x, choices, (), wide)
+
+        return at.stage(shape, body)
 
     def _inside(self, o: Point, sizes: Sequence[Index]) -> list[Condition]:
         """What holds where the output's coordinate lies within the input."""
@@ -310,13 +354,14 @@ class Resize(Op):
         self, at: StageBuilder, x: Operand, axis: int, map_: Coordinate, wide: DType
     ) -> Operand:
         size, result = x.shape[axis], self.shape[axis]
-        factor = self.factor(axis, size)
-        reach = int(np.ceil(factor * (1 if self.mode == "linear" else 2)))
+        width, unit = self.factor(axis, size)
+        reach = self.reach(axis, size)
+        narrowing = as_number(unit, wide) / as_number(width, wide)
 
         def weight(o: Point) -> Element:
             i, tap = o
             offset = index_value(tap + 1 - reach, wide) - fraction(map_, i, wide)
-            value = self._kernel_element(apply("abs", offset * (1 / factor)))
+            value = self._kernel_element(apply("abs", offset * narrowing))
             place = map_.floor(i) + tap + 1 - reach
             return guard(in_range(place, size) if self.exclude_outside else (), value, 0)
 

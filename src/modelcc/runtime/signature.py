@@ -20,7 +20,7 @@ Evaluator = Callable[[Mapping[str, int]], int]
 class Signature:
     """One set of input shapes: values of the dimensions, output shapes, bytes of the arena.
 
-    ``sizes`` has room for those that depend on data; ``outputs`` takes these to be 0.
+    ``sizes`` has room for those that depend on data; ``outputs`` takes these to be 1 (some divide).
     """
 
     inputs: tuple[Shape, ...]
@@ -46,7 +46,7 @@ class SignatureMaker:
     def signature(self, shapes: Sequence[Shape]) -> Signature:
         """The signature for input ``shapes``; InputError names the input that does not fit."""
         sizes = bind_dimensions(self._manifest, shapes)
-        late = dict.fromkeys(self._manifest.sizes, 0)
+        late = dict.fromkeys(self._manifest.sizes, 1)
         values = {**sizes, **late}
         for name, evaluate in self._definitions:
             values[name] = evaluate(values)

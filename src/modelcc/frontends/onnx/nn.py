@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import string
-from math import prod
 from types import MappingProxyType
-
-import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, spatial
-from modelcc.ir.index import Index, floordiv, product, simplify
+from modelcc.ir.index import Index, Range, product
 from modelcc.ops import conv, matmul, norm, pool
 from modelcc.ops.arithmetic import Cast, Value, of
+from modelcc.ops.columns import Col2Im
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.generate import Full
 from modelcc.ops.padding import Pad
@@ -109,27 +107,17 @@ def max_unpool(call: Call) -> str:
 
 
 def col_to_im(call: Call) -> str:
-    """Columns of blocks summed into an image: a transposed convolution by unit kernels."""
-    image, block = call.integers(1, "image_shape"), call.integers(2, "block_shape")
-    rank, taps = len(block), prod(block)
-    strides, dilations = per_axis(call, "strides", rank), per_axis(call, "dilations", rank)
-    before, after = explicit_pads(call, rank)
-    batch, rows, _ = call.shape()
-    channels = simplify(floordiv(rows, taps), call.bounds)
-    if not isinstance(channels, int):
-        unsupported("a number of channels that depends on a named dimension")
-    reach = tuple((k - 1) * d + 1 for k, d in zip(block, dilations, strict=True))
-    geometry = zip(image, before, after, reach, strides, strict=True)
-    counts = tuple((n + b + a - r) // s + 1 for n, b, a, r, s in geometry)
-    extra = tuple(
-        n + b + a - (c - 1) * s - r
-        for n, b, a, c, s, r in zip(image, before, after, counts, strides, reach, strict=True)
+    image = call.indices(1, "image_shape", Range(1, None))
+    block = call.indices(2, "block_shape", Range(1, None))
+    rank = len(image)
+    op = Col2Im(
+        image,
+        block,
+        per_axis(call, "strides", rank),
+        per_axis(call, "dilations", rank),
+        *explicit_pads(call, rank),
     )
-    unit = np.eye(taps, dtype=call.dtype().numpy).reshape(taps, 1, *block)
-    kernel = call.constant(np.tile(unit, (channels, 1, *(1,) * rank)))
-    op = conv.ConvTranspose(strides, before, after, dilations, channels, extra)
-    columns = reshaped(call, call.input(0), (batch, rows, *counts))
-    return call.emit(op, columns, kernel)
+    return call.emit(op, call.input(0))
 
 
 def average_pool(call: Call) -> str:

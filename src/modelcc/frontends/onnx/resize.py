@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from functools import reduce
+from math import gcd, isfinite
 from types import MappingProxyType
 from typing import get_args
 
 from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
-from modelcc.ir.index import Expr, Index, Range, floordiv
-from modelcc.ops.coordinates import Nearest, Transformation
+from modelcc.frontends.onnx.rational import scales_of
+from modelcc.ir.index import Expr, Index, Range, floordiv, maximum, minimum, product
+from modelcc.ops.coordinates import Nearest, Scale, Transformation, ratio
 from modelcc.ops.resize import Mode, Resize
 
 COORDINATES: tuple[Transformation, ...] = get_args(Transformation)
@@ -56,45 +59,38 @@ def resize(call: Call) -> str:
 
 def _in_proportion(
     call: Call, sizes: tuple[Index, ...], axes: tuple[int, ...], policy: str
-) -> tuple[float, tuple[Index, ...]]:
+) -> tuple[Scale, tuple[Index, ...]]:
     """One scale for all of ``axes``, that of the axis that decides, and the sizes it gives."""
     if policy not in ("not_larger", "not_smaller"):
         call.fail(f"unknown keep_aspect_ratio_policy {policy!r}")
     extents = call.shape()
-    ratios: list[Fraction] = []
-    for axis in axes:
-        new, old = sizes[axis], extents[axis]
-        if not isinstance(new, int) or not isinstance(old, int):
-            unsupported(f"keep_aspect_ratio_policy {policy} with named dimensions; fix them")
-        ratios.append(Fraction(new, old))
-    scale = min(ratios) if policy == "not_larger" else max(ratios)
-    half_up = {a: (extents[a] * scale.numerator * 2 + scale.denominator) for a in axes}
+    whole = product(extents[a] for a in axes)
+    # The ratios of the axes, with the product of all extents as their denominator.
+    tops = [sizes[a] * product(extents[b] for b in axes if b != a) for a in axes]
+    top = reduce(minimum if policy == "not_larger" else maximum, tops)
     found = [
-        floordiv(half_up[a], 2 * scale.denominator) if a in axes else d
-        for a, d in enumerate(extents)
+        floordiv(2 * e * top + whole, 2 * whole) if a in axes else e for a, e in enumerate(extents)
     ]
-    return float(scale), tuple(found)
+    if isinstance(top, int) and isinstance(whole, int):
+        common = gcd(top, whole)
+        return (top // common, whole // common), tuple(found)
+    return (top, whole), tuple(found)
 
 
-def _region(call: Call, axes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
+def _region(call: Call, axes: tuple[int, ...]) -> tuple[tuple[Scale, Scale], ...]:
     """Region of interest for every axis: all the begins, then all the ends."""
-    flat = call.array(1, "region of interest").reshape(-1).tolist()
+    flat = scales_of(call, 1, "region of interest", ANYTHING)
     if len(flat) != 2 * len(axes):
         call.fail(f"a region of {len(flat)} numbers for {len(axes)} axes")
     given = {a: (flat[i], flat[i + len(axes)]) for i, a in enumerate(axes)}
     return tuple(given.get(a, (0.0, 1.0)) for a in range(call.rank()))
 
 
-def _scales(call: Call, operand: int) -> tuple[float, ...]:
-    elements = call.contents(operand, "scales").reshape(-1).tolist()
-    if any(not isinstance(e, int | float) for e in elements):
-        unsupported("scales that depend on a named dimension; give sizes instead")
-    return tuple(float(e) for e in elements)
+def _scales(call: Call, operand: int) -> tuple[Scale, ...]:
+    return scales_of(call, operand, "scales", Range(1, None))
 
 
 def _sizes(call: Call, axes: tuple[int, ...]) -> tuple[Index, ...]:
-    if call.attrs.flag("antialias"):
-        call.contents(3, "sizes")  # its filters are laid out at import
     sizes = call.indices(3, "sizes", Range(0, None))
     if len(sizes) != len(axes):
         call.fail(f"{len(sizes)} sizes for {len(axes)} axes")
@@ -104,21 +100,19 @@ def _sizes(call: Call, axes: tuple[int, ...]) -> tuple[Index, ...]:
 
 def _resized(
     call: Call,
-    scales: tuple[float, ...] | None,
+    scales: tuple[Scale, ...] | None,
     sizes: tuple[Index, ...] | None,
     coordinates: Transformation,
     nearest: Nearest,
-    region: tuple[tuple[float, float], ...] = (),
+    region: tuple[tuple[Scale, Scale], ...] = (),
 ) -> str:
     """By ``scales``, or to ``sizes`` (the scales are then their ratio)."""
     extents = call.shape()
-    if scales is not None and (len(scales) != len(extents) or any(s <= 0 for s in scales)):
+    if scales is not None and (len(scales) != len(extents) or not all(map(_is_positive, scales))):
         call.fail(f"scales {list(scales)} must be {len(extents)} positive numbers")
     if sizes is None:
-        known = scales or ()
-        parts = region or ((0.0, 1.0),) * len(known)
-        widths = (s * (end - start) for s, (start, end) in zip(known, parts, strict=True))
-        sizes = tuple(_scaled(d, w) for d, w in zip(extents, widths, strict=True))
+        parts = region or ((0.0, 1.0),) * len(extents)
+        sizes = tuple(map(_scaled, extents, scales or (), parts))
     if sizes == extents and not region and all(s == 1 for s in scales or ()):
         return call.input(0)
     given = call.attrs.text("mode", "nearest")
@@ -137,6 +131,10 @@ def _resized(
     return call.emit(op, call.input(0))
 
 
+def _is_positive(scale: Scale) -> bool:
+    return isinstance(scale, tuple) or scale > 0
+
+
 def _ratio(new: Index, old: Index) -> float | None:
     """The scale where it is known although the extents may not be; None: to be computed."""
     quotient = divide(new, old) if isinstance(new, Expr) and isinstance(old, Expr) else None
@@ -145,12 +143,17 @@ def _ratio(new: Index, old: Index) -> float | None:
     return float(quotient) if isinstance(quotient, int) else None
 
 
-def _scaled(extent: Index, scale: float) -> Index:
-    """``floor(extent * scale)``."""
-    fraction = as_fraction(scale)
-    if fraction is None:
+def _scaled(extent: Index, scale: Scale, part: tuple[Scale, Scale]) -> Index:
+    """``floor(extent * scale)``, of the part of the extent that is taken."""
+    if not isinstance(scale, tuple) and not isfinite(scale):
         unsupported(f"a scale of {scale}")
-    return floordiv(extent * fraction.numerator, fraction.denominator)
+    (first, below), (last, under), (top, bottom) = ratio(part[0]), ratio(part[1]), _exact(scale)
+    return floordiv(extent * top * (last * below - first * under), bottom * below * under)
+
+
+def _exact(scale: Scale) -> tuple[Index, Index]:
+    fraction = None if isinstance(scale, tuple) else as_fraction(scale)
+    return ratio(scale) if fraction is None else (fraction.numerator, fraction.denominator)
 
 
 RESIZE: Handlers = MappingProxyType({"Resize": resize, "Upsample": upsample})

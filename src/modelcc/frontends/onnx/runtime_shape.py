@@ -124,7 +124,7 @@ def _sliced(call: Call, axes: Sequence[int], starts: Vector, ends: Vector, steps
     extents = call.shape()
     along = [extents[a] for a in axes]
     n = vector_of(call, along)
-    first, last = _from_front(starts, n), _from_front(ends, n)
+    first, last = from_front(starts, n), from_front(ends, n)
     forward = steps > 0
     low, high = forward.where(0, -1), forward.where(n, n - 1)
     first = first.clipped(forward.where(0, 0), high)
@@ -149,7 +149,8 @@ def _sliced(call: Call, axes: Sequence[int], starts: Vector, ends: Vector, steps
     )
 
 
-def _from_front(places: Vector, extents: Vector) -> Vector:
+def from_front(places: Vector, extents: Vector) -> Vector:
+    """Positions that may be negative, counted from the end of ``extents``, made positive."""
     return (places < 0).where(places + extents, places)
 
 
@@ -194,7 +195,7 @@ def _scalar(call: Call, i: int) -> str:
 def along_axis(call: Call, i: int, apply: Callable[[str], str]) -> str:
     """``apply`` along axis 1 of operand 0 as [before, along, after] the axis in operand ``i``."""
     extents, rank = call.shape(), call.rank()
-    axis = _from_front(operand(call, i), vector_of(call, (rank,)))
+    axis = from_front(operand(call, i), vector_of(call, (rank,)))
     whole, places = vector_of(call, extents), positions(rank, call)
     parts = [
         (places < axis).where(whole, 1).product(),

@@ -9,10 +9,16 @@ from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
 from modelcc.frontends.onnx.window import geometry
+from modelcc.ir.index import Index, Range
+from modelcc.ir.types import I64, DType
+from modelcc.ops import elementwise as ew
 from modelcc.ops.deform_conv import DeformConv
+from modelcc.ops.generate import Iota
 from modelcc.ops.grid_sample import GridSample, Mode, Padding
 from modelcc.ops.roi_align import RoiAlign
 from modelcc.ops.roi_pool import MaxRoiPool
+from modelcc.ops.shape import Reshape
+from modelcc.ops.slicing import Slice
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 PADDINGS: tuple[Padding, ...] = get_args(Padding)
@@ -68,11 +74,45 @@ def deform_conv(call: Call) -> str:
     return call.emit(op, *call.inputs)
 
 
+def affine_grid(call: Call) -> str:
+    """Positions from -1 to 1 along each axis of ``size``, mapped by ``theta`` [n, r, r + 1]."""
+    batch, *extents = call.indices(1, "size", Range(1, None))
+    rank, dtype = len(extents) - 1, call.dtype()
+    if rank not in (2, 3) or call.shape()[1:] != (rank, rank + 1):
+        call.fail(f"theta {call.type()} does not map positions of {rank} axes")
+    call.emitter.demand([(batch, "==", call.shape()[0])], call.source, True)
+    aligned = call.attrs.flag("align_corners")
+    spatial = tuple(extents[1:])
+    total = _column(call, rank, rank)
+    for axis, extent in enumerate(spatial):
+        line = _positions(call, extent, aligned, dtype)
+        along = (1, *(extent if a == axis else 1 for a in range(rank)), 1)
+        line = call.emit(Reshape(along), line)
+        part = call.emit(ew.Mul(), line, _column(call, rank, rank - 1 - axis))
+        total = call.emit(ew.Add(), total, part)
+    return total
+
+
+def _column(call: Call, rank: int, j: int) -> str:
+    """Column ``j`` of theta, [n, 1, …, 1, rank]."""
+    batch = call.shape()[0]
+    column = call.emit(Slice((0, 0, j), (batch, rank, 1), (1, 1, 1)), call.input(0))
+    return call.emit(Reshape((batch, *(1,) * rank, rank)), column)
+
+
+def _positions(call: Call, extent: Index, aligned: bool, dtype: DType) -> str:
+    """``(2i - (extent - 1)) / extent``; the outermost are -1 and 1 if ``aligned``."""
+    line = call.emit(ew.Cast(dtype), call.emit(Iota((extent,), 0, 1 - extent, 2)))
+    whole = call.emit(ew.Cast(dtype), call.note((extent - 1 if aligned else extent,), I64))
+    return call.emit(ew.Div(), line, whole)
+
+
 SAMPLING: Handlers = MappingProxyType(
     {
         "GridSample": grid_sample,
         "RoiAlign": roi_align,
         "MaxRoiPool": max_roi_pool,
         "DeformConv": deform_conv,
+        "AffineGrid": affine_grid,
     }
 )

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from math import floor, log10
+from dataclasses import dataclass
+from math import log
 from types import MappingProxyType
 
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.runtime_shape import SIZE, from_front
 from modelcc.frontends.onnx.shape import reshaped, sliced
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
-from modelcc.ir.index import Index
-from modelcc.ir.types import F32, Array
-from modelcc.ops.elementwise import Mul
+from modelcc.frontends.onnx.vectors import operand, positions, vector_of
+from modelcc.ir.index import Index, Range, Sym, compare, floordiv, minimum, product, simplify
+from modelcc.ir.types import F32, F64, I64, Array, DType
+from modelcc.ops import elementwise as ew
 from modelcc.ops.gather import Gather
+from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.shape import Transpose
+from modelcc.ops.runtime_size import Demand
+from modelcc.ops.shape import Concat, Reshape, Transpose
+from modelcc.ops.slicing import Slice
+from modelcc.ops.window import numbers
 
 LARGEST = 1 << 13
 """Extents of which the matrix of a transform is still of a sensible size."""
@@ -27,116 +34,227 @@ def dft(call: Call) -> str:
     rank = call.rank()
     if rank < 2 or call.shape()[-1] not in (1, 2):
         call.fail(f"the last axis of {call.type()} must hold real or complex numbers")
+    form = Form(call.attrs.flag("inverse"), call.attrs.flag("onesided"))
+    if call.opset >= 20 and call.has(2) and call.known(2) is None:
+        return _along_late_axis(call, form)
     axis = call.axis(1) if call.opset < 20 else _axis(call, rank)
-    inverse, onesided = call.attrs.flag("inverse"), call.attrs.flag("onesided")
-    extent = _known(call, call.shape()[axis], "the extent of its axis")
-    length = 2 * (extent - 1) if inverse and onesided else extent
-    if call.has(1):
-        (length,) = call.integers(1, "length")
-    used = min(extent, length // 2 + 1 if inverse and onesided else length)
-    x = sliced(call, call.input(0), {axis: (0, used, 1)}, call.shape())
-    return _transformed(call, x, axis, matrix(used, length, inverse, onesided))
+    return _transformed(call, call.input(0), axis, form, _length(call, call.shape()[axis], form))
 
 
 def _axis(call: Call, rank: int) -> int:
     return call.normal(call.integers(2, "axis")[0], rank) if call.has(2) else rank - 2
 
 
-def _known(call: Call, extent: Index, what: str) -> int:
-    if not isinstance(extent, int):
-        unsupported(f"{what} depends on a named dimension; fix it")
-    if extent > LARGEST:
-        unsupported(f"{what} is {extent}; up to {LARGEST} are supported")
-    return extent
+def _length(call: Call, extent: Index, form: Form) -> Index:
+    if call.has(1):
+        return call.index(1, "length", Range(1, None))
+    return 2 * (extent - 1) if form.inverse and form.onesided else extent
 
 
-def matrix(used: int, length: int, inverse: bool, onesided: bool) -> Array:
+def _along_late_axis(call: Call, form: Form) -> str:
+    """Along an axis that is computed at run time: x as [before, along, after, parts]."""
+    *extents, parts = call.shape()
+    rank = len(extents)
+    axis = from_front(operand(call, 2), vector_of(call, (rank + 1,)))
+    whole, places = vector_of(call, extents), positions(rank, call)
+    split = (
+        (places < axis)
+        .where(whole, 1)
+        .product()
+        .joined(places.equals(axis).where(whole, 1).product())
+        .joined((places > axis).where(whole, 1).product())
+    )
+    total = product(Sym(f"#{n}") for n in range(3))
+    label = call.labels[2] or "axis"
+    shape = split.read(f"{label}_extents", SIZE, ((total, "==", product(extents)),))
+    x = call.emit(Reshape((*shape, parts)), call.input(0))
+    y = _transformed(call, x, 1, form, _length(call, shape[1], form))
+    *_, along, after, results = call.type_of(y).shape
+    found = places.equals(axis).where(vector_of(call, (along,)), whole)
+    total = product(Sym(f"#{n}") for n in range(rank))
+    known: Demand = (total, "==", product((shape[0], along, after)))
+    return call.emit(Reshape((*found.read(f"{label}_results", SIZE, (known,)), results)), y)
+
+
+@dataclass(frozen=True)
+class Form:
+    """Which transform: from frequencies, and with the first half of a mirrored spectrum only."""
+
+    inverse: bool
+    onesided: bool
+
+    def used(self, length: Index) -> Index:
+        """How many elements of the operand a transform of ``length`` takes."""
+        return floordiv(length, 2) + 1 if self.inverse and self.onesided else length
+
+    def count(self, length: Index) -> Index:
+        """How many elements it gives."""
+        return floordiv(length, 2) + 1 if self.onesided and not self.inverse else length
+
+
+def matrix(used: int, length: int, form: Form) -> Array:
     """``[used, 2, frequencies, 2]``: from (real, imaginary) parts to such parts, in f64.
 
     Of a spectrum that is ``onesided``, the inverse has real parts only: its second half mirrors
     the first.
     """
-    count = length // 2 + 1 if onesided and not inverse else length
+    (count,) = numbers((form.count(length),), "extent of a transform")
     angles = 2 * np.pi * np.outer(np.arange(used), np.arange(count)) / length
-    cos, sin = np.cos(angles), np.sin(angles) * (-1 if inverse else 1)
+    cos, sin = np.cos(angles), np.sin(angles) * (-1 if form.inverse else 1)
     found = np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], 1)
-    if not inverse:
+    if not form.inverse:
         return found
-    if onesided:
-        twice = np.full(used, 2.0)
-        twice[0] = 1
-        if length % 2 == 0:
-            twice[length // 2 :] = 1
+    if form.onesided:
+        places = np.arange(used)
+        twice = 2.0 - (places == 0) - (2 * places == length)
         found = (found * twice[:, None, None, None])[..., :1]
     return found / length
 
 
-def _transformed(call: Call, x: str, axis: int, weights: Array) -> str:
+def matrix_at_run_time(call: Call, used: Index, length: Index, form: Form) -> str:
+    """What :func:`matrix` gives, of extents that are known when the model runs."""
+    count = form.count(length)
+    turns = call.emit(
+        ew.Mul(),
+        call.emit(Iota((used, count, 1), 0)),
+        call.emit(Iota((used, count, 1), 1)),
+    )
+    extent = call.note((length,), I64)
+    angle = call.emit(ew.Cast(F64), call.emit(ew.Mod(False), turns, extent))
+    unit = call.emit(ew.Div(), call.constant(2 * np.pi, F64), call.emit(ew.Cast(F64), extent))
+    angle = call.emit(ew.Mul(), angle, unit)
+    cos, sin = call.emit(ew.Cos(), angle), call.emit(ew.Sin(), angle)
+    minus = call.emit(ew.Neg(), sin)
+    sin, minus = (minus, sin) if form.inverse else (sin, minus)
+    rows = [call.emit(Concat(2), cos, minus), call.emit(Concat(2), sin, cos)]
+    if form.inverse and form.onesided:
+        rows = [cos, sin]
+    results = 1 if form.inverse and form.onesided else 2
+    parts = [call.emit(Reshape((used, 1, count, results)), row) for row in rows]
+    found = call.emit(Concat(1), *parts)
+    return _scaled(call, found, used, length, form) if form.inverse else found
+
+
+def _scaled(call: Call, found: str, used: Index, length: Index, form: Form) -> str:
+    extent = call.emit(ew.Cast(F64), call.note((length,), I64))
+    found = call.emit(ew.Div(), found, extent)
+    if not form.onesided:
+        return found
+    places = call.emit(Iota((used, 1, 1, 1), 0))
+    twice = call.emit(Iota((used, 1, 1, 1), 0, 0, 2))
+    ends = [
+        call.emit(ew.Equal(), places, call.constant(np.array([0]))),
+        call.emit(ew.Equal(), twice, call.note((length,), I64)),
+    ]
+    once = call.emit(ew.Or(), *ends)
+    weights = call.emit(ew.Where(), once, call.constant(1.0, F64), call.constant(2.0, F64))
+    return call.emit(ew.Mul(), found, weights)
+
+
+def _transformed(call: Call, x: str, axis: int, form: Form, length: Index) -> str:
     """``x`` of ``[…, axis, …, parts]`` times the matrix along ``axis`` and parts."""
+    extents = call.type_of(x).shape
+    used = simplify(minimum(extents[axis], form.used(length)), call.bounds)
+    x = sliced(call, x, {axis: (0, used, 1)}, extents)
     type = call.type_of(x)
     rank, parts = type.rank, type.shape[-1]
     others = [a for a in range(rank - 1) if a != axis]
     perm = (*others, axis, rank - 1)
     moved = x if perm == tuple(range(rank)) else call.emit(Transpose(perm), x)
-    used, _, count, results = weights.shape
+    count, results = form.count(length), 1 if form.inverse and form.onesided else 2
     outer = tuple(type.shape[a] for a in others)
-    flat = reshaped(call, moved, (*outer, used * (parts if isinstance(parts, int) else 1)))
-    weights = weights[:, :parts].reshape(-1, count * results)
-    product = call.emit(MatMul(), flat, call.constant(weights.astype(type.dtype.numpy)))
-    result = reshaped(call, product, (*outer, count, results))
+    flat = reshaped(call, moved, (*outer, used * parts))
+    weights = _weights(call, used, length, form, type.dtype)
+    weights = call.emit(Slice((0,) * 4, (used, parts, count, results), (1,) * 4), weights)
+    weights = call.emit(Reshape((used * parts, count * results)), weights)
+    result = reshaped(call, call.emit(MatMul(), flat, weights), (*outer, count, results))
     back = tuple(int(p) for p in np.argsort(perm))
     return result if perm == tuple(range(rank)) else call.emit(Transpose(back), result)
 
 
+def _weights(call: Call, used: Index, length: Index, form: Form, dtype: DType) -> str:
+    if isinstance(used, int) and isinstance(length, int):
+        if length > LARGEST:
+            unsupported(f"a transform of {length} elements; up to {LARGEST} are supported")
+        return call.constant(matrix(used, length, form).astype(dtype.numpy))
+    return call.emit(ew.Cast(dtype), matrix_at_run_time(call, used, length, form))
+
+
 def stft(call: Call) -> str:
     """Frames of the signal, each times the window, then transformed."""
-    (step,) = call.integers(1, "frame_step")
+    step = call.index(1, "frame_step", Range(1, None))
     if call.has(3):
-        (length,) = call.integers(3, "frame_length")
+        length = call.index(3, "frame_length", Range(1, None))
     elif call.has(2):
-        length = _known(call, call.shape(2)[0], "the window's length")
+        (length,) = call.shape(2)
     else:
         call.fail("neither a window nor a frame length is given")
-    batch, samples, *_ = call.shape()
-    samples = _known_signal(call, samples)
-    count = (samples - length) // step + 1
-    if step < 1 or count < 1:
+    batch, samples, *rest = call.shape()
+    count = simplify(floordiv(samples - length, step) + 1, call.bounds)
+    if compare(step, "<", 1, call.bounds) or compare(count, "<", 1, call.bounds):
         call.fail(f"a signal of {samples} samples has no frames of {length} each {step}")
-    parts = call.shape()[2] if call.rank() == 3 else 1
+    call.emitter.demand([(length, "<=", samples)], call.source)
+    parts = rest[0] if rest else 1
     signal = reshaped(call, call.input(0), (batch, samples, parts))
-    places = np.arange(count)[:, None] * step + np.arange(length)
-    frames = call.emit(Gather(1), signal, call.constant(places))
+    first, within = Iota((count, length), 0, 0, step), Iota((count, length), 1)
+    places = call.emit(ew.Add(), call.emit(first), call.emit(within))
+    frames = call.emit(Gather(1), signal, places)
     if call.has(2):
-        frames = call.emit(Mul(), frames, reshaped(call, call.input(2), (length, 1)))
-    onesided = call.attrs.flag("onesided", True)
-    return _transformed(call, frames, 2, matrix(length, length, False, onesided))
-
-
-def _known_signal(call: Call, samples: Index) -> int:
-    if not isinstance(samples, int):
-        unsupported("the number of samples depends on a named dimension; fix it")
-    return samples
+        frames = call.emit(ew.Mul(), frames, reshaped(call, call.input(2), (length, 1)))
+    form = Form(False, call.attrs.flag("onesided", True))
+    return _transformed(call, frames, 2, form, length)
 
 
 def mel_weight_matrix(call: Call) -> str:
-    """Triangles over the frequencies of a spectrum, evenly spaced in mel; a constant."""
-    names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
-    bins, length, rate, low, high = (
-        call.array(i, name).reshape(()).item() for i, name in enumerate(names)
-    )
-    first, last = (2595 * log10(1 + edge / 700) for edge in (low, high))
-    edges = [first + i * (last - first) / (bins + 2) for i in range(bins + 2)]
-    places = [floor((length + 1) * 700 * (10 ** (e / 2595) - 1) / rate) for e in edges]
-    result = np.zeros((length // 2 + 1, bins))
-    for i in range(bins):
-        left, middle, right = places[i : i + 3]
-        for j in range(left, middle + 1):
-            result[j, i] = (j - left) / (middle - left) if middle > left else 1.0
-        for j in range(middle, right):
-            result[j, i] = (right - j) / (right - middle)
+    """Triangles over the frequencies of a spectrum, evenly spaced in mel."""
+    bins = call.index(0, "num_mel_bins", Range(1, None))
+    length = call.index(1, "dft_length", Range(1, None))
+    rows = floordiv(length, 2) + 1
+    places = _mel_places(call, bins, length)
+    left, middle, right = (call.emit(Slice((i,), (bins,), (1,)), places) for i in range(3))
+    j = call.emit(ew.Cast(F64), call.emit(Iota((rows, 1), 0)))
+    rise, fall = call.emit(ew.Sub(), middle, left), call.emit(ew.Sub(), right, middle)
+    one, none = call.constant(1.0, F64), call.constant(0.0, F64)
+    up = call.emit(ew.Div(), call.emit(ew.Sub(), j, left), call.emit(ew.Max(), rise, one))
+    down = call.emit(ew.Div(), call.emit(ew.Sub(), right, j), call.emit(ew.Max(), fall, one))
+    up = call.emit(ew.Where(), call.emit(ew.Equal(), middle, left), one, up)
+
+    def between(low: str, high: str) -> str:
+        from_low = call.emit(ew.GreaterOrEqual(), j, low)
+        return call.emit(ew.And(), from_low, call.emit(ew.LessOrEqual(), j, high))
+
+    result = call.emit(ew.Where(), between(left, middle), up, none)
+    before_right = call.emit(ew.Sub(), right, one)
+    result = call.emit(ew.Where(), between(middle, before_right), down, result)
     code = call.attrs.integer("output_datatype", 0)
     dtype = dtype_from_onnx(code, call.source[-1]) if code else F32
-    return call.constant(result.astype(dtype.numpy))
+    return call.emit(ew.Cast(dtype), result)
+
+
+def _mel_places(call: Call, bins: Index, length: Index) -> str:
+    """Where the triangles begin, peak and end: f64[bins + 2] whole numbers of the spectrum."""
+    rate, low, high = (
+        call.emit(Reshape((1,)), call.emit(ew.Cast(F64), call.input(i))) for i in (2, 3, 4)
+    )
+
+    def number(value: float) -> str:
+        return call.constant(value, F64)
+
+    def mel(edge: str) -> str:
+        ratio = call.emit(ew.Add(), call.emit(ew.Div(), edge, number(700)), number(1))
+        scale = call.emit(ew.Mul(), call.emit(ew.Log(), ratio), number(2595 / log(10)))
+        return scale
+
+    first = mel(low)
+    reach = call.emit(ew.Sub(), mel(high), first)
+    count = call.emit(ew.Cast(F64), call.note((bins + 2,), I64))
+    line = call.emit(ew.Cast(F64), call.emit(Iota((bins + 2,))))
+    steps = call.emit(ew.Mul(), line, call.emit(ew.Div(), reach, count))
+    edges = call.emit(ew.Mul(), call.emit(ew.Add(), first, steps), number(log(10) / 2595))
+    hertz = call.emit(ew.Mul(), call.emit(ew.Sub(), call.emit(ew.Exp(), edges), number(1)),
+                      number(700))  # fmt: skip
+    extent = call.emit(ew.Cast(F64), call.note((length + 1,), I64))
+    return call.emit(ew.Floor(), call.emit(ew.Div(), call.emit(ew.Mul(), extent, hertz), rate))
 
 
 SIGNAL: Handlers = MappingProxyType(

@@ -51,7 +51,7 @@ def per_axis(call: Call, name: str, rank: int) -> tuple[int, ...]:
 Pads = tuple[tuple[Index, ...], tuple[Index, ...]]
 
 
-def explicit_pads(call: Call, rank: int) -> Pads:
+def explicit_pads(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The attribute ``pads``: all the fronts, then all the ends."""
     pads = call.attrs.integers("pads", (0,) * 2 * rank)
     if len(pads) != 2 * rank:

@@ -1,0 +1,78 @@
+"""Floating-point operands computed at run time, as ratios of index symbols.
+
+The model itself finds the fraction that each number means, from small tensors: the one with the
+smallest denominator within f32 precision, as :func:`modelcc.ops.coordinates.rational` does for
+numbers that are known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.ratio import Ratio
+from modelcc.frontends.onnx.vectors import Vector
+from modelcc.ir.index import Expr, Index, Range
+from modelcc.ir.types import F64, I64
+from modelcc.ops import elementwise as ew
+from modelcc.ops import reduce as rd
+from modelcc.ops import shape as sh
+from modelcc.ops.coordinates import Scale
+
+LARGEST = 4096
+"""Denominators that are tried; where none of them will do it is ``FALLBACK``."""
+FALLBACK = 1 << 20
+PRECISION = 20_000_000
+
+
+def scales_of(call: Call, i: int, what: str, known: Range) -> tuple[Scale, ...]:
+    """Operand ``i`` as numbers where they are known, else as ratios.
+
+    ``known`` bounds the numerators of those computed at run time.
+    """
+    contents = call.known(i)
+    if contents is None:
+        return _read(call, i, what, known)
+    return tuple(_scale(element, what) for element in contents.reshape(-1).tolist())
+
+
+def _scale(element: object, what: str) -> Scale:
+    match element:
+        case Ratio(numerator, denominator):
+            return numerator, denominator
+        case Expr():
+            return element, 1
+        case int() | float():
+            return float(element)
+        case _:
+            unsupported(f"{what} of {element}")
+
+
+def _read(call: Call, i: int, what: str, known: Range) -> tuple[tuple[Index, Index], ...]:
+    (count,) = call.shape(i)
+    if not isinstance(count, int):
+        unsupported(f"the number of elements of its {what} is not known before the model runs")
+    values = call.emit(ew.Cast(F64), call.input(i))
+    column = call.emit(sh.Reshape((count, 1)), values)
+    below = call.emit(sh.Reshape((count,)), _denominators(call, column))
+    above = call.emit(ew.Round(), call.emit(ew.Mul(), values, below))
+    both = Vector(call, call.emit(ew.Cast(I64), above)).joined(
+        Vector(call, call.emit(ew.Cast(I64), below))
+    )
+    bounds = [known] * count + [Range(1, FALLBACK)] * count
+    found = both.read(f"{call.labels[i] or what}_ratio", bounds)
+    return tuple(zip(found[:count], found[count:], strict=True))
+
+
+def _denominators(call: Call, values: str) -> str:
+    """The first of 1, 2, … that turns each of ``values`` [n, 1] into almost a whole number."""
+    tried = call.constant(np.arange(1, LARGEST + 1, dtype=np.float64))
+    product = call.emit(ew.Mul(), values, tried)
+    error = call.emit(ew.Abs(), call.emit(ew.Sub(), product, call.emit(ew.Round(), product)))
+    allowed = call.emit(
+        ew.Div(), call.emit(ew.Abs(), product), call.constant(float(PRECISION), F64)
+    )
+    fits = call.emit(ew.LessOrEqual(), error, allowed)
+    candidates = call.emit(ew.Where(), fits, tried, call.constant(float(FALLBACK), F64))
+    return call.emit(rd.ReduceMin((1,), True), candidates)
