@@ -344,3 +344,62 @@ def test_what_is_left_out_is_told() -> None:
     model, _ = ml_model("Inverse", [floats(3, 3)], MS)
     with pytest.raises(UnsupportedModel, match="inverses of matrices of more than 2 rows"):
         import_onnx(model)
+
+
+def _softmax(x: Array, axis: int) -> Array:
+    torch = pytest.importorskip("torch")
+    return torch.softmax(torch.from_numpy(x), axis).numpy()
+
+
+def _group_norm(x: Array, scale: Array, bias: Array) -> Array:
+    torch = pytest.importorskip("torch")
+    parts = (torch.from_numpy(a) for a in (scale, bias))
+    moved = torch.from_numpy(x.transpose(0, 3, 1, 2))
+    return torch.nn.functional.group_norm(moved, 2, *parts).numpy().transpose(0, 2, 3, 1)
+
+
+def _fast_gelu(x: Array) -> Array:
+    torch = pytest.importorskip("torch")
+    return torch.nn.functional.gelu(torch.from_numpy(x), approximate="tanh").numpy()
+
+
+A, C = floats(4, 3, 6), floats(2, 2, 3, 4, seed=5)
+DEFINED: tuple[tuple[str, list[Array | None], dict[str, Any], Any], ...] = (
+    ("BiasAdd", [A, ROW[:6], floats(4, 3, 6, seed=2)], {}, lambda x, b, s: x + b + s),
+    ("GemmFastGelu", [A[0], floats(6, 5), floats(5)], {}, lambda x, w, b: _fast_gelu(x @ w + b)),
+    (
+        "FusedMatMulActivation", [A[0], floats(6, 5)], {"activation": "Relu", "alpha": 0.5},
+        lambda a, b: np.maximum(0.5 * (a @ b), 0),
+    ),
+    (
+        "BiasSoftmax", [A, floats(1, 3, 6)], {"axis": 2, "is_inner_broadcast": 1},
+        lambda x, b: _softmax(x + b, 2),
+    ),
+    (
+        "BiasSoftmax", [floats(4, 3, 6), floats(2, 3, 6)], {"axis": 2, "is_inner_broadcast": 0},
+        lambda x, b: _softmax(x + np.concatenate([b, b]), 2),
+    ),
+    (
+        "ComplexMul", [floats(3, 2), floats(3, 2, seed=4)], {},
+        lambda a, b: (a.view(np.complex64) * b.view(np.complex64)).view(np.float32),
+    ),
+    (
+        "ComplexMulConj", [floats(3, 2), floats(3, 2, seed=4)], {},
+        lambda a, b: (a.view(np.complex64) * b.view(np.complex64).conj()).view(np.float32),
+    ),
+    (
+        "SkipGroupNorm", [C, floats(4), floats(4, seed=1), floats(2, 4), floats(4, seed=2)],
+        {"groups": 2, "activation": 0},
+        lambda x, g, b, s, c: _group_norm(x + s[:, None, None] + c, g, b),
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DEFINED, ids=lambda c: c[0])
+def test_operators_that_onnxruntime_has_for_other_devices_only(
+    case: tuple[str, list[Array | None], dict[str, Any], Any],
+) -> None:
+    op, operands, attributes, expected = case
+    model, feeds = ml_model(op, operands, "com.microsoft", 1, 1, **attributes)
+    found = next(iter(modelcc.compile(model, threads=1, cache=None).run(feeds).values()))
+    np.testing.assert_allclose(found, expected(*operands), rtol=1e-4, atol=1e-5)

@@ -78,6 +78,17 @@ FORMS: tuple[Form, ...] = (
         [*X, scale(0.015), zero(128)],
         {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]},
     ),
+    (
+        "QLinearConv",
+        [bytes_(2, 5, 4, 6), scale(0.02), zero(120), i8(4, 6, 3, 3), scale(0.01),
+         zero(0, np.int8), scale(0.1), zero(100), np.arange(4, dtype=np.int32) * 50],
+        {"channels_last": 1, "pads": [1, 1, 1, 1], "strides": [2, 1]},
+    ),
+    (
+        "QLinearWhere",
+        [bytes_(2, 6, 5, 4) > 99, *X, *Y, scale(0.025), zero(100)],
+        {},
+    ),
     ("QLinearConcat", [scale(0.03), zero(110), *X, *Y], {"axis": 1}),
     (
         "QGemm",
@@ -134,11 +145,15 @@ def test_lstm(directions: int, columns: bool) -> None:
     ]  # fmt: skip
     direction = "bidirectional" if d == 2 else "forward"
     attributes = {"hidden_size": hidden, "direction": direction}
-    agrees(("DynamicQuantizeLSTM", operands, attributes), constant=True, outputs=3, atol=0.03)
+    agrees(("DynamicQuantizeLSTM", operands, attributes), constant=True, outputs=3, atol=1e-5)
 
 
-def test_channels_last_convolution_is_refused() -> None:
-    operands = [*X, i8(4, 6, 3, 3), scale(0.1), zero(0, np.int8), scale(0.1), zero(0)]
-    model, _ = ml_model("QLinearConv", operands, MS, channels_last=1)
-    with pytest.raises(modelcc.ModelError, match="channels last"):
-        modelcc.compile(model, cache=None)
+def test_a_mean_is_requantised() -> None:
+    """onnxruntime has no such kernel: by its definition."""
+    x = bytes_(2, 6, 5)
+    operands = [x, scale(0.02), zero(120), scale(0.01), zero(128)]
+    model, feeds = ml_model("QLinearReduceMean", operands, MS, axes=[-1], keepdims=0)
+    (found,) = modelcc.compile(model, threads=1, cache=None).run(feeds).values()
+    mean = ((x.astype(np.float32) - 120) * np.float32(0.02)).mean(-1)
+    expected = np.clip(np.rint(mean / np.float32(0.01)) + 128, 0, 255)
+    assert found.dtype == np.uint8 and np.abs(found - expected).max() <= 1

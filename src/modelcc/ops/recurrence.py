@@ -33,12 +33,14 @@ from modelcc.ops.activation import (
     Softsign,
     ThresholdedRelu,
 )
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.arithmetic import Cast, Value, of
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.comparison import Greater, where
 from modelcc.ops.control import At, Loop
 from modelcc.ops.generate import Full, Indices
 from modelcc.ops.matmul import MatMul
+from modelcc.ops.quant import DynamicQuantizeLinear
+from modelcc.ops.quant_matmul import MatMulInteger
 from modelcc.ops.shape import Concat, Transpose
 from modelcc.ops.slicing import Slice
 from modelcc.ops.transcendental import Sigmoid, Tanh
@@ -89,10 +91,31 @@ def activation(name: Activation, given: Sequence[float] = ()) -> Op:
 
 
 @dataclass(frozen=True)
+class Quantised:
+    """A matrix of bytes ``[inputs, outputs]``: ``(values - zero) * scale``.
+
+    ``scale`` and ``zero`` (None: 0) are one number, or one for each column.
+    """
+
+    values: Value
+    scale: Value
+    zero: Value | None
+
+    def product(self, x: Value) -> Value:
+        """``x`` times the matrix, by integers: x is quantised as it comes, all of it alike."""
+        operands = x.build.add(DynamicQuantizeLinear(), x.name)
+        bytes, scale, zero = (Value(x.build, name) for name in operands)
+        zeros = [zero] if self.zero is None else [zero, self.zero]
+        sums = of(MatMulInteger(), bytes, self.values, *zeros)
+        return of(Cast(x.type.dtype), sums) * (scale * self.scale)
+
+
+@dataclass(frozen=True)
 class Weights:
     """Parameters of one direction, as arrays or values; ``bias`` holds that of w, then of r.
 
-    As values, r is transposed, and ``bias`` what :meth:`Recurrent.split_bias` leaves for a step.
+    As values, r is transposed, and ``bias`` what :meth:`Recurrent.split_bias` leaves for a step;
+    w, transposed then, and r may be :class:`Quantised`.
     """
 
     w: Any
@@ -144,6 +167,11 @@ class Recurrent(Op):
     ) -> list[Value]:
         """:meth:`step` as graph ops; ``gx`` has the bias that goes with it, too."""
         raise NotImplementedError(self.mnemonic())
+
+    def recurrent_share(self, h: Value, weights: Weights) -> Value:
+        """What the state adds to the gates."""
+        r = weights.r
+        return r.product(h) if isinstance(r, Quantised) else of(MatMul(), h, r)
 
     def split_bias(self, bias: Value, hidden: int) -> tuple[Value, Value | None]:
         """What is added to every step's share of x at once, ``[G*H]``, and what is left."""
@@ -218,16 +246,29 @@ class Recurrent(Op):
         names = (*operands, *("",) * (8 - len(operands)))
         x, w, r, b, lengths, *rest = (Value(build, n) if n else None for n in names)
         assert x is not None and w is not None and r is not None
-        results: list[list[Value]] = []
-        for d in range(self.directions):
-            weights = Weights(
-                _direction(w, d),
-                of(Transpose((1, 0)), _direction(r, d)),
-                None if b is None else _direction(b, d),
-                None if rest[2] is None else _direction(rest[2], d),
+        sides = [
+            Weights(
+                of(Transpose((1, 0)), direction(w, d)),
+                of(Transpose((1, 0)), direction(r, d)),
+                None if b is None else direction(b, d),
+                None if rest[2] is None else direction(rest[2], d),
             )
-            initial = [None if s is None else _direction(s, d) for s in rest[: self.states]]
-            results.append(self._over_time(x, weights, lengths, initial, d))
+            for d in range(self.directions)
+        ]
+        return self.over_directions(x, sides, lengths, rest[: self.states])
+
+    def over_directions(
+        self,
+        x: Value,
+        sides: Sequence[Weights],
+        lengths: Value | None,
+        initial: Sequence[Value | None],
+    ) -> tuple[str, ...]:
+        """Results of the layer as graph ops, for the weights of each direction."""
+        results: list[list[Value]] = []
+        for d, weights in enumerate(sides):
+            first = [None if s is None else direction(s, d) for s in initial]
+            results.append(self._over_time(x, weights, lengths, first, d))
         return tuple(
             _joined(list(parts), axis).name
             for parts, axis in zip(
@@ -245,16 +286,17 @@ class Recurrent(Op):
     ) -> list[Value]:
         """y ``[T, 1, N, H]`` and last states ``[1, N, H]`` of one direction."""
         time, batch, _ = x.type.shape
-        hidden = weights.r.type.shape[0]
-        gx = of(MatMul(), x, of(Transpose((1, 0)), weights.w))
+        quantised = isinstance(weights.r, Quantised)
+        hidden = (weights.r.values if quantised else weights.r).type.shape[0]
+        gx = weights.w.product(x) if quantised else of(MatMul(), x, weights.w)
         rest = None
         if weights.bias is not None:
             shared, rest = self.split_bias(weights.bias, hidden)
             gx = gx + shared
         zero = source(x, Full((batch, hidden), 0.0, x.type.dtype))
         states = [zero if s is None else s for s in initial]
-        captured = {"gx": gx, "r": weights.r, "bias": rest, "peepholes": weights.peepholes,
-                    "lengths": lengths}  # fmt: skip
+        captured = {"gx": gx, **_recurrent(weights.r), "bias": rest,
+                    "peepholes": weights.peepholes, "lengths": lengths}  # fmt: skip
         given = {name: value for name, value in captured.items() if value is not None}
         body = self._body(states, given, time, which)
         backwards = self.backwards(which)
@@ -274,7 +316,10 @@ class Recurrent(Op):
         now = Sym(COUNTER)
         now = time - 1 - now if self.backwards(which) else now
         gx = of(At(0, now), inside["gx"])
-        weights = Weights(None, inside["r"], inside.get("bias"), inside.get("peepholes"))
+        r = inside["r"]
+        if "r_scale" in inside:
+            r = Quantised(r, inside["r_scale"], inside.get("r_zero"))
+        weights = Weights(None, r, inside.get("bias"), inside.get("peepholes"))
         new = self.step_values(gx, old, weights, self.functions(which))
         y = new[0]
         if "lengths" in inside:
@@ -285,6 +330,13 @@ class Recurrent(Op):
             y = where(column, y, 0.0)
             new = [where(column, n, s) for n, s in zip(new, old, strict=True)]
         return build.build([*(s.name for s in new), y.name])
+
+
+def _recurrent(r: Value | Quantised) -> dict[str, Value | None]:
+    """What the loop takes along of the recurrent weights."""
+    if isinstance(r, Value):
+        return {"r": r}
+    return {"r": r.values, "r_scale": r.scale, "r_zero": r.zero}
 
 
 def _require_shape(what: str, given: TensorType | None, shape: tuple[Index, ...]) -> None:
@@ -310,7 +362,8 @@ def piece(x: Value, axis: int, start: int, extent: Index) -> Value:
     return of(Slice(starts, extents, (1,) * len(shape)), x)
 
 
-def _direction(x: Value, which: int) -> Value:
+def direction(x: Value, which: int) -> Value:
+    """The part of ``x`` that is direction ``which``."""
     return of(Reshape(x.type.shape[1:]), piece(x, 0, which, 1))
 
 

@@ -177,7 +177,7 @@ class LSTM(Recurrent):
         h, c = states
         size = h.type.shape[-1]
         assert isinstance(size, int)
-        total = gx + of(MatMul(), h, weights.r)
+        total = gx + self.recurrent_share(h, weights)
 
         def gate(which: int, place: int, memory: Value) -> Value:
             value = piece(total, 1, which * size, size)

@@ -12,18 +12,20 @@ import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers, Results, simple
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.nn import convolution, gemm
+from modelcc.frontends.onnx.nn import convolution, gemm, max_pool
+from modelcc.frontends.onnx.sampling import grid_sample
 from modelcc.frontends.onnx.shape import pad, range_, trilu
-from modelcc.ir.index import floordiv
+from modelcc.ir.index import floordiv, product
 from modelcc.ir.types import U2, U4, U8, Array, DType
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.attention import Softmax
 from modelcc.ops.gather import Gather, GatherND
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.reduce import ReduceSumSquare
-from modelcc.ops.shape import Reshape, Transpose
+from modelcc.ops.shape import Concat, Reshape, Transpose
 from modelcc.ops.slicing import Slice
 
 
@@ -37,9 +39,9 @@ def fused_matmul(call: Call) -> str:
     attrs = call.attrs
     a = _arranged(call, 0, attrs.flag("transA"), attrs.flag("transBatchA"))
     b = _arranged(call, 1, attrs.flag("transB"), attrs.flag("transBatchB"))
-    product = of(MatMul(), a, b)
+    result = of(MatMul(), a, b)
     alpha = attrs.number("alpha", 1.0)
-    return (product if alpha == 1.0 else product * alpha).name
+    return (result if alpha == 1.0 else result * alpha).name
 
 
 def _arranged(call: Call, i: int, matrix: bool, batch: bool) -> Value:
@@ -119,11 +121,74 @@ def fused_gemm(call: Call) -> str:
     return activated(call, gemm(call), "activation_")
 
 
+def channels_last(rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Permutations that move channels from the end behind the batch, and back."""
+    return (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+
+
+def nhwc_max_pool(call: Call) -> str:
+    """The greatest elements in windows, with channels last."""
+    inward, outward = channels_last(call.rank())
+    moved = call.with_inputs((call.emit(Transpose(inward), call.input(0)),))
+    result = standard(max_pool, 12)(moved)
+    return call.emit(Transpose(outward), result if isinstance(result, str) else result[0])
+
+
+def bias_softmax(call: Call) -> str:
+    """Softmax over all axes from ``axis`` on, as one, of the sum with a bias.
+
+    The bias is broadcast along axes in front of ``axis``: the inner or the outer ones of them.
+    """
+    axis, x, bias = call.axis(1), value(call, 0), value(call, 1)
+    extents, own = x.type.shape, bias.type.shape
+    if not call.attrs.flag("is_inner_broadcast", True) and len(own) == len(extents):
+        # Its rows are read in order, again and again.
+        outer = product(extents[:axis])
+        rows = product(own[:axis])
+        inner = tuple(extents[axis:])
+        groups = (floordiv(outer, rows), rows, *inner)
+        total = of(Reshape(groups), x) + of(Reshape((rows, *inner)), bias)
+        x = of(Reshape(extents), total)
+    else:
+        x = x + bias
+    flat = of(Reshape((product(extents[:axis]), product(extents[axis:]))), x)
+    return of(Reshape(extents), of(Softmax(1), flat)).name
+
+
+def bias_add(call: Call) -> str:
+    return (value(call, 0) + value(call, 1) + value(call, 2)).name
+
+
+def gemm_fast_gelu(call: Call) -> str:
+    total = of(MatMul(), value(call, 0), value(call, 1))
+    return of(act.Gelu("tanh"), total + value(call, 2) if call.has(2) else total).name
+
+
+def activated_matmul(call: Call) -> str:
+    return activated(call, fused_matmul(call), "activation_")
+
+
+def complex_mul(conjugate: bool) -> Handler:
+    """Products of complex numbers, whose parts are the last axis; of conjugates of the second."""
+
+    def handler(call: Call) -> str:
+        (a, b), (c, d) = (_parts(value(call, i)) for i in (0, 1))
+        d = -1.0 * d if conjugate else d
+        return of(Concat(a.type.rank - 1), a * c - b * d, a * d + b * c).name
+
+    return handler
+
+
+def _parts(x: Value) -> tuple[Value, Value]:
+    *outer, _ = x.type.shape
+    zeros, steps = (0,) * len(outer), (1,) * (len(outer) + 1)
+    real, imaginary = (of(Slice((*zeros, i), (*outer, 1), steps), x) for i in (0, 1))
+    return real, imaginary
+
+
 def nhwc_conv(call: Call) -> str:
     """A convolution with channels last; the weights are [O, …, I]."""
-    rank = call.rank()
-    inward = (0, rank - 1, *range(1, rank - 1))
-    outward = (0, *range(2, rank), 1)
+    inward, outward = channels_last(call.rank())
     moved = [call.emit(Transpose(inward), call.input(i)) for i in (0, 1)]
     result = convolution(call.with_inputs((*moved, *call.inputs[2:])))
     return call.emit(Transpose(outward), result)
@@ -249,6 +314,14 @@ CONTRIB: Handlers = MappingProxyType(
         "NhwcConv": nhwc_conv,
         "NhwcFusedConv": nhwc_conv,
         "MatMulNBits": matmul_bits,
+        "NhwcMaxPool": nhwc_max_pool,
+        "BiasSoftmax": bias_softmax,
+        "BiasAdd": bias_add,
+        "GemmFastGelu": gemm_fast_gelu,
+        "FusedMatMulActivation": activated_matmul,
+        "ComplexMul": complex_mul(conjugate=False),
+        "ComplexMulConj": complex_mul(conjugate=True),
+        "GridSample": standard(grid_sample, 16),
         "Trilu": trilu,
         "GatherND": simple(GatherND),
         "Inverse": inverse,

@@ -15,8 +15,9 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.elementwise import Cast, Equal, Reciprocal, Sqrt
 from modelcc.ops.gather import Gather
 from modelcc.ops.norm import GroupNorm, LayerNorm, RMSNorm
+from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.reduce import ReduceMean, ReduceSum
-from modelcc.ops.shape import Full, Iota, Transpose
+from modelcc.ops.shape import Full, Iota, Reshape, Transpose
 
 
 def simplified(call: Call) -> tuple[str, ...]:
@@ -99,6 +100,35 @@ def group_norm(call: Call) -> str:
     return (of(Transpose((0, *range(2, rank), 1)), result) if last else result).name
 
 
+def skip_group_norm(call: Call) -> tuple[str, str]:
+    """GroupNorm of ``x + skip + bias``, channels last; results: that, and the sum.
+
+    A skip may have one number for each channel of an image.
+    """
+    if not call.attrs.flag("channels_last", True):
+        unsupported("channels first (channels_last=0)")
+    x, skip = value(call, 0), value(call, 3)
+    if skip.type.rank == 2:
+        batch, channels = skip.type.shape
+        skip = of(Reshape((batch, *(1,) * (x.type.rank - 2), channels)), skip)
+    total = x + skip
+    if call.has(4):
+        total = total + value(call, 4)
+    normed = group_norm(call.with_inputs((total.name, *call.inputs[1:3])))
+    return normed, total.name
+
+
+def quantised_embeddings(call: Call) -> tuple[str, ...]:
+    """Embeddings of words, positions and segments whose tables are quantised."""
+    tables = [
+        call.emit(DequantizeLinear(0), call.input(i), call.input(scale), call.input(scale + 5))
+        if call.has(i)
+        else ""
+        for i, scale in ((2, 8), (3, 9), (4, 10), (5, 11), (6, 12))
+    ]
+    return embeddings(call.with_inputs((*call.inputs[:2], *tables, call.input(7))))
+
+
 def _as(parameter: Value, x: Value) -> Value:
     dtype = x.type.dtype
     return parameter if parameter.type.dtype == dtype else of(Cast(dtype), parameter)
@@ -111,6 +141,8 @@ CONTRIB_NORM: Handlers = MappingProxyType(
         "SkipSimplifiedLayerNormalization": skip(centred=False),
         "EmbedLayerNormalization": embeddings,
         "GroupNorm": group_norm,
+        "SkipGroupNorm": skip_group_norm,
+        "QEmbedLayerNormalization": quantised_embeddings,
     }
 )
 

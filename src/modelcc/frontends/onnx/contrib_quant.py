@@ -11,13 +11,12 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
-from modelcc.frontends.onnx.contrib import value
+from modelcc.frontends.onnx.contrib import channels_last, value
 from modelcc.frontends.onnx.contrib_attention import attention
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import average_pool
 from modelcc.frontends.onnx.quant import dequantize, qlinear_conv, quantize
-from modelcc.frontends.onnx.recurrent import lstm
-from modelcc.frontends.onnx.shape import reshaped
+from modelcc.frontends.onnx.recurrent import LENGTHS, lstm_layer
 from modelcc.ir.op import Op
 from modelcc.ir.types import F32, I32, U8
 from modelcc.ops import activation as act
@@ -27,6 +26,7 @@ from modelcc.ops.attention import Softmax
 from modelcc.ops.matmul import Gemm
 from modelcc.ops.quant import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
 from modelcc.ops.quant_matmul import MatMulInteger
+from modelcc.ops.recurrence import Quantised, Weights, direction
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.shape import Concat, Transpose
 
@@ -79,11 +79,11 @@ def softmax(call: Call, x: str) -> str:
 
 def averages(call: Call, x: str) -> str:
     """Average pooling; channels may be last."""
-    rank, last = call.rank(), call.attrs.flag("channels_last")
-    if last:
-        x = call.emit(Transpose((0, rank - 1, *range(1, rank - 1))), x)
-    result = average_pool(call.with_inputs((x,)))
-    return call.emit(Transpose((0, *range(2, rank), 1)), result) if last else result
+    if not call.attrs.flag("channels_last"):
+        return average_pool(call.with_inputs((x,)))
+    inward, outward = channels_last(call.rank())
+    result = average_pool(call.with_inputs((call.emit(Transpose(inward), x),)))
+    return call.emit(Transpose(outward), result)
 
 
 def averages_of_all(call: Call, x: str) -> str:
@@ -100,10 +100,28 @@ def concat(call: Call) -> str:
     return requantised(call, joined, 0)
 
 
+def where(call: Call) -> str:
+    """Elements of one of two quantised operands."""
+    chosen = call.emit(ew.Where(), call.input(0), real(call, 1), real(call, 4))
+    return requantised(call, chosen, 7)
+
+
+def mean(call: Call) -> str:
+    """Means over axes, all of them if none are given."""
+    rank = call.rank()
+    given = call.attrs.integers("axes", tuple(range(rank)))
+    axes = tuple(sorted(call.normal(axis, rank) for axis in given))
+    op = ReduceMean(axes, call.attrs.flag("keepdims", True))
+    return requantised(call, call.emit(op, real(call, 0)), 3)
+
+
 def conv(call: Call) -> str:
-    if call.attrs.flag("channels_last"):
-        unsupported("channels last (channels_last=1)")
-    return qlinear_conv(call)
+    """Channels may be last, but not in the weights."""
+    if not call.attrs.flag("channels_last"):
+        return qlinear_conv(call)
+    inward, outward = channels_last(call.rank())
+    x = call.emit(Transpose(inward), call.input(0))
+    return call.emit(Transpose(outward), qlinear_conv(call.with_inputs((x, *call.inputs[1:]))))
 
 
 def gemm(call: Call) -> str:
@@ -156,35 +174,35 @@ def quantised_attention(call: Call) -> tuple[str, ...]:
 
 
 def dynamic_lstm(call: Call) -> tuple[str, ...]:
-    """An LSTM whose weights are quantised: [directions, inputs, 4 * hidden], per direction.
+    """An LSTM whose weights are bytes [directions, inputs, 4 * hidden]; it computes with integers.
 
-    States stay f32, where onnxruntime quantises them again in each step.
+    The inputs are quantised all at once, the states in each step, as onnxruntime does.
     """
-    operands = list((*call.inputs, *[""] * 12)[:12])
-    for place, parameters in ((1, 8), (2, 10)):
-        scale, zero = operands[parameters : parameters + 2]
-        weights = _per_direction(call, operands[place], scale, zero)
-        operands[place] = call.emit(Transpose((0, 2, 1)), weights)
-    kept = operands[:8]
-    while kept and not kept[-1]:
-        kept.pop()
-    return lstm(call.with_inputs(tuple(kept)))
+    op = lstm_layer(call)
+    if call.has(LENGTHS):
+        lengths = value(call, LENGTHS) if call.dtype(LENGTHS) == I32 else \
+            of(ew.Cast(I32), value(call, LENGTHS))  # fmt: skip
+    else:
+        lengths = None
+    x, b, h, c, p = (value(call, i) if call.has(i) else None for i in (0, 3, 5, 6, 7))
+    assert x is not None
+    sides = [
+        Weights(
+            _bytes(call, d, 1, 8),
+            _bytes(call, d, 2, 10),
+            None if b is None else direction(b, d),
+            None if p is None else direction(p, d),
+        )
+        for d in range(op.directions)
+    ]
+    return op.over_directions(x, sides, lengths, (h, c))
 
 
-def _per_direction(call: Call, weights: str, scale: str, zero: str) -> str:
-    """Dequantised weights whose parameters are [directions] or [directions, 4 * hidden]."""
-    rank = call.type_of(scale).rank
-    wide = call.emit(ew.Cast(I32), weights)
-    difference = Value(call, wide)
-    if zero:
-        difference = difference - _spread(call, call.emit(ew.Cast(I32), zero), rank)
-    return (of(ew.Cast(F32), difference) * _spread(call, scale, rank)).name
-
-
-def _spread(call: Call, parameter: str, rank: int) -> Value:
-    shape = call.type_of(parameter).shape
-    extents = (shape[0], 1, shape[1]) if rank == 2 else (*shape, 1, 1)
-    return Value(call, reshaped(call, parameter, extents))
+def _bytes(call: Call, which: int, i: int, parameters: int) -> Quantised:
+    """Operand ``i`` of one direction, its scale and zero point operands ``parameters`` on."""
+    scale = direction(value(call, parameters), which)
+    zero = direction(value(call, parameters + 1), which) if call.has(parameters + 1) else None
+    return Quantised(direction(value(call, i), which), scale, zero)
 
 
 CONTRIB_QUANT: Handlers = MappingProxyType(
@@ -199,6 +217,8 @@ CONTRIB_QUANT: Handlers = MappingProxyType(
         "QLinearAveragePool": unary(averages),
         "QLinearGlobalAveragePool": unary(averages_of_all),
         "QLinearConcat": concat,
+        "QLinearWhere": where,
+        "QLinearReduceMean": mean,
         "QLinearConv": conv,
         "QGemm": gemm,
         "DynamicQuantizeMatMul": dynamic_matmul,

@@ -28,8 +28,12 @@ def gru(call: Call) -> tuple[str, ...]:
 
 
 def lstm(call: Call) -> tuple[str, ...]:
-    forget = call.attrs.flag("input_forget")
-    return _layer(call, LSTM(input_forget=forget, **_shared(call)))
+    return _layer(call, lstm_layer(call))
+
+
+def lstm_layer(call: Call) -> LSTM:
+    """The op that the attributes tell of."""
+    return LSTM(input_forget=call.attrs.flag("input_forget"), **_shared(call))
 
 
 def _shared(call: Call) -> dict[str, Any]:
@@ -67,7 +71,7 @@ def _layer(call: Call, op: Recurrent) -> tuple[str, ...]:
     batch_first = call.attrs.integer("layout", 0) == 1
     operands = list(call.inputs)
     if call.has(LENGTHS):
-        operands[LENGTHS] = _as_i32(call, operands[LENGTHS])
+        operands[LENGTHS] = as_i32(call, operands[LENGTHS])
     if batch_first:
         operands = [
             call.emit(Transpose((1, 0, 2)), name)
@@ -93,7 +97,8 @@ def _of_one_batch(call: Call, operands: Sequence[str]) -> str:
     return call.sized(operands[0], 1, numbers[0])
 
 
-def _as_i32(call: Call, lengths: str) -> str:
+def as_i32(call: Call, lengths: str) -> str:
+    """Lengths as the ops take them."""
     return lengths if call.type_of(lengths).dtype == I32 else call.emit(Cast(I32), lengths)
 
 
