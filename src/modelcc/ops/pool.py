@@ -8,6 +8,7 @@ from itertools import product as cartesian
 from math import prod
 from typing import ClassVar
 
+import ml_dtypes
 import numpy as np
 
 from modelcc.ir.compute import (
@@ -46,7 +47,7 @@ from modelcc.ops.window import Window, numbers, require_rank, taps
 
 def lowest(dtype: DType) -> float | int:
     """The identity of max: minus infinity, or the least integer."""
-    return -np.inf if dtype.is_float else int(np.iinfo(dtype.numpy).min)
+    return -np.inf if dtype.is_float else int(ml_dtypes.iinfo(dtype.numpy).min)
 
 
 def _sample(x: TensorType, kernel: tuple[int, ...], **attributes: object) -> Sample:

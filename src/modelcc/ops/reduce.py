@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import ml_dtypes
 import numpy as np
 
 from modelcc.ir.compute import (
@@ -161,7 +162,7 @@ def _least(dtype: np.dtype[Any]) -> Any:
     if dtype == np.bool_:
         return False
     if dtype_of(dtype).is_integer:
-        return np.iinfo(dtype).min
+        return ml_dtypes.iinfo(dtype).min
     return np.array(-np.inf, dtype)
 
 
@@ -169,7 +170,7 @@ def _greatest(dtype: np.dtype[Any]) -> Any:
     if dtype == np.bool_:
         return True
     if dtype_of(dtype).is_integer:
-        return np.iinfo(dtype).max
+        return ml_dtypes.iinfo(dtype).max
     return np.array(np.inf, dtype)
 
 

@@ -18,10 +18,12 @@ from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.gather_nd import ScatterND
 from modelcc.ops.shape import Concat, Expand, Reshape, Tile, Transpose
 from modelcc.ops.slicing import Slice
+from modelcc.ops.time_axis import ReverseSequence
 
 MOVING: tuple[type[Op], ...] = (
     *(Identity, Where, Concat, Expand, Reshape, Tile, Transpose, Slice),
     *(Gather, GatherElements, GatherND, ScatterElements, ScatterND, Equal, NotEqual),
+    ReverseSequence,
 )
 """Ops that only move elements or tell whether they are equal."""
 
