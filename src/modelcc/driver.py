@@ -300,7 +300,7 @@ def report_in(artifact: Artifact) -> Report | None:
         return None
     interface = artifact.manifest.interface
     steps = () if interface is None else interface.steps
-    return replace(report_from_json(text), text_steps=tuple(map(str, steps)))
+    return replace(report_from_json(text), host_steps=tuple(map(str, steps)))
 
 
 def _importer(options: Options) -> Callable[[ModelSource], Graph]:

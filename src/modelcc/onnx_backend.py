@@ -178,6 +178,8 @@ def has_open_structure(model: ModelProto) -> bool:
 
 def _is_open(type: TypeProto) -> bool:
     kind = type.WhichOneof("value")
+    if kind == "map_type":
+        return False
     return kind != "tensor_type" or not type.tensor_type.HasField("shape")
 
 

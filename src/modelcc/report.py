@@ -74,7 +74,7 @@ class Report:
     """A compiled model at the dimension values ``sizes``.
 
     ``arena`` and ``lower_bound`` (the most that is live at once) are in bytes, ``constants`` the
-    bytes of all weights.  ``text_steps`` is work on texts that the runtime does before them.
+    bytes of all weights.  ``host_steps`` is work that the runtime does before them.
     """
 
     model: str
@@ -88,14 +88,14 @@ class Report:
     lower_bound: int
     constants: int
     stages: tuple[StageTime, ...] = field(default=())
-    text_steps: tuple[str, ...] = ()
+    host_steps: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """A line on memory and work, then a line for each step."""
         arena = f"arena {self.arena} bytes ({self.lower_bound} live at most)"
         head = f"{self.model} for {self.target}: {arena}, weights {self.constants} bytes, "
         head += f"{self.flops / 1e9:.3f} GFLOP in {len(self.kernels)} steps"
-        before = (f"  the runtime: {step}" for step in self.text_steps)
+        before = (f"  the runtime: {step}" for step in self.host_steps)
         return "\n".join((head, *before, *(f"  {kernel}" for kernel in self.kernels)))
 
     @property
@@ -152,7 +152,7 @@ def report_from_json(text: str) -> Report:
     data["kernels"] = tuple(KernelRow(**row) for row in data["kernels"])
     data["regions"] = tuple(Region(**row) for row in data["regions"])
     data["stages"] = tuple(StageTime(**row) for row in data["stages"])
-    data["text_steps"] = tuple(data["text_steps"])
+    data["host_steps"] = tuple(data["host_steps"])
     return Report(**data)
 
 

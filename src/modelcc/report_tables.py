@@ -28,7 +28,7 @@ def summary(report: Report) -> RenderableType:
     for kind, values in (("input", report.inputs), ("output", report.outputs)):
         for name, type in values.items():
             table.add_row(kind, Text(f"{name}: {type}"))
-    for step in report.text_steps:
+    for step in report.host_steps:
         table.add_row("runtime", Text(step))
     if report.sizes:
         table.add_row("at", ", ".join(f"{n}={v}" for n, v in report.sizes.items()))

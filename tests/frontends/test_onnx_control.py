@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import modelcc
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
+from tests.frontends.onnx_models import parsed, run_onnxruntime
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -161,12 +162,12 @@ def test_scan_along_other_axes(backwards: int) -> None:
     check(proto, *feeds)
 
 
-def test_branches_of_different_shapes_are_refused() -> None:
+def test_branches_of_different_types_are_refused() -> None:
     then = body([helper.make_node("Identity", ["x"], ["a"])], [], [info("a", 4)])
-    other = body([helper.make_node("Concat", ["x", "x"], ["b"], axis=0)], [], [info("b", 8)])
+    other = body([helper.make_node("Size", ["x"], ["b"])], [], [info("b")])
     node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
     proto = model([node], [info("x", 4), info("c", kind=BOOL)], ["y"])
-    with pytest.raises(ModelError, match=r"different types, f32\[4\] and f32\[8\]"):
+    with pytest.raises(ModelError, match=r"different types, f32\[4\] and i64\[\]"):
         modelcc.compile(proto, cache=None)
 
 
@@ -211,3 +212,45 @@ def test_activations_take_numbers() -> None:
     )  # fmt: skip
     own = {"w": floats(1, 5, 3) / 2, "r": floats(1, 5, 5, seed=1) / 2}
     check(model([affine], [info("x", "t", 2, 3)], ["y"], **own), {"x": floats(3, 2, 3)})
+
+
+SHAPES = """main (float[n, 3] x, bool c) => (float[p, q] y, float[p] s) {
+  y = If(c) <then_branch = a () => (float[2, 3] u) {
+        i = Constant<value_ints = [1, 0]>()
+        u = Gather<axis = 0>(x, i)
+      }, else_branch = b () => (float[m, 6] v) { v = Concat<axis = 1>(x, x) }>
+  axes = Constant<value_ints = [1]>()
+  s = ReduceSum<keepdims = 0>(y, axes)
+}"""
+
+
+def test_branches_of_different_shapes() -> None:
+    model = parsed(SHAPES)
+    net = modelcc.compile(model, threads=1, cache=None)
+    for rows in (2, 5):
+        for taken in (True, False):
+            x = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
+            feeds = {"x": x, "c": np.array(taken)}
+            for ours, theirs in zip(
+                net(feeds), run_onnxruntime(model, feeds).values(), strict=True
+            ):
+                np.testing.assert_allclose(ours, theirs)
+
+
+STRUCTURES = """main (float[n] x, float[2] y, bool c) => (seq(float[m]) z) {
+  s = SequenceConstruct(x, y)
+  z = If(c) <then_branch = a () => (seq(float[k]) u) {
+        p = Add(x, x)
+        u = SequenceConstruct(p, y)
+      }, else_branch = b () => (seq(float[k]) v) { v = Identity(s) }>
+}"""
+
+
+def test_branches_that_give_sequences() -> None:
+    model = parsed(STRUCTURES)
+    net = modelcc.compile(model, threads=1, cache=None)
+    x, y = np.arange(3, dtype=np.float32), np.ones(2, np.float32)
+    for taken in (True, False):
+        found = net({"x": x, "y": y, "c": np.array(taken)})
+        for ours, theirs in zip(found, (x + x if taken else x, y), strict=True):
+            np.testing.assert_array_equal(ours, theirs)

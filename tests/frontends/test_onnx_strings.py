@@ -141,7 +141,7 @@ def test_numbers_are_no_texts() -> None:
               w = Where(c, x, a)
               z = StringConcat(w, x)
             }""",
-            "it looks into texts that the model makes",
+            "not on what the model makes",
         ),
         ("(float[2] x) => (string[2] y) { y = Cast<to = 8>(x) }", "text processing"),
         (

@@ -15,7 +15,7 @@ from modelcc.artifact.manifest import (
     TensorSpec,
 )
 from modelcc.ir.index import Index, parse_index
-from modelcc.ir.structure import Interface, Records, Setting, Structure, TextStep
+from modelcc.ir.structure import HostStep, Interface, Records, Setting, Structure
 from modelcc.ir.types import DTYPES, DType
 
 Object = Mapping[str, Any]
@@ -117,7 +117,7 @@ def _interface(interface: Interface) -> Object:
     }
 
 
-def _step(step: TextStep) -> Object:
+def _step(step: HostStep) -> Object:
     return {
         "function": step.function,
         "inputs": list(step.inputs),
@@ -177,10 +177,10 @@ def _read_interface(data: Object) -> Interface:
     return Interface(inputs, outputs, strings, texts, _all(data["steps"], _read_step))
 
 
-def _read_step(data: Object) -> TextStep:
+def _read_step(data: Object) -> HostStep:
     inputs, outputs = (tuple(str(name) for name in data[side]) for side in ("inputs", "outputs"))
     settings = {str(name): _read_setting(value) for name, value in data["settings"].items()}
-    return TextStep(str(data["function"]), inputs, outputs, settings)
+    return HostStep(str(data["function"]), inputs, outputs, settings)
 
 
 def _read_setting(value: Any) -> Setting:

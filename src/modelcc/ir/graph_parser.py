@@ -14,7 +14,7 @@ from modelcc.ir.graph import Constant, Graph, Node
 from modelcc.ir.index import Range
 from modelcc.ir.mlir_syntax import ELEMENT_TYPES, Scanner, value_name
 from modelcc.ir.op import Dialect, ModelError, Op
-from modelcc.ir.structure import Interface, Records, Structure, TextStep
+from modelcc.ir.structure import HostStep, Interface, Records, Structure
 from modelcc.ir.types import Array, TensorType
 
 Resolve = Callable[[str, TensorType], Constant]
@@ -321,15 +321,15 @@ def _interface(attribute: Mapping[str, Any]) -> Interface:
         {name: _structure(v) for name, v in attribute[side].items()}
         for side in ("inputs", "outputs")
     )
-    steps = tuple(_text_step(*step) for step in attribute.get("steps", ()))
+    steps = tuple(_host_step(*step) for step in attribute.get("steps", ()))
     strings, texts = (attribute.get(key, ()) for key in ("strings", "texts"))
     return Interface(inputs, outputs, strings, texts, steps)
 
 
-def _text_step(
+def _host_step(
     function: str, inputs: tuple[str, ...], outputs: tuple[str, ...], settings: tuple[Any, ...]
-) -> TextStep:
-    return TextStep(
+) -> HostStep:
+    return HostStep(
         function, inputs, outputs, dict(zip(settings[::2], settings[1::2], strict=True))
     )
 

@@ -31,7 +31,7 @@ from modelcc.ir.mlir_syntax import (
     type_text,
     value_text,
 )
-from modelcc.ir.structure import Records, Structure, TextStep
+from modelcc.ir.structure import HostStep, Records, Structure
 from modelcc.ir.types import DType
 
 INLINE_ELEMENTS = 16
@@ -138,11 +138,11 @@ def _structures_text(structures: Mapping[str, Structure]) -> str:
     return "{" + ", ".join(items) + "}"
 
 
-def _steps_text(steps: Sequence[TextStep]) -> str:
+def _steps_text(steps: Sequence[HostStep]) -> str:
     return "[" + ", ".join(map(_step_text, steps)) + "]"
 
 
-def _step_text(step: TextStep) -> str:
+def _step_text(step: HostStep) -> str:
     """Function, inputs, outputs, then names and values of the settings."""
     settings = tuple(item for pair in step.settings.items() for item in pair)
     return attribute_text((step.function, step.inputs, step.outputs, settings), [])

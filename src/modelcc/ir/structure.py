@@ -28,10 +28,10 @@ Setting: TypeAlias = "str | int | float | tuple[Setting, ...]"
 
 
 @dataclass(frozen=True)
-class TextStep:
-    """Work on texts that the runtime does before compiled code runs.
+class HostStep:
+    """Work on texts, dicts or encoded images that the runtime does before compiled code runs.
 
-    ``function`` is one of :mod:`modelcc.runtime.text_functions`; inputs are the caller's tensors
+    ``function`` is one of :mod:`modelcc.runtime.host_steps`; inputs are the caller's values
     or results of earlier steps, and results are inputs of the compiled code.
     """
 
@@ -56,7 +56,7 @@ class Interface:
     outputs: Mapping[str, Structure]
     strings: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
-    steps: tuple[TextStep, ...] = ()
+    steps: tuple[HostStep, ...] = ()
 
     @property
     def is_plain(self) -> bool:

@@ -9,32 +9,26 @@ from typing import Any, cast
 
 import numpy as np
 
-from modelcc.ir.structure import TextStep
 from modelcc.ir.types import DTYPES, Array
-from modelcc.runtime.errors import InputError
 
 Settings = Mapping[str, Any]
 Function = Callable[[Sequence[Array], Settings], tuple[Array, ...]]
 
 
-def performed(step: TextStep, known: Mapping[str, object]) -> dict[str, Array]:
-    """The results of ``step`` by name; InputError for an input that it cannot work on."""
-    function = FUNCTIONS[step.function]
-    operands = [as_texts(name, known[name]) for name in step.inputs]
-    try:
-        results = function(operands, cast(Settings, step.settings))
-    except ValueError as error:
-        where = ", ".join(f"'{name}'" for name in step.inputs)
-        raise InputError(f"input {where}", f"texts for {step.function}", "others", str(error)) \
-            from error  # fmt: skip
-    return dict(zip(step.outputs, results, strict=True))
+def _on_texts(function: Function) -> Callable[[Sequence[object], Settings], tuple[Array, ...]]:
+    """``function`` of operands that the caller gave; ValueError for one that is no text."""
+
+    def run(operands: Sequence[object], settings: Settings) -> tuple[Array, ...]:
+        return function([as_texts(operand) for operand in operands], settings)
+
+    return run
 
 
-def as_texts(name: str, value: object) -> Array:
-    """``value`` as an array of ``str``; InputError if it is none."""
+def as_texts(value: object) -> Array:
+    """``value`` as an array of ``str``; ValueError if it is none."""
     array = np.asarray(cast(Any, value))
     if array.dtype.kind not in "OUT":
-        raise InputError(f"input '{name}'", "texts", f"{array.dtype}", "give an array of str")
+        raise ValueError(f"it is of {array.dtype}; give an array of str")
     flat = [t.decode() if isinstance(t, bytes) else str(t) for t in array.reshape(-1).tolist()]
     return _objects(flat, array.shape)
 
@@ -94,7 +88,7 @@ def to_numbers(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
     return (np.array(values).astype(dtype.numpy).reshape(x.shape),)
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
         "literal": literal,
         "concat": concat,
@@ -104,3 +98,5 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         "to_numbers": to_numbers,
     }
 )
+
+TEXT_FUNCTIONS = MappingProxyType({name: _on_texts(f) for name, f in _FUNCTIONS.items()})

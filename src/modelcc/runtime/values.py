@@ -14,9 +14,9 @@ from modelcc.ir.structure import Interface, Records, Structure
 from modelcc.ir.types import I64, STRING, Array
 from modelcc.runtime.arguments import ordered
 from modelcc.runtime.errors import InputError
+from modelcc.runtime.host_steps import performed
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Outs, Session
-from modelcc.runtime.text_functions import performed
 from modelcc.runtime.texts import Texts
 
 Value = Any

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from modelcc.frontends.onnx.emit import Emitter
-from modelcc.frontends.onnx.groups import refuse_group
+from modelcc.frontends.onnx.groups import mapped
 from modelcc.ir.graph import Graph
 from modelcc.ir.types import TensorType
 
@@ -27,7 +27,7 @@ class Body:
         """What stands for a value of around it; known contents are known inside, too."""
         group = self.outer.find_group(value)
         if group is not None:
-            refuse_group(group)
+            return self.emitter.group(mapped(group, self.capture))
         contents, type = self.outer.contents(value), self.outer.type_of(value)
         if contents is not None:
             return self.emitter.note(contents, type.dtype)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, TypeVar
 
-import numpy as np
 from onnx import GraphProto
 
 from modelcc.frontends.onnx.attributes import Attributes
@@ -77,10 +76,7 @@ class Call:
 
     def note(self, elements: Sequence[Index], dtype: DType) -> str:
         """A vector of known, possibly symbolic elements."""
-        array = np.empty(len(elements), object)
-        array[:] = elements
-        contents = array if is_symbolic(array) else array.astype(dtype.numpy)
-        return self.emitter.note(contents, dtype)
+        return self.emitter.note_indices(elements, dtype)
 
     def group(self, group: Group) -> str:
         """A value that is no tensor."""

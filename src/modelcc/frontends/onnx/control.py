@@ -10,6 +10,7 @@ import numpy as np
 from onnx import GraphProto
 
 from modelcc.frontends.onnx.body import Body
+from modelcc.frontends.onnx.branches import chosen
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import unsupported
@@ -17,9 +18,9 @@ from modelcc.frontends.onnx.shapes import Contents, is_symbolic
 from modelcc.frontends.onnx.unroll import carries_groups, unrolled
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Bounds, Index, Range, Sym
+from modelcc.ir.index import Bounds, Index, Range, Sym, compare
 from modelcc.ir.types import BOOL, I64, TensorType
-from modelcc.ops.control import At, If, Loop
+from modelcc.ops.control import At, Loop
 from modelcc.ops.elementwise import And, Less
 from modelcc.ops.generate import Indices
 from modelcc.ops.shape import Reshape
@@ -38,20 +39,21 @@ def if_(call: Call) -> tuple[str, ...]:
     if condition is not None and not is_symbolic(condition):
         return call.inline(branches[0] if condition.reshape(-1)[0] else branches[1])
     then, other = (call.body(graph, call.bounds, lambda _: ()) for graph in branches)
-    for name, a, b in zip(call.attrs.graph("then_branch").output, then.types(), other.types(),
-                          strict=False):  # fmt: skip
-        equality = call.emitter.equality(call.inputs[0])
-        if a.rank != b.rank and equality:
-            call.emitter.demand([(equality[0], "==", equality[1])], call.source, always=True)
-            return call.inline(branches[0])
-        if a != b:
-            unsupported(f"its branches give {name.name!r} different types, {a} and {b}")
-    captured = tuple(dict.fromkeys((*then.captured, *other.captured)))
-    for body in (then, other):
-        for value in captured:
-            body.capture(value)
-    op = If(*(body.graph(body.outputs, captured) for body in (then, other)))
-    return call.add(op, scalar(call.emitter, call.inputs[0]), *captured)
+    equality = call.emitter.equality(call.inputs[0])
+    if equality and _differ_in_rank(then, other):
+        call.emitter.demand([(equality[0], "==", equality[1])], call.source, always=True)
+        return call.inline(branches[0])
+    return chosen(call, scalar(call.emitter, call.inputs[0]), then, other)
+
+
+def _differ_in_rank(then: Body, other: Body) -> bool:
+    """Whether a result is a tensor of one rank in one branch, and of another in the other."""
+    pairs = zip(then.outputs, other.outputs, strict=False)
+    return any(
+        then.emitter.type_of(a).rank != other.emitter.type_of(b).rank
+        for a, b in pairs
+        if then.emitter.find_group(a) is None and other.emitter.find_group(b) is None
+    )
 
 
 def scalar(emitter: Emitter, value: str) -> str:
@@ -103,7 +105,7 @@ def loop(call: Call) -> tuple[str, ...]:
     going = body.emitter.contents(body.outputs[0])
     always = going is not None and bool(going.reshape(-1)[0])
     starts = begins is not None and bool(begins.reshape(-1)[0])
-    require_states(call, body.types()[1:], initial)
+    body = with_states(call, body, 1, initial)
     if always and starts and trips is not None:
         made = body.graph(body.outputs[1:])
         op = Loop(made, counter, trips, len(initial), False, (0,) * slices, (False,) * slices)
@@ -111,12 +113,23 @@ def loop(call: Call) -> tuple[str, ...]:
     return _while(call, body, counter, trips, initial)
 
 
-def require_states(call: Call, types: Sequence[TensorType], initial: Sequence[str]) -> None:
-    """States keep their types from one iteration to the next."""
-    for name, after in zip(initial, types, strict=False):
-        first = call.type_of(name)
-        if first != after:
-            unsupported(f"a state is {first} at first and {after} after an iteration")
+def with_states(call: Call, body: Body, first: int, initial: Sequence[str]) -> Body:
+    """``body``, whose states, its outputs from ``first`` on, keep their types.
+
+    Extents that may differ are compared in each iteration.
+    """
+    outputs = list(body.outputs)
+    for n, name in enumerate(initial):
+        wanted, found = call.type_of(name), body.emitter.type_of(outputs[first + n])
+        if wanted == found:
+            continue
+        pairs = list(zip(found.shape, wanted.shape, strict=False))
+        never = any(compare(a, "!=", b, body.emitter.bounds) for a, b in pairs)
+        if wanted.dtype != found.dtype or wanted.rank != found.rank or never:
+            unsupported(f"a state is {wanted} at first and {found} after an iteration")
+        body.emitter.demand([(a, "==", b) for a, b in pairs], call.source, True)
+        outputs[first + n] = body.emitter.emit(Reshape(wanted.shape), outputs[first + n])
+    return replace(body, outputs=tuple(outputs))
 
 
 def _while(
@@ -176,7 +189,7 @@ def scan(call: Call) -> tuple[str, ...]:
         return found
 
     body = call.body(graph, {**call.bounds, counter: Range(0, trips - 1)}, inputs)
-    require_states(call, body.types(), states)
+    body = with_states(call, body, 0, states)
     ranks = [type.rank + 1 for type in body.types()[len(states) :]]
     places = call.attrs.integers("scan_output_axes", (0,) * slices)
     outputs = tuple(call.normal(a, rank) for a, rank in zip(places, ranks, strict=True))

@@ -11,10 +11,11 @@ from modelcc.frontends.onnx.attributes import Attributes
 from modelcc.frontends.onnx.body import Body, BodyInputs
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.contrib_norm import UNOFFICIAL
+from modelcc.frontends.onnx.divided import without_empty_divisors
 from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import Unsupported, UnsupportedForm, UnsupportedModel
 from modelcc.frontends.onnx.functions import bound, specialised
-from modelcc.frontends.onnx.groups import OptionalValue, SequenceValue, structure_of
+from modelcc.frontends.onnx.groups import MapValue, OptionalValue, SequenceValue, structure_of
 from modelcc.frontends.onnx.handlers import HANDLERS
 from modelcc.frontends.onnx.inputs import Dims, InputTypes, fixed_inputs
 from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
@@ -88,6 +89,8 @@ class _Importer:
     def _input(self, structure: Structure) -> str:
         """The value of an input: of its tensors, if it is none itself."""
         match structure:
+            case str() if structure in self._types.maps:
+                return self._emitter.group(MapValue(structure, self._types.maps[structure]))
             case str():
                 return self._emitter.builder.input(structure, self._types.types[structure])
             case tuple():
@@ -123,6 +126,7 @@ class _Importer:
             if value is not None:
                 wanted.setdefault(value, name)
         graph = renamed(self._emitter.builder.build(results), wanted)
+        graph = without_empty_divisors(graph, self._types.open)
         interface = Interface(self._types.structures, structures, steps=tuple(self._emitter.steps))
         return graph if interface.is_plain else replace(graph, interface=interface)
 
@@ -275,7 +279,8 @@ class _Importer:
             return tuple(o for o in outputs if o is not None)
 
         def body(graph: GraphProto, bounds: Bounds, inputs: BodyInputs) -> Body:
-            made = Body(scope.emitter, Emitter(GraphBuilder("body", bounds), bounds))
+            emitter = Emitter(GraphBuilder("body", bounds), bounds, inner=True)
+            made = Body(scope.emitter, emitter)
             inner = Scope(
                 scope.opsets, made.emitter, source, scope, scope.arguments, scope.calls,
                 capture=made.capture,

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.groups import Group, refuse_group
+from modelcc.frontends.onnx.groups import Group, MapValue, refuse_group
 from modelcc.frontends.onnx.ratio import Ratio, as_ratio
 from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
 from modelcc.ir.index import Bounds, Expr, Index, Range, Sym, compare, product, symbols
 from modelcc.ir.op import Op
-from modelcc.ir.structure import Setting, TextStep
+from modelcc.ir.structure import HostStep, Setting
 from modelcc.ir.types import I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.elementwise import Cast, Div, Equal
 from modelcc.ops.quant import DequantizeLinear
@@ -49,12 +49,20 @@ class Emitter:
     """A :class:`~modelcc.ir.op.Builder` that evaluates what it can; ``bounds`` are of the dims."""
 
     def __init__(
-        self, builder: GraphBuilder, bounds: Bounds, late: Mapping[str, int | Range] | None = None
+        self,
+        builder: GraphBuilder,
+        bounds: Bounds,
+        late: Mapping[str, int | Range] | None = None,
+        inner: bool = False,
     ) -> None:
-        """``late`` bounds sizes that turn out to be read at run time, by name."""
+        """``late`` bounds sizes that turn out to be read at run time, by name.
+
+        ``inner`` is for the body of a branch or a loop, whose inputs are not the caller's.
+        """
         self.builder = builder
+        self._inner = inner
         self.bounds = dict(bounds)
-        self.steps: list[TextStep] = []
+        self.steps: list[HostStep] = []
         self.late = dict(late or {})
         self._sizes: dict[tuple[str, tuple[Range, ...]], tuple[Index, ...]] = {}
         self._noted: dict[str, Noted] = {}
@@ -67,6 +75,12 @@ class Emitter:
         key = f"{PREFIX}{len(self._noted)}"
         self._noted[key] = Noted(contents, dtype, name)
         return key
+
+    def note_indices(self, elements: Sequence[Index], dtype: DType) -> str:
+        """A vector of known, possibly symbolic elements."""
+        array = np.empty(len(elements), object)
+        array[:] = elements
+        return self.note(array if is_symbolic(array) else array.astype(dtype.numpy), dtype)
 
     def constant(self, value: Array | float, dtype: DType | None = None) -> str:
         """A value with these concrete contents."""
@@ -84,19 +98,19 @@ class Emitter:
         self.bounds[name] = Range(0, None)
         return Sym(name)
 
-    def text_step(
+    def host_step(
         self,
         function: str,
         inputs: Sequence[str],
         results: Mapping[str, TensorType],
         settings: Mapping[str, Setting],
     ) -> tuple[str, ...]:
-        """Results, by name, of work on texts that comes before compiled code.
+        """Results, by name, of work of the runtime that comes before compiled code.
 
         Not supported unless the inputs are the caller's, constants or results of such work.
         """
         names = tuple(self._given(name) for name in inputs)
-        self.steps.append(TextStep(function, names, tuple(results), settings))
+        self.steps.append(HostStep(function, names, tuple(results), settings))
         return tuple(
             self.builder.input(name, type, {s: self.bounds[s] for d in type.shape
                                             for s in symbols(d)})
@@ -105,17 +119,22 @@ class Emitter:
 
     def _given(self, name: str) -> str:
         """The name by which the runtime knows a value."""
+        group = self._groups.get(name)
+        if isinstance(group, MapValue) and not self._inner:
+            return group.name
         noted = self._noted.get(name)
         if noted is None:
-            if not self.builder.is_input(name):
-                unsupported("it looks into texts that the model makes while it runs; only texts "
-                            "that the caller gives can be worked on")  # fmt: skip
+            if self._inner or not self.builder.is_input(name):
+                unsupported("the runtime does its work before compiled code; it can only be done "
+                            "on what the caller gives, not on what the model makes")  # fmt: skip
             return name
+        if self._inner:
+            unsupported("the runtime does its work before compiled code, not in a loop or branch")
         literal = f"{name}.literal"
         texts = tuple(str(text) for text in noted.contents.reshape(-1).tolist())
         settings = {"texts": texts, "shape": tuple(noted.contents.shape)}
         if all(literal not in step.outputs for step in self.steps):
-            self.steps.append(TextStep("literal", (), (literal,), settings))
+            self.steps.append(HostStep("literal", (), (literal,), settings))
         return literal
 
     def find_group(self, name: str) -> Group | None:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.structure import Records, Structure
+from modelcc.ir.types import DType
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,40 @@ class RecordsValue:
     value: str
 
 
-Group: TypeAlias = SequenceValue | OptionalValue | RecordsValue
+@dataclass(frozen=True)
+class MapValue:
+    """A map that the caller gives as input ``name``, from anything to ``dtype``."""
 
-KINDS = {SequenceValue: "a sequence", OptionalValue: "an optional value", RecordsValue: "maps"}
+    name: str
+    dtype: DType
+
+
+Group: TypeAlias = SequenceValue | OptionalValue | RecordsValue | MapValue
+
+KINDS = {
+    SequenceValue: "a sequence",
+    OptionalValue: "an optional value",
+    RecordsValue: "maps",
+    MapValue: "a map",
+}
 
 
 def refuse_group(group: Group) -> None:
     """Not supported: a tensor is wanted where there is a ``group``."""
     unsupported(f"it wants a tensor where there is {KINDS[type(group)]}")
+
+
+def mapped(group: Group, change: Callable[[str], str]) -> Group:
+    """The same structure of other values."""
+    match group:
+        case SequenceValue(elements):
+            return SequenceValue(tuple(map(change, elements)))
+        case OptionalValue(value):
+            return OptionalValue(change(value) if value else "")
+        case RecordsValue(keys, value):
+            return RecordsValue(keys, change(value))
+        case MapValue():
+            return group
 
 
 def structure_of(
@@ -62,6 +89,8 @@ def structure_of(
         case RecordsValue(keys, table):
             leaves.append((table, name))
             return Records(keys, name)
+        case MapValue():
+            unsupported(f"it gives a map that it was given, as {name!r}")
         case SequenceValue(elements):
             parts = enumerate(elements)
             return tuple(structure_of(e, f"{name}[{i}]", find, leaves) for i, e in parts)

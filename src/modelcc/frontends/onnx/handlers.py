@@ -17,6 +17,7 @@ from modelcc.frontends.onnx.gather import GATHER
 from modelcc.frontends.onnx.gradient import GRADIENT
 from modelcc.frontends.onnx.legacy import with_old_forms
 from modelcc.frontends.onnx.linear_models import LINEAR_MODELS
+from modelcc.frontends.onnx.maps import MAPS
 from modelcc.frontends.onnx.ml_features import ML_FEATURES
 from modelcc.frontends.onnx.nn import NN
 from modelcc.frontends.onnx.quant import QUANT
@@ -56,7 +57,7 @@ _STANDARD = (
 
 _TABLES: tuple[tuple[str, Handlers], ...] = (
     *(("", with_old_forms(table)) for table in _STANDARD),
-    *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES)),
+    *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES, MAPS)),
     *(("ai.onnx.preview.training", table) for table in (TRAINING, GRADIENT)),
     *(
         ("com.microsoft", table)

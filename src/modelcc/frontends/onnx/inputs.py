@@ -9,16 +9,21 @@ import numpy as np
 from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
-from modelcc.ir.index import DIM, Index, Range, Sym
+from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.op import ModelError
 from modelcc.ir.structure import Structure
 from modelcc.ir.types import Array, DType, TensorType
 
 Dims = Mapping[str, int | Range]
 
+ANY_SIZE = Range(0, None)
+"""Of a dimension that is not fixed; nothing forbids an empty tensor."""
+
 
 class InputTypes:
     """Types of the inputs, and the bounds of the dimensions that stay symbolic.
+
+    ``open`` are those that nobody bounds.
 
     ``given`` fixes (a number) or bounds (a range) dimensions by name.  A dimension without a name
     is called ``<input>_d<position>``; so is a ``?``, which exporters write for "unknown".
@@ -26,8 +31,10 @@ class InputTypes:
 
     def __init__(self, inputs: Sequence[ValueInfoProto], given: Dims, where: str) -> None:
         self.types: dict[str, TensorType] = {}
+        self.maps: dict[str, DType] = {}
         self.structures: dict[str, Structure] = {}
         self.bounds: dict[str, Range] = {}
+        self.open: list[str] = []
         self._given = given
         self._where = where
         self._names: list[str] = []
@@ -52,6 +59,9 @@ class InputTypes:
                     "whether it is there (1) or not (0)",
                 )
                 return self._structure(name, type.optional_type.elem_type) if there else None
+            case "map_type":
+                self.maps[name] = input_dtype(name, type.map_type.value_type, self._where)
+                return name
             case _:
                 self.types[name] = self._type(name, type)
                 return name
@@ -86,7 +96,9 @@ class InputTypes:
         symbol = dim.dim_param if plain else fixed
         if symbol not in self._names:
             self._names.append(symbol)
-        given = self._given.get(symbol, DIM)
+        if symbol not in self._given and symbol not in self.open:
+            self.open.append(symbol)
+        given = self._given.get(symbol, ANY_SIZE)
         if isinstance(given, int):
             return self._checked(symbol, given)
         self.bounds[symbol] = given
@@ -161,7 +173,7 @@ def input_dtype(name: str, type: TypeProto, where: str) -> DType:
         raise ModelError(
             f"input {name!r} is no tensor but a {kind or 'value without a type'}",
             (where,),
-            "inputs are tensors, sequences or optional values",
+            "inputs are tensors, sequences, maps or optional values",
         )
     code = type.tensor_type.elem_type
     if code == TensorProto.UNDEFINED:

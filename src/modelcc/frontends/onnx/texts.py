@@ -1,7 +1,7 @@
-"""Handlers of what looks into texts: steps of the runtime, before compiled code.
+"""Handlers of what looks into texts, or decodes images: steps of the runtime.
 
-Compiled code knows texts as handles only.  So these operators work on texts that the caller gives,
-or that such steps make of them.
+They come before compiled code, which knows texts as handles only.  So these operators work on what
+the caller gives, or what such steps make of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import Index
 from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.structure import Setting
-from modelcc.ir.types import BOOL, I64, STRING, DType, TensorType
+from modelcc.ir.types import BOOL, I64, STRING, U8, DType, TensorType
 
 
 def _step(
@@ -25,7 +25,7 @@ def _step(
     settings: Mapping[str, Setting] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     named = {f"{'/'.join(call.source)}.{i}": type for i, type in enumerate(results)}
-    return call.emitter.text_step(function, call.inputs, named, settings)
+    return call.emitter.host_step(function, call.inputs, named, settings)
 
 
 def _texts(*shape: Index) -> TensorType:
@@ -68,6 +68,18 @@ def full_match(call: Call) -> tuple[str, ...]:
     return _step(call, "full_match", (TensorType(call.shape(), BOOL),), {"pattern": pattern})
 
 
+def decode_image(call: Call) -> tuple[str, ...]:
+    """How large the image is is seen when the model is called."""
+    if call.rank() != 1 or call.dtype() != U8:
+        call.fail(f"an encoded image is u8[bytes], not {call.type()}")
+    formats = ("RGB", "BGR", "Grayscale")
+    chosen = call.choice(call.attrs.text("pixel_format", "RGB"), formats, "pixel_format")
+    place = "/".join(call.source)
+    height, width = (call.emitter.fresh_dim(f"{place}.{what}") for what in ("height", "width"))
+    shape = (height, width, 1 if chosen == "Grayscale" else 3)
+    return _step(call, "decode_image", (TensorType(shape, U8),), {"pixel_format": chosen})
+
+
 def numbers(call: Call, to: DType) -> str:
     """The numbers that texts spell."""
     (result,) = _step(call, "to_numbers", (TensorType(call.shape(), to),), {"dtype": to.name})
@@ -80,5 +92,6 @@ TEXTS: Handlers = MappingProxyType(
         "StringSplit": split,
         "StringNormalizer": normalize,
         "RegexFullMatch": full_match,
+        "ImageDecoder": decode_image,
     }
 )

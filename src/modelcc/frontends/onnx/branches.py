@@ -1,0 +1,140 @@
+"""If on data: results of the two branches brought to the same types.
+
+Sequences and optional values go through as the tensors they consist of.  A tensor whose extents
+differ goes through flat, with room for the larger one, beside its extents, which are then read as
+sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from modelcc.frontends.onnx.body import Body
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.emit import Emitter
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.groups import MapValue, OptionalValue, RecordsValue, SequenceValue
+from modelcc.ir.index import Index, Range, maximum, product, symbols
+from modelcc.ir.types import BOOL, I64, STRING
+from modelcc.ops.control import If
+from modelcc.ops.padding import Pad
+from modelcc.ops.shape import Reshape
+from modelcc.ops.slicing import Slice
+
+
+def chosen(call: Call, condition: str, then: Body, other: Body) -> tuple[str, ...]:
+    """The results of ``then`` if ``condition`` holds, else those of ``other``."""
+    names = [output.name for output in call.attrs.graph("then_branch").output]
+    pairs: list[_Pair] = []
+    for name, a, b in zip(names, then.outputs, other.outputs, strict=False):
+        if _form(a, then.emitter) != _form(b, other.emitter):
+            unsupported(f"its branches give {name!r} different structures")
+        leaves = zip(_leaves(a, then.emitter), _leaves(b, other.emitter), strict=True)
+        pairs += [_pair(call, name, x, y, then.emitter, other.emitter) for x, y in leaves]
+    captured = tuple(dict.fromkeys((*then.captured, *other.captured)))
+    for body in (then, other):
+        for value in captured:
+            body.capture(value)
+    sides = ([v for p in pairs for v in p.then], [v for p in pairs for v in p.other])
+    graphs = (body.graph(side, captured) for body, side in zip((then, other), sides, strict=True))
+    results = iter(call.add(If(*graphs), condition, *captured))
+    tensors = iter([_taken(call, pair, results) for pair in pairs])
+    return tuple(_rebuilt(a, then.emitter, call, tensors) for a in then.outputs)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A tensor that both branches give: as it is, or flat and its ``extents``."""
+
+    name: str
+    then: tuple[str, ...]
+    other: tuple[str, ...]
+    extents: tuple[Range, ...] | None = None
+
+
+def _pair(call: Call, name: str, a: str, b: str, then: Emitter, other: Emitter) -> _Pair:
+    first, second = then.type_of(a), other.type_of(b)
+    if first == second:
+        return _Pair(name, (a,), (b,))
+    sizes = [product(type.shape) for type in (first, second)]
+    known = all(symbols(size) <= call.bounds.keys() for size in sizes)
+    if first.rank != second.rank or first.dtype != second.dtype or not known:
+        unsupported(f"its branches give {name!r} different types, {first} and {second}")
+    room = maximum(*sizes)
+    extents = tuple(map(_either, first.shape, second.shape))
+    return _Pair(name, _flat(then, a, room), _flat(other, b, room), extents)
+
+
+def _either(a: Index, b: Index) -> Range:
+    if isinstance(a, int) and isinstance(b, int):
+        return Range(min(a, b), max(a, b))
+    return Range(0, None)
+
+
+def _flat(emitter: Emitter, value: str, room: Index) -> tuple[str, str]:
+    type = emitter.type_of(value)
+    size = product(type.shape)
+    line = emitter.emit(Reshape((size,)), value)
+    if type.dtype == STRING and room != size:
+        unsupported("its branches give texts in different numbers")
+    fill = False if type.dtype == BOOL else 0.0 if type.dtype.is_float else 0
+    padded = emitter.emit(Pad((0,), (room - size,), "constant", fill), line)
+    return padded, emitter.note_indices(type.shape, I64)
+
+
+def _taken(call: Call, pair: _Pair, results: Iterator[str]) -> str:
+    value = next(results)
+    if pair.extents is None:
+        return value
+    label = f"{pair.name}_extent"
+    shape = call.emitter.read_sizes(next(results), label, pair.extents, (), call.source)
+    line = call.emit(Slice((0,), (product(shape),), (1,)), value)
+    return call.emit(Reshape(shape), line)
+
+
+def _leaves(value: str, emitter: Emitter) -> list[str]:
+    """The tensors that a value consists of."""
+    match emitter.find_group(value):
+        case None:
+            return [value]
+        case OptionalValue(inner):
+            return _leaves(inner, emitter) if inner else []
+        case RecordsValue(_, table):
+            return [table]
+        case MapValue():
+            unsupported("a branch of it gives a map")
+        case SequenceValue(elements):
+            return [leaf for element in elements for leaf in _leaves(element, emitter)]
+
+
+def _form(value: str, emitter: Emitter) -> object:
+    """Equal for values of the same structure."""
+    match emitter.find_group(value):
+        case None:
+            return None
+        case OptionalValue(inner):
+            return ("optional", _form(inner, emitter) if inner else "")
+        case RecordsValue(keys, _):
+            return ("records", keys)
+        case MapValue():
+            return "map"
+        case SequenceValue(elements):
+            return tuple(_form(element, emitter) for element in elements)
+
+
+def _rebuilt(value: str, emitter: Emitter, call: Call, tensors: Iterator[str]) -> str:
+    """A value of the structure of ``value`` from its tensors."""
+    match emitter.find_group(value):
+        case None:
+            return next(tensors)
+        case OptionalValue(inner):
+            found = _rebuilt(inner, emitter, call, tensors) if inner else ""
+            return call.group(OptionalValue(found))
+        case RecordsValue(keys, _):
+            return call.group(RecordsValue(keys, next(tensors)))
+        case MapValue() as given:
+            return call.group(given)
+        case SequenceValue(elements):
+            parts = tuple(_rebuilt(element, emitter, call, tensors) for element in elements)
+            return call.group(SequenceValue(parts))

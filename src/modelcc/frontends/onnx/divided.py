@@ -1,0 +1,37 @@
+"""Dimensions that a model's shapes are divided by cannot be 0; all others can."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Expr, Index, Range
+from modelcc.ir.index_divisors import divided_by
+
+
+def without_empty_divisors(graph: Graph, names: Collection[str]) -> Graph:
+    """``graph`` with those of the dimensions ``names`` that it divides by bounded to 1 or more."""
+    divisors = frozenset[str]().union(*map(divided_by, _indices(graph)))
+    changed: Mapping[str, Range] = {
+        name: Range(1, graph.dims[name].hi) for name in names if name in divisors
+    }
+    return replace(graph, dims={**graph.dims, **changed}) if changed else graph
+
+
+def _indices(value: Any) -> Iterator[Index]:
+    """All index expressions of a graph or an attribute."""
+    match value:
+        case Expr():
+            yield value
+        case tuple():
+            for item in cast("tuple[Any, ...]", value):
+                yield from _indices(item)
+        case Graph():
+            for type in value.types.values():
+                yield from type.shape
+            for node in value.nodes:
+                yield from _indices(tuple(node.op.attributes().values()))
+        case _:
+            return

@@ -1,0 +1,54 @@
+"""Handlers of maps that the caller gives: steps of the runtime make tensors of them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.groups import MapValue
+from modelcc.ir.index import Index
+from modelcc.ir.structure import Setting
+from modelcc.ir.types import F32, I64, STRING, DType, TensorType
+
+CASTS = MappingProxyType({"TO_FLOAT": F32, "TO_STRING": STRING, "TO_INT64": I64})
+
+
+def dict_vectorizer(call: Call) -> str:
+    """The values of known keys, in order."""
+    texts = call.attrs.has("string_vocabulary")
+    keys: tuple[str | int, ...] = (
+        call.attrs.texts("string_vocabulary") if texts else call.attrs.integers("int64_vocabulary")
+    )
+    return _made(call, "vectorize_map", len(keys), _map(call).dtype, {"keys": keys})
+
+
+def cast_map(call: Call) -> str:
+    """The values in the order of their keys, or at the places that these tell."""
+    form = call.choice(call.attrs.text("map_form", "DENSE"), ("DENSE", "SPARSE"), "map_form")
+    to = call.attrs.text("cast_to", "TO_FLOAT")
+    dtype = CASTS[call.choice(to, tuple(CASTS), "cast_to")]
+    _map(call)
+    if form == "SPARSE":
+        length = call.attrs.integer("max_map", 1)
+        return _made(call, "cast_map", length, dtype, {"length": length})
+    count = call.emitter.fresh_dim(f"{'/'.join(call.source)}.count")
+    return _made(call, "cast_map", count, dtype, {"length": -1})
+
+
+def _map(call: Call) -> MapValue:
+    found = call.find_group(0)
+    if not isinstance(found, MapValue):
+        call.fail(f"operand 0 ({call.labels[0]!r}) must be a map")
+    return found
+
+
+def _made(
+    call: Call, function: str, extent: Index, dtype: DType, settings: dict[str, Setting]
+) -> str:
+    named = {f"{'/'.join(call.source)}.0": TensorType((1, extent), dtype)}
+    given = {**settings, "dtype": dtype.name}
+    (result,) = call.emitter.host_step(function, call.inputs, named, given)
+    return result
+
+
+MAPS: Handlers = MappingProxyType({"DictVectorizer": dict_vectorizer, "CastMap": cast_map})
