@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from modelcc.ir.op import ModelError, Op, Sample
-from modelcc.ir.types import DTYPES, DType, TensorType, dtype_of
+from modelcc.ir.types import C64, C128, DTYPES, STRING, DType, TensorType, dtype_of
 
 _GROUPS = (
     ("floats", ("f64", "f32", "f16", "bf16")),
@@ -18,16 +18,26 @@ _GROUPS = (
 )
 
 
+CODELESS = (C64, C128, STRING)
+"""Complex numbers have no code; texts are handles before there is any."""
+
+
 def accepted(op: type[Op]) -> tuple[DType, ...]:
-    """Element types of the first operand that some sample's form of ``op`` takes.
+    """Element types of the first operand for which there is code of ``op``, on every target.
 
     Operands of the same type change along with it.  Ops without operands take none.
     """
-    return tuple(
-        dtype
-        for dtype in DTYPES.values()
-        if any(_takes(op, types, sample) for sample in op.samples for types in _as(sample, dtype))
-    )
+    types = (dtype for dtype in DTYPES.values() if dtype not in CODELESS)
+    return tuple(dtype for dtype in types if form(op, dtype) is not None)
+
+
+def form(op: type[Op], dtype: DType) -> tuple[Op, tuple[TensorType | None, ...]] | None:
+    """The first sample's form of ``op`` that takes ``dtype`` as its first operand's type."""
+    for sample in op.samples:
+        for types in _as(sample, dtype):
+            if _takes(op, types, sample):
+                return op(**sample.attributes), tuple(types)
+    return None
 
 
 def _as(sample: Sample, dtype: DType) -> Iterator[list[TensorType | None]]:
