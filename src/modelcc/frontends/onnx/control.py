@@ -18,7 +18,7 @@ from modelcc.frontends.onnx.shapes import Contents, is_symbolic
 from modelcc.frontends.onnx.unroll import carries_groups, unrolled
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Bounds, Index, Range, Sym, compare
+from modelcc.ir.index import Bounds, Index, Range, Sym, compare, symbols
 from modelcc.ir.types import BOOL, I64, TensorType
 from modelcc.ops.control import At, Loop
 from modelcc.ops.elementwise import And, Less
@@ -105,7 +105,7 @@ def loop(call: Call) -> tuple[str, ...]:
     going = body.emitter.contents(body.outputs[0])
     always = going is not None and bool(going.reshape(-1)[0])
     starts = begins is not None and bool(begins.reshape(-1)[0])
-    body = with_states(call, body, 1, initial)
+    body = with_states(call, body, 1, initial, counter)
     if always and starts and trips is not None:
         made = body.graph(body.outputs[1:])
         op = Loop(made, counter, trips, len(initial), False, (0,) * slices, (False,) * slices)
@@ -113,22 +113,23 @@ def loop(call: Call) -> tuple[str, ...]:
     return _while(call, body, counter, trips, initial)
 
 
-def with_states(call: Call, body: Body, first: int, initial: Sequence[str]) -> Body:
+def with_states(call: Call, body: Body, first: int, initial: Sequence[str], counter: str) -> Body:
     """``body``, whose states, its outputs from ``first`` on, keep their types.
 
     Extents that may differ are compared in each iteration.
     """
     outputs = list(body.outputs)
-    for n, name in enumerate(initial):
-        wanted, found = call.type_of(name), body.emitter.type_of(outputs[first + n])
+    for place, name in enumerate(initial, first):
+        wanted, found = call.type_of(name), body.emitter.type_of(outputs[place])
         if wanted == found:
             continue
         pairs = list(zip(found.shape, wanted.shape, strict=False))
         never = any(compare(a, "!=", b, body.emitter.bounds) for a, b in pairs)
-        if wanted.dtype != found.dtype or wanted.rank != found.rank or never:
+        moving = any(counter in symbols(a) for a, _ in pairs)
+        if wanted.dtype != found.dtype or wanted.rank != found.rank or never or moving:
             unsupported(f"a state is {wanted} at first and {found} after an iteration")
         body.emitter.demand([(a, "==", b) for a, b in pairs], call.source, True)
-        outputs[first + n] = body.emitter.emit(Reshape(wanted.shape), outputs[first + n])
+        outputs[place] = body.emitter.emit(Reshape(wanted.shape), outputs[place])
     return replace(body, outputs=tuple(outputs))
 
 
@@ -189,7 +190,7 @@ def scan(call: Call) -> tuple[str, ...]:
         return found
 
     body = call.body(graph, {**call.bounds, counter: Range(0, trips - 1)}, inputs)
-    body = with_states(call, body, 0, states)
+    body = with_states(call, body, 0, states, counter)
     ranks = [type.rank + 1 for type in body.types()[len(states) :]]
     places = call.attrs.integers("scan_output_axes", (0,) * slices)
     outputs = tuple(call.normal(a, rank) for a, rank in zip(places, ranks, strict=True))
