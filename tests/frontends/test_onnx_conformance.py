@@ -19,9 +19,8 @@ from modelcc.ir.types import Array
 
 EXCEPTIONS: Mapping[str, str] = {
     "bernoulli": "random numbers",
+    "image_decoder": "images are decoded before the graph",
     "regex_full_match": "texts are worked on before the graph",
-    "resize_downsample_scales_cubic_align_corners": "the reference keeps the unrounded extent",
-    "resize_downsample_scales_linear_align_corners": "the reference keeps the unrounded extent",
     "string_concat": "texts are worked on before the graph",
     "string_split": "texts are worked on before the graph",
     "strnormalizer": "texts are worked on before the graph",
