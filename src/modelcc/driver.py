@@ -9,10 +9,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from modelcc.artifact.file import Artifact, write_artifact
+from modelcc.collection import no_cycle_collection
 from modelcc.compile_cache import (
     HOST_TARGETS,
     artifact_cache,
@@ -262,7 +263,8 @@ def compile_model(
             graphs.append(run.after)
 
     stages = from_block(pipeline(target, options, workplace), entering)
-    artifact: Artifact = run_stages(stages, model, all_of(note, check_stage, observer))
+    with no_cycle_collection():
+        artifact: Artifact = run_stages(stages, model, all_of(note, check_stage, observer))
     if graphs and graphs[-1].interface is not None:
         manifest = artifact.manifest.with_interface(graphs[-1].interface)
         artifact = replace(artifact, manifest=manifest)
@@ -286,7 +288,7 @@ def check_stage(run: StageRun) -> None:
     if not isinstance(run.after, Graph | TensorProgram | Program):
         return
     try:
-        verify_level(run.after)
+        verify_level(run.after, run.before)
     except ModelError as error:
         if run.stage.block == "import":
             raise
@@ -314,11 +316,15 @@ def _on_functions(
     legalize: Callable[[Function], Function],
 ) -> Callable[[ScheduledProgram], ScheduledProgram]:
     def run(program: ScheduledProgram) -> ScheduledProgram:
-        once = cache(legalize)
+        done: dict[int, Function] = {}  # by identity: functions are large to compare
 
         def legal(item: ScheduledItem) -> ScheduledItem:
-            is_call = isinstance(item, KernelCall)
-            return replace(item, function=once(item.function)) if is_call else item
+            if not isinstance(item, KernelCall):
+                return item
+            function = done.get(id(item.function))
+            if function is None:
+                function = done[id(item.function)] = legalize(item.function)
+            return replace(item, function=function)
 
         return replace(program, items=map_leaves(program.items, legal))
 

@@ -93,13 +93,18 @@ def parse_level(
     return program
 
 
-def verify_level(program: Any) -> None:
-    """Raise :class:`ModelError` if a program breaks a rule of its level."""
+def verify_level(program: Any, before: Any = None) -> None:
+    """Raise :class:`ModelError` if a program breaks a rule of its level.
+
+    ``before`` is the well-formed program that it was made from: what did not change is not
+    verified again.
+    """
     match program:
         case Graph():
             verify_graph(program)
         case TensorProgram():
-            verify_tensor_program(program)
+            known = before if isinstance(before, TensorProgram) else None
+            verify_tensor_program(program, known)
         case ScheduledProgram():
             verify_functions(scheduled_functions(program))
         case Program():

@@ -255,3 +255,23 @@ def test_a_reported_read_leaves_the_tensor(case: tuple[Stage, int]) -> None:
     reported = bool(list(misread(stage, uses(stage), types, {})))
     assert not reported or leaves
     assert conditions or reported == leaves
+
+
+def test_a_kernel_among_tensors_of_other_types_is_looked_into_again() -> None:
+    """What `before` tells holds for the same kernels among tensors of the same types only."""
+    before = matmul_relu()
+    smaller = TensorType((*before.types["A"].shape[:-1], 60), F32)
+    changed = replace(before, types={**before.types, "A": smaller})
+    verify_tensor_program(before, before)
+    with pytest.raises(ModelError, match="is out of range"):
+        verify_tensor_program(changed, before)
+
+
+def test_a_kernel_that_was_not_there_before_is_looked_into() -> None:
+    before = matmul_relu()
+    kernel = before.items[0]
+    assert isinstance(kernel, Kernel)
+    stage = replace(kernel.stages[0], body=Read("A", (i, k + 1), F32))
+    broken = replace(kernel, inputs=("A",), stages=(stage, *kernel.stages[1:]))
+    with pytest.raises(ModelError, match="is out of range"):
+        verify_tensor_program(replace(before, items=(broken, *before.items[1:])), before)

@@ -28,20 +28,25 @@ def substitute(e: Index, values: Mapping[str, Index]) -> Index:
     if isinstance(e, Atom):
         return _substitute_atom(e, values)
     kept: Terms = {}
+    const = e.const
     replaced: Index = 0
     for key, (coeff, mono) in e.terms.items():
         if len(mono) == 1:
-            new = _substitute_atom(mono[0], values)
-            touched = new is not mono[0]
+            atom = mono[0]
+            plain = type(atom) is Sym
+            new = values.get(atom.name, atom) if plain else _substitute_atom(atom, values)
+            touched = new is not atom
         else:
             parts = [_substitute_atom(atom, values) for atom in mono]
-            touched = any(a is not b for a, b in zip(parts, mono, strict=True))
+            touched = any([a is not b for a, b in zip(parts, mono, strict=True)])
             new = product(parts) if touched else 0
-        if touched:
-            replaced = replaced + new * coeff
-        else:
+        if not touched:
             kept[key] = (coeff, mono)
-    return build(kept, e.const) + replaced
+        elif isinstance(new, int):
+            const += new * coeff
+        else:
+            replaced = replaced + new * coeff
+    return build(kept, const) + replaced
 
 
 def _substitute_atom(atom: Atom, values: Mapping[str, Index]) -> Index:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from operator import eq, ge, gt, le, lt, ne
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
 
 from modelcc.ir.index_bounds import Prover, known_divisor
 from modelcc.ir.index_expr import (
@@ -25,6 +28,10 @@ from modelcc.ir.index_interval import Bounds
 
 Comparison: TypeAlias = Literal["<", "<=", "==", "!=", ">", ">="]
 
+_NUMBERS: Final[Mapping[Comparison, Callable[[int, int], bool]]] = MappingProxyType(
+    {"<": lt, "<=": le, "==": eq, "!=": ne, ">": gt, ">=": ge}
+)
+
 
 def simplify(e: Index, bounds: Bounds) -> Index:
     """An index equal to ``e`` wherever ``bounds`` hold, with fewer quotients and remainders.
@@ -39,6 +46,8 @@ def simplify(e: Index, bounds: Bounds) -> Index:
 
 def compare(a: Index, op: Comparison, b: Index, bounds: Bounds) -> bool | None:
     """Whether ``a op b`` holds for all (True) or none (False) of the values; None: not proved."""
+    if isinstance(a, int) and isinstance(b, int):
+        return _NUMBERS[op](a, b)
     match op:
         case "<":
             return _less(a, b, 1, bounds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.index import Index, substitute, symbols
@@ -25,10 +25,10 @@ from modelcc.ir.tensor import (
 def children(scalar: Scalar) -> tuple[Scalar, ...]:
     """Direct sub-expressions, in evaluation order."""
     match scalar:
-        case Number() | IndexValue() | Read():
-            return ()
         case Apply():
             return scalar.args
+        case Read() | Number() | IndexValue():
+            return ()
         case Select():
             return (scalar.condition, scalar.then, scalar.other)
         case Cast() | Bitcast():
@@ -42,10 +42,10 @@ def children(scalar: Scalar) -> tuple[Scalar, ...]:
 def rebuild(scalar: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
     """The same node over other sub-expressions (in the order of :func:`children`)."""
     match scalar:
+        case Apply():
+            return Apply(scalar.function, parts, scalar.dtype)
         case Number() | IndexValue() | Read():
             return scalar
-        case Apply():
-            return replace(scalar, args=parts)
         case Select():
             return replace(scalar, condition=parts[0], then=parts[1], other=parts[2])
         case Cast() | Bitcast():
@@ -61,16 +61,21 @@ def transform(scalar: Scalar, visit: Callable[[Scalar], Scalar]) -> Scalar:
     below = children(scalar)
     if not below:
         return visit(scalar)
-    parts = tuple(transform(c, visit) for c in below)
-    same = all(p is c for p, c in zip(parts, below, strict=True))
-    return visit(scalar if same else rebuild(scalar, parts))
+    parts = tuple([transform(c, visit) for c in below])
+    return visit(scalar if _same(parts, below) else rebuild(scalar, parts))
+
+
+def _same(new: Sequence[object], old: Sequence[object]) -> bool:
+    return all([a is b for a, b in zip(new, old, strict=True)])
 
 
 def walk(scalar: Scalar) -> Iterator[Scalar]:
     """Every node, parents first."""
-    yield scalar
-    for child in children(scalar):
-        yield from walk(child)
+    pending = [scalar]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += children(node)[::-1]
 
 
 def reads(scalar: Scalar) -> list[Read]:
@@ -83,8 +88,12 @@ def map_indices(scalar: Scalar, rewrite: Callable[[Index], Index]) -> Scalar:
 
     def visit(node: Scalar) -> Scalar:
         match node:
+            case Apply():
+                return node
             case Read():
-                return replace(node, indices=tuple(rewrite(i) for i in node.indices))
+                indices = tuple([rewrite(i) for i in node.indices])
+                same = _same(indices, node.indices)
+                return node if same else Read(node.tensor, indices, node.dtype)
             case IndexValue():
                 return replace(node, index=rewrite(node.index))
             case Guard():
@@ -106,14 +115,20 @@ def substitute_indices(scalar: Scalar, values: Mapping[str, Index]) -> Scalar:
 
 def index_symbols(scalar: Scalar) -> frozenset[str]:
     """Names of all symbols in index expressions, symbols bound inside included."""
-    names: set[str] = set()
+    found = (symbols(index) for node in walk(scalar) for index in _own_indices(node))
+    return frozenset[str]().union(*found)
 
-    def visit(index: Index) -> Index:
-        names.update(symbols(index))
-        return index
 
-    map_indices(scalar, visit)
-    return frozenset(names)
+def _own_indices(node: Scalar) -> tuple[Index, ...]:
+    match node:
+        case Read():
+            return node.indices
+        case IndexValue():
+            return (node.index,)
+        case Guard():
+            return tuple(side for c in node.conditions for side in (c.left, c.right))
+        case _:
+            return ()
 
 
 def cost(scalar: Scalar) -> int:

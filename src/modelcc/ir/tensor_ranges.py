@@ -167,9 +167,12 @@ class _Space:
         for least in (True, False):
             corner = self._corner(split[0], least)
             reached = substitute(index, corner) if corner is not None else None
-            if reached is None or corner is None or not self._admitted(use.conditions, corner):
+            if reached is None or corner is None:
                 continue
-            if compare(reached, "<", low, self._dims) or compare(reached, ">=", past, self._dims):
+            beyond = compare(reached, "<", low, self._dims) or compare(
+                reached, ">=", past, self._dims
+            )
+            if beyond and self._admitted(use.conditions, corner):
                 return reached
         return None
 
@@ -177,11 +180,12 @@ class _Space:
         """Positions at which the index is least (greatest); None if a sign is not known."""
         corner: dict[str, Index] = {}
         for name, coefficient in coefficients.items():
+            if coefficient == 0:
+                continue
             rising = compare(coefficient, ">=", 0, self._dims)
             if rising is None:
                 return None
-            if coefficient != 0:
-                corner[name] = 0 if rising == least else self._extents[name] - 1
+            corner[name] = 0 if rising == least else self._extents[name] - 1
         return corner
 
     def _admitted(self, conditions: Sequence[Condition], corner: Mapping[str, Index]) -> bool:

@@ -6,7 +6,7 @@ What depends on named dimensions is reported only where it is proved to be wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.index import Bounds, Index, Range, compare, symbols
@@ -28,14 +28,19 @@ from modelcc.ir.tensor import (
     counters,
     item_inputs,
     item_outputs,
+    item_tensors,
     leaf_items,
 )
 from modelcc.ir.tensor_ranges import misread, miswritten, written_twice
 from modelcc.ir.types import BOOL, I64, TensorType
 
 
-def verify_tensor_program(program: TensorProgram) -> None:
-    """Raise :class:`ModelError` naming the kernel, stage and source of the first broken rule."""
+def verify_tensor_program(program: TensorProgram, before: TensorProgram | None = None) -> None:
+    """Raise :class:`ModelError` naming the kernel, stage and source of the first broken rule.
+
+    ``before`` is a program that was found to be well formed: the kernels that are in it as well,
+    among tensors of the same types, are not looked into again.
+    """
     place = (f"tensor program {program.name!r}",)
     defined: set[str] = set()
     for name in (*program.inputs, *program.constants):
@@ -43,42 +48,105 @@ def verify_tensor_program(program: TensorProgram) -> None:
             raise ModelError(f"tensor {name!r} is defined twice", place)
         defined.add(name)
     _verify_types(program, place)
-    inside = _verify_items(program.items, program, program.dims, defined)
+    inside = _Verifier(program, before).items(program.items, program.dims, defined)
     _verify_order_of_sizes(program)
     for name in program.outputs:
         if name not in inside:
             raise ModelError(f"program output {name!r} is not computed by any kernel", place)
 
 
-def _verify_items(
-    items: Sequence[Item], program: TensorProgram, dims: Bounds, outside: set[str]
-) -> set[str]:
-    """Check items that see the tensors ``outside``; those and the ones they define."""
-    complete = {name: n for n, item in enumerate(items) for name in item_outputs(item)}
-    defined = dict.fromkeys(outside, -1)
-    for position, item in enumerate(items):
-        for name in item_inputs(item):
-            _verify_defined(name, defined, complete, position, item_place(item))
+class _Verifier:
+    """Items of one program; kernels that are known to be well formed are passed over."""
+
+    def __init__(self, program: TensorProgram, before: TensorProgram | None) -> None:
+        self._program = program
+        self._before = before
+        self._known: dict[int, Bounds] = {}
+        if before is not None:
+            known = _with_dims(before.items, before.dims)
+            self._known = {id(kernel): dims for kernel, dims in known}
+
+    def items(self, items: Sequence[Item], dims: Bounds, outside: set[str]) -> set[str]:
+        """Check items that see the tensors ``outside``; those and the ones they define."""
+        program = self._program
+        complete = {name: n for n, item in enumerate(items) for name in item_outputs(item)}
+        defined = dict.fromkeys(outside, -1)
+        for position, item in enumerate(items):
+            for name in item_inputs(item):
+                _verify_defined(name, defined, complete, position, item_place(item))
+            match item:
+                case View():
+                    _verify_view(item, program)
+                case Kernel():
+                    if not self._is_known(item, dims):
+                        verify_kernel(item, program.types, dims)
+                case Algorithm():
+                    _verify_algorithm(item, program, dims)
+                case ReadSize():
+                    _verify_read_size(item, program)
+                case Branch():
+                    self._branch(item, dims, set(defined))
+                case Repeat():
+                    self._repeat(item, dims, set(defined))
+            for name in item_outputs(item):
+                again = name in defined and not isinstance(item, Kernel)
+                if defined.get(name, position) == -1 or again:
+                    raise ModelError(f"tensor {name!r} is defined twice", item_place(item))
+                defined[name] = position
+        _verify_disjoint(items, program, dims)
+        return set(defined)
+
+    def _is_known(self, kernel: Kernel, dims: Bounds) -> bool:
+        if self._before is None or self._known.get(id(kernel)) != dims:
+            return False
+        old, new = self._before.types, self._program.types
+        return all(old.get(name) == new.get(name) for name in item_tensors(kernel))
+
+    def _branch(self, branch: Branch[Item], dims: Bounds, outside: set[str]) -> None:
+        place = item_place(branch)
+        _verify_condition(branch.condition, self._program, place)
+        for items in (branch.then, branch.other):
+            self.items(items, dims, outside)
+            written = {n for i in items if not isinstance(i, View) for n in item_outputs(i)}
+            missing = [name for name in branch.outputs if name not in written]
+            if missing:
+                raise ModelError(f"a side computes no {missing[0]!r} by a kernel", place)
+
+    def _repeat(self, loop: Repeat[Item], dims: Bounds, outside: set[str]) -> None:
+        program = self._program
+        place = item_place(loop)
+        if loop.counter in dims:
+            raise ModelError(f"{loop.counter!r} is already a dimension or a counter", place)
+        if loop.trips is None and loop.condition is None:
+            raise ModelError("the loop has neither a bound nor a condition", place)
+        _verify_symbols("the bound", () if loop.trips is None else (loop.trips,), dims, place)
+        states = [carry.state for carry in loop.carries]
+        if loop.condition is not None:
+            if loop.condition not in states:
+                raise ModelError(f"condition {loop.condition!r} is no state of the loop", place)
+            _verify_condition(loop.condition, program, place)
+        for carry in loop.carries:
+            _verify_carry(carry, program, place)
+        self.items(loop.body, loop.inside(dims), outside | set(states))
+        written = [n for i in loop.body if not isinstance(i, View) for n in item_outputs(i)]
+        needed = (*(carry.next for carry in loop.carries), *loop.filled)
+        for name in needed:
+            if name not in written or needed.count(name) > 1:
+                raise ModelError(f"no kernel of the body computes {name!r} for it alone", place)
+
+
+def _with_dims(items: Sequence[Item], dims: Bounds) -> Iterator[tuple[Kernel, Bounds]]:
+    """All kernels, each with the bounds of the sizes and counters around it."""
+    for item in items:
         match item:
-            case View():
-                _verify_view(item, program)
             case Kernel():
-                verify_kernel(item, program.types, dims)
-            case Algorithm():
-                _verify_algorithm(item, program, dims)
-            case ReadSize():
-                _verify_read_size(item, program)
+                yield item, dims
             case Branch():
-                _verify_branch(item, program, dims, set(defined))
+                yield from _with_dims((*item.then, *item.other), dims)
             case Repeat():
-                _verify_repeat(item, program, dims, set(defined))
-        for name in item_outputs(item):
-            again = name in defined and not isinstance(item, Kernel)
-            if defined.get(name, position) == -1 or again:
-                raise ModelError(f"tensor {name!r} is defined twice", item_place(item))
-            defined[name] = position
-    _verify_disjoint(items, program, dims)
-    return set(defined)
+                yield from _with_dims(item.body, item.inside(dims))
+            case _:
+                pass
 
 
 def item_place(item: Item) -> tuple[str, ...]:
@@ -96,43 +164,6 @@ def item_place(item: Item) -> tuple[str, ...]:
             return (*item.source, f"branch on {item.condition!r}")
         case Repeat():
             return (*item.source, f"loop over {item.counter!r}")
-
-
-def _verify_branch(
-    branch: Branch[Item], program: TensorProgram, dims: Bounds, outside: set[str]
-) -> None:
-    place = item_place(branch)
-    _verify_condition(branch.condition, program, place)
-    for items in (branch.then, branch.other):
-        _verify_items(items, program, dims, outside)
-        written = {n for i in items if not isinstance(i, View) for n in item_outputs(i)}
-        missing = [name for name in branch.outputs if name not in written]
-        if missing:
-            raise ModelError(f"a side computes no {missing[0]!r} by a kernel", place)
-
-
-def _verify_repeat(
-    loop: Repeat[Item], program: TensorProgram, dims: Bounds, outside: set[str]
-) -> None:
-    place = item_place(loop)
-    if loop.counter in dims:
-        raise ModelError(f"{loop.counter!r} is already a dimension or a counter", place)
-    if loop.trips is None and loop.condition is None:
-        raise ModelError("the loop has neither a bound nor a condition", place)
-    _verify_symbols("the bound", () if loop.trips is None else (loop.trips,), dims, place)
-    states = [carry.state for carry in loop.carries]
-    if loop.condition is not None:
-        if loop.condition not in states:
-            raise ModelError(f"condition {loop.condition!r} is no state of the loop", place)
-        _verify_condition(loop.condition, program, place)
-    for carry in loop.carries:
-        _verify_carry(carry, program, place)
-    _verify_items(loop.body, program, loop.inside(dims), outside | set(states))
-    written = [n for i in loop.body if not isinstance(i, View) for n in item_outputs(i)]
-    needed = (*(carry.next for carry in loop.carries), *loop.filled)
-    for name in needed:
-        if name not in written or needed.count(name) > 1:
-            raise ModelError(f"no kernel of the body computes {name!r} for it alone", place)
 
 
 def _verify_carry(carry: Carry, program: TensorProgram, place: tuple[str, ...]) -> None:

@@ -26,18 +26,28 @@ def unique_functions(calls: Sequence[KernelCall], foreign: Collection[str] = ())
     Those that get tensors of ``foreign`` buffers, which the caller allocates, rely on no more
     than the alignment of one element there.  ``source`` becomes that of all steps together.
     """
-    found: dict[Content, list[Function]] = {}
-    keys: list[Content] = []
+    numbers: dict[Content, int] = {}
+    known: dict[tuple[object, ...], int] = {}  # by identity: bodies are large to compare
+    found: list[list[Function]] = []
+    places: list[int] = []
     for call in calls:
-        parameters = _parameters(call, foreign)
-        key = (parameters, call.function.sizes, call.function.body)
-        found.setdefault(key, []).append(replace(call.function, parameters=parameters))
-        keys.append(key)
+        function = replace(call.function, parameters=_parameters(call, foreign))
+        own = (id(function.body), function.sizes, function.parameters)
+        place = known.get(own)
+        if place is None:
+            content = (function.parameters, function.sizes, function.body)
+            place = numbers.setdefault(content, len(numbers))
+            known[own] = place
+        if place == len(found):
+            found.append([])
+        found[place].append(function)
+        places.append(place)
     names = _names(found)
     functions = tuple(
-        replace(same[0], name=names[key], source=_sources(same)) for key, same in found.items()
+        replace(same[0], name=name, source=_sources(same))
+        for name, same in zip(names, found, strict=True)
     )
-    return UniqueFunctions(functions, tuple(names[key] for key in keys))
+    return UniqueFunctions(functions, tuple(names[place] for place in places))
 
 
 def _parameters(call: KernelCall, foreign: Collection[str]) -> tuple[Parameter, ...]:
@@ -52,17 +62,15 @@ def _element_aligned(parameter: Parameter) -> Parameter:
     return replace(parameter, buffer=replace(buffer, align=min(buffer.align, buffer.dtype.bytes)))
 
 
-def _names(found: dict[Content, list[Function]]) -> dict[Content, str]:
-    names: dict[Content, str] = {}
-    taken: set[str] = set()
-    for key, same in found.items():
+def _names(found: Sequence[Sequence[Function]]) -> list[str]:
+    names: dict[str, None] = {}
+    for same in found:
         name, number = same[0].name, 2
-        while name in taken:
+        while name in names:
             name = f"{same[0].name}_{number}"
             number += 1
-        taken.add(name)
-        names[key] = name
-    return names
+        names[name] = None
+    return list(names)
 
 
 def _sources(same: Sequence[Function]) -> tuple[str, ...]:

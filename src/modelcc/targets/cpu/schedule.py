@@ -159,14 +159,16 @@ class _Scheduler:
         exact, own = canonical(item, self._program.types, frozenset(self._program.constants), dims)
         key, sizes = with_free_place(exact)
         try:
-            if key not in self._cache:
+            scheduled = self._cache.get(key)
+            if scheduled is None:
                 name = f"k{len(self._cache)}_{item.name}"
-                self._cache[key] = schedule_kernel(key, name, self._machine, item.source)
+                scheduled = schedule_kernel(key, name, self._machine, item.source)
+                self._cache[key] = scheduled
         except NoScheduleError:
             return [
                 call for kernel in unfused(item) for call in self._kernel(kernel, dims, counter)
             ]
-        call = _call(item, self._cache[key], own, sizes, self.packed, self._parts)
+        call = _call(item, scheduled, own, sizes, self.packed, self._parts)
         threads = self._machine.threads
         if self._constant_bytes(call) * 2 < self._machine.l2_bytes * threads:
             return [call]

@@ -16,7 +16,7 @@ from pathlib import Path
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.toolchain import CodegenOptions, llvm_version
 
-_MAGIC = b"mcc-obj1"
+_MAGIC = b"mcc-obj2"
 _HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 _SUFFIX = ".mccobj"
 
