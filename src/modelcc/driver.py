@@ -86,6 +86,7 @@ from modelcc.pipeline import (
 )
 from modelcc.report import Report, StageTime, report_from_json, report_of
 from modelcc.targets.base import Module, Target, TargetOptions, Workplace
+from modelcc.targets.native.building_ahead import building_ahead
 from modelcc.targets.registry import make_target
 
 ModelSource = OnnxModel | Graph
@@ -262,8 +263,10 @@ def compile_model(
         if isinstance(run.after, Graph):
             graphs.append(run.after)
 
-    stages = from_block(pipeline(target, options, workplace), entering)
-    with no_cycle_collection():
+    # Whoever watches wants to see one stage after the other.
+    place = workplace if observer is None else replace(workplace, jobs=1)
+    with building_ahead(target, place) as working, no_cycle_collection():
+        stages = from_block(pipeline(working, options, workplace), entering)
         artifact: Artifact = run_stages(stages, model, all_of(note, check_stage, observer))
     if graphs and graphs[-1].interface is not None:
         manifest = artifact.manifest.with_interface(graphs[-1].interface)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.graph import Constant
@@ -80,9 +80,14 @@ def unfused(kernel: Kernel) -> list[Kernel]:
     ]
 
 
-def schedule_program(program: TensorProgram, machine: CpuModel) -> ScheduledProgram:
-    """Schedule every kernel of ``program``; equal kernels share one function."""
-    scheduler = _Scheduler(program, machine)
+def schedule_program(
+    program: TensorProgram, machine: CpuModel, ready: Callable[[Function], None] | None = None
+) -> ScheduledProgram:
+    """Schedule every kernel of ``program``; equal kernels share one function.
+
+    ``ready`` is told of each function as soon as it is there, of some more than once.
+    """
+    scheduler = _Scheduler(program, machine, ready)
     items = scheduler.items(program.items, program.dims)
     packed = scheduler.packed
     steps = [item for item in leaf_calls(items) if not isinstance(item, View)]
@@ -123,9 +128,12 @@ def _as_it_is(item: Algorithm) -> KernelCall:
 class _Scheduler:
     """Kernels to functions, each content once; what has been packed."""
 
-    def __init__(self, program: TensorProgram, machine: CpuModel) -> None:
+    def __init__(
+        self, program: TensorProgram, machine: CpuModel, ready: Callable[[Function], None] | None
+    ) -> None:
         self._program = program
         self._machine = machine
+        self._ready = ready
         self._cache: dict[CanonicalKernel, ScheduledKernel] = {}
         self._parts = _parts(program)
         self.packed = _PackedConstants(program)
@@ -170,9 +178,11 @@ class _Scheduler:
             ]
         call = _call(item, scheduled, own, sizes, self.packed, self._parts)
         threads = self._machine.threads
-        if self._constant_bytes(call) * 2 < self._machine.l2_bytes * threads:
-            return [call]
-        return [replace(call, function=there_and_back(call.function, counter, threads))]
+        if self._constant_bytes(call) * 2 >= self._machine.l2_bytes * threads:
+            call = replace(call, function=there_and_back(call.function, counter, threads))
+        if self._ready is not None:
+            self._ready(call.function)
+        return [call]
 
     def _constant_bytes(self, call: KernelCall) -> int:
         """Bytes of the weights that a call reads."""

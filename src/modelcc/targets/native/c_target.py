@@ -23,7 +23,6 @@ from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.target import (
-    FUNCTIONS_PER_MODULE,
     POOL,
     NativeTarget,
     joined,
@@ -31,6 +30,9 @@ from modelcc.targets.native.target import (
     user_output_name,
 )
 from modelcc.targets.packaging import Label, package
+
+FUNCTIONS_PER_MODULE = 4
+"""Few enough that processes share the work evenly."""
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,65 @@ def _compile_all(
     return contents
 
 
+class Builder:
+    """Builds modules in up to `jobs` processes while its caller makes more; close it at the end.
+
+    What `cache` holds is not compiled again, nor are equal modules.
+    """
+
+    def __init__(
+        self, machine: Machine, options: CodegenOptions, jobs: int, cache: ObjectCache | None
+    ) -> None:
+        self._machine = machine
+        self._options = options
+        self._jobs = jobs
+        self._cache = cache
+        self._pool: WorkerPool | None = None
+        self._found: dict[str, bytes] = {}
+        self._started: dict[str, Future[bytes]] = {}
+
+    def start(self, text: str) -> str:
+        """Begin to build a module, unless it is there or has begun; its key."""
+        key = object_key(text, self._machine, self._options)
+        if key in self._found or key in self._started:
+            return key
+        contents = self._cache.get(key) if self._cache else None
+        if contents is not None:
+            self._found[key] = contents
+            return key
+        if self._pool is None:
+            self._pool = WorkerPool(self._jobs)
+        self._started[key] = self._pool.submit(Request(text, self._machine, self._options))
+        return key
+
+    def build(self, modules: Sequence[str], progress: Progress | None = None) -> list[bytes]:
+        """As the function `build`, which most of the work has been done for."""
+        for text in sorted(modules, key=len, reverse=True):
+            self.start(text)
+        keys = [self.start(text) for text in modules]
+        pending = {key: self._started[key] for key in dict.fromkeys(keys) if key in self._started}
+        total = len(set(keys))
+        done = total - len(pending)
+
+        def report(finished: int) -> None:
+            if progress:
+                progress(done + finished, total)
+
+        report(0)
+        for key, contents in zip(pending, _gather([*pending.values()], report), strict=True):
+            self._found[key] = contents
+            if self._cache:
+                self._cache.put(key, contents)
+        if self._cache and pending:
+            self._cache.trim()
+        return [self._found[key] for key in keys]
+
+    def close(self) -> None:
+        """End the processes; what they still compile is finished first."""
+        if self._pool is not None:
+            self._pool.close()
+
+
 @dataclass(frozen=True)
 class _Worker:
     """A compiling subprocess and the file that receives its standard error."""
@@ -125,7 +184,7 @@ class WorkerPool:
         """Object files in the order of `requests`; raises like `build`."""
         # The longest first: the last ones to end are then short, and end together.
         longest = sorted(range(len(requests)), key=lambda n: -len(requests[n].text))
-        submitted = {n: self._threads.submit(self._compile_one, requests[n]) for n in longest}
+        submitted = {n: self.submit(requests[n]) for n in longest}
         futures = [submitted[n] for n in range(len(requests))]
         try:
             return _gather(futures, report)
@@ -133,6 +192,10 @@ class WorkerPool:
             for future in futures:
                 future.cancel()
             raise
+
+    def submit(self, request: Request) -> Future[bytes]:
+        """The object file of `request`, when a worker has made it."""
+        return self._threads.submit(self._compile_one, request)
 
     def _compile_one(self, request: Request) -> bytes:
         worker = self._idle.get()

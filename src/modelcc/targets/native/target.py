@@ -28,7 +28,7 @@ from modelcc.targets.llvm.program import emit_program, entry_name
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, byte_dots, function_attributes, host_machine
-from modelcc.targets.native.parallel_build import build
+from modelcc.targets.native.parallel_build import Progress, build
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
 from modelcc.targets.packaging import Label, package
@@ -38,9 +38,6 @@ POOL = "pool"
 
 _RENAMED = ".output"
 """What program lowering appends to an output's name that an input or constant has, too."""
-
-FUNCTIONS_PER_MODULE = 4
-"""Few enough that processes share the work evenly and that equal layers hit the object cache."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +88,10 @@ class NativeTarget:
         return (Module(POOL, pool_llvm(architecture)),)
 
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
-        """Modules of a few functions each."""
-        starts = range(0, len(functions), FUNCTIONS_PER_MODULE)
-        parts = [functions[i : i + FUNCTIONS_PER_MODULE] for i in starts]
+        """A module for each function: equal ones of other models are found in the cache."""
         return tuple(
-            Module(f"kernels{n}", emit_llvm(part, self._emission)) for n, part in enumerate(parts)
+            Module(f"kernels{n}", emit_llvm([function], self._emission))
+            for n, function in enumerate(functions)
         )
 
     def complete(self, program: Program) -> str:
@@ -110,10 +106,14 @@ class NativeTarget:
             self.machine,
             self.codegen,
             jobs=workplace.jobs,
-            cache=None if workplace.cache is None else ObjectCache(workplace.cache / "objects"),
-            progress=lambda done, total: workplace.report("compiling kernels", done, total),
+            cache=self.object_cache(workplace),
+            progress=progress_of(workplace),
         )
         return tuple(objects)
+
+    def object_cache(self, workplace: Workplace) -> ObjectCache | None:
+        """Where object files are kept."""
+        return None if workplace.cache is None else ObjectCache(workplace.cache / "objects")
 
     def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
         """LLVM text, assembly text, one relocatable object or a shared library."""
@@ -161,6 +161,11 @@ def native_target(options: TargetOptions) -> NativeTarget:
     return NativeTarget(
         machine, cpu_model(machine, fused, options.threads), CodegenOptions(optimize=level)
     )
+
+
+def progress_of(workplace: Workplace) -> Progress:
+    """Tells ``workplace`` how many kernels are compiled."""
+    return lambda done, total: workplace.report("compiling kernels", done, total)
 
 
 def user_output_name(program: Program, name: str) -> str:

@@ -1,0 +1,80 @@
+"""A native target that has kernels built while others are still being scheduled.
+
+LLVM works in processes of its own.  Here they get each function as soon as it is scheduled, not
+when all have been scheduled, ordered, planned and emitted; what is built is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+
+from modelcc.ir.loop import Function
+from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.tensor import TensorProgram
+from modelcc.targets.base import Module, Target, Workplace
+from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.native.parallel_build import Builder
+from modelcc.targets.native.target import NativeTarget, progress_of
+
+
+@contextmanager
+def building_ahead(target: Target, workplace: Workplace) -> Generator[Target]:
+    """For one compilation in ``workplace``: the target that builds ahead where ``target`` can.
+
+    That takes several processes, which end with the context.
+    """
+    if type(target) is not NativeTarget or workplace.jobs < 2:
+        yield target
+        return
+    cache = target.object_cache(workplace)
+    builder = Builder(target.machine, target.codegen, workplace.jobs, cache)
+    with closing(builder):
+        yield _BuildingAhead(target.machine, target.cpu, target.codegen, builder)
+
+
+@dataclass(frozen=True)
+class _BuildingAhead(NativeTarget):
+    """``legal`` and ``texts`` have what was made of functions, by identity: they are large to
+    compare.  Beside it lies the function, lest its identity passes to another one."""
+
+    builder: Builder
+    legal: dict[int, tuple[Function, Function]] = field(
+        default_factory=dict[int, tuple[Function, Function]]
+    )
+    texts: dict[tuple[object, ...], tuple[Function, str]] = field(
+        default_factory=dict[tuple[object, ...], tuple[Function, str]]
+    )
+
+    def schedule(self, program: TensorProgram) -> ScheduledProgram:
+        """As ever; building begins."""
+        return schedule_program(program, self.cpu, self._start)
+
+    def _start(self, function: Function) -> None:
+        self.builder.start(self._text(self.legalize(function)))
+
+    def legalize(self, function: Function) -> Function:
+        """As ever; each function once."""
+        known = self.legal.get(id(function))
+        if known is None:
+            known = self.legal[id(function)] = (function, super().legalize(function))
+        return known[1]
+
+    def _text(self, function: Function) -> str:
+        place = (id(function.body), function.name, function.parameters, function.sizes)
+        known = self.texts.get(place)
+        if known is None:
+            bare = replace(function, source=())  # which steps share it is not known yet
+            known = self.texts[place] = (function, super().emit_functions([bare])[0].text)
+        return known[1]
+
+    def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
+        """As ever, without the comments that name the sources of kernels."""
+        texts = (self._text(function) for function in functions)
+        return tuple(Module(f"kernels{n}", text) for n, text in enumerate(texts))
+
+    def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
+        """As ever; most is done by now."""
+        texts = [module.text for module in modules]
+        return tuple(self.builder.build(texts, progress_of(workplace)))
