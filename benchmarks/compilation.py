@@ -1,15 +1,21 @@
 """What compiling with modelcc costs, cold and from the cache, each in a process of its own.
 
 `python -m benchmarks.compilation MODEL THREADS CACHE [OUT.mcc]` compiles once and prints, as JSON,
-the seconds until the model can be called and the peak memory of the process.
+the seconds until the model can be called, the processor's seconds for it (LLVM's processes
+included) and the peak memory of the process.
+
+`python -m benchmarks.compilation --table THREADS MODEL...` prints a table of both for many models.
+Other work on the machine lengthens the seconds that pass, but hardly those of the processor.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,11 +30,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Compilation:
-    """Seconds of `modelcc.compile` without and with its cache, and the first one's peak memory."""
+    """Seconds of `modelcc.compile` without and with its cache; the first one's seconds of
+    processors and peak memory."""
 
     cold_seconds: float
     cached_seconds: float
     peak_bytes: int
+    cpu_seconds: float = 0.0
 
 
 def compile_apart(model: Path, threads: int, out: Path, timeout: float) -> Compilation | Failed:
@@ -40,7 +48,7 @@ def compile_apart(model: Path, threads: int, out: Path, timeout: float) -> Compi
         cached = _in_process((str(model), str(threads), cache), timeout)
         if isinstance(cached, Failed):
             return cached
-    return Compilation(cold["seconds"], cached["seconds"], cold["peak_bytes"])
+    return Compilation(cold["seconds"], cached["seconds"], cold["peak_bytes"], cold["cpu_seconds"])
 
 
 def _in_process(arguments: tuple[str, ...], timeout: float) -> dict[str, Any] | Failed:
@@ -59,14 +67,38 @@ def _in_process(arguments: tuple[str, ...], timeout: float) -> dict[str, Any] | 
 
 def main(model: str, threads: str, cache: str, out: str = "") -> None:
     """See the module."""
-    start = time.perf_counter()
+    start, before = time.perf_counter(), _cpu_seconds()
     net = modelcc.compile(model, threads=int(threads), cache=cache)
     seconds = time.perf_counter() - start
-    peak = peak_bytes()
+    cpu, peak = _cpu_seconds() - before, peak_bytes()
     if out:
         net.save(out)
-    print(json.dumps({"seconds": seconds, "peak_bytes": peak}))
+    print(json.dumps({"seconds": seconds, "cpu_seconds": cpu, "peak_bytes": peak}))
+
+
+def _cpu_seconds() -> float:
+    """Seconds that processors have worked for this process and its ended children."""
+    both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    usages = [resource.getrusage(who) for who in both]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def table(threads: str, models: Sequence[str]) -> None:
+    """Prints a Markdown table, a row for each of `models` as soon as it is there."""
+    print("| model | cold s | processor s | cached s | peak MiB |\n|---|---|---|---|---|")
+    for model in models:
+        with TemporaryDirectory() as folder:
+            path = Path(model)
+            found = compile_apart(path, int(threads), Path(folder) / "out.mcc", timeout=600)
+        if isinstance(found, Failed):
+            print(f"| {path.stem} | {found.reason} | | | |", flush=True)
+            continue
+        seconds = f"{found.cold_seconds:.1f} | {found.cpu_seconds:.1f} | {found.cached_seconds:.2f}"
+        print(f"| {path.stem} | {seconds} | {found.peak_bytes >> 20} |", flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1] == "--table":
+        table(sys.argv[2], sys.argv[3:])
+    else:
+        main(*sys.argv[1:])

@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.diagnostics import CodegenError
 from modelcc.targets.native.machine import Machine, host_machine
-from modelcc.targets.native.parallel_build import WorkerPool, build
+from modelcc.targets.native.parallel_build import Builder, WorkerPool, build
 from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
 from modelcc.targets.native.worker import Request
 
@@ -119,3 +120,32 @@ def test_a_script_without_a_main_guard_can_build(tmp_path):
         [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True
     )
     assert run.stdout == "4\n"
+
+
+def test_what_was_started_is_not_built_again():
+    here = host_machine()
+    expected = [compile_llvm(text, here, OPTIONS) for text in MODULES]
+    seen = []
+    with closing(Builder(here, OPTIONS, 2, None)) as builder:
+        for text in reversed(MODULES):
+            builder.start(text)
+        assert builder.start(MODULES[0]) == builder.start(MODULES[0])
+        assert builder.build(MODULES, lambda done, total: seen.append((done, total))) == expected
+        assert builder.build(MODULES[:2]) == expected[:2]
+    assert seen[-1] == (len(MODULES), len(MODULES))
+
+
+def test_a_broken_module_matters_only_if_it_is_wanted():
+    with closing(Builder(host_machine(), OPTIONS, 2, None)) as builder:
+        builder.start(BROKEN)
+        assert len(builder.build(MODULES[:2])) == 2
+        with pytest.raises(CodegenError, match="value doesn't match function result type"):
+            builder.build([MODULES[0], BROKEN])
+
+
+def test_a_builder_keeps_what_was_wanted(tmp_path):
+    cache = ObjectCache(tmp_path)
+    with closing(Builder(host_machine(), OPTIONS, 2, cache)) as builder:
+        built = builder.build(MODULES[:3])
+    assert build(MODULES[:3], host_machine(), OPTIONS, cache=cache) == built
+    assert len(list(tmp_path.glob("*/*"))) == 3

@@ -39,12 +39,12 @@ class _BuildingAhead(NativeTarget):
     """``legal`` and ``texts`` have what was made of functions, by identity: they are large to
     compare.  Beside it lies the function, lest its identity passes to another one."""
 
-    builder: Builder
+    builder: Builder = field(repr=False)
     legal: dict[int, tuple[Function, Function]] = field(
-        default_factory=dict[int, tuple[Function, Function]]
+        default_factory=dict[int, tuple[Function, Function]], repr=False
     )
     texts: dict[tuple[object, ...], tuple[Function, str]] = field(
-        default_factory=dict[tuple[object, ...], tuple[Function, str]]
+        default_factory=dict[tuple[object, ...], tuple[Function, str]], repr=False
     )
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
