@@ -157,10 +157,16 @@ class Atom(Expr):
 
     factor: Final[str]
 
-    def __init__(self, text: str, factor: str) -> None:
-        super().__init__({text: (1, (self,))}, 0)
+    def __init__(self, text: str, factor: str) -> None:  # pyright: ignore[reportMissingSuperCall]
+        self.const = 0
         self._text = text
+        self._symbols = None
         self.factor = factor
+
+    @property
+    def terms(self) -> Terms:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Itself, once; not kept, since what refers to itself is not freed when it is done with."""
+        return {self._text: (1, (self,))}
 
     def operands(self) -> tuple[Index, ...]:
         """The expressions it is made of; none for a symbol."""
