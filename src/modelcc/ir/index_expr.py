@@ -154,6 +154,7 @@ class Atom(Expr):
     """
 
     __slots__ = ("factor",)
+    __match_args__: tuple[str, ...] = ()
 
     factor: Final[str]
 
@@ -167,6 +168,9 @@ class Atom(Expr):
     def terms(self) -> Terms:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Itself, once; not kept, since what refers to itself is not freed when it is done with."""
         return {self._text: (1, (self,))}
+
+    def __reduce__(self) -> tuple[type[Atom], tuple[object, ...]]:
+        return type(self), tuple(getattr(self, name) for name in self.__match_args__)
 
     def operands(self) -> tuple[Index, ...]:
         """The expressions it is made of; none for a symbol."""
