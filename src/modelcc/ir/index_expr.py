@@ -42,8 +42,8 @@ class Expr:
 
     __slots__ = ("_symbols", "_text", "const", "terms")
 
-    terms: Final[Terms]
-    const: Final[int]
+    terms: Terms
+    const: int
     _text: str
     _symbols: frozenset[str] | None
 
