@@ -1,10 +1,12 @@
 """The thread pool: partition, nesting, several callers, fork, exit; pool.ll and pool.c alike."""
 
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from importlib.resources import files
 
 import numpy as np
@@ -323,6 +325,26 @@ def test_a_forked_child_runs_alone():
 def test_an_open_pool_does_not_hold_up_exit():
     script = "from modelcc.runtime.pool import ThreadPool\np = ThreadPool(4)\nprint(p.threads)"
     assert run_script(script) == ["4"]
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="one core is all workers may use")
+def test_a_worker_on_the_callers_core_goes_away(make_pool):
+    before = set(os.listdir("/proc/self/task"))
+    pool = make_pool(2)
+    (worker,) = set(os.listdir("/proc/self/task")) - before
+    cores = os.sched_getaffinity(0)
+    here = {min(cores)}
+    y = np.zeros(64, np.int64)
+    _code, run = repeat(pool)
+    try:
+        os.sched_setaffinity(0, here)
+        os.sched_setaffinity(int(worker), here)
+        patience = time.monotonic() + 60
+        while os.sched_getaffinity(int(worker)) == here and time.monotonic() < patience:
+            run(y, 1, 1000)
+        assert os.sched_getaffinity(int(worker)) == cores - here
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -10,6 +10,9 @@
    asleep, or whose core is taken by another program, holds nobody up. A worker reads the job only
    after it has claimed, so the caller may write the next one as soon as `pending` is zero.
 
+   A system whose cores are busy may wake a worker on the caller's core, where it only ever runs in
+   the caller's place. A worker that has come too late looks whether it is there, and goes away.
+
    The pool lies in pages that are zeroed in a forked child: there it has no threads, and all
    calls run in the calling thread. */
 #define _GNU_SOURCE
@@ -54,6 +57,7 @@ struct mcc_pool {
 
     _Alignas(64) atomic_int pending; /* threads that have not ended yet, a futex */
     atomic_int waiting;
+    atomic_int home; /* the core of a caller that has not met all workers */
 
     _Alignas(64) struct worker workers[];
 };
@@ -111,15 +115,32 @@ static void run_piece(struct mcc_pool *pool, int32_t index, int32_t threads) {
     pool->body(pool->ctx, begin, end, index);
 }
 
+/* Leaves the caller's core to the caller, if the thread may use any other. */
+static void make_way(struct mcc_pool *pool, const cpu_set_t *allowed) {
+    int home = atomic_load_explicit(&pool->home, memory_order_relaxed);
+    int core = sched_getcpu();
+    if (core != home || (unsigned)core >= CPU_SETSIZE) return;
+    cpu_set_t others = *allowed;
+    CPU_CLR(core, &others);
+    sched_setaffinity(0, sizeof others, &others);
+}
+
 static void *work(void *argument) {
     struct worker *worker = argument;
     struct mcc_pool *pool = worker->pool;
     int64_t ticket = 0;
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
     for (;;) {
         ticket = next_ticket(pool, ticket);
         int32_t threads = (int32_t)(ticket >> 32);
         if (threads == STOP) return 0;
-        if (worker->index >= threads || !claim(worker, ticket)) continue;
+        if (worker->index >= threads) continue;
+        if (!claim(worker, ticket)) {
+            make_way(pool, &allowed);
+            continue;
+        }
         run_piece(pool, worker->index, threads);
         if (atomic_fetch_sub(&pool->pending, 1) == 1 && atomic_load(&pool->waiting))
             futex_wake(&pool->pending);
@@ -131,6 +152,7 @@ static void run_rest(struct mcc_pool *pool, int64_t ticket, int32_t threads) {
     for (int32_t i = 1; i < threads; i++) {
         if (!atomic_load_explicit(&pool->pending, memory_order_acquire)) return;
         if (!claim(&pool->workers[i], ticket)) continue;
+        atomic_store_explicit(&pool->home, sched_getcpu(), memory_order_relaxed);
         run_piece(pool, i, threads);
         atomic_fetch_sub(&pool->pending, 1);
     }

@@ -17,8 +17,9 @@
   [16 x i8],
   i32,          ; 12 pending: workers' pieces that have not ended yet, a futex
   i32,          ; 13 waiting
-  [56 x i8],
-  [0 x %worker] ; 15 one for each thread; that of the caller, the first, is not used
+  i32,          ; 14 home: the core of a caller that has not met all workers
+  [52 x i8],
+  [0 x %worker] ; 16 one for each thread; that of the caller, the first, is not used
 }
 
 %worker = type {
@@ -39,6 +40,9 @@ declare i32 @pthread_join(i64, ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @sigfillset(ptr)
 declare i32 @sched_yield()
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
 
 ; FUTEX_WAIT_PRIVATE is 128, FUTEX_WAKE_PRIVATE is 129.
 
@@ -115,7 +119,7 @@ next:
 
 offer:
   %slot = sext i32 %i to i64
-  %claim = getelementptr %mcc_pool, ptr %pool, i32 0, i32 15, i64 %slot, i32 4
+  %claim = getelementptr %mcc_pool, ptr %pool, i32 0, i32 16, i64 %slot, i32 4
   store atomic i64 %ticket, ptr %claim monotonic, align 64
   %i.next = add i32 %i, 1
   br label %next
@@ -179,9 +183,41 @@ define internal void @run_piece(ptr %pool, i32 %index, i32 %threads) {
   ret void
 }
 
+; Leaves the caller's core to the caller, if the thread may use any other. A cpu_set_t has 128 bytes.
+define internal void @make_way(ptr %pool, ptr %allowed) {
+  %others = alloca [128 x i8], align 16
+  %home.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 14
+  %home = load atomic i32, ptr %home.at monotonic, align 8
+  %core = call i32 @sched_getcpu()
+  %shared = icmp eq i32 %core, %home
+  %known = icmp ult i32 %core, 1024
+  %there = and i1 %shared, %known
+  br i1 %there, label %leave, label %done
+
+leave:
+  call void @llvm.memcpy.p0.p0.i64(ptr %others, ptr %allowed, i64 128, i1 false)
+  %byte = lshr i32 %core, 3
+  %bit = and i32 %core, 7
+  %bits.at = getelementptr i8, ptr %others, i32 %byte
+  %bits = load i8, ptr %bits.at
+  %narrow = trunc i32 %bit to i8
+  %own = shl i8 1, %narrow
+  %kept = xor i8 %own, -1
+  %rest = and i8 %bits, %kept
+  store i8 %rest, ptr %bits.at
+  call i32 @sched_setaffinity(i32 0, i64 128, ptr %others)
+  br label %done
+
+done:
+  ret void
+}
+
 ; Main function of a worker thread.
 define internal ptr @work(ptr %worker) {
 entry:
+  %allowed = alloca [128 x i8], align 16
+  call void @llvm.memset.p0.i64(ptr %allowed, i8 0, i64 128, i1 false)
+  call i32 @sched_getaffinity(i32 0, i64 128, ptr %allowed)
   %pool.at = getelementptr %worker, ptr %worker, i32 0, i32 0
   %index.at = getelementptr %worker, ptr %worker, i32 0, i32 2
   %pool = load ptr, ptr %pool.at
@@ -191,7 +227,7 @@ entry:
   br label %next
 
 next:
-  %last = phi i64 [ 0, %entry ], [ %ticket, %awake ], [ %ticket, %invited ],
+  %last = phi i64 [ 0, %entry ], [ %ticket, %awake ], [ %ticket, %late ],
                   [ %ticket, %joined ], [ %ticket, %run ], [ %ticket, %wake ]
   %ticket = call i64 @next_ticket(ptr %pool, i64 %last)
   %high = ashr i64 %ticket, 32
@@ -205,7 +241,11 @@ awake:
 
 invited:
   %mine = call i1 @claim(ptr %worker, i64 %ticket)
-  br i1 %mine, label %run, label %next
+  br i1 %mine, label %run, label %late
+
+late:
+  call void @make_way(ptr %pool, ptr %allowed)
+  br label %next
 
 run:
   call void @run_piece(ptr %pool, i32 %index, i32 %threads)
@@ -229,6 +269,7 @@ end:
 ; Runs the pieces of workers that have not come.
 define internal void @run_rest(ptr %pool, i64 %ticket, i32 %threads) {
 entry:
+  %home.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 14
   %pending.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 12
   br label %next
 
@@ -244,12 +285,14 @@ check:
 
 look:
   %slot = sext i32 %i to i64
-  %worker = getelementptr %mcc_pool, ptr %pool, i32 0, i32 15, i64 %slot
+  %worker = getelementptr %mcc_pool, ptr %pool, i32 0, i32 16, i64 %slot
   %i.next = add i32 %i, 1
   %mine = call i1 @claim(ptr %worker, i64 %ticket)
   br i1 %mine, label %run, label %next
 
 run:
+  %core = call i32 @sched_getcpu()
+  store atomic i32 %core, ptr %home.at monotonic, align 8
   call void @run_piece(ptr %pool, i32 %i, i32 %threads)
   atomicrmw sub ptr %pending.at, i32 1 seq_cst, align 64
   br label %next
@@ -364,7 +407,7 @@ next:
 
 start:
   %slot = sext i32 %started to i64
-  %worker = getelementptr %mcc_pool, ptr %pool, i32 0, i32 15, i64 %slot
+  %worker = getelementptr %mcc_pool, ptr %pool, i32 0, i32 16, i64 %slot
   %pool.at = getelementptr %worker, ptr %worker, i32 0, i32 0
   %thread = getelementptr %worker, ptr %worker, i32 0, i32 1
   %index.at = getelementptr %worker, ptr %worker, i32 0, i32 2
@@ -387,7 +430,7 @@ done:
 define ptr @mcc_pool_create(i32 %threads.asked) {
   %threads = call i32 @llvm.smax.i32(i32 %threads.asked, i32 1)
   %count = sext i32 %threads to i64
-  %size.at = getelementptr %mcc_pool, ptr null, i32 0, i32 15, i64 %count
+  %size.at = getelementptr %mcc_pool, ptr null, i32 0, i32 16, i64 %count
   %size = ptrtoint ptr %size.at to i64
   %padded = add i64 %size, 4095
   %bytes = and i64 %padded, -4096
@@ -455,7 +498,7 @@ next:
 
 join:
   %slot = sext i32 %i to i64
-  %thread.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 15, i64 %slot, i32 1
+  %thread.at = getelementptr %mcc_pool, ptr %pool, i32 0, i32 16, i64 %slot, i32 1
   %thread = load i64, ptr %thread.at
   call i32 @pthread_join(i64 %thread, ptr null)
   %i.next = add i32 %i, 1
