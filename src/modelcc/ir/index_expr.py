@@ -148,10 +148,7 @@ Index: TypeAlias = int | Expr
 
 
 class Atom(Expr):
-    """A factor that polynomial arithmetic does not look into; also an expression by itself.
-
-    ``factor`` is its text as an operand of a product.
-    """
+    """What polynomials do not look into; ``factor`` is its text as an operand of a product."""
 
     __slots__ = ("factor",)
     __match_args__: tuple[str, ...] = ()
@@ -160,8 +157,7 @@ class Atom(Expr):
 
     def __init__(self, text: str, factor: str) -> None:  # pyright: ignore[reportMissingSuperCall]
         self.const = 0
-        self._text = text
-        self._symbols = None
+        self._text, self._symbols = text, None
         self.factor = factor
 
     @property
