@@ -38,6 +38,9 @@ from modelcc.ir.index_interval import (
 STEPS = 400
 """Atoms one prover may eliminate in total; bounds the time, never the truth of an answer."""
 
+EXPANDED = 1 << 12
+"""Terms that products of symbols may have when each is written as a sum."""
+
 DEPTH = 16
 """Atoms it may eliminate one after the other; facts may be circular."""
 
@@ -170,6 +173,8 @@ class Prover:
 
         Then n*m - n == (n' + 1)*m' for n, m >= 1, which is seen not to be negative.
         """
+        if sum(1 << len(mono) for _, mono in e.terms.values()) > EXPANDED:
+            return None
         shifted: Index = e.const
         rests: dict[str, Interval] = {}
         for coeff, mono in e.terms.values():
