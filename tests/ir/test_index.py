@@ -598,3 +598,11 @@ def test_substitute_leaves_untouched_expressions_alone():
 def test_docstring():
     assert doctest.testmod(index).attempted > 0
     assert doctest.testmod(index).failed == 0
+
+
+def test_products_of_many_symbols_are_not_written_out():
+    names = [f"s{i}" for i in range(48)]
+    bounds = {name: Range(1, None) for name in names}
+    whole = product(tuple(map(Sym, names)))
+    assert compare(whole, "==", 48, bounds) is None
+    assert compare(whole, ">=", 0, bounds) is True
