@@ -13,7 +13,7 @@ import operator
 from collections.abc import Iterable
 from math import gcd
 from sys import intern
-from typing import Final, SupportsIndex, TypeAlias
+from typing import ClassVar, Final, SupportsIndex, TypeAlias
 
 from modelcc.ir.index_names import quote_name
 from modelcc.ir.index_poly import (
@@ -194,17 +194,18 @@ class Sym(Atom):
         self._symbols = frozenset((name,))
 
 
-class FloorDiv(Atom):
-    """``dividend // divisor`` where no cheaper form is known; use :func:`floordiv` to build."""
+class Division(Atom):
+    """What ``dividend`` and ``divisor`` make where no cheaper form is known."""
 
     __slots__ = ("dividend", "divisor")
     __match_args__ = ("dividend", "divisor")
 
+    word: ClassVar[str]
     dividend: Final[Index]
     divisor: Final[Index]
 
     def __init__(self, dividend: Index, divisor: Index) -> None:
-        text = f"{_operand(dividend)} floordiv {_operand(divisor)}"
+        text = f"{_operand(dividend)} {self.word} {_operand(divisor)}"
         super().__init__(text, f"({text})")
         self.dividend = dividend
         self.divisor = divisor
@@ -213,23 +214,18 @@ class FloorDiv(Atom):
         return (self.dividend, self.divisor)
 
 
-class Mod(Atom):
-    """``dividend % divisor`` where no cheaper form is known; use :func:`mod` to build."""
+class FloorDiv(Division):
+    """``dividend // divisor``; use :func:`floordiv` to build."""
 
-    __slots__ = ("dividend", "divisor")
-    __match_args__ = ("dividend", "divisor")
+    __slots__ = ()
+    word = "floordiv"
 
-    dividend: Final[Index]
-    divisor: Final[Index]
 
-    def __init__(self, dividend: Index, divisor: Index) -> None:
-        text = f"{_operand(dividend)} mod {_operand(divisor)}"
-        super().__init__(text, f"({text})")
-        self.dividend = dividend
-        self.divisor = divisor
+class Mod(Division):
+    """``dividend % divisor``; use :func:`mod` to build."""
 
-    def operands(self) -> tuple[Index, ...]:
-        return (self.dividend, self.divisor)
+    __slots__ = ()
+    word = "mod"
 
 
 # --- text ------------------------------------------------------------------------------------
