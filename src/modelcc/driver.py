@@ -31,6 +31,7 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.region import map_leaves
 from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
+from modelcc.ir.structure import Interface
 from modelcc.ir.tensor import TensorProgram
 from modelcc.levels import verify_level
 from modelcc.options import Options
@@ -256,25 +257,28 @@ def compile_model(
             artifact, path = found
             return Compiled(artifact, target, (), path)
     times: list[StageTime] = []
-    graphs: list[Graph] = []
+    interfaces: list[Interface | None] = []
+    files: list[Path] = []
 
     def note(run: StageRun) -> None:
         times.append(StageTime(run.stage.label, run.seconds))
         if isinstance(run.after, Graph):
-            graphs.append(run.after)
+            if not interfaces:
+                files.extend(external_files(run.after))
+            interfaces.append(run.after.interface)
 
     # Whoever watches wants to see one stage after the other.
     place = workplace if observer is None else replace(workplace, jobs=1)
     with building_ahead(target, place) as working, no_cycle_collection():
         stages = from_block(pipeline(working, options, workplace), entering)
         artifact: Artifact = run_stages(stages, model, all_of(note, check_stage, observer))
-    if graphs and graphs[-1].interface is not None:
-        manifest = artifact.manifest.with_interface(graphs[-1].interface)
+    if interfaces and interfaces[-1] is not None:
+        manifest = artifact.manifest.with_interface(interfaces[-1])
         artifact = replace(artifact, manifest=manifest)
     if cache and key:
         # A damaged entry is compiled again, so there is no need to wait for the disk.
         save = partial(write_artifact, artifact=artifact, durable=False)
-        artifact_cache(cache).add(key, save, external_files(graphs[0]))
+        artifact_cache(cache).add(key, save, files)
     return Compiled(artifact, target, tuple(times))
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from modelcc.ir.graph import Constant
 from modelcc.ir.mapped import release_pages
 from modelcc.ir.pack import pack, reordered
-from modelcc.ir.types import Array, Layout, TensorType, dtype_of
+from modelcc.ir.types import Array, Layout, TensorType
 
 SLAB = 64 << 20
 """Bytes packed at a time: pages of a file are given back in between, but each is read again for
@@ -22,31 +22,32 @@ class PackedConstant(Constant):
     """
 
     def __init__(self, source: Constant, layout: Layout) -> None:
-        data = source.data
-        super().__init__(data)
+        self._source = source
         self._layout = layout
-        self._shape = reordered(np.broadcast_to(np.int8(0), data.shape), layout).shape
+        logical = np.broadcast_to(np.int8(0), source.type.static_shape())
+        self._shape = reordered(logical, layout).shape
 
     @property
     def data(self) -> Array:
         """The elements, with one dimension per part of the layout."""
-        return pack(self._data, self._layout)
+        return pack(self._source.data, self._layout)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all elements, padding included."""
-        return int(np.prod(self._shape)) * self._data.itemsize
+        return int(np.prod(self._shape)) * self.type.dtype.numpy.itemsize
 
     @property
     def type(self) -> TensorType:
         """Element type and the extents of the layout's parts."""
-        return TensorType(tuple(int(n) for n in self._shape), dtype_of(self._data))
+        return TensorType(tuple(int(n) for n in self._shape), self._source.type.dtype)
 
     def write(self, target: NDArray[np.uint8]) -> None:
         """Copy the elements' bytes, in physical order, to ``target``."""
-        own = np.atleast_1d(target.view(self._data.dtype).reshape(self._shape))
-        source = np.atleast_1d(reordered(self._data, self._layout))
+        data = self._source.data
+        own = np.atleast_1d(target.view(data.dtype).reshape(self._shape))
+        source = np.atleast_1d(reordered(data, self._layout))
         rows = max(1, SLAB * len(own) // max(1, self.nbytes))
         for start in range(0, len(own), rows):
             np.copyto(own[start : start + rows], source[start : start + rows])
-            release_pages(self._data)
+            release_pages(data)

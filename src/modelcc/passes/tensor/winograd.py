@@ -26,7 +26,6 @@ from math import gcd
 from typing import Literal
 
 from modelcc.ir.compute import Element
-from modelcc.ir.graph import Constant
 from modelcc.ir.index import Index, Sym, substitute
 from modelcc.ir.scalar_tree import reads, substitute_indices, transform
 from modelcc.ir.tensor import (
@@ -42,11 +41,11 @@ from modelcc.ir.tensor import (
 from modelcc.ir.types import F32, Layout, TensorType, blocked
 from modelcc.passes.tensor.unread_constants import still_read
 from modelcc.passes.tensor.winograd_cost import Choice, Shape, WinogradCost
+from modelcc.passes.tensor.winograd_filter import TransformedFilter
 from modelcc.passes.tensor.winograd_match import Convolution, match_convolution
 from modelcc.passes.tensor.winograd_tiles import IMAGE, Part, Tiles
 from modelcc.passes.tensor.winograd_transforms import (
     in_two_steps,
-    transform_filter,
     transform_input,
     transform_output,
 )
@@ -81,8 +80,8 @@ class Winograd:
             types |= rewrite.types(kernels)
             x = rewrite.convolution.x
             types[x] = rewrite.widened(types[x])
-            filters = program.constants[rewrite.convolution.w].data
-            constants[rewrite.name("u")] = Constant(transform_filter(rewrite.tiles.m, filters))
+            filters = program.constants[rewrite.convolution.w]
+            constants[rewrite.name("u")] = TransformedFilter(filters, rewrite.tiles.m)
         kept = still_read(items, program, constants)
         changed = replace(program, types=types, constants=kept)
         return changed.with_items(tuple(items))
