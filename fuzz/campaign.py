@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.queues import SimpleQueue
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 
@@ -64,22 +64,33 @@ def try_mutant(campaign: Campaign, number: int, folder: Path) -> Tried:
 
 
 def tried(campaign: Campaign, numbers: range, jobs: int = 1) -> Iterator[Tried]:
-    """Outcomes of mutants ``numbers``, as they come, from ``jobs`` processes."""
+    """Outcomes of mutants ``numbers``, as they come, from ``jobs`` processes.
+
+    RuntimeError if one of these ends early, which is a fault of the fuzzer.
+    """
     context = get_context("fork")  # the models are inherited, not sent
-    queue: SimpleQueue[Tried] = context.SimpleQueue()
-    workers = [
-        context.Process(target=_work, args=(campaign, numbers[start::jobs], queue))
-        for start in range(jobs)
-    ]
-    for worker in workers:
-        worker.start()
-    for _ in numbers:
-        yield queue.get()
-    for worker in workers:
-        worker.join()
+    open_pipes: list[Connection] = []
+    for start in range(jobs):
+        read, write = context.Pipe(duplex=False)
+        context.Process(target=_work, args=(campaign, numbers[start::jobs], write)).start()
+        write.close()
+        open_pipes.append(read)
+    count = 0
+    while open_pipes:
+        for pipe in wait(open_pipes):
+            assert isinstance(pipe, Connection)
+            try:
+                found: Tried = pipe.recv()
+            except EOFError:
+                open_pipes.remove(pipe)
+                continue
+            count += 1
+            yield found
+    if count < len(numbers):
+        raise RuntimeError(f"{len(numbers) - count} mutants were not tried: a worker has ended")
 
 
-def _work(campaign: Campaign, numbers: range, queue: SimpleQueue[Tried]) -> None:
+def _work(campaign: Campaign, numbers: range, pipe: Connection) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:
-            queue.put(try_mutant(campaign, number, Path(folder)))
+            pipe.send(try_mutant(campaign, number, Path(folder)))

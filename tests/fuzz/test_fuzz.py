@@ -90,6 +90,12 @@ def test_faults_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault
     assert groups([Tried(3, 0, "rewire", outcome)])[0].startswith("1 × #3 rewire: " + kind)
 
 
+def test_a_worker_that_ends_early_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz.campaign.try_mutant", lambda *_: os._exit(1))
+    with pytest.raises(RuntimeError, match="2 mutants were not tried"):
+        list(tried(Campaign(MODELS), range(2)))
+
+
 def test_reading_a_file_outside_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def peep(path: Path) -> None:
         (path.parent.parent / "secret").read_bytes()
