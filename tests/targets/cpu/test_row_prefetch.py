@@ -16,12 +16,12 @@ from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.targets.cpu.schedule import schedule_program
 
 
-def fetches(rows: int, summed: int) -> list[str]:
+def fetches(rows: int, summed: int, columns: int = 48) -> list[str]:
     """Prefetches of everything but weights, in ``x @ w + r``."""
     make = GraphBuilder()
     x = make.input("x", TensorType((rows, summed), F32))
-    r = make.input("r", TensorType((rows, 48), F32))
-    w = make.constant(np.zeros((summed, 48), np.float32))
+    r = make.input("r", TensorType((rows, columns), F32))
+    w = make.constant(np.zeros((summed, columns), np.float32))
     graph = make.build([make.emit(Add(), make.emit(MatMul(), x, w), r)])
     program = schedule_program(FuseKernels()(lower_graph(graph)), host_cpu())
     lines = print_functions(scheduled_functions(program)).splitlines()
@@ -38,6 +38,10 @@ def test_residuals_and_results_are_fetched_while_products_are_summed() -> None:
 
 def test_short_sums_fetch_nothing() -> None:
     assert not fetches(64, 64)
+
+
+def test_rows_side_by_side_are_left_to_the_core() -> None:
+    assert not fetches(64, 256, columns=16)
 
 
 def test_rows_are_fetched_if_all_of_them_exceed_the_cache() -> None:

@@ -14,7 +14,7 @@ from modelcc.ir.index import Index, coefficient, floordiv, mod, substitute, symb
 from modelcc.ir.loop import Prefetch, Stmt
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read, Scalar
-from modelcc.targets.cpu.nest import LoopVar
+from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.parallel import Chosen, Point
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import LINE_BYTES
@@ -85,7 +85,10 @@ def _far(rows: LoopVar, summed: LoopVar, read: Read) -> bool:
 
 
 def epilogue_prefetch(plan: Plan, corners: Sequence[Point], near: frozenset[str]) -> list[Stmt]:
-    """Prefetches of what the tile's epilogue reads and writes; ``near`` tensors are in cache."""
+    """Prefetches of rows that the tile's epilogue reads and writes; ``near`` tensors are in cache.
+
+    Points that lie side by side in memory are left to the core.
+    """
     anchor, lane = plan.group.anchor, plan.lane
     if anchor is None or lane is None or not is_contraction(anchor) or not _hides(anchor.reduce):
         return []
@@ -95,11 +98,18 @@ def epilogue_prefetch(plan: Plan, corners: Sequence[Point], near: frozenset[str]
         used = [] if nest is anchor else [(r.tensor, r.indices[0]) for r in _loads(nest.body)]
         used += [(nest.output, nest.store)] if nest.output in plan.group.stored else []
         for tensor, offset in used:
+            rows = [n for n in tiled if n != plan.tile.vector]
             moves = lane.name in symbols(offset) and all(n in symbols(offset) for n in tiled)
-            if moves and tensor not in near:
+            if moves and tensor not in near and all(_apart(offset, n, nest) for n in rows):
                 for corner in corners:
                     found[tensor, substitute(offset, {**corner, lane.name: 0})] = None
     return [Prefetch(tensor, offset, 1) for tensor, offset in found]
+
+
+def _apart(offset: Index, row: str, nest: Nest) -> bool:
+    """Whether neighbours along ``row`` are at a distance of more than a line."""
+    stride = coefficient(offset, row)
+    return not isinstance(stride, int) or stride * nest.body.dtype.bytes > LINE_BYTES
 
 
 def _hides(loops: Sequence[LoopVar]) -> bool:
