@@ -21,6 +21,10 @@ from modelcc.targets.cpu.structure import Group
 from modelcc.targets.cpu.transposition import Block, find_block
 
 UNROLLED_STEPS = 256
+SLACK = 1.15
+"""Loads do not keep up their rate where operands come from the second-level cache."""
+L2_CYCLES = 1.5
+"""Cycles that a vector of a panel takes which is too large for the first-level cache."""
 DIVISIBLE_STEPS = 128 << 10
 """Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
 
@@ -170,18 +174,39 @@ def _tile_sizes(variable: LoopVar | None, limit: int) -> range:
 
 def _cycles(tile: Tile, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel) -> float:
     """Estimated cycles of the whole nest per step of the reduction."""
-    points = 1
-    tiles = 1.0
+    extent, size = anchor.var(blocks).extent, tile.of(blocks)
+    if not isinstance(extent, int):
+        return _part_cycles(tile, tile_count(extent, size), anchor, blocks, roles, machine)
+    whole, rest = divmod(extent, size)
+    total = _part_cycles(tile, whole, anchor, blocks, roles, machine)
+    if rest:
+        points = tuple((n, rest if n == blocks else s) for n, s in tile.points)
+        total += _part_cycles(Tile(blocks, points), 1, anchor, blocks, roles, machine)
+    return total
+
+
+def _part_cycles(
+    tile: Tile, panels: float, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel
+) -> float:
+    """Estimated cycles of ``panels`` panels of vectors per step of the reduction."""
+    points, tiles = 1, panels
     for name, size in tile.points:
         extent = anchor.var(name).extent
-        tiles *= tile_count(extent, size)
+        tiles *= tile_count(extent, size) if name != blocks else 1
         if name == blocks or not isinstance(extent, int):
             points *= size
         else:
             points *= -(-extent // int(tile_count(extent, size)))
-    loads = sum(_distinct(r, tile) for r in (*roles.vectors, *roles.broadcasts))
-    busy = max(points / machine.fmas, loads / machine.loads, machine.fma_latency)
+    vectors = sum(_distinct(r, tile) for r in roles.vectors)
+    loads = vectors + sum(_distinct(r, tile) for r in roles.broadcasts)
+    busy = max(points / machine.fmas, SLACK * loads / machine.loads, machine.fma_latency)
+    if vectors * _steps(anchor) * (machine.vector_bits // 8) > machine.l1_bytes:
+        busy = max(busy, vectors * L2_CYCLES)
     return tiles * (busy + 0.5)
+
+
+def _steps(anchor: Nest) -> int:
+    return prod(v.extent if isinstance(v.extent, int) else 1 for v in anchor.reduce)
 
 
 def _distinct(read: Read, tile: Tile) -> int:
