@@ -128,7 +128,8 @@ def _lower_node(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorT
             rename[operand.name] = name
         else:
             items.append(View(name, rename.get(operand.name, operand.name), node.source))
-    types = {**graph.types, **builder.types}
+    touched = {n: graph.types[n] for n in (*node.inputs, *node.outputs) if n}
+    types = {**touched, **builder.types}
     stages = (_without_empty_reads(stage, types) for stage in builder.stages)
     kernels = [_kernel(rename_stage(stage, rename), node) for stage in stages]
     internal = {n: t for n, t in builder.types.items() if n not in rename}
