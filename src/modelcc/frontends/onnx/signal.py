@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import isqrt, log
 from types import MappingProxyType
 
 import numpy as np
@@ -25,6 +26,8 @@ from modelcc.ops.shape import Concat, Reshape, Transpose
 from modelcc.ops.slicing import Slice
 from modelcc.ops.window import numbers
 
+SMALL = 8
+"""Extents up to which a transform is one product with its matrix."""
 LARGEST = 1 << 13
 """Extents of which the matrix of a transform is still of a sensible size."""
 
@@ -54,6 +57,9 @@ def _length(call: Call, extent: Index, form: Form) -> Index:
 def _along_late_axis(call: Call, form: Form) -> str:
     """Along an axis that is computed at run time: x as [before, along, after, parts]."""
     *extents, parts = call.shape()
+    static = [extent for extent in extents if isinstance(extent, int)]
+    if len(static) == len(extents) and parts == 2 and not call.has(1) and not form.onesided:
+        return _along_one_of(call, form, static)
     rank = len(extents)
     axis = from_front(operand(call, 2), vector_of(call, (rank + 1,)))
     whole, places = vector_of(call, extents), positions(rank, call)
@@ -74,6 +80,18 @@ def _along_late_axis(call: Call, form: Form) -> str:
     total = product(Sym(f"#{n}") for n in range(rank))
     known: Demand = (total, "==", product((shape[0], along, after)))
     return call.emit(Reshape((*found.read(f"{label}_results", SIZE, (known,)), results)), y)
+
+
+def _along_one_of(call: Call, form: Form, extents: Sequence[int]) -> str:
+    """Along every axis, of which the one that is asked for is taken: their matrices are known."""
+    rank = len(extents)
+    axis = from_front(operand(call, 2), vector_of(call, (rank + 1,))).name
+    result = _transformed(call, call.input(0), 0, form, extents[0])
+    for other in range(1, rank):
+        here = call.emit(ew.Equal(), axis, call.constant(np.array([other])))
+        along = _transformed(call, call.input(0), other, form, extents[other])
+        result = call.emit(ew.Where(), here, along, result)
+    return result
 
 
 @dataclass(frozen=True)
@@ -163,13 +181,59 @@ def _transformed(call: Call, x: str, axis: int, form: Form, length: Index) -> st
     moved = x if perm == tuple(range(rank)) else call.emit(Transpose(perm), x)
     count, results = form.count(length), 1 if form.inverse and form.onesided else 2
     outer = tuple(type.shape[a] for a in others)
+    back = tuple(int(p) for p in np.argsort(perm))
+    if parts == 2 and isinstance(length, int) and used == length and not form.onesided:
+        result = _by_factors(call, moved, outer, length, form.inverse)
+        if form.inverse:
+            result = call.emit(ew.Mul(), result, call.constant(1 / length, type.dtype))
+        return result if perm == tuple(range(rank)) else call.emit(Transpose(back), result)
     flat = reshaped(call, moved, (*outer, used * parts))
     weights = _weights(call, used, length, form, type.dtype)
     weights = call.emit(Slice((0,) * 4, (used, parts, count, results), (1,) * 4), weights)
     weights = call.emit(Reshape((used * parts, count * results)), weights)
     result = reshaped(call, call.emit(MatMul(), flat, weights), (*outer, count, results))
-    back = tuple(int(p) for p in np.argsort(perm))
     return result if perm == tuple(range(rank)) else call.emit(Transpose(back), result)
+
+
+def _by_factors(call: Call, x: str, outer: tuple[Index, ...], length: int, inverse: bool) -> str:
+    """The unscaled transform of complex numbers ``x`` [*outer, length, 2].
+
+    A composite length is split in two (Cooley and Tukey, "An algorithm for the machine calculation
+    of complex Fourier series", 1965): over every ``rest``-th element, a turn, and over the rest.
+    """
+    first = max(d for d in range(1, isqrt(length) + 1) if length % d == 0)
+    dtype, rest = call.type_of(x).dtype, length // first
+    if first == 1 or length <= SMALL:
+        if length > LARGEST:
+            unsupported(f"a transform of {length} elements, a prime; up to {LARGEST} are supported")
+        weights = matrix(length, length, Form(inverse, False)) * (length if inverse else 1)
+        weights = weights.reshape(2 * length, 2 * length).astype(dtype.numpy)
+        flat = reshaped(call, x, (*outer, 2 * length))
+        product = call.emit(MatMul(), flat, call.constant(weights))
+        return reshaped(call, product, (*outer, length, 2))
+    rank = len(outer)
+    swap = (*range(rank), rank + 1, rank, rank + 2)
+    columns = call.emit(Transpose(swap), call.emit(Reshape((*outer, first, rest, 2)), x))
+    inner = _by_factors(call, columns, (*outer, rest), first, inverse)
+    turned = call.emit(Transpose(swap), _turned(call, inner, length, inverse))
+    result = _by_factors(call, turned, (*outer, first), rest, inverse)
+    return call.emit(Reshape((*outer, length, 2)), call.emit(Transpose(swap), result))
+
+
+def _turned(call: Call, x: str, length: int, inverse: bool) -> str:
+    """``x`` [..., j, k, 2] times ``exp(-2 pi i j k / length)``, its conjugate if ``inverse``."""
+    type = call.type_of(x)
+    rows, columns = (extent for extent in type.shape[-3:-1] if isinstance(extent, int))
+    angles = 2 * np.pi * np.outer(np.arange(rows), np.arange(columns)) / length
+    cos, sin = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
+    straight = np.stack([cos, cos], -1).astype(type.dtype.numpy)
+    crossed = np.stack([-sin, sin], -1).astype(type.dtype.numpy)
+    other = call.emit(Gather(type.rank - 1), x, call.constant(np.array([1, 0])))
+    return call.emit(
+        ew.Add(),
+        call.emit(ew.Mul(), x, call.constant(straight)),
+        call.emit(ew.Mul(), other, call.constant(crossed)),
+    )
 
 
 def _weights(call: Call, used: Index, length: Index, form: Form, dtype: DType) -> str:
