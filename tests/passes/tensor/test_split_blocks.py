@@ -12,8 +12,9 @@ from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.activation import Relu
+from modelcc.ops.arithmetic import Add
 from modelcc.ops.conv import Conv
-from modelcc.ops.shape import Concat
+from modelcc.ops.shape import Concat, Transpose
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.targets.cpu.schedule import schedule_program
 from tests.passes.tensor.networks import weights
@@ -57,6 +58,25 @@ def test_parts_of_any_size_are_written_side_by_side(channels: tuple[int, ...]) -
     scheduled = schedule_program(program, host_cpu())
     got = run_scheduled(scheduled, native(scheduled), feeds, {})
     assert_same(got, interpret(graph, feeds))
+
+
+@pytest.mark.parametrize("channels", SPLITS, ids=str)
+def test_pieces_share_the_constants_of_their_part(channels: tuple[int, ...]) -> None:
+    """Each part is a sum with one value per channel, which its pieces read from different ends."""
+    build = GraphBuilder()
+    x = build.input("x", TensorType((1, 16, 6, 7), F32))
+    parts: list[str] = []
+    for count in channels:
+        part = build.emit(same(1), x, build.constant(weights(count, 16, 1, 1)))
+        moved = build.emit(Transpose((0, 1, 3, 2)), part)
+        shift = build.constant(weights(count, 1, 1))
+        parts.append(build.emit(Relu(), build.emit(Add(), moved, shift)))
+    whole = build.emit(Concat(1), *parts)
+    total = sum(channels)
+    y = build.emit(same(3, total), whole, build.constant(weights(total, 1, 3, 3)))
+    graph = build.build([y])
+    scheduled, feeds = schedule_program(compiled(graph), host_cpu()), feeds_of(graph)
+    assert_same(run_scheduled(scheduled, native(scheduled), feeds, {}), interpret(graph, feeds))
 
 
 @pytest.mark.parametrize("channels", SPLITS, ids=str)

@@ -226,9 +226,21 @@ def _pack_constants(
             inner = (lane,) if quad is None or nest is not group.anchor else (lane, quad)
             inner = (terms,) if terms is not None and nest is group.anchor else inner
             layout = packed_layout(read, panels, vector.name, inner, tile.of(vector.name))
-            if layout is not None:
+            if layout is not None and _holds(layout, types[read.tensor].shape):
                 layouts[read.tensor] = layout
     return _flatten_constants(group, types, constants, layouts), layouts
+
+
+def _holds(layout: Layout, shape: Sequence[Index]) -> bool:
+    """Whether ``layout`` has room for all of a constant, of which a kernel may read a part."""
+    open_ended = {p.axis for p in layout.parts if p.mod is None}
+    room = dict.fromkeys(range(len(shape)), 1)
+    for p in layout.parts:
+        room[p.axis] = max(room[p.axis], p.div * (p.mod or 1))
+    return all(
+        axis in open_ended or (isinstance(extent, int) and extent <= room[axis])
+        for axis, extent in enumerate(shape)
+    )
 
 
 def _flatten_constants(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.graph import Constant
@@ -265,10 +265,11 @@ def schedule_kernel(
         body, layouts = _chain_statements(chain, kernel, names, machine)
         statements += body
     parts = partition(kernel.stages) if chain is None else []
+    once = _read_once(parts, kernel.constants)
     # A function forks once: for its dearest part.
     dearest = max(parts, key=lambda stages: nanoseconds(stages, types), default=())
     for stages in parts:
-        plan, wanted = _plan(stages, kernel, types, dims, machine, frozenset(layouts))
+        plan, wanted = _plan(stages, kernel, types, dims, machine, once)
         layouts |= wanted
         worth = stages is dearest and nanoseconds(stages, types) >= WORTH_A_FORK
         chunks = PARALLEL_CHUNKS if worth else 1
@@ -298,9 +299,9 @@ def _chain_statements(
     stored = frozenset((*kernel.outputs, *chain.kept))
     plans: list[Plan] = []
     layouts: dict[str, Layout] = {}
-    once = {c for c in kernel.constants if _times_read(kernel.stages, c) == 1}
+    once = _read_once(chain.phases, kernel.constants)
     for stages in chain.phases:
-        packable = frozenset(once & {r.tensor for s in stages for r in reads(s.body)})
+        packable = once & {r.tensor for s in stages for r in reads(s.body)}
         plan, wanted = _tiled(stages, stored, types, dims, packable, machine)
         layouts |= wanted
         plans.append(plan)
@@ -339,12 +340,10 @@ def _plan(
     types: Mapping[str, TensorType],
     dims: Bounds,
     machine: CpuModel,
-    taken: frozenset[str],
+    packable: frozenset[str],
 ) -> tuple[Plan | RowPlan, dict[str, Layout]]:
     outputs = frozenset(kernel.outputs)
     shared = shared_axes(stages)
-    once = [c for c in kernel.constants if _times_read(stages, c) == 1]
-    packable = frozenset(once) - taken
     if shared is not None:
         group = make_group(shared, outputs, types, dims, packable)
         if not _prefers_rows(group, packable):
@@ -377,8 +376,11 @@ def _tiled(
     raise ValueError("loops without padding fit every kernel")
 
 
-def _times_read(stages: Sequence[Stage], tensor: str) -> int:
-    return len({r for s in stages for r in reads(s.body) if r.tensor == tensor})
+def _read_once(parts: Sequence[Sequence[Stage]], constants: Iterable[str]) -> frozenset[str]:
+    """Constants that one part reads, in one way: their order is that part's to choose."""
+    found = ({r for s in stages for r in reads(s.body)} for stages in parts)
+    times = Counter(r.tensor for distinct in found for r in distinct)
+    return frozenset(c for c in constants if times[c] == 1)
 
 
 def _prefers_rows(group: Group, packable: frozenset[str]) -> bool:
