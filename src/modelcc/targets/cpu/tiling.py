@@ -24,7 +24,7 @@ UNROLLED_STEPS = 256
 SLACK = 1.15
 """Loads do not keep up their rate where operands come from the second-level cache."""
 L2_CYCLES = 1.5
-"""Cycles that a vector of a panel takes which is too large for the first-level cache."""
+"""Cycles that a vector takes to come from the second-level cache."""
 DIVISIBLE_STEPS = 128 << 10
 """Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
 
@@ -189,10 +189,10 @@ def _part_cycles(
     tile: Tile, panels: float, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel
 ) -> float:
     """Estimated cycles of ``panels`` panels of vectors per step of the reduction."""
-    points, tiles = 1, panels
+    points, uses = 1, 1.0
     for name, size in tile.points:
         extent = anchor.var(name).extent
-        tiles *= tile_count(extent, size) if name != blocks else 1
+        uses *= tile_count(extent, size) if name != blocks else 1
         if name == blocks or not isinstance(extent, int):
             points *= size
         else:
@@ -200,9 +200,10 @@ def _part_cycles(
     vectors = sum(_distinct(r, tile) for r in roles.vectors)
     loads = vectors + sum(_distinct(r, tile) for r in roles.broadcasts)
     busy = max(points / machine.fmas, SLACK * loads / machine.loads, machine.fma_latency)
-    if vectors * _steps(anchor) * (machine.vector_bits // 8) > machine.l1_bytes:
-        busy = max(busy, vectors * L2_CYCLES)
-    return tiles * (busy + 0.5)
+    # The first use brings a panel into the first-level cache, if it has room for it.
+    kept = vectors * _steps(anchor) * (machine.vector_bits // 8) <= machine.l1_bytes
+    waiting = max(vectors * L2_CYCLES - busy, 0) / (uses if kept else 1)
+    return panels * uses * (busy + waiting + 0.5)
 
 
 def _steps(anchor: Nest) -> int:

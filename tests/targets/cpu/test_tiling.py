@@ -1,0 +1,36 @@
+"""Register tiles of products, by what their panels take to come from the caches."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from kernel_runs import host_cpu
+
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.loop_text import print_functions
+from modelcc.ir.types import F32, TensorType
+from modelcc.levels import scheduled_functions
+from modelcc.ops.matmul import MatMul
+from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.targets.cpu.schedule import schedule_program
+
+
+def accumulators(rows: int, summed: int, columns: int) -> int:
+    """Vectors that ``x @ w`` sums up at once."""
+    make = GraphBuilder()
+    x = make.input("x", TensorType((rows, summed), F32))
+    w = make.constant(np.zeros((summed, columns), np.float32))
+    graph = make.build([make.emit(MatMul(), x, w)])
+    text = print_functions(scheduled_functions(schedule_program(lower_graph(graph), host_cpu())))
+    return len(set(re.findall(r"%acc\d*", text)))
+
+
+def test_a_panel_that_is_read_once_is_wide_at_any_length() -> None:
+    """It comes from the second-level cache however narrow it is."""
+    short, long = accumulators(1, 64, 1024), accumulators(1, 256, 1024)
+    assert short == long >= 4
+
+
+def test_rows_share_what_they_read() -> None:
+    assert accumulators(64, 512, 1024) > 8
