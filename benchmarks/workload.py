@@ -18,7 +18,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class Workload:
-    """Multiply-adds of one run and bytes of constants."""
+    """Multiply-adds of one run and bytes of the constants that it reads as a whole."""
 
     macs: int
     constant_bytes: int
@@ -43,7 +43,18 @@ def workload(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Workloa
     if unknown:
         shapes |= _observed(model, feeds, unknown)
     macs = sum(_macs(node, shapes) for node in counted)
-    return Workload(macs, sum(_bytes(tensor) for tensor in model.graph.initializer))
+    return Workload(macs, _read_bytes(model.graph))
+
+
+def _read_bytes(graph: onnx.GraphProto) -> int:
+    """Bytes of all constants but tables, of which `Gather` takes some rows."""
+    read = {
+        name
+        for node in graph.node
+        for position, name in enumerate(node.input)
+        if not (node.op_type == "Gather" and position == 0)
+    }
+    return sum(_bytes(tensor) for tensor in graph.initializer if tensor.name in read)
 
 
 def _observed(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("matplotlib")
@@ -53,6 +53,20 @@ def test_workload_counts_convolution_and_gemm(path: Path) -> None:
     work = workload(onnx.load(str(path)), {"x": np.zeros((2, 2, 8, 8), np.float32)})
     assert work.macs == 2 * (4 * 6 * 6 * 2 * 9 + 144 * 5)
     assert work.constant_bytes == 4 * (72 + 720)
+
+
+def test_tables_that_rows_are_taken_from_are_not_read_as_a_whole() -> None:
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (int64[2] i) => (float[2, 5] y) <float[9, 4] table, float[4, 5] w> {
+            x = Gather(table, i)
+            y = MatMul(x, w)
+        }""")
+    arrays = {"table": np.ones((9, 4), np.float32), "w": np.ones((4, 5), np.float32)}
+    kept = [numpy_helper.from_array(a, name) for name, a in arrays.items()]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    work = workload(model, {"i": np.zeros(2, np.int64)})
+    assert (work.macs, work.constant_bytes) == (2 * 4 * 5, 4 * 20)
 
 
 def test_comparison_lists_what_ran_and_what_could_not(path: Path) -> None:

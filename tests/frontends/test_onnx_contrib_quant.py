@@ -89,6 +89,13 @@ FORMS: tuple[Form, ...] = (
         [bytes_(2, 6, 5, 4) > 99, *X, *Y, scale(0.025), zero(100)],
         {},
     ),
+    (
+        "NhwcMaxPool",
+        [bytes_(2, 6, 5, 4)],
+        {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]},
+    ),
+    ("GridSample", [floats(2, 3, 5, 6), floats(2, 4, 3, 2)], {"align_corners": 1}),
+    ("GridSample", [floats(2, 3, 5, 6), floats(2, 4, 3, 2)], {"padding_mode": "border"}),
     ("QLinearConcat", [scale(0.03), zero(110), *X, *Y], {"axis": 1}),
     (
         "QGemm",
@@ -119,6 +126,18 @@ FORMS: tuple[Form, ...] = (
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f[0])
 def test_agrees_with_onnxruntime(form: Form, constant: bool) -> None:
     agrees(form, constant)
+
+
+def test_embeddings() -> None:
+    rng = np.random.default_rng(0)
+    ids = [rng.integers(0, n, (2, 3), np.int32) for n in (9, 2)]
+    tables = [bytes_(n, 8, seed=n) for n in (9, 5, 2)]
+    norm = [bytes_(8, seed=7), bytes_(8, seed=8)]
+    scales = [scale(v) for v in (0.02, 0.01, 0.03, 0.015, 0.01)]
+    zeros = [zero(v) for v in (120, 130, 99, 100, 128)]
+    mask = np.ones((2, 3), np.int32)
+    operands = [*ids, *tables, *norm, mask, *scales, *zeros]
+    agrees(("QEmbedLayerNormalization", operands, {}), True, 2)
 
 
 def test_attention() -> None:

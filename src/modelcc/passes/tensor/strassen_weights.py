@@ -3,51 +3,39 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modelcc.ir.graph import Constant
-from modelcc.ir.mapped import release_pages
-from modelcc.ir.types import F32, Array, TensorType
+from modelcc.ir.types import Array
+from modelcc.passes.tensor.made_constant import MadeConstant
 
 QUADRANTS = 4
 """Of these four all seven factors are made: w21, w11, t2 = w22 - w12 + w11, t1 = w12 - w11."""
 
 
-class QuadrantConstant(Constant):
-    """``source`` as ``[n / 2 / block, 4, k / 2, block]``, made anew whenever it is asked for.
+class QuadrantConstant(MadeConstant):
+    """``source`` as ``[n / 2 / block, 4, k / 2, block]``.
 
     Column blocks of the left and the right half of the matrix are kept together, so that what a
     block of the result needs is one piece of memory.
     """
 
     def __init__(self, source: Constant, block: int, transposed: bool) -> None:
-        super().__init__(source.data)
+        super().__init__(source)
         self._block = block
         self._transposed = transposed
 
     @property
-    def data(self) -> Array:
-        """The elements."""
-        made = np.empty(self.type.static_shape(), np.float32)
-        self._fill(made)
-        return made
-
-    @property
-    def type(self) -> TensorType:
-        """Element type and shape."""
+    def shape(self) -> tuple[int, ...]:
+        """``[n / 2 / block, 4, k / 2, block]``."""
         k, n = self._matrix.shape
-        return TensorType((n // 2 // self._block, QUADRANTS, k // 2, self._block), F32)
-
-    def write(self, target: NDArray[np.uint8]) -> None:
-        """Copy the elements' bytes, in row-major order, to ``target``."""
-        self._fill(target.view(np.float32).reshape(self.type.static_shape()))
-        release_pages(self._data)
+        return n // 2 // self._block, QUADRANTS, k // 2, self._block
 
     @property
     def _matrix(self) -> Array:
         return self._data.T if self._transposed else self._data
 
-    def _fill(self, made: Array) -> None:
+    def fill(self, made: Array) -> None:
+        """Compute all elements into ``made``."""
         k, n = (extent // 2 for extent in self._matrix.shape)
         quadrants = ((r, c) for r in (slice(k), slice(k, None)) for c in (slice(n), slice(n, None)))
         w11, w12, w21, w22 = (self._blocks(self._matrix[at]) for at in quadrants)
