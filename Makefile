@@ -23,12 +23,14 @@ bench-quick:  ## the same on few models, in a few minutes
 
 COMMA := ,
 QUANTISED = resnet50 mobilenetv2_100 efficientnet_b0 bert_base
-bench-int8:  ## quantised models on one core, as ONNX Runtime quantises them, against ONNX Runtime
+INT8 = $(subst $() $(),$(COMMA),$(QUANTISED:=_qdq) bert_base_dynamic_int8)
+bench-int8:  ## quantised models on one core, as ONNX Runtime quantises them, against ONNX Runtime, in time and in steps
 	$(PYTHON) -m benchmarks.zoo $(QUANTISED) --out $(MODELS)
 	$(PYTHON) -m benchmarks.zoo.quantise $(QUANTISED) --activations u8 --folder $(MODELS)
 	$(PYTHON) -m benchmarks.zoo.quantise bert_base --dynamic --folder $(MODELS)
 	$(PYTHON) -m benchmarks.compare --folder $(MODELS) --peers modelcc,onnxruntime --threads 1 \
-		--models $(subst $() $(),$(COMMA),$(QUANTISED:=_qdq) bert_base_dynamic_int8)
+		--models $(INT8)
+	$(PYTHON) -m benchmarks.accuracy --folder $(MODELS) --no-light --models $(INT8)
 
 accuracy:  ## every model of the zoo against ONNX Runtime; REAL=folder adds trained ones
 	$(PYTHON) -m benchmarks.accuracy --sizes 3 $(if $(REAL),--real $(REAL))

@@ -51,7 +51,7 @@ def _missed(model: str, made: Mapping[str, Any], steps: Steps) -> list[str]:
         errors = [
             ("steps", max(s["worst"] for s in steps), STEP_BAR),
             ("error", max(s["outputs"] for s in steps), ERROR_BAR),
-            ("other top results", max(1 - s["top"] for s in steps), 0.0),
+            ("other top results", max(1 - min(s["top"], s["given_top"]) for s in steps), 0.0),
         ]
     figures = [
         *errors,
@@ -75,7 +75,8 @@ HEADINGS = (
     "bars",
 )  # fmt: skip
 STEP_HEADINGS = (
-    "model", "size", "tensors", "steps", "in", "elements off", "error from given", "same top",
+    "model", "size", "tensors", "states", "steps", "in", "elements off", "error from given",
+    "same top from given", "same top", "of sure rows", "sequences", "peer's own",
 )  # fmt: skip
 SIZE_HEADINGS = ("model", "back end", "inputs", "max error", "ms", "static ms", "ratio")
 
@@ -129,11 +130,13 @@ def step_rows(found: Found) -> Iterable[tuple[str, ...]]:
             found.model,
             str(number + 1),
             str(steps["tensors"]),
+            str(steps["states"]),
             f"{steps['worst']:.3g}",
             steps["where"] if steps["worst"] else "",
             f"{steps['differing']:.1e}",
             f"{steps['outputs']:.1e}",
-            f"{steps['top']:.4f}",
+            *(f"{steps[name]:.4f}" for name in ("given_top", "top", "sure")),
+            *(f"{steps[name]:.3g}" if steps["states"] else "" for name in ("whole", "own")),
         )
 
 

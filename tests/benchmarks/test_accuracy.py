@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.parser
+from onnx import helper, numpy_helper
 from small_models import mlp
 
 import modelcc
 from benchmarks.accuracy.__main__ import examine
 from benchmarks.accuracy.check import check, relative_errors
-from benchmarks.accuracy.quantised import steps_apart
+from benchmarks.accuracy.peer import observed
+from benchmarks.accuracy.quantised import same_top, steps_apart
 from benchmarks.accuracy.results import Found, markdown, rows, size_rows
 from benchmarks.accuracy.signals import bytes_of_text, image
+from benchmarks.accuracy.stepping import stepped
 from benchmarks.accuracy.subjects import Subject, declared, light, real, zoo
 
 
@@ -97,7 +100,63 @@ def test_quantised_tensors_are_compared_in_steps(tmp_path: Path) -> None:
 
 def test_a_tensor_off_by_more_than_a_step_is_named() -> None:
     made = {"backend": "llvm", "cold": 1.0, "cached": 0.1, "arena": 1, "bound": 1, "sizes": []}
-    steps = {"tensors": 2, "worst": 3.0, "where": "q", "differing": 0.1, "outputs": 0.0, "top": 1.0}
+    whole = {"states": 0, "whole": 0.0, "own": 0.0, "top": 1.0, "sure": 1.0, "given_top": 1.0}
+    steps = {"tensors": 2, "worst": 3.0, "where": "q", "differing": 0.1, "outputs": 0.0, **whole}
     found = Found("m", "real", {"backends": [made], "difference": None, "steps": [steps]})
     assert found.failures == ("llvm: steps 3 > 1",)
-    assert "| m | 1 | 2 | 3 | q | 1.0e-01 | 0.0e+00 | 1.0000 |" in markdown([found])
+    line = "| m | 1 | 2 | 0 | 3 | q | 1.0e-01 | 0.0e+00 | 1.0000 | 1.0000 | 1.0000 |  |  |"
+    assert line in markdown([found])
+
+
+def quantised_lstm(hidden: int = 8, inputs: int = 5) -> onnx.ModelProto:
+    """Both directions of an LSTM on bytes, begun from given states."""
+    rng = np.random.default_rng(0)
+    both = (2, 1, hidden)
+    operands = {
+        "w": rng.integers(0, 256, (2, inputs, 4 * hidden)).astype(np.uint8),
+        "r": rng.integers(0, 256, (2, hidden, 4 * hidden)).astype(np.uint8),
+        "b": rng.standard_normal((2, 8 * hidden)).astype(np.float32),
+        "h": rng.standard_normal((2, 3, hidden)).astype(np.float32),
+        **{name: np.array([0.01, 0.02], np.float32) for name in ("w_scale", "r_scale")},
+        **{name: np.array([128, 120], np.uint8) for name in ("w_zero", "r_zero")},
+    }
+    places = ("x", "w", "r", "b", "", "h", "", "", "w_scale", "w_zero", "r_scale", "r_zero")
+    layer = helper.make_node(
+        "DynamicQuantizeLSTM", places, ["y"], domain="com.microsoft", hidden_size=hidden,
+        direction="bidirectional",
+    )  # fmt: skip
+    values = [helper.make_tensor_value_info("x", 1, ("t", 3, inputs))]
+    results = [helper.make_tensor_value_info("y", 1, ("t", *both[:1], 3, hidden))]
+    constants = [numpy_helper.from_array(value, name) for name, value in operands.items()]
+    graph = helper.make_graph([layer], "g", values, results, constants)
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=8)
+
+
+def test_states_that_are_quantised_are_compared_step_by_step(tmp_path: Path) -> None:
+    model = quantised_lstm()
+    onnx.save(model, tmp_path / "lstm.onnx")
+    feeds = {"x": np.random.default_rng(1).standard_normal((6, 3, 5)).astype(np.float32)}
+    free = modelcc.compile(tmp_path / "lstm.onnx", cache=None).run(feeds)
+    steps = steps_apart(tmp_path / "lstm.onnx", feeds, free)
+    assert steps is not None and steps.states == 12 and steps.where == "y"
+    assert steps.worst < 0.01 and steps.given_top == 1 and steps.top == 1
+
+
+def test_a_wrong_step_is_seen() -> None:
+    """The layer's operands as they are, but results of other states."""
+    model = quantised_lstm()
+    x = np.random.default_rng(1).standard_normal((6, 3, 5)).astype(np.float32)
+    h = numpy_helper.to_array(next(t for t in model.graph.initializer if t.name == "h"))
+    values = {"x": x, "h": h, **observed(model, {"x": x}, ["y"])}
+    (node,) = model.graph.node
+    assert stepped(model, node, values).from_whole < 1e-3
+    assert stepped(model, node, {**values, "h": h + 1}).from_whole > 1
+
+
+def test_rows_without_a_sure_greatest_element_do_not_count() -> None:
+    wanted = np.array([[1.0, 2.0], [1.0, 1.0001]], np.float32)
+    got = np.array([[1.0, 2.0], [1.0001, 1.0]], np.float32)
+    other = wanted + np.array([1e-3, 0], np.float32)
+    assert same_top(got, wanted, ()) == (0.5, 1.0)
+    assert same_top(got, wanted, [other]) == (1.0, 0.5)
