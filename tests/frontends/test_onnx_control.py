@@ -254,3 +254,39 @@ def test_branches_that_give_sequences() -> None:
         found = net({"x": x, "y": y, "c": np.array(taken)})
         for ours, theirs in zip(found, (x + x if taken else x, y), strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+FOUND_IN_A_LOOP = """
+<ir_version: 8, opset_import: ["" : 18]>
+g (float[5] x, int64 n) => (float s) {
+  c = Constant<value = bool {1}>()
+  z = Constant<value = float {0.0}>()
+  s = Loop(n, c, z) <body = b (int64 i, bool ci, float acc) => (bool co, float acc2) {
+    co = Identity(ci)
+    f = Cast<to=1>(i)
+    d = Sub(x, f)
+    r = Relu(d)
+    found = NonZero(r)
+    axis = Constant<value = int64[1] {0}>()
+    at = Squeeze(found, axis)
+    kept = Gather<axis=0>(x, at)
+    powers = Exp(kept)
+    t = ReduceSum<keepdims=0>(powers)
+    acc2 = Add(acc, t)
+  }>
+}"""
+
+
+@pytest.mark.parametrize("trips", [None, 1, 3])
+def test_sizes_found_in_a_loop(trips: int | None) -> None:
+    """A size that an iteration reads is that of its own."""
+    model = onnx.parser.parse_model(FOUND_IN_A_LOOP)
+    if trips is not None:
+        count = onnx.numpy_helper.from_array(np.array(trips), "n")
+        model.graph.initializer.append(count)
+        del model.graph.input[1:]
+    x = np.array([0.5, 3, 2, 1, -1], np.float32)
+    feeds = {"x": x} if trips is not None else {"x": x, "n": np.array(3)}
+    (found,) = modelcc.compile(model, threads=1, cache=None).run(feeds).values()
+    expected = run_onnxruntime(model, feeds)["s"]
+    np.testing.assert_allclose(found, expected, 1e-5)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from modelcc.ir.condition import Comparison, Condition
-from modelcc.ir.index import Index, Sym, compare, substitute
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Index, Range, Sym, compare, substitute
+from modelcc.ir.naming import Names
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import I64, Array, TensorType
 
@@ -65,12 +67,40 @@ class ReadSize(Op):
     def substitute(self, values: Mapping[str, Index]) -> Any:
         return self
 
+    def renamed(self, names: Mapping[str, str]) -> ReadSize:
+        """With its symbols under other names."""
+        symbols: dict[str, Index] = {old: Sym(new) for old, new in names.items()}
+        return replace(self.with_symbols(symbols), names=tuple(names.get(n, n) for n in self.names))
+
     def with_symbols(self, values: Mapping[str, Index]) -> ReadSize:
         """With symbols of the demands replaced."""
         return ReadSize(
             self.names,
             tuple((substitute(a, values), c, substitute(b, values)) for a, c, b in self.demands),
         )
+
+
+def with_fresh_sizes(graph: Graph, taken: Names) -> Graph:
+    """``graph`` with the symbols that its nodes bind under names that ``taken`` had not yet.
+
+    Bodies of its nodes keep the names of theirs.
+    """
+    bound = [name for node in graph.nodes for name in node.op.binds]
+    fresh = {name: taken.fresh(name) for name in bound}
+    if all(old == new for old, new in fresh.items()):
+        return graph
+    symbols: dict[str, Index] = {old: Sym(new) for old, new in fresh.items()}
+    whole = graph.substitute(symbols)
+    nodes = tuple(
+        replace(node, op=node.op.renamed(fresh)) if isinstance(node.op, ReadSize) else node
+        for node in whole.nodes
+    )
+    return whole.with_nodes(nodes)
+
+
+def bound_sizes(graph: Graph) -> dict[str, Range]:
+    """The symbols that nodes of ``graph`` bind, with their bounds; without those of bodies."""
+    return {name: graph.dims[name] for node in graph.nodes for name in node.op.binds}
 
 
 OPS: tuple[type[Op], ...] = (ReadSize,)

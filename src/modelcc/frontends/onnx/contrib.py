@@ -204,7 +204,7 @@ def matmul_bits(call: Call) -> str:
         unsupported("its fifth operand, the order of groups (g_idx)")
     blocks = -(-rows // block)
     packed = call.array(1, "weights").reshape(columns, blocks, -1)
-    weights = _unpacked(packed, dtype)[..., :block].reshape(columns, -1)[:, :rows]
+    weights = unpacked(packed, dtype)[..., :block].reshape(columns, -1)[:, :rows]
     scales = call.array(2, "scales").reshape(columns, blocks)
     operands = [np.ascontiguousarray(weights).astype(dtype.numpy), scales]
     if call.has(3) and call.dtype(3) != U8:
@@ -212,14 +212,14 @@ def matmul_bits(call: Call) -> str:
     zeros = np.full((columns, blocks), 1 << (bits - 1), np.uint8)
     if call.has(3):
         given = call.array(3, "zero points").reshape(columns, -1)
-        zeros = _unpacked(given, dtype)[:, :blocks]
+        zeros = unpacked(given, dtype)[:, :blocks]
     operands.append(np.ascontiguousarray(zeros).astype(dtype.numpy))
     whole = call.emit(DequantizeLinear(1, block), *(call.constant(o) for o in operands))
     result = of(MatMul(), value(call, 0), of(Transpose((1, 0)), Value(call, whole)))
     return (result + value(call, 5)).name if call.has(5) else result.name
 
 
-def _unpacked(data: Array, dtype: DType) -> Array:
+def unpacked(data: Array, dtype: DType) -> Array:
     """Elements of the last axis, the first one in the least significant bits of a byte."""
     shifts = np.arange(0, 8, dtype.bits, dtype=np.uint8)
     fields = (data[..., None] >> shifts) & ((1 << dtype.bits) - 1)
@@ -284,7 +284,7 @@ def gather_quantized(call: Call) -> str:
         unsupported(f"data of type {call.dtype()}")
     data, scales = call.array(0, "data"), call.array(2, "scales")
     packed = call.dtype() == U8 and bits < 8
-    whole = _unpacked(data, dtype) if packed else data
+    whole = unpacked(data, dtype) if packed else data
     axis, along = attrs.integer("gather_axis", 0), attrs.integer("quantize_axis", 1)
     axis, along = axis % whole.ndim, along % whole.ndim
     if axis != 0 or along == 0:
@@ -292,7 +292,7 @@ def gather_quantized(call: Call) -> str:
     zeros = np.full(scales.shape, 1 << (bits - 1), np.uint8)
     if call.has(3):
         given = call.array(3, "zero points")
-        zeros = _unpacked(given, dtype)[..., : scales.shape[-1]] if packed else given
+        zeros = unpacked(given, dtype)[..., : scales.shape[-1]] if packed else given
     operands = [whole.astype(dtype.numpy), scales, zeros.astype(dtype.numpy)]
     rows = [call.emit(Gather(0), call.constant(np.ascontiguousarray(o)), call.input(1))
             for o in operands]  # fmt: skip

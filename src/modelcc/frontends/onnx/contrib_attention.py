@@ -18,6 +18,7 @@ from modelcc.frontends.onnx.contrib_rotary import (
     split_heads,
 )
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.views import part
 from modelcc.ir.index import Index, floordiv
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
@@ -26,14 +27,6 @@ from modelcc.ops.comparison import where
 from modelcc.ops.gather import GatherND
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Concat, Expand, Iota, Pad, Reshape, Transpose
-from modelcc.ops.slicing import Slice
-
-
-def _part(x: Value, axis: int, start: Index, count: Index) -> Value:
-    shape = x.type.shape
-    starts = tuple(start if a == axis else 0 for a in range(len(shape)))
-    counts = tuple(count if a == axis else e for a, e in enumerate(shape))
-    return of(Slice(starts, counts, (1,) * len(shape)), x)
 
 
 def _mask(call: Call, operand: int, q: Value, keys: Index) -> Value | None:
@@ -48,7 +41,7 @@ def _mask(call: Call, operand: int, q: Value, keys: Index) -> Value | None:
             seen = _before(call, of(Reshape((batch, 1, 1, 1)), mask), keys)
         case 1 if shape == (2 * batch,):
             ends, starts = (
-                of(Reshape((batch, 1, 1, 1)), _part(mask, 0, at, batch)) for at in (0, batch)
+                of(Reshape((batch, 1, 1, 1)), part(mask, 0, at, batch)) for at in (0, batch)
             )
             late = of(ew.Not(), _before(call, starts, keys))
             seen = of(ew.And(), _before(call, ends, keys), late)
@@ -57,7 +50,7 @@ def _mask(call: Call, operand: int, q: Value, keys: Index) -> Value | None:
         case 3:
             seen = of(ew.Greater(), of(Reshape((shape[0], 1, *shape[1:])), mask), mask.lift(0))
         case 4:
-            window = _part(_part(mask, 2, keys - queries, queries), 3, 0, keys)
+            window = part(part(mask, 2, keys - queries, queries), 3, 0, keys)
             seen = of(ew.Greater(), window, mask.lift(0))
         case _:
             unsupported(f"a mask of type {mask.type}")
@@ -105,12 +98,10 @@ def attention(call: Call) -> tuple[str, ...]:
     width = number_of(call, call.shape(1)[1], "size of weights")
     sizes = attrs.integers("qkv_hidden_sizes", ()) or (width // 3,) * 3
     starts = (0, sizes[0], sizes[0] + sizes[1])
-    q, k, v = (
-        split_heads(_part(joint, 2, s, n), heads) for s, n in zip(starts, sizes, strict=True)
-    )
+    q, k, v = (split_heads(part(joint, 2, s, n), heads) for s, n in zip(starts, sizes, strict=True))
     present = ""
     if call.has(4):
-        past = [_without_first(_part(value(call, 4), 0, i, 1)) for i in (0, 1)]
+        past = [_without_first(part(value(call, 4), 0, i, 1)) for i in (0, 1)]
         k, v = of(Concat(2), past[0], k), of(Concat(2), past[1], v)
     if call.want(1):
         pair = (of(Reshape((1, *x.type.shape)), x) for x in (k, v))
@@ -143,7 +134,7 @@ def _operands(call: Call, heads: int) -> tuple[Value, Value, Value]:
         return _packed(call, value(call, 0), 3, 0)
     q = value(call, 0)
     if call.has(3):
-        q = q + _part(value(call, 3), 0, 0, q.type.shape[2])
+        q = q + part(value(call, 3), 0, 0, q.type.shape[2])
     own, width = split_heads(q, heads), q.type.shape[2]
     if call.rank(1) == 5:
         k, v, _ = _packed(call, value(call, 1), 2, 1)
@@ -155,8 +146,8 @@ def _operands(call: Call, heads: int) -> tuple[Value, Value, Value]:
         return own, k, v
     if call.has(3):
         bias = value(call, 3)
-        k = k + _part(bias, 0, width, k.type.shape[2])
-        v = v + _part(bias, 0, width + k.type.shape[2], v.type.shape[2])
+        k = k + part(bias, 0, width, k.type.shape[2])
+        v = v + part(bias, 0, width + k.type.shape[2], v.type.shape[2])
     return own, split_heads(k, heads), split_heads(v, heads)
 
 
@@ -165,7 +156,7 @@ def _packed(call: Call, x: Value, count: int, first: int) -> tuple[Value, Value,
     if call.has(3):
         unsupported("a bias of packed queries, keys and values")
     batch, length, heads, _, size = x.type.shape
-    parts = [_part(x, 3, i, 1) for i in range(count)]
+    parts = [part(x, 3, i, 1) for i in range(count)]
     flat = [of(Reshape((batch, length, heads, size)), p) for p in parts]
     moved = [of(Transpose((0, 2, 1, 3)), f) for f in flat]
     return moved[0], moved[1], moved[-1]
@@ -208,7 +199,7 @@ def _grouped_operands(call: Call, heads: int, few: int) -> tuple[Value, Value, V
             value(call, 2), few)  # fmt: skip
     size = floordiv(q.type.shape[2], heads + 2 * few)
     cuts = ((0, heads), (heads, few), (heads + few, few))
-    parts = [split_heads(_part(q, 2, at * size, n * size), n) for at, n in cuts]
+    parts = [split_heads(part(q, 2, at * size, n * size), n) for at, n in cuts]
     return parts[0], parts[1], parts[2]
 
 
@@ -288,7 +279,7 @@ def _with_sink(call: Call, scores: Value) -> Value:
         sink = of(Reshape((1, heads, 1, 1)), value(call, 11))
     column = of(Expand((batch, heads, queries, 1)), sink)
     weights = of(Softmax(3), of(Concat(3), scores, column))
-    return _part(weights, 3, 0, keys)
+    return part(weights, 3, 0, keys)
 
 
 CONTRIB_ATTENTION: Handlers = MappingProxyType(

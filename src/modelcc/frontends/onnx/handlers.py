@@ -8,6 +8,9 @@ from types import MappingProxyType
 from modelcc.frontends.onnx.call import Handler, Handlers
 from modelcc.frontends.onnx.contrib import CONTRIB
 from modelcc.frontends.onnx.contrib_attention import CONTRIB_ATTENTION
+from modelcc.frontends.onnx.contrib_experts import CONTRIB_EXPERTS
+from modelcc.frontends.onnx.contrib_gates import CONTRIB_GATES
+from modelcc.frontends.onnx.contrib_linear import CONTRIB_LINEAR
 from modelcc.frontends.onnx.contrib_norm import CONTRIB_NORM, UNOFFICIAL
 from modelcc.frontends.onnx.contrib_quant import CONTRIB_QUANT
 from modelcc.frontends.onnx.control import CONTROL
@@ -61,7 +64,15 @@ _TABLES: tuple[tuple[str, Handlers], ...] = (
     *(("ai.onnx.preview.training", table) for table in (TRAINING, GRADIENT)),
     *(
         ("com.microsoft", table)
-        for table in (CONTRIB, CONTRIB_NORM, CONTRIB_ATTENTION, CONTRIB_QUANT)
+        for table in (
+            CONTRIB,
+            CONTRIB_NORM,
+            CONTRIB_ATTENTION,
+            CONTRIB_QUANT,
+            CONTRIB_EXPERTS,
+            CONTRIB_GATES,
+            CONTRIB_LINEAR,
+        )
     ),
     ("", UNOFFICIAL),
 )

@@ -11,6 +11,7 @@ from modelcc.ir.naming import Names
 from modelcc.ops.arithmetic import Identity
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.control import If, Loop
+from modelcc.ops.runtime_size import bound_sizes, with_fresh_sizes
 from modelcc.passes.graph.dead_code import with_nodes
 from modelcc.passes.graph.loop_parts import LoopParts, tidy
 
@@ -71,6 +72,8 @@ class _Editor:
         self._names = Names(graph.types)
         self._nodes: list[Node] = []
         self._renamed: dict[str, str] = {}
+        self._sizes = Names(graph.dims)
+        self._dims = dict(graph.dims)
         self._read = {n for node in graph.nodes for n in node.inputs} | set(graph.outputs)
 
     def result(self) -> Graph:
@@ -79,6 +82,7 @@ class _Editor:
             self._graph,
             types=MappingProxyType(self._types),
             constants=MappingProxyType(self._constants),
+            dims=self._dims,
         )
         return with_nodes(whole, tuple(self._nodes))
 
@@ -139,6 +143,8 @@ class _Editor:
 
     def _inline(self, node: Node, body: Graph, operands: Sequence[str]) -> None:
         """Write ``body`` in place of ``node``, whose results it has."""
+        body = with_fresh_sizes(body, self._sizes)
+        self._dims |= bound_sizes(body)
         names = dict(zip(body.inputs, operands, strict=True))
         for name, constant in body.constants.items():
             names[name] = self._add(name, body)

@@ -35,6 +35,7 @@ from modelcc.ir.tensor_renaming import rename_stage
 from modelcc.ir.types import TensorType
 from modelcc.ops import runtime_size
 from modelcc.ops.control import Control
+from modelcc.ops.runtime_size import bound_sizes
 from modelcc.passes.tensor.lower_algorithm import lower_algorithm
 from modelcc.passes.tensor.lower_control import Lowered, Scope, lower_control
 
@@ -56,8 +57,9 @@ def lower_graph(graph: Graph) -> TensorProgram:
             "keep real and imaginary parts in an axis of two",
         )
     lowered = lower_items(graph, Scope.of(graph))
+    dims = {**graph.dims, **lowered.dims}
     program = TensorProgram(
-        graph.name, graph.inputs, graph.outputs, (), lowered.types, lowered.constants, graph.dims
+        graph.name, graph.inputs, graph.outputs, (), lowered.types, lowered.constants, dims
     )
     return program.with_items(tuple(lowered.items))
 
@@ -80,13 +82,14 @@ def _is_complex(node: Node, graph: Graph) -> bool:
 def lower_items(graph: Graph, scope: Scope) -> Lowered:
     """The items of a graph whose names are those of the whole program."""
     items: list[Item] = []
-    lowered = Lowered(items, dict(graph.types), dict(graph.constants))
+    lowered = Lowered(items, dict(graph.types), dict(graph.constants), bound_sizes(graph))
     for node in graph.nodes:
         if isinstance(node.op, Control):
             region = lower_control(node, node.op, scope, lower_items)
             items += region.items
             lowered.types |= region.types
             lowered.constants |= region.constants
+            lowered.dims |= region.dims
             continue
         made, internal = _lower(node, graph)
         lowered.types |= internal

@@ -17,35 +17,38 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.builder import ConstantPool
 from modelcc.ir.graph import Constant, Graph, Node
-from modelcc.ir.index import Index, Sym
+from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.naming import Names
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.tensor import Axis, Item, Kernel, Read, Stage, item_outputs
 from modelcc.ir.tensor_renaming import rename_tensors
 from modelcc.ir.types import TensorType
 from modelcc.ops.control import Control, If, Loop
+from modelcc.ops.runtime_size import with_fresh_sizes
 
 
 @dataclass
 class Lowered:
-    """Items, and the types and constants of the tensors in them."""
+    """Items, the types and constants of the tensors in them, and the sizes that they read."""
 
     items: list[Item]
     types: dict[str, TensorType]
     constants: dict[str, Constant]
+    dims: dict[str, Range]
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Names of the whole program, and its constants, each content once."""
+    """Names of the whole program, its constants, each content once, and its sizes."""
 
     names: Names
     pool: ConstantPool
+    sizes: Names
 
     @staticmethod
     def of(graph: Graph) -> Scope:
         """The scope of a model."""
-        return Scope(Names(graph.types), ConstantPool(graph.constants))
+        return Scope(Names(graph.types), ConstantPool(graph.constants), Names(graph.dims))
 
 
 LowerItems = Callable[[Graph, Scope], Lowered]
@@ -64,7 +67,7 @@ def lower_control(node: Node, op: Control, scope: Scope, lower: LowerItems) -> L
 
 def _lower_if(node: Node, op: If, scope: Scope, lower: LowerItems) -> Lowered:
     condition, *captured = node.inputs
-    result = Lowered([], {}, {})
+    result = Lowered([], {}, {}, {})
     sides: list[tuple[Item, ...]] = []
     for graph in (op.then, op.other):
         body = _named(graph, captured, scope)
@@ -87,7 +90,7 @@ def _lower_loop(node: Node, op: Loop, scope: Scope, lower: LowerItems) -> Lowere
         inner.stack(body.outputs[op.states + number], name, op.axes[number], op.place(number))
     for value, name in zip(body.outputs, following, strict=False):
         inner.provide(value, name)
-    result = Lowered([], {}, {})
+    result = Lowered([], {}, {}, {})
     items = inner.add_to(result)
     carries = tuple(map(Carry, states, initial, following, last))
     condition = states[0] if op.conditional else None
@@ -98,6 +101,7 @@ def _lower_loop(node: Node, op: Loop, scope: Scope, lower: LowerItems) -> Lowere
 
 def _named(graph: Graph, operands: Sequence[str], scope: Scope) -> Graph:
     """``graph`` in names of the program: its inputs are ``operands``, the rest is fresh."""
+    graph = with_fresh_sizes(graph, scope.sizes)
     names = dict(zip(graph.inputs, operands, strict=True))
     constants: dict[str, Constant] = {}
     for name, constant in graph.constants.items():
@@ -157,6 +161,7 @@ class _Body:
         result.types |= {renamed.get(n, n): t for n, t in given.types.items()}
         result.types |= self._added
         result.constants |= given.constants
+        result.dims |= given.dims
         return items
 
     def _is_computed(self, value: str) -> bool:

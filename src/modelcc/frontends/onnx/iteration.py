@@ -1,0 +1,73 @@
+"""Loops that handlers write themselves, over a graph body made of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from modelcc.frontends.onnx.call import Call
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.index import Index, Range, Sym
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.control import At, Loop
+from modelcc.ops.runtime_size import ReadSize
+
+COUNTER = "iteration"
+"""The counter of a loop; its value is an index in the body."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What a body sees: its builder, the counter, and captured values by name."""
+
+    build: GraphBuilder
+    counter: Index
+    captured: Mapping[str, Value]
+
+    def __getitem__(self, name: str) -> Value:
+        return self.captured[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.captured
+
+    def now(self, name: str, axis: int = 0) -> Value:
+        """What a captured value holds at the counter along ``axis``, which is gone."""
+        return of(At(axis, self.counter), self.captured[name])
+
+    def constant(self, value: float, like: Value) -> Value:
+        """A number of the dtype of ``like``."""
+        return Value(self.build, self.build.constant(value, like.type.dtype))
+
+    def size(self, count: Value, most: Index) -> Index:
+        """The only element of ``count``, an i64 that a run computes, as an index."""
+        name = self.build.dimension(f"{COUNTER}.size", Range(0, most))
+        self.build.emit(ReadSize((name,)), count.name)
+        return Sym(name)
+
+
+Body = Callable[[Iteration, list[Value]], tuple[Sequence[Value], Sequence[Value]]]
+"""Next states and slices of an iteration, from the states before it."""
+
+
+def iterated(
+    call: Call,
+    trips: Index,
+    states: Sequence[Value],
+    captured: Mapping[str, Value | None],
+    body: Body,
+    axes: Sequence[int] = (),
+    counter: str = COUNTER,
+) -> list[Value]:
+    """Last states of ``trips`` iterations, then their slices, each stacked along its axis.
+
+    Captured values that are None are left out.
+    """
+    build = GraphBuilder("iteration", {counter: Range(0, None)})
+    given = {name: value for name, value in captured.items() if value is not None}
+    old = [Value(build, build.input(f"state{n}", s.type)) for n, s in enumerate(states)]
+    inside = {name: Value(build, build.input(name, v.type)) for name, v in given.items()}
+    new, slices = body(Iteration(build, Sym(counter), inside), old)
+    graph = build.build([v.name for v in (*new, *slices)])
+    loop = Loop(graph, counter, trips, len(states), False, tuple(axes), (False,) * len(axes))
+    names = call.add(loop, *(v.name for v in (*states, *given.values())))
+    return [Value(call, name) for name in names]
