@@ -94,6 +94,21 @@ def test_digests_are_kept_until_the_file_changes(tmp_path):
     assert known_digest(path, folder) == file_digest(path)
 
 
+def test_every_byte_counts_for_a_digest(tmp_path):
+    path, size = tmp_path / "model", (32 << 20) + 5
+    path.write_bytes(bytes(size))
+    known = {file_digest(path)}
+    for place in (0, (16 << 20) - 1, 16 << 20, size - 1):
+        with path.open("r+b") as file:
+            file.seek(place)
+            file.write(b"x")
+        assert file_digest(path) not in known
+        known.add(file_digest(path))
+    with path.open("ab") as file:
+        file.write(b"\0")
+    assert file_digest(path) not in known
+
+
 FROM_PYTHON = """
 net = modelcc.compile(sys.argv[1], cache=sys.argv[2], threads=1)
 assert list(net(numpy.float32([-1, 2, -3, 4]))) == [0, 2, 0, 4]

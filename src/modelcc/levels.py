@@ -101,7 +101,7 @@ def verify_level(program: Any, before: Any = None) -> None:
     """
     match program:
         case Graph():
-            verify_graph(program)
+            verify_graph(program, before=before if isinstance(before, Graph) else None)
         case TensorProgram():
             known = before if isinstance(before, TensorProgram) else None
             verify_tensor_program(program, known)

@@ -105,3 +105,15 @@ def test_builder_names_and_constants() -> None:
     with pytest.raises(ValueError, match="no value 'q'"):
         build.emit(Neg(), "q")
     assert not build.build(["neg_2"]).constants
+
+
+def test_what_was_well_formed_is_looked_into_again_where_something_changed() -> None:
+    """A node that was there before is settled only among values of the same types."""
+    wider = {**GOOD.types, "x": TensorType((5,), F32)}
+    verify_graph(GOOD, before=GOOD)
+    with pytest.raises(ModelError, match=r"first: value 'h' is f32\[5\] by the rule"):
+        verify_graph(replace(GOOD, types=wider), before=GOOD)
+    with pytest.raises(ModelError, match="value 'h' is defined twice"):
+        verify_graph(replace(GOOD, nodes=(NEG, NEG, ADD)), before=GOOD)
+    changed = replace(NEG, inputs=(GOOD.nodes[1].inputs[1],))
+    verify_graph(replace(GOOD, nodes=(changed, ADD)), before=GOOD)

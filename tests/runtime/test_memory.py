@@ -17,6 +17,17 @@ def test_memory_is_aligned_zeroed_and_writable(size):
     assert view.ctypes.data == memory.address or not size
 
 
+@pytest.mark.parametrize("start", [0, 1, 100_000, HUGE_PAGE])
+def test_what_is_released_is_zero_and_the_rest_is_kept(start):
+    memory = Memory(HUGE_PAGE + 5)
+    view = np.frombuffer(memory.view, np.uint8)
+    view[:] = 7
+    memory.release(start)
+    assert (view[:start] == 7).all() and not view[start + 4096 :].any()
+    view[:] = 8
+    assert (view == 8).all()
+
+
 def test_too_much_memory_is_refused():
     with pytest.raises(MemoryError, match=r"the system has no [\d,]+ bytes of memory"):
         Memory(1 << 60)

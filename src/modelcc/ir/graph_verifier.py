@@ -12,17 +12,24 @@ from modelcc.ir.index import Expr, symbols
 from modelcc.ir.op import ModelError
 
 
-def verify_graph(graph: Graph, outer: frozenset[str] = frozenset()) -> None:
+def verify_graph(
+    graph: Graph, outer: frozenset[str] = frozenset(), before: Graph | None = None
+) -> None:
     """Raise :class:`ModelError` naming the first node or value that breaks a rule of graphs.
 
-    ``outer`` are symbols that an enclosing graph bounds (sub-graphs of control flow).
+    ``outer`` are symbols that an enclosing graph bounds (sub-graphs of control flow).  ``before``
+    is a graph that was found to be well formed: what holds of a node by itself is not looked into
+    again for those that are in it as well, among values of the same types.
     """
     known = outer | graph.dims.keys()
+    settled = _settled(graph, before)
     defined = _verify_roots(graph)
     later = {name for node in graph.nodes for name in node.outputs}
     for node in graph.nodes:
         _verify_operands(graph, node, defined, later)
         _verify_results(graph, node, defined)
+        if id(node) in settled:
+            continue
         _verify_types(graph, node)
         for name in node.outputs:
             _verify_symbols(f"type of value {name!r}", graph.types[name].shape, known, node)
@@ -33,6 +40,22 @@ def verify_graph(graph: Graph, outer: frozenset[str] = frozenset()) -> None:
     spare = sorted(graph.types.keys() - defined)
     if spare:
         raise ModelError(f"there is a type for {spare[0]!r}, which is no value", (graph.name,))
+
+
+def _settled(graph: Graph, before: Graph | None) -> frozenset[int]:
+    """Nodes of ``graph``, by identity, that are the same in ``before``."""
+    if before is None or before.dims != graph.dims:
+        return frozenset()
+    old, new = before.types, graph.types
+    changed = {name for name, type in new.items() if old.get(name) != type}
+    nodes = {id(node) for node in before.nodes}
+    return frozenset(
+        id(node)
+        for node in graph.nodes
+        if id(node) in nodes
+        and changed.isdisjoint(node.inputs)
+        and changed.isdisjoint(node.outputs)
+    )
 
 
 def node_place(node: Node) -> tuple[str, ...]:

@@ -8,10 +8,12 @@ a fault, not a suspicion.  Indices that are not affine are compared under the ax
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from modelcc.ir.index import (
     Bounds,
     Index,
+    Sym,
     compare,
     loop_range,
     product,
@@ -121,6 +123,9 @@ def _box(stage: Stage) -> Box | None:
     names = tuple(extents)
     sides: list[tuple[Index, Index]] = []
     for index in stage.write:
+        if isinstance(index, Sym) and index.name in extents:
+            sides.append((0, extents.pop(index.name)))
+            continue
         split = split_affine(index, names)
         if split is None:
             return None
@@ -149,8 +154,11 @@ class _Space:
     def __init__(self, extents: Mapping[str, Index], dims: Bounds) -> None:
         self._extents = extents
         self._dims = dims
-        self._bounds = {**dims, **{name: loop_range(e) for name, e in extents.items()}}
         self.populated = all(compare(e, ">=", 1, dims) for e in extents.values())
+
+    @cached_property
+    def _bounds(self) -> Bounds:
+        return {**self._dims, **{name: loop_range(e) for name, e in self._extents.items()}}
 
     @staticmethod
     def of(stage: Stage, dims: Bounds, with_reduction: bool) -> _Space:
@@ -160,6 +168,8 @@ class _Space:
     def outside(self, index: Index, low: Index, past: Index, use: Use) -> Index | None:
         """A value of ``index`` that is provably taken and not in ``low <= index < past``."""
         if not symbols(index).isdisjoint(use.gathered):
+            return None
+        if self._surely_within(index, low, past):
             return None
         split = split_affine(index, tuple(self._extents))
         if split is None:
@@ -175,6 +185,24 @@ class _Space:
             if beyond and self._admitted(use.conditions, corner):
                 return reached
         return None
+
+    def _surely_within(self, index: Index, low: Index, past: Index) -> bool:
+        """Whether numbers alone tell that ``low <= index < past``, as they mostly do."""
+        if not (isinstance(low, int) and isinstance(past, int)):
+            return False
+        if isinstance(index, int):
+            return low <= index < past
+        least = greatest = index.const
+        for coefficient, factors in index.terms.values():
+            factor = factors[0]
+            extent = self._extents.get(factor.name) if isinstance(factor, Sym) else None
+            if len(factors) > 1 or not isinstance(extent, int):
+                return False
+            if coefficient > 0:
+                greatest += coefficient * (extent - 1)
+            else:
+                least += coefficient * (extent - 1)
+        return low <= least and greatest < past
 
     def _corner(self, coefficients: Mapping[str, Index], least: bool) -> dict[str, Index] | None:
         """Positions at which the index is least (greatest); None if a sign is not known."""

@@ -215,6 +215,8 @@ def _verify_order_of_sizes(program: TensorProgram) -> None:
     """What is read from memory is bound once, and used only afterwards."""
     reads = [item for item in leaf_items(program.items) if isinstance(item, ReadSize)]
     pending = {name for item in reads for name in item.symbols}
+    if not reads:
+        return
     for item in leaf_items(program.items):
         if isinstance(item, ReadSize):
             again = [name for name in item.symbols if name not in pending]
@@ -305,8 +307,8 @@ def _verify_symbols(
 ) -> None:
     allowed = frozenset(known)
     for index in indices:
-        unknown = sorted(symbols(index) - allowed)
-        if unknown:
+        if not symbols(index) <= allowed:
+            unknown = sorted(symbols(index) - allowed)
             names = ", ".join(sorted(allowed)) or "none"
             message = f"{what} uses {unknown[0]!r} in {index}, which is not bound here"
             raise ModelError(message, place, f"bound are: {names}")
@@ -404,10 +406,11 @@ def _verify_use(
     for symbol in use.gathered:
         if symbol in bound:
             raise ModelError(f"gather symbol {symbol!r} is the name of an axis", place)
-    known = bound | frozenset(use.gathered)
+    known = bound.union(use.gathered)
     for condition in use.conditions:
         _verify_symbols("a guard", (condition.left, condition.right), known, place)
-    _verify_symbols(use.text, use.indices, known, place)
+    if not all([symbols(index) <= known for index in use.indices]):
+        _verify_symbols(use.text, use.indices, known, place)  # which puts names into its message
     rank = types[use.tensor].rank if use.tensor is not None else len(use.indices)
     if len(use.indices) != rank:
         message = f"{use.text} has {len(use.indices)} indices for a tensor of rank {rank}"
@@ -432,10 +435,11 @@ def _verify_disjoint(items: Sequence[Item], program: TensorProgram, dims: Bounds
         if isinstance(item, Kernel):
             for stage in item.stages:
                 writers.setdefault(stage.output, []).append(_Writer(stage, item, number))
+    counting = dims.keys() - program.dims.keys()
     for name, found in writers.items():
         stages = [w.stage for w in found]
-        moving = {n for stage in stages for index in stage.write for n in symbols(index)}
-        whole = moving.isdisjoint(dims.keys() - program.dims.keys())  # else one part an iteration
+        moving = (n for stage in stages for index in stage.write for n in symbols(index))
+        whole = not counting or counting.isdisjoint(moving)  # else one part an iteration
         fault = written_twice(stages, program.types[name], dims, whole)
         if fault is not None:
             kernels = {w.number: w.kernel for w in found}

@@ -26,6 +26,13 @@ class Memory:
         if size >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
             _ask_for_huge_pages(self._pages, skipped, size)
 
+    def release(self, start: int) -> None:
+        """Give back the memory from byte ``start`` on, which stays usable and becomes zero."""
+        inside = self.address - ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
+        first = -(-(inside + start) // mmap.PAGESIZE) * mmap.PAGESIZE
+        if first < len(self._pages) and hasattr(mmap, "MADV_DONTNEED"):
+            self._pages.madvise(mmap.MADV_DONTNEED, first, len(self._pages) - first)
+
 
 def _mapped(size: int) -> mmap.mmap:
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from modelcc.artifact.constants import constant_view, fill_block, padded_size
@@ -30,15 +30,17 @@ def package(
     machine: MachineSpec,
     outputs: Sequence[str] = (),
     label: Label = Label(),
+    allocate: Callable[[int], Memory] = Memory,
 ) -> Artifact:
     """The artifact of ``program``, whose compiled ``objects`` define ``entry``.
 
-    ``outputs`` are the user's names, if they differ from the program's.  Raises ModelError for a
+    ``outputs`` are the user's names, if they differ from the program's.  ``allocate`` gives memory
+    for at least so many bytes of constants.  Raises ModelError for a
     dimension whose size no input tells.
     """
     _check_dimensions(program)
     names = outputs or program.outputs
-    block = Memory(padded_size(program.constants.values()))
+    block = allocate(padded_size(program.constants.values()))
     table = fill_block(block, program.constants)
     constants = {spec.name: constant_view(block.view.toreadonly(), spec) for spec in table}
     files = {f"{number:04}.o": data for number, data in enumerate(objects)}

@@ -8,9 +8,12 @@ neural networks for edge devices", 2020).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import itemgetter
+from typing import TypeAlias
 
 from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.scheduled import (
@@ -36,25 +39,66 @@ WIDEST = 64
 class _Problem:
     """Steps and the arena buffers they touch, all by number; sets of steps are bit masks.
 
-    ``needs[s]`` must run before s.  ``touches[s]`` are buffers; ``users[b]`` the steps touching b.
-    ``over[s]`` maps a buffer s writes to one it may be written over.
+    ``needs[s]`` must run before s, ``followers[s]`` after it.  ``touches[s]`` are buffers;
+    ``users[b]`` the steps touching b.  ``over[s]`` maps a buffer s writes to one it may be
+    written over.
     """
 
     needs: tuple[int, ...]
+    followers: tuple[tuple[int, ...], ...]
     touches: tuple[tuple[int, ...], ...]
     users: tuple[int, ...]
     sizes: tuple[int, ...]
     over: tuple[Mapping[int, int], ...]
 
 
+class _Effects:
+    """What steps do to memory, found once for each set of steps that has run before them."""
+
+    def __init__(self, problem: _Problem) -> None:
+        self._problem = problem
+        self._near = [self._users(buffers) for buffers in problem.touches]
+        self._known: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def _users(self, buffers: Sequence[int]) -> int:
+        found = 0
+        for b in buffers:
+            found |= self._problem.users[b]
+        return found
+
+    def of(self, step: int, done: int) -> tuple[int, int]:
+        """Bytes live while ``step`` runs, and after it, more than before it."""
+        before = done & self._near[step]  # no other steps matter
+        key = step, before
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._find(step, before)
+        return found
+
+    def _find(self, step: int, before: int) -> tuple[int, int]:
+        problem = self._problem
+        sizes, users = problem.sizes, problem.users
+        after = before | 1 << step
+        new = sum(sizes[b] for b in problem.touches[step] if not users[b] & before)
+        dead = [b for b in problem.touches[step] if not users[b] & ~after]
+        reused = {
+            i
+            for o, i in problem.over[step].items()
+            if i in dead and sizes[i] == sizes[o] and not users[o] & before
+        }
+        return new - sum(sizes[b] for b in reused), new - sum(sizes[b] for b in dead)
+
+
 @dataclass(frozen=True)
 class _Partial:
-    """Steps run so far: as a set and in order, bytes live after them, the most so far."""
+    """Steps run so far, as a set and in order, and those that can be next; bytes live after
+    them, the most so far."""
 
     done: int
     order: tuple[int, ...]
-    live: int
-    peak: int
+    ready: tuple[int, ...]
+    live: int = 0
+    peak: int = 0
 
 
 def order_steps(program: ScheduledProgram) -> ScheduledProgram:
@@ -64,11 +108,9 @@ def order_steps(program: ScheduledProgram) -> ScheduledProgram:
     """
     steps = _steps(program)
     problem = _problem(program, steps)
-    given = _Partial(0, (), 0, 0)
-    for step in range(len(problem.needs)):
-        given = _run(problem, given, step)
-    best = _search(problem)
-    if best.peak >= given.peak:
+    effects = _Effects(problem)
+    best = _search(problem, effects)
+    if best.peak >= _peak(effects, range(len(steps))):
         return program
     return replace(program, items=_items(program, steps, best.order))
 
@@ -129,8 +171,10 @@ def _problem(program: ScheduledProgram, calls: Sequence[_Step]) -> _Problem:
     over = tuple(
         {number[o]: number[i] for o, i in c.in_place if o in number and i in number} for c in calls
     )
+    needs = _dependencies(line.bases, calls)
     return _Problem(
-        needs=_dependencies(line.bases, calls),
+        needs=needs,
+        followers=_followers(needs),
         touches=touches,
         users=tuple(users),
         sizes=tuple(evaluate(size, values) for size in sizes),
@@ -171,47 +215,59 @@ def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int
     return tuple(needs)
 
 
-def _run(problem: _Problem, state: _Partial, step: int) -> _Partial:
-    done = state.done | 1 << step
-    live = peak = state.live
-    for b in problem.touches[step]:
-        if not problem.users[b] & state.done:
-            live += problem.sizes[b]
-    dead = [b for b in problem.touches[step] if not problem.users[b] & ~done]
-    reused = {
-        i
-        for o, i in problem.over[step].items()
-        if i in dead and problem.sizes[i] == problem.sizes[o] and not problem.users[o] & state.done
-    }
-    peak = max(state.peak, live - sum(problem.sizes[b] for b in reused))
-    live -= sum(problem.sizes[b] for b in dead)
-    return _Partial(done, (*state.order, step), live, peak)
+def _followers(needs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    found: list[list[int]] = [[] for _ in needs]
+    for step, need in enumerate(needs):
+        while need:
+            last = need.bit_length() - 1
+            found[last].append(step)
+            need ^= 1 << last
+    return tuple(map(tuple, found))
 
 
-def _search(problem: _Problem) -> _Partial:
+def _peak(effects: _Effects, order: Iterable[int]) -> int:
+    """The most bytes live at once while steps run in ``order``."""
+    done = live = peak = 0
+    for step in order:
+        during, after = effects.of(step, done)
+        peak = max(peak, live + during)
+        live += after
+        done |= 1 << step
+    return peak
+
+
+_Rank: TypeAlias = tuple[int, int, tuple[int, ...], int]
+"""Peak and live bytes, then the order without and with the last step: the lowest is best."""
+
+
+def _search(problem: _Problem, effects: _Effects) -> _Partial:
     count = len(problem.needs)
     width = max(1, min(WIDEST, WORK // max(1, count * count)))
-    beam = [_Partial(0, (), 0, 0)]
+    free = tuple(step for step, need in enumerate(problem.needs) if not need)
+    beam = [_Partial(0, (), free)]
     for _ in range(count):
-        reached: dict[int, _Partial] = {}
+        reached: dict[int, tuple[_Rank, _Partial]] = {}
         for state in beam:
-            for step in _ready(problem, state.done):
-                new = _run(problem, state, step)
-                old = reached.get(new.done)
-                if old is None or _rank(new) < _rank(old):
-                    reached[new.done] = new
-        beam = sorted(reached.values(), key=_rank)[:width]
+            for step in state.ready:
+                during, after = effects.of(step, state.done)
+                peak, live = max(state.peak, state.live + during), state.live + after
+                rank = (peak, live, state.order, step)
+                done = state.done | 1 << step
+                old = reached.get(done)
+                if old is None or rank < old[0]:
+                    reached[done] = rank, state
+        best = heapq.nsmallest(width, reached.values(), key=itemgetter(0))
+        beam = [_after(problem, state, rank) for rank, state in best]
     return beam[0]
 
 
-def _rank(state: _Partial) -> tuple[int, int, tuple[int, ...]]:
-    return state.peak, state.live, state.order
-
-
-def _ready(problem: _Problem, done: int) -> list[int]:
-    return [
-        step for step, need in enumerate(problem.needs) if not done >> step & 1 and not need & ~done
-    ]
+def _after(problem: _Problem, state: _Partial, rank: _Rank) -> _Partial:
+    """``state`` with the last step that ``rank`` names."""
+    peak, live, order, step = rank
+    done = state.done | 1 << step
+    freed = [s for s in problem.followers[step] if not problem.needs[s] & ~done]
+    ready = (*(s for s in state.ready if s != step), *freed)
+    return _Partial(done, (*order, step), ready, live, peak)
 
 
 def _items(

@@ -1,7 +1,8 @@
 """A native target that has kernels built while others are still being scheduled.
 
 LLVM works in processes of its own.  Here they get each function as soon as it is scheduled, not
-when all have been scheduled, ordered, planned and emitted; what is built is the same.
+when all have been scheduled, ordered, planned and emitted; what is built is the same.  The memory
+for constants is made ready meanwhile, too.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
+from modelcc.artifact.constants import padded_size
 from modelcc.ir.loop import Function
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
+from modelcc.runtime.memory import Memory
 from modelcc.targets.base import Module, Target, Workplace
 from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.native.memory_ahead import MemoryAhead
 from modelcc.targets.native.parallel_build import Builder
 from modelcc.targets.native.target import NativeTarget, progress_of
 
@@ -30,8 +34,8 @@ def building_ahead(target: Target, workplace: Workplace) -> Generator[Target]:
         return
     cache = target.object_cache(workplace)
     builder = Builder(target.machine, target.codegen, workplace.jobs, cache)
-    with closing(builder):
-        yield _BuildingAhead(target.machine, target.cpu, target.codegen, builder)
+    with closing(builder), closing(MemoryAhead()) as memory:
+        yield _BuildingAhead(target.machine, target.cpu, target.codegen, builder, memory)
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class _BuildingAhead(NativeTarget):
     compare.  Beside it lies the function, lest its identity passes to another one."""
 
     builder: Builder = field(repr=False)
+    memory: MemoryAhead = field(repr=False)
     legal: dict[int, tuple[Function, Function]] = field(
         default_factory=dict[int, tuple[Function, Function]], repr=False
     )
@@ -49,7 +54,12 @@ class _BuildingAhead(NativeTarget):
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """As ever; building begins."""
+        self.memory.expect(padded_size(program.constants.values()))
         return schedule_program(program, self.cpu, self._start)
+
+    def allocate(self, size: int) -> Memory:
+        """As ever; it is there by now."""
+        return self.memory.take(size)
 
     def _start(self, function: Function) -> None:
         self.builder.start(self._text(self.legalize(function)))

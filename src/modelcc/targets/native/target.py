@@ -17,6 +17,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.runtime.machine import machine_identity
+from modelcc.runtime.memory import Memory
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
@@ -142,7 +143,12 @@ class NativeTarget:
         target = self.machine
         machine = MachineSpec(target.triple, target.cpu, target.features, origin)
         label = Label(versions={"llvm": llvm_version()}, sources=notes)
-        return package(program, entry_name(program), objects, machine, names, label)
+        entry = entry_name(program)
+        return package(program, entry, objects, machine, names, label, self.allocate)
+
+    def allocate(self, size: int) -> Memory:
+        """Memory for at least ``size`` bytes of constants."""
+        return Memory(size)
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""
