@@ -50,6 +50,7 @@ from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.graph.intern_strings import InternStrings
 from modelcc.passes.graph.merge_branches import MergeBranches
 from modelcc.passes.graph.merge_groups import MergeGroups
+from modelcc.passes.graph.pack_weights import PackWeights
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from modelcc.passes.graph.recognise_gelu import RecogniseGelu
 from modelcc.passes.graph.recognise_hard_swish import RecogniseHardSwish
@@ -129,6 +130,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
                 CommonSubexpressions(),
                 IntegerContractions(),
                 ScalarQuantization(),
+                PackWeights(),
                 DeadCode(),
                 FoldConstants(),
                 SimplifyControl(),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from modelcc.ir.index import Index, coefficient, floordiv, simplify, substitute, symbols
 from modelcc.ir.loop import Prefetch, Stmt
@@ -64,18 +65,29 @@ class NextPanel:
 
 @dataclass(frozen=True)
 class Stream:
-    """Vectors that are read once, one after the other: ``width`` elements in each step."""
+    """Vectors that are read once, one after the other: ``width`` elements in each step.
+
+    They are the same at all points of the ``still`` loops, which share in fetching them.
+    """
 
     read: Read
     point: Point
     width: int
+    still: tuple[tuple[str, int], ...] = ()
 
     def fetch(self, at: Point) -> list[Stmt]:
         """Prefetches for the step at reduction point ``at``."""
         size = self.read.dtype.bytes
         first = substitute(self.read.indices[0], {**self.point, **at}) + AHEAD_BYTES // size
         line = LINE_BYTES // size
-        return [Prefetch(self.read.tensor, first + n, 1) for n in range(0, self.width, line)]
+        lines = self.width // line
+        number: Index = 0
+        for name, extent in self.still:
+            number = number * extent + at[name]
+        share = prod(extent for _, extent in self.still)
+        begin = floordiv(number * lines, share) * line
+        each = range(0, -(-lines // share) * line, line)
+        return [Prefetch(self.read.tensor, first + begin + n, 1) for n in each]
 
 
 @dataclass(frozen=True)
@@ -93,9 +105,9 @@ class Companions:
 
 
 def companions(plan: Plan, corners: Sequence[Point], chosen: Chosen) -> Companions | None:
-    """What to fetch beside the :func:`stream` of the tile of ``corners``, if there is one."""
+    """What to fetch beside the :func:`streams` of the tile of ``corners``, if there is one."""
     anchor, lane = plan.group.anchor, plan.lane
-    if anchor is None or lane is None or plan.quad or stream(plan, corners[0], chosen) is None:
+    if anchor is None or lane is None or plan.quad or not streams(plan, corners[0], chosen):
         return None
     inner = anchor.reduce[-1].name
     found = [r for r in reads(anchor.body) if not _moves(r, lane.name) and len(r.indices) == 1]
@@ -106,18 +118,17 @@ def companions(plan: Plan, corners: Sequence[Point], chosen: Chosen) -> Companio
     return Companions(tuple(places), LINE_BYTES // rows[0].dtype.bytes)
 
 
-def stream(plan: Plan, corner: Point, chosen: Chosen) -> Stream | None:
+def streams(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Stream, ...]:
     """What the tile at ``corner`` reads once, if that is much."""
     found = _streamed(plan)
-    if found is None or _tile_number(plan, corner, chosen)[1] != 1:
-        return None
-    read, steps = found
-    vector = plan.tile.vector or ""
-    width = chosen[vector].tile * plan.lanes * _depth(plan)
-    size = read.dtype.bytes
-    if width * size % LINE_BYTES or steps * width * size < SMALLEST_PANEL:
-        return None
-    return Stream(read, {**corner, **_first_element(plan)}, width)
+    if not found or _tile_number(plan, corner, chosen)[1] != 1:
+        return ()
+    width = chosen[plan.tile.vector or ""].tile * plan.lanes * _depth(plan)
+    point = {**corner, **_first_element(plan)}
+    whole = [(r, still) for r, _, still in found if not width * r.dtype.bytes % LINE_BYTES]
+    if max(steps * width * r.dtype.bytes for r, steps, _ in found) < SMALLEST_PANEL:
+        return ()
+    return tuple(Stream(read, point, width, still) for read, still in whole)
 
 
 def _depth(plan: Plan) -> int:
@@ -130,24 +141,28 @@ def _first_element(plan: Plan) -> dict[str, Index]:
     return {v.name: 0 for v in (plan.lane, plan.quad) if v is not None}
 
 
-def _streamed(plan: Plan) -> tuple[Read, int] | None:
-    """The packed operand of a contraction that moves with its vectors, and the reduction steps."""
+def _streamed(plan: Plan) -> list[tuple[Read, int, tuple[tuple[str, int], ...]]]:
+    """The packed operands of a contraction that move with its vectors, how many reduction steps
+    move them, and the innermost reduction loops that do not."""
     anchor, vector = plan.group.anchor, plan.tile.vector
     if anchor is None or plan.lane is None or vector is None or not is_contraction(anchor):
-        return None
+        return []
     found = [r for r in reads(anchor.body) if r.tensor in plan.packed and _moves(r, vector)]
-    steps = 1
-    for v in anchor.reduce:
-        steps *= v.extent if isinstance(v.extent, int) else 0
-    return (found[0], steps) if len(found) == 1 else None
+    loops = [(v.name, v.extent if isinstance(v.extent, int) else 0) for v in anchor.reduce]
+    result: list[tuple[Read, int, tuple[tuple[str, int], ...]]] = []
+    for read in dict.fromkeys(found):
+        moving = [n for n, (name, _) in enumerate(loops) if _moves(read, name)]
+        last = moving[-1] + 1 if moving else 0
+        result.append((read, prod(e for _, e in loops[:last]), tuple(loops[last:])))
+    return result
 
 
 def next_panel(plan: Plan, corner: Point, chosen: Chosen) -> NextPanel | None:
     """What to prefetch during the tile at ``corner``, if its panels are worth it."""
     found = _streamed(plan)
-    if found is None:
+    if len(found) != 1 or found[0][2]:
         return None
-    read, steps = found
+    read, steps, _ = found[0]
     anchor, lane, vector = plan.group.anchor, plan.lane, plan.tile.vector
     assert anchor is not None and lane is not None and vector is not None
     size = plan.tile.of(vector)

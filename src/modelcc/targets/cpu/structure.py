@@ -141,13 +141,42 @@ def neutral_guards(
 
 
 def is_contraction(nest: Nest) -> bool:
-    """Whether the nest sums products of two reads, or of sums and differences of reads."""
+    """Whether the nest sums products of two reads, or of sums and differences of reads.
+
+    A factor may be decoded from a field of a word, too.
+    """
     if nest.combine != "sum" or not nest.reduce:
         return False
     _, body = neutral_guards(nest.body, "sum", nest.body.dtype)
     if not (isinstance(body, Apply) and body.function == "mul"):
         return False
-    return all(_is_linear(a) for a in body.args)
+    return all(_is_linear(a) or is_decoded(a) for a in body.args)
+
+
+def decodes(nest: Nest) -> bool:
+    """Whether the nest is a contraction with a decoded factor."""
+    body = neutral_guards(nest.body, "sum", nest.body.dtype)[1]
+    factors = body.args if isinstance(body, Apply) and body.function == "mul" else ()
+    return is_contraction(nest) and any(map(is_decoded, factors))
+
+
+def is_decoded(scalar: Scalar) -> bool:
+    """Whether the scalar is a field of bits of a read word, times one read less another product."""
+    match scalar:
+        case Apply(function="sub", args=(Apply(function="mul", args=args), Apply(function="mul"))):
+            return isinstance(args[1], Read) and _is_field(args[0])
+        case _:
+            return False
+
+
+def _is_field(scalar: Scalar) -> bool:
+    match scalar:
+        case Cast(
+            value=Apply(function="and", args=(Apply(function="shr", args=(Read(), _)), Number()))
+        ):
+            return True
+        case _:
+            return False
 
 
 def _is_linear(scalar: Scalar) -> bool:

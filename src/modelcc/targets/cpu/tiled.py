@@ -23,7 +23,7 @@ from modelcc.targets.cpu.folding import folded, term_lanes
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
-from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, stream
+from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, streams
 from modelcc.targets.cpu.quads import byte_product
 from modelcc.targets.cpu.row_prefetch import NextRows, epilogue_prefetch, next_rows
 from modelcc.targets.cpu.streaming import BlockStream, NextBlock
@@ -173,7 +173,7 @@ def _reduction(
     combine = anchor.combine
 
     whole = _expanded(plan, anchor)
-    once = stream(plan, corners[0], chosen) if plan.terms is None else None
+    once = streams(plan, corners[0], chosen) if plan.terms is None else ()
     bytes = byte_product(body)
 
     ragged = _ragged(anchor)
@@ -181,7 +181,7 @@ def _reduction(
     def step(at: Point) -> list[Stmt]:
         along = lanes if plan.terms is None else term_lanes(plan.terms, anchor, ragged, at)
         emitter = PointEmitter(names, along)
-        emitter.statements += once.fetch(at) if once is not None else []
+        emitter.statements += [s for each in once for s in each.fetch(at)]
         for point, register in _steps(plan, corners, registers, at, whole):
             if plan.quad is None or bytes is None:
                 value = emitter.emit(body, point, {})

@@ -17,7 +17,7 @@ from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.sliding import Window, sliding_tile, windows
-from modelcc.targets.cpu.structure import Group
+from modelcc.targets.cpu.structure import Group, decodes
 from modelcc.targets.cpu.transposition import Block, find_block
 
 UNROLLED_STEPS = 256
@@ -25,6 +25,8 @@ SLACK = 1.15
 """Loads do not keep up their rate where operands come from the second-level cache."""
 L2_CYCLES = 1.5
 """Cycles that a vector takes to come from the second-level cache."""
+DECODING = 3
+"""Registers that decoding a vector of packed weights needs beside its operands."""
 DIVISIBLE_STEPS = 128 << 10
 """Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
 
@@ -117,7 +119,8 @@ def choose_tile(
         return Tile(blocks, points, unroll, by_input=True)
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
     reused = [v for v in others if not all(_moves(r, v.name) for r in roles.vectors)]
-    found = list(_candidates(anchor.var(blocks), (reused or others)[-2:], roles, machine))
+    held = len(roles.vectors) + (DECODING if decodes(anchor) else 0)
+    found = list(_candidates(anchor.var(blocks), (reused or others)[-2:], held, machine))
     candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
     best = min(
         candidates or found,
@@ -147,8 +150,9 @@ def _longest(found: list[list[Window]]) -> list[Window]:
 
 
 def _candidates(
-    blocks: LoopVar, spatial: Sequence[LoopVar], roles: Roles, machine: CpuModel
+    blocks: LoopVar, spatial: Sequence[LoopVar], held: int, machine: CpuModel
 ) -> Iterator[Tile]:
+    """Tiles whose accumulators, with ``held`` operands of each vector, fit into registers."""
     budget = machine.vector_registers - (3 if machine.vector_registers > 16 else 2)
     most = blocks.extent if isinstance(blocks.extent, int) else 8
     widths = [n for n in range(1, 9) if n <= most]
@@ -157,7 +161,7 @@ def _candidates(
     for nv in widths:
         for w in _tile_sizes(inner, budget // nv):
             for h in _tile_sizes(outer, min(4, budget // (nv * w))):
-                if nv * w * h + len(roles.vectors) * nv > budget + 1:
+                if nv * w * h + held * nv > budget + 1:
                     continue
                 points = [(blocks.name, nv)]
                 points += [(inner.name, w)] if inner is not None else []
