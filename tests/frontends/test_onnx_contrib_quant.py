@@ -167,6 +167,20 @@ def test_lstm(directions: int, columns: bool) -> None:
     agrees(("DynamicQuantizeLSTM", operands, attributes), constant=True, outputs=3, atol=1e-5)
 
 
+@pytest.mark.parametrize("middle", [128, 120])
+def test_lstm_of_unsigned_weights(middle: int) -> None:
+    """As i8 they have a zero point of 0, or another one."""
+    hidden, inputs = 8, 6
+    zeros = [np.full(1, middle, np.uint8) for _ in range(2)]
+    operands: list[Array | None] = [
+        floats(5, 2, inputs), bytes_(1, inputs, 4 * hidden), bytes_(1, hidden, 4 * hidden),
+        floats(1, 8 * hidden, seed=5), None, None, None, None,
+        np.array([0.003], np.float32), zeros[0], np.array([0.002], np.float32), zeros[1],
+    ]  # fmt: skip
+    attributes = {"hidden_size": hidden}
+    agrees(("DynamicQuantizeLSTM", operands, attributes), constant=True, outputs=3, atol=1e-5)
+
+
 def test_a_mean_is_requantised() -> None:
     """onnxruntime has no such kernel: by its definition."""
     x = bytes_(2, 6, 5)

@@ -19,7 +19,7 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.op import Builder, ModelError, Op, require, same_dtype
-from modelcc.ir.types import Array, TensorType
+from modelcc.ir.types import I32, Array, TensorType
 from modelcc.ops.accumulate import require_equal, require_float
 from modelcc.ops.activation import (
     Affine,
@@ -34,7 +34,7 @@ from modelcc.ops.activation import (
     ThresholdedRelu,
 )
 from modelcc.ops.arithmetic import Cast, Value, of
-from modelcc.ops.broadcast import Reshape
+from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.comparison import Greater, where
 from modelcc.ops.control import At, Loop
 from modelcc.ops.generate import Full, Indices
@@ -94,20 +94,33 @@ def activation(name: Activation, given: Sequence[float] = ()) -> Op:
 class Quantised:
     """A matrix of bytes ``[inputs, outputs]``: ``(values - zero) * scale``.
 
-    ``scale`` and ``zero`` (None: 0) are one number, or one for each column.
+    ``scale`` and ``zero`` (None: 0) are one number, or one for each column.  Where the matrix is
+    constant, values are i8 and ``sums`` are those of the columns of ``values - zero``, in i32, so
+    that zero points need not enter the products.
     """
 
     values: Value
     scale: Value
     zero: Value | None
+    sums: Value | None = None
 
     def product(self, x: Value) -> Value:
         """``x`` times the matrix, by integers: x is quantised as it comes, all of it alike."""
         operands = x.build.add(DynamicQuantizeLinear(), x.name)
         bytes, scale, zero = (Value(x.build, name) for name in operands)
-        zeros = [zero] if self.zero is None else [zero, self.zero]
-        sums = of(MatMulInteger(), bytes, self.values, *zeros)
+        sums = self._sums(bytes, zero)
         return of(Cast(x.type.dtype), sums) * (scale * self.scale)
+
+    def _sums(self, x: Value, x_zero: Value) -> Value:
+        """``(x - x_zero) @ (values - zero)`` in i32 (Jacob et al., 2018, section 2.3)."""
+        if self.sums is None:
+            zeros = [x_zero] if self.zero is None else [x_zero, self.zero]
+            return of(MatMulInteger(), x, self.values, *zeros)
+        products = of(MatMulInteger(), x, self.values) - of(Cast(I32), x_zero) * self.sums
+        if self.zero is None:
+            return products
+        rows = of(ReduceSum((x.type.rank - 1,), True), of(Cast(I32), x))
+        return products - rows * of(Cast(I32), self.zero)
 
 
 @dataclass(frozen=True)
@@ -318,7 +331,8 @@ class Recurrent(Op):
         gx = of(At(0, now), inside["gx"])
         r = inside["r"]
         if "r_scale" in inside:
-            r = Quantised(r, inside["r_scale"], inside.get("r_zero"))
+            zero, sums = inside.get("r_zero"), inside.get("r_sums")
+            r = Quantised(r, inside["r_scale"], zero, sums)
         weights = Weights(None, r, inside.get("bias"), inside.get("peepholes"))
         new = self.step_values(gx, old, weights, self.functions(which))
         y = new[0]
@@ -336,7 +350,7 @@ def _recurrent(r: Value | Quantised) -> dict[str, Value | None]:
     """What the loop takes along of the recurrent weights."""
     if isinstance(r, Value):
         return {"r": r}
-    return {"r": r.values, "r_scale": r.scale, "r_zero": r.zero}
+    return {"r": r.values, "r_scale": r.scale, "r_zero": r.zero, "r_sums": r.sums}
 
 
 def _require_shape(what: str, given: TensorType | None, shape: tuple[Index, ...]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import MappingProxyType
 
+import numpy as np
+
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
 from modelcc.frontends.onnx.contrib import channels_last, value
 from modelcc.frontends.onnx.contrib_attention import attention
@@ -18,7 +20,7 @@ from modelcc.frontends.onnx.nn import average_pool
 from modelcc.frontends.onnx.quant import dequantize, qlinear_conv, quantize
 from modelcc.frontends.onnx.recurrent import LENGTHS, lstm_layer
 from modelcc.ir.op import Op
-from modelcc.ir.types import F32, I32, U8
+from modelcc.ir.types import F32, I32, U8, Array
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
@@ -201,8 +203,24 @@ def dynamic_lstm(call: Call) -> tuple[str, ...]:
 def _bytes(call: Call, which: int, i: int, parameters: int) -> Quantised:
     """Operand ``i`` of one direction, its scale and zero point operands ``parameters`` on."""
     scale = direction(value(call, parameters), which)
-    zero = direction(value(call, parameters + 1), which) if call.has(parameters + 1) else None
+    has_zero = call.has(parameters + 1)
+    if call.known(i) is not None and (not has_zero or call.known(parameters + 1) is not None):
+        values = call.array(i, "weights")[which]
+        zeros = call.array(parameters + 1, "zero points")[which] if has_zero else 0
+        return _constant_bytes(call, values, np.asarray(zeros, np.int32), scale)
+    zero = direction(value(call, parameters + 1), which) if has_zero else None
     return Quantised(direction(value(call, i), which), scale, zero)
+
+
+def _constant_bytes(call: Call, values: Array, zero: Array, scale: Value) -> Quantised:
+    """Weights as i8, with the sums of their columns."""
+    shift = 128 if values.dtype == np.uint8 else 0
+    steps = values.astype(np.int32) - shift
+    zero = zero - shift
+    sums = np.asarray((steps - zero).sum(0, dtype=np.int32))
+    kept, columns = (Value(call, call.constant(a)) for a in (steps.astype(np.int8), sums))
+    given = Value(call, call.constant(zero.astype(np.int32))) if zero.any() else None
+    return Quantised(kept, scale, given, columns)
 
 
 CONTRIB_QUANT: Handlers = MappingProxyType(
