@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import modelcc
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_verifier import verify_graph
@@ -329,3 +330,15 @@ def test_values_fix_inputs() -> None:
     graph = import_onnx(model, values={"c": np.array(False)})
     assert graph.inputs == ("x",)
     assert names(graph) == ["Neg"]
+
+
+@pytest.mark.parametrize("name", ["x0", "i0", "a1", "c0"])
+def test_dimensions_called_like_names_of_generated_code(name: str) -> None:
+    model = onnx.parser.parse_model(f"""
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (float[{name}, m, 3] x, float[{name}, 1, 3] z) => (float[{name}, m, 3] y, int64[3] s)
+    {{ a = Sub(x, z) b = Abs(a) y = Add(b, x) s = Shape(y) }}""")
+    x, z = np.ones((4, 5, 3), np.float32), np.full((4, 1, 3), 3, np.float32)
+    found = modelcc.compile(model, threads=1, cache=None).run({"x": x, "z": z})
+    np.testing.assert_array_equal(found["y"], np.abs(x - z) + x)
+    assert found["s"].tolist() == [4, 5, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,19 +81,37 @@ class ReadSize(Op):
         )
 
 
+GENERATED = re.compile(r"[a-z]\d+[a-z]*")
+"""Names that axes and buffers of generated code have, like ``i0``; a model may use them, too."""
+
+
 def with_fresh_sizes(graph: Graph, taken: Names) -> Graph:
     """``graph`` with the symbols that its nodes bind under names that ``taken`` had not yet.
 
     Bodies of its nodes keep the names of theirs.
     """
-    bound = [name for node in graph.nodes for name in node.op.binds]
-    fresh = {name: taken.fresh(name) for name in bound}
-    if all(old == new for old, new in fresh.items()):
+    return _renamed(graph, {name: taken.fresh(_apart(name)) for name in _bound(graph)})
+
+
+def with_sizes_apart(graph: Graph) -> Graph:
+    """``graph`` without dimensions that are called like something in generated code."""
+    return _renamed(graph, {name: _apart(name) for name in graph.dims})
+
+
+def _apart(name: str) -> str:
+    return f"{name}." if GENERATED.fullmatch(name) else name
+
+
+def _bound(graph: Graph) -> tuple[str, ...]:
+    return tuple(name for node in graph.nodes for name in node.op.binds)
+
+
+def _renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    if all(old == new for old, new in names.items()):
         return graph
-    symbols: dict[str, Index] = {old: Sym(new) for old, new in fresh.items()}
-    whole = graph.substitute(symbols)
+    whole = graph.substitute({old: Sym(new) for old, new in names.items()})
     nodes = tuple(
-        replace(node, op=node.op.renamed(fresh)) if isinstance(node.op, ReadSize) else node
+        replace(node, op=node.op.renamed(names)) if isinstance(node.op, ReadSize) else node
         for node in whole.nodes
     )
     return whole.with_nodes(nodes)
@@ -100,7 +119,7 @@ def with_fresh_sizes(graph: Graph, taken: Names) -> Graph:
 
 def bound_sizes(graph: Graph) -> dict[str, Range]:
     """The symbols that nodes of ``graph`` bind, with their bounds; without those of bodies."""
-    return {name: graph.dims[name] for node in graph.nodes for name in node.op.binds}
+    return {name: graph.dims[name] for name in _bound(graph)}
 
 
 OPS: tuple[type[Op], ...] = (ReadSize,)

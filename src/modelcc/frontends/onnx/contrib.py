@@ -195,9 +195,13 @@ def nhwc_conv(call: Call) -> str:
 
 
 def matmul_bits(call: Call) -> str:
+    return bits_product(call, call.attrs.integer("N"))
+
+
+def bits_product(call: Call, columns: int) -> str:
     """``a @ dequantised(b)^T``: b is [N, blocks, bytes], packed, with a scale for each block."""
     attrs = call.attrs
-    rows, columns = attrs.integer("K"), attrs.integer("N")
+    rows = attrs.integer("K")
     bits, block = attrs.integer("bits", 4), attrs.integer("block_size")
     dtype: DType = {2: U2, 4: U4, 8: U8}.get(bits) or unsupported(f"weights of {bits} bits")
     if call.has(4):

@@ -14,6 +14,8 @@ from modelcc.frontends.onnx.contrib_rotary import (
     joined_heads,
     number_of,
     rotary_embedding,
+    rotary_embedding_of_images,
+    rotary_of_gemma,
     rotated,
     split_heads,
 )
@@ -288,5 +290,7 @@ CONTRIB_ATTENTION: Handlers = MappingProxyType(
         "MultiHeadAttention": multi_head,
         "GroupQueryAttention": grouped,
         "RotaryEmbedding": rotary_embedding,
+        "MRotaryEmbedding": rotary_embedding_of_images,
+        "GemmaRotaryEmbedding": rotary_of_gemma,
     }
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.views import part
 from modelcc.ir.index import Index, floordiv
-from modelcc.ir.types import I64
+from modelcc.ir.types import I64, Array
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.elementwise import Cast
+from modelcc.ops.comparison import where
+from modelcc.ops.elementwise import Cast, Cos, Sin
 from modelcc.ops.gather import Gather
 from modelcc.ops.shape import Concat, Iota, Reshape, Transpose
 from modelcc.ops.slicing import Slice
@@ -71,20 +75,74 @@ def angles(cache: Value, positions: Value) -> Value:
 
 def rotary_embedding(call: Call) -> str:
     """Of queries or keys, [b, s, h * d] or [b, h, s, d]; positions are given or an offset."""
-    attrs, x, flat = call.attrs, value(call, 0), call.rank() == 3
-    if attrs.flag("is_packed_batching"):
-        unsupported("packed batches")
-    scale = attrs.number("scale", 1.0)
-    if flat:
-        half = number_of(call, call.shape(2)[1], "size of angles")
-        size = number_of(call, call.shape()[2], "size of rows")
-        heads = attrs.integer("num_heads", 0) or size // (2 * half)
-        x = split_heads(x, heads)
+    x = _heads(call)
     cos, sin = (angles(value(call, i), _positions(call, x)) for i in (2, 3))
-    result = rotated(x, cos, sin, attrs.flag("interleaved"))
+    return _turned(call, x, cos, sin)
+
+
+def _heads(call: Call) -> Value:
+    """Operand 0 as [b, h, s, d]."""
+    x = value(call, 0)
+    if call.attrs.flag("is_packed_batching"):
+        unsupported("packed batches")
+    if call.rank() == 4:
+        return x
+    half = number_of(call, call.shape(2)[1], "size of angles")
+    size = number_of(call, call.shape()[2], "size of rows")
+    return split_heads(x, call.attrs.integer("num_heads", 0) or size // (2 * half))
+
+
+def _turned(call: Call, x: Value, cos: Value, sin: Value) -> str:
+    """``x`` turned by angles and scaled, in the form of operand 0."""
+    result = rotated(x, cos, sin, call.attrs.flag("interleaved"))
+    scale = call.attrs.number("scale", 1.0)
     if scale != 1.0:
         result = result * scale
-    return (joined_heads(result) if flat else result).name
+    return (joined_heads(result) if call.rank() == 3 else result).name
+
+
+def rotary_embedding_of_images(call: Call) -> str:
+    """As above; each angle is that of one of three positions: of time, height and width.
+
+    Wang et al., "Qwen2-VL", 2024.
+    """
+    x = _heads(call)
+    found = [_of_three(call, value(call, i)) for i in (2, 3)]
+    return _turned(call, x, found[0], found[1])
+
+
+def _of_three(call: Call, cache: Value) -> Value:
+    """Angles [b, 1, s, r], element by element of the position that it belongs to."""
+    half = number_of(call, cache.type.shape[1], "size of angles")
+    stream = _streams(call.attrs.integers("mrope_section"), half,
+                      call.attrs.integer("mrope_layout", 0) == 1)  # fmt: skip
+    whole = of(Gather(0), cache, value(call, 1))
+    _, batch, length, _ = whole.type.shape
+    parts = [of(Reshape((batch, 1, length, half)), part(whole, 0, i, 1)) for i in range(3)]
+    result = parts[0]
+    for number in (1, 2):
+        chosen = Value(call, call.constant(stream == number))
+        result = where(chosen, parts[number], result)
+    return result
+
+
+def _streams(sections: tuple[int, ...], half: int, mixed: bool) -> Array:
+    """Which of the three positions each angle belongs to."""
+    if not mixed:
+        return np.repeat(np.arange(3), sections)
+    places = np.arange(half)
+    number = places % 3
+    return np.where(places < 3 * np.asarray(sections)[number], number, 0)
+
+
+def rotary_of_gemma(call: Call) -> tuple[str, str]:
+    """``x cos + turned x sin`` of queries and keys, with given angles [b, s, d]."""
+    batch, length, size = call.shape()
+    emb = of(Reshape((batch, 1, length, size)), value(call, 0))
+    dtype = call.dtype(1)
+    cos, sin = (of(Cast(dtype), of(op, emb)) for op in (Cos(), Sin()))
+    q, k = (value(call, i) * cos + value(call, i + 1) * sin for i in (1, 3))
+    return q.name, k.name
 
 
 def _positions(call: Call, x: Value) -> Value:

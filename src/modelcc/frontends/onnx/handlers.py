@@ -8,11 +8,18 @@ from types import MappingProxyType
 from modelcc.frontends.onnx.call import Handler, Handlers
 from modelcc.frontends.onnx.contrib import CONTRIB
 from modelcc.frontends.onnx.contrib_attention import CONTRIB_ATTENTION
+from modelcc.frontends.onnx.contrib_bits import CONTRIB_BITS
+from modelcc.frontends.onnx.contrib_decoder import CONTRIB_DECODER
+from modelcc.frontends.onnx.contrib_dropout import CONTRIB_DROPOUT
 from modelcc.frontends.onnx.contrib_experts import CONTRIB_EXPERTS
 from modelcc.frontends.onnx.contrib_gates import CONTRIB_GATES
+from modelcc.frontends.onnx.contrib_integer import CONTRIB_INTEGER
 from modelcc.frontends.onnx.contrib_linear import CONTRIB_LINEAR
 from modelcc.frontends.onnx.contrib_norm import CONTRIB_NORM, UNOFFICIAL
+from modelcc.frontends.onnx.contrib_padding import CONTRIB_PADDING
 from modelcc.frontends.onnx.contrib_quant import CONTRIB_QUANT
+from modelcc.frontends.onnx.contrib_signal import CONTRIB_SIGNAL
+from modelcc.frontends.onnx.contrib_tokens import CONTRIB_TOKENS
 from modelcc.frontends.onnx.control import CONTROL
 from modelcc.frontends.onnx.determinant import DETERMINANT
 from modelcc.frontends.onnx.elementwise import ELEMENTWISE
@@ -72,6 +79,13 @@ _TABLES: tuple[tuple[str, Handlers], ...] = (
             CONTRIB_EXPERTS,
             CONTRIB_GATES,
             CONTRIB_LINEAR,
+            CONTRIB_BITS,
+            CONTRIB_DECODER,
+            CONTRIB_DROPOUT,
+            CONTRIB_INTEGER,
+            CONTRIB_PADDING,
+            CONTRIB_SIGNAL,
+            CONTRIB_TOKENS,
         )
     ),
     ("", UNOFFICIAL),

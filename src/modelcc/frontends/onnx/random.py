@@ -25,10 +25,9 @@ LARGEST = 1 << 26
 
 
 def _generator(call: Call) -> np.random.RandomState:
-    seed = call.attrs.number("seed", 0.0) if call.op_type != "Dropout" else 0.0
-    if call.op_type == "Dropout":
-        seed = float(call.attrs.integer("seed", 0))
-    return np.random.RandomState(int(seed) & 0xFFFFFFFF)
+    whole = call.op_type.endswith("Dropout")
+    seed = call.attrs.integer("seed", 0) if whole else int(call.attrs.number("seed", 0.0))
+    return np.random.RandomState(seed & 0xFFFFFFFF)
 
 
 def _extents(call: Call, shape: tuple[Index, ...]) -> tuple[int, ...]:

@@ -68,7 +68,12 @@ def compress(call: Call) -> str:
 
 def unique(call: Call) -> Sequence[str]:
     axis = call.axis() if call.attrs.has("axis") else None
-    op = Unique(axis, call.attrs.flag("sorted", True))
+    return different(call, axis, call.attrs.flag("sorted", True))
+
+
+def different(call: Call, axis: int | None, ascending: bool) -> tuple[str, str, str, str]:
+    """The different slices, where each is first, which one each slice is, and their numbers."""
+    op = Unique(axis, ascending)
     results = call.emitter.add_node(op, call.input(0), source=call.source)
     values, first, inverse, counts, count = results
     extent = call.type_of(inverse).shape[0]

@@ -41,7 +41,7 @@ def dft(call: Call) -> str:
     if call.opset >= 20 and call.has(2) and call.known(2) is None:
         return _along_late_axis(call, form)
     axis = call.axis(1) if call.opset < 20 else _axis(call, rank)
-    return _transformed(call, call.input(0), axis, form, _length(call, call.shape()[axis], form))
+    return transformed(call, call.input(0), axis, form, _length(call, call.shape()[axis], form))
 
 
 def _axis(call: Call, rank: int) -> int:
@@ -74,7 +74,7 @@ def _along_late_axis(call: Call, form: Form) -> str:
     label = call.labels[2] or "axis"
     shape = split.read(f"{label}_extents", SIZE, ((total, "==", product(extents)),))
     x = call.emit(Reshape((*shape, parts)), call.input(0))
-    y = _transformed(call, x, 1, form, _length(call, shape[1], form))
+    y = transformed(call, x, 1, form, _length(call, shape[1], form))
     *_, along, after, results = call.type_of(y).shape
     found = places.equals(axis).where(vector_of(call, (along,)), whole)
     total = product(Sym(f"#{n}") for n in range(rank))
@@ -86,10 +86,10 @@ def _along_one_of(call: Call, form: Form, extents: Sequence[int]) -> str:
     """Along every axis, of which the one that is asked for is taken: their matrices are known."""
     rank = len(extents)
     axis = from_front(operand(call, 2), vector_of(call, (rank + 1,))).name
-    result = _transformed(call, call.input(0), 0, form, extents[0])
+    result = transformed(call, call.input(0), 0, form, extents[0])
     for other in range(1, rank):
         here = call.emit(ew.Equal(), axis, call.constant(np.array([other])))
-        along = _transformed(call, call.input(0), other, form, extents[other])
+        along = transformed(call, call.input(0), other, form, extents[other])
         result = call.emit(ew.Where(), here, along, result)
     return result
 
@@ -169,7 +169,7 @@ def _scaled(call: Call, found: str, used: Index, length: Index, form: Form) -> s
     return call.emit(ew.Mul(), found, weights)
 
 
-def _transformed(call: Call, x: str, axis: int, form: Form, length: Index) -> str:
+def transformed(call: Call, x: str, axis: int, form: Form, length: Index) -> str:
     """``x`` of ``[…, axis, …, parts]`` times the matrix along ``axis`` and parts."""
     extents = call.type_of(x).shape
     used = simplify(minimum(extents[axis], form.used(length)), call.bounds)
@@ -266,7 +266,7 @@ def stft(call: Call) -> str:
     if call.has(2):
         frames = call.emit(ew.Mul(), frames, reshaped(call, call.input(2), (length, 1)))
     form = Form(False, call.attrs.flag("onesided", True))
-    return _transformed(call, frames, 2, form, length)
+    return transformed(call, frames, 2, form, length)
 
 
 def mel_weight_matrix(call: Call) -> str:

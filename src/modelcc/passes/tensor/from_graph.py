@@ -35,7 +35,7 @@ from modelcc.ir.tensor_renaming import rename_stage
 from modelcc.ir.types import TensorType
 from modelcc.ops import runtime_size
 from modelcc.ops.control import Control
-from modelcc.ops.runtime_size import bound_sizes
+from modelcc.ops.runtime_size import bound_sizes, with_sizes_apart
 from modelcc.passes.tensor.lower_algorithm import lower_algorithm
 from modelcc.passes.tensor.lower_control import Lowered, Scope, lower_control
 
@@ -56,6 +56,7 @@ def lower_graph(graph: Graph) -> TensorProgram:
             (),
             "keep real and imaginary parts in an axis of two",
         )
+    graph = with_sizes_apart(graph)
     lowered = lower_items(graph, Scope.of(graph))
     dims = {**graph.dims, **lowered.dims}
     program = TensorProgram(

@@ -1,0 +1,83 @@
+"""Handlers of onnxruntime's arithmetic of integers (com.microsoft)."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.contrib import value
+from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.views import cast
+from modelcc.ir.types import F32, F64, I32, I64, U32, U64, DType
+from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import BitCast, Value, of
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.reduce import ReduceSum
+
+
+def product_of_integers(call: Call) -> str:
+    """``(a - a_zero) * (b - b_zero)`` in i32."""
+
+    def centred(i: int) -> Value:
+        x = cast(value(call, i), I32)
+        return x - cast(value(call, i + 1), I32) if call.has(i + 1) else x
+
+    return (centred(0) * centred(2)).name
+
+
+def _wide(dtype: DType) -> DType:
+    return U32 if dtype.kind == "uint" else I32
+
+
+def wide_product(call: Call) -> str:
+    """A product of matrices of 16-bit integers in 32 bits, signed if either of them is."""
+    signed = any(call.dtype(i).kind == "int" for i in (0, 1))
+    dtype = I32 if signed else U32
+    return of(MatMul(), *(cast(value(call, i), dtype) for i in (0, 1))).name
+
+
+def sum_of_integers(call: Call) -> str:
+    """Sums over axes in 32 bits."""
+    axes = tuple(sorted(call.normal(a, call.rank()) for a in call.attrs.integers("axes")))
+    x = cast(value(call, 0), _wide(call.dtype()))
+    return of(ReduceSum(axes, call.attrs.flag("keepdims", True)), x).name
+
+
+def murmur_hash(call: Call) -> str:
+    """MurmurHash3 of 32 bits (Appleby, 2011) of the bytes of each number."""
+    x, dtype = value(call, 0), call.dtype()
+    words: list[Value]
+    if dtype in (U32, I32, F32):
+        words = [x if dtype == U32 else of(BitCast(U32), x)]
+    elif dtype in (U64, I64, F64):
+        whole = x if dtype == U64 else of(BitCast(U64), x)
+        words = [cast(whole, U32), cast(of(ew.BitShift(False), whole, whole.lift(32)), U32)]
+    else:
+        unsupported(f"hashes of {dtype}")
+    seed = call.attrs.integer("seed", 0) & 0xFFFFFFFF
+    state = words[0].lift(seed)
+    for word in words:
+        key = _rotated(word * 0xCC9E2D51, 15) * 0x1B873593
+        state = _rotated(of(ew.BitwiseXor(), state, key), 13) * 5 + 0xE6546B64
+    state = of(ew.BitwiseXor(), state, state.lift(4 * len(words)))
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        high = of(ew.BitShift(False), state, state.lift(shift))
+        state = of(ew.BitwiseXor(), state, high) * factor
+    positive = call.attrs.flag("positive", True)
+    return (state if positive else of(BitCast(I32), state)).name
+
+
+def _rotated(x: Value, bits: int) -> Value:
+    left = of(ew.BitShift(True), x, x.lift(bits))
+    right = of(ew.BitShift(False), x, x.lift(32 - bits))
+    return of(ew.BitwiseOr(), left, right)
+
+
+CONTRIB_INTEGER: Handlers = MappingProxyType(
+    {
+        "MulInteger": product_of_integers,
+        "MatMulInteger16": wide_product,
+        "ReduceSumInteger": sum_of_integers,
+        "MurmurHash3": murmur_hash,
+    }
+)
