@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
+import modelcc
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
 from modelcc.ir.op import ModelError
 from tests.errors.onnx.cases import CASES, UNSUPPORTED, Case, valid_bytes, valid_large_bytes
@@ -65,3 +67,31 @@ def test_corrupted_bytes_never_give_a_traceback(seed: int, make: Callable[[], by
             import_onnx(bytes(data))
         except ModelError as error:
             assert str(error)
+
+
+def test_a_branch_without_the_result_that_is_used() -> None:
+    model = onnx.parser.parse_model("""
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (bool c, float[3] x) => (float[3] y) {
+      y = If(c) <then_branch = t () => () { a = Neg(x) },
+                 else_branch = e () => (float[3] b) { b = Abs(x) }>
+    }""")
+    with pytest.raises(UnsupportedModel, match="no value for its output 0"):
+        import_onnx(model)
+
+
+IMMENSE = (
+    "y = SpaceToDepth <blocksize: int = 9223372036854775807> (x)",
+    "s = Constant <value_ints = [1099511627776, 1099511627776, 1, 1, 4, 6]> () y = Expand(x, s)",
+)
+
+
+@pytest.mark.parametrize("nodes", IMMENSE)
+def test_results_that_no_machine_has_room_for(nodes: str) -> None:
+    model = onnx.parser.parse_model(f"""
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (float[1, 1, 4, 6] x) => (float y) {{ {nodes} }}""")
+    model.graph.output[0].ClearField("type")
+    net = modelcc.compile(model, threads=1, cache=None)
+    with pytest.raises(MemoryError, match="the system has no"):
+        net.run({"x": np.ones((1, 1, 4, 6), np.float32)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -148,18 +149,22 @@ class Slot:
         """The entry point's status and the results, in arrays that nobody else has."""
         if self._host is not None:
             return self._run_hosted(self._host)
-        results = [
-            memory.array(shape, dtype, size) if size >= _LARGE else np.empty(shape, dtype)
-            for memory, (shape, dtype, size) in zip(self._memory, self._results, strict=True)
+        return self.run_into(self._fresh(frozenset()))
+
+    def _fresh(self, late: frozenset[int]) -> list[Array]:
+        """Arrays for the results, empty ones at positions ``late``."""
+        wanted = enumerate(zip(self._memory, self._results, strict=True))
+        return [
+            np.empty(0, dtype)
+            if position in late
+            else memory.array(shape, dtype, size)
+            if size >= _LARGE
+            else np.empty(shape, dtype)
+            for position, (memory, (shape, dtype, size)) in wanted
         ]
-        return self.run_into(results)
 
     def _run_hosted(self, host: Host) -> tuple[int, list[Array]]:
-        late = {position for position, _ in self._late}
-        results = [
-            np.empty(0 if position in late else shape, dtype)
-            for position, (shape, dtype, _) in enumerate(self._results)
-        ]
+        results = self._fresh(frozenset(position for position, _ in self._late))
         try:
             status, results = self.run_into(results)
             shapes = self._signature.late_shapes(self.sizes()) if self._signature else []
@@ -179,7 +184,11 @@ class Slot:
 
 
 def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    size = dtype.itemsize
+    """Bytes of an array; MemoryError if there is no array of that shape, even without elements."""
+    size, room = dtype.itemsize, dtype.itemsize
     for extent in shape:
         size *= extent
+        room *= extent or 1
+    if room > sys.maxsize:
+        raise MemoryError(f"the system has no room for a result of shape {shape}")
     return size

@@ -13,7 +13,12 @@ from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.contrib_norm import UNOFFICIAL
 from modelcc.frontends.onnx.divided import without_empty_divisors
 from modelcc.frontends.onnx.emit import Emitter
-from modelcc.frontends.onnx.errors import Unsupported, UnsupportedForm, UnsupportedModel
+from modelcc.frontends.onnx.errors import (
+    Unsupported,
+    UnsupportedForm,
+    UnsupportedModel,
+    unsupported,
+)
 from modelcc.frontends.onnx.functions import bound, specialised
 from modelcc.frontends.onnx.groups import MapValue, OptionalValue, SequenceValue, structure_of
 from modelcc.frontends.onnx.handlers import HANDLERS
@@ -185,9 +190,12 @@ class _Importer:
         self, name: str, node: NodeProto, operands: tuple[str, ...], scope: Scope, used: set[str]
     ) -> Sequence[str | None]:
         domain = "" if node.domain == "ai.onnx" else node.domain
-        source = (*scope.prefix, name)
+        source, known = (*scope.prefix, name), len(self._problems)
         try:
-            return self._dispatch(source, node, domain, operands, scope, used)
+            results = self._dispatch(source, node, domain, operands, scope, used)
+            if len(self._problems) == known:
+                _require_all(node, results, used)
+            return results
         except UnsupportedForm as form:
             place = "/".join(source)
             problem = Unsupported(
@@ -358,3 +366,10 @@ class _Importer:
             self._node(name, inside, inner, used)
         named = zip(function.output, node.output, strict=False)
         return [self._output(inside, inner) if outside else None for inside, outside in named]
+
+
+def _require_all(node: NodeProto, results: Sequence[str | None], used: set[str]) -> None:
+    """Not supported unless there is a value for each output that is used."""
+    for position, output in enumerate(node.output):
+        if output in used and not any(results[position : position + 1]):
+            unsupported(f"there is no value for its output {position} ({output!r})")
