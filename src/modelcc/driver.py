@@ -27,6 +27,7 @@ from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.loader import Model as OnnxModel
 from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
+from modelcc.ir.mapped import release_all
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.region import map_leaves
@@ -268,6 +269,8 @@ def compile_model(
             if not interfaces:
                 files.extend(external_files(run.after))
             interfaces.append(run.after.interface)
+        if isinstance(run.before, Graph) and isinstance(run.after, TensorProgram):
+            release_all(constant.data for constant in run.before.constants.values())
 
     # Whoever watches wants to see one stage after the other.
     place = workplace if observer is None else replace(workplace, jobs=1)

@@ -17,9 +17,7 @@ from modelcc.ir.graph import Constant, Graph, Node
 from modelcc.ir.index import DIM, Bounds, Range, symbols
 from modelcc.ir.naming import Names
 from modelcc.ir.op import ModelError, Op
-from modelcc.ir.types import F32, Array, DType, TensorType, dtype_of
-
-FINGERPRINT_ELEMENTS = 64
+from modelcc.ir.types import F32, Array, DType, TensorType
 
 
 def infer_types(op: Op, inputs: Sequence[TensorType | None], *where: str) -> tuple[TensorType, ...]:
@@ -59,20 +57,13 @@ class ConstantPool:
 
     def find(self, constant: Constant) -> str | None:
         """Name of a constant of the same content."""
-        alike = self._alike.get(_fingerprint(constant.data), ())
+        alike = self._alike.get(constant.sample, ())
         return next((n for n in alike if self.by_name[n] == constant), None)
 
     def add(self, name: str, constant: Constant) -> None:
         """Keep ``constant`` under ``name``."""
         self.by_name[name] = constant
-        self._alike.setdefault(_fingerprint(constant.data), []).append(name)
-
-
-def _fingerprint(data: Array) -> tuple[str, tuple[int, ...], bytes]:
-    step = max(1, data.size // FINGERPRINT_ELEMENTS)
-    sample = data.flat[::step] if data.size else data
-    content = repr(sample.tolist()).encode() if data.dtype == object else sample.tobytes()
-    return str(dtype_of(data)), data.shape, content
+        self._alike.setdefault(constant.sample, []).append(name)
 
 
 class GraphBuilder:

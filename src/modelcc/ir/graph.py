@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,11 @@ from modelcc.ir.mapped import CHUNK, copy_bytes, release_pages
 from modelcc.ir.op import Op
 from modelcc.ir.structure import Interface
 from modelcc.ir.types import Array, TensorType, dtype_of
+
+Sample: TypeAlias = tuple[str, tuple[int, ...], bytes]
+"""Element type, shape and some of the elements of a constant."""
+
+SAMPLES = 16
 
 
 class Constant:
@@ -41,6 +47,10 @@ class Constant:
         """Bytes of all elements."""
         return self._data.nbytes
 
+    def part(self, axis: int, start: int, stop: int) -> Array:
+        """The elements at ``start`` to ``stop`` along ``axis``, or to its end if that is less."""
+        return self.data[(*(slice(None),) * axis, slice(start, stop))]
+
     def write(self, target: NDArray[np.uint8]) -> None:
         """Copy the elements' bytes, in row-major order, to ``target``."""
         copy_bytes(target, self._data)
@@ -57,6 +67,17 @@ class Constant:
             if data.nbytes >= CHUNK:
                 release_pages(data)
         return h.hexdigest()
+
+    @cached_property
+    def sample(self) -> Sample:
+        """What is compared first: if it differs, so does the digest."""
+        data = self.data
+        step = max(1, data.size // SAMPLES)
+        some = data.flat[::step] if data.size else data
+        content = repr(some.tolist()).encode() if data.dtype == object else some.tobytes()
+        if data.nbytes >= CHUNK:
+            release_pages(data)  # systems read much around what is asked for
+        return str(dtype_of(data)), data.shape, content
 
     @property
     def type(self) -> TensorType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterable
 from typing import cast
 
 import numpy as np
@@ -31,6 +32,13 @@ def release_pages(array: Array) -> None:
     found = mapped_file(array)
     if found is not None and hasattr(mmap, "MADV_DONTNEED"):
         found.madvise(mmap.MADV_DONTNEED)
+
+
+def release_all(arrays: Iterable[Array]) -> None:
+    """As :func:`release_pages` of each, which are mapped from few files."""
+    found = {id(file): array for array in arrays if (file := mapped_file(array)) is not None}
+    for array in found.values():
+        release_pages(array)
 
 
 def copy_bytes(target: NDArray[np.uint8], array: Array) -> None:

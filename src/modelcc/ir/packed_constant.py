@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import EllipsisType
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +13,7 @@ from modelcc.ir.mapped import release_pages
 from modelcc.ir.pack import pack, reordered
 from modelcc.ir.types import Array, Layout, TensorType
 
-SLAB = 64 << 20
+SLAB = 4 << 20
 """Bytes packed at a time: pages of a file are given back in between, but each is read again for
 every slab that has elements of it."""
 
@@ -44,10 +47,22 @@ class PackedConstant(Constant):
 
     def write(self, target: NDArray[np.uint8]) -> None:
         """Copy the elements' bytes, in physical order, to ``target``."""
-        data = self._source.data
-        own = np.atleast_1d(target.view(data.dtype).reshape(self._shape))
-        source = np.atleast_1d(reordered(data, self._layout))
-        rows = max(1, SLAB * len(own) // max(1, self.nbytes))
-        for start in range(0, len(own), rows):
-            np.copyto(own[start : start + rows], source[start : start + rows])
-            release_pages(data)
+        own = target.view(self.type.dtype.numpy).reshape(self._shape)
+        for place, part in self._parts():
+            np.copyto(own[place], reordered(part, self._layout))
+            release_pages(part)
+
+    def _parts(self) -> Iterator[tuple[slice | EllipsisType, Array]]:
+        """Ranges of the first physical dimension, and the elements of the source in each."""
+        lead = self._layout.parts[0] if self._layout.parts else None
+        if lead is None or lead.mod is not None or any(self._layout.halo[lead.axis]):
+            yield ..., self._source.data
+            return
+        count = self._shape[0]
+        rows = max(1, SLAB * count // max(1, self.nbytes))
+        for start in range(0, count, rows):
+            stop = min(start + rows, count)
+            yield (
+                slice(start, stop),
+                self._source.part(lead.axis, start * lead.div, stop * lead.div),
+            )

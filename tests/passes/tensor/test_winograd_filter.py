@@ -34,3 +34,11 @@ def test_packing_keeps_no_transformed_filter():
     assert target.tobytes() == packed.data.tobytes()
     kept = [v for v in vars(packed).values() if isinstance(v, np.ndarray)]
     assert kept == [] and packed.nbytes == source.nbytes
+
+
+@pytest.mark.parametrize(("axis", "start", "stop"), [(0, 3, 9), (1, 2, 4), (1, 4, 99), (2, 1, 3)])
+def test_parts_of_a_filter_are_those_of_the_whole(axis: int, start: int, stop: int) -> None:
+    w = np.random.default_rng(0).standard_normal((7, 5, 3, 3)).astype(np.float32)
+    whole = TransformedFilter(Constant(w), 4)
+    expected = whole.data[(*(slice(None),) * axis, slice(start, stop))]
+    np.testing.assert_array_equal(whole.part(axis, start, stop), expected)

@@ -8,9 +8,6 @@ from modelcc.ir.graph import Constant, Graph, Node
 from modelcc.ir.op import Op
 from modelcc.passes.graph.dead_code import with_nodes
 
-SAMPLES = 64
-"""Elements of constants that are compared first."""
-
 
 @dataclass(frozen=True)
 class CommonSubexpressions:
@@ -60,18 +57,10 @@ def _equal_constants(graph: Graph) -> dict[str, str]:
     names: dict[str, str] = {}
     alike: dict[object, list[str]] = {}
     for name, constant in graph.constants.items():
-        alike.setdefault((constant.type, _sample(constant)), []).append(name)
+        alike.setdefault(constant.sample, []).append(name)
     for group in alike.values():
         for name in group if len(group) > 1 else ():
             kept = first.setdefault(graph.constants[name], name)
             if kept != name and name not in graph.outputs:
                 names[name] = kept
     return names
-
-
-def _sample(constant: Constant) -> bytes:
-    """Some of the elements: constants in which these differ need not be read as a whole."""
-    data = constant.data
-    if data.dtype == object:
-        return b""
-    return data.flat[:: max(1, data.size // SAMPLES)].tobytes()

@@ -7,7 +7,7 @@ from modelcc.ir.types import Array
 from modelcc.passes.tensor.made_constant import MadeConstant
 from modelcc.passes.tensor.winograd_transforms import transform_filter
 
-SLAB = 4 << 20
+SLAB = 1 << 18
 """Transformed elements made at a time, in f64."""
 
 
@@ -23,6 +23,13 @@ class TransformedFilter(MadeConstant):
         """``[points, outputs, inputs]``."""
         outputs, inputs = self._data.shape[:2]
         return (self._m + 2) ** 2, outputs, inputs
+
+    def part(self, axis: int, start: int, stop: int) -> Array:
+        """As of any constant; no more is made than is asked for."""
+        if axis == 0:
+            return super().part(axis, start, stop)
+        source = Constant(self._data).part(axis - 1, start, stop)
+        return TransformedFilter(Constant(source), self._m).data
 
     def fill(self, made: Array) -> None:
         """Compute all elements into ``made``, some outputs at a time."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from modelcc.artifact.constants import padded_size
 from modelcc.ir.loop import Function
 from modelcc.ir.scheduled import ScheduledProgram
-from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
 from modelcc.runtime.memory import Memory
 from modelcc.targets.base import Module, Target, Workplace
 from modelcc.targets.cpu.schedule import schedule_program
@@ -54,7 +54,9 @@ class _BuildingAhead(NativeTarget):
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """As ever; building begins."""
-        self.memory.expect(padded_size(program.constants.values()))
+        read = {name for item in leaf_items(program.items) for name in item_inputs(item)}
+        constants = (constant for name, constant in program.constants.items() if name in read)
+        self.memory.expect(padded_size(constants))
         return schedule_program(program, self.cpu, self._start)
 
     def allocate(self, size: int) -> Memory:
