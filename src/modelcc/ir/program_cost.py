@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from modelcc.ir.index import evaluate
-from modelcc.ir.loop import Function
-from modelcc.ir.loop_cost import function_cost
+from modelcc.ir.loop_cost import Cost, function_cost
 from modelcc.ir.program import (
     Allocate,
     BranchSteps,
@@ -28,10 +27,26 @@ def step_work(program: Program, env: Mapping[str, int]) -> Iterator[Work]:
     A loop is one step, its iterations taken to be like the first (one, if their number is not
     known); a branch costs what the dearer side does.
     """
-    functions = {function.name: function for function in program.functions}
+    costs = _Costs(program)
     for number, step in enumerate(program.steps):
-        flops, size = _work(step, program, functions, env)
+        flops, size = _work(step, program, costs, env)
         yield number, _name(step), step.source, flops, size
+
+
+class _Costs:
+    """What calls cost, those alike counted once."""
+
+    def __init__(self, program: Program) -> None:
+        self._functions = {function.name: function for function in program.functions}
+        self._known: dict[tuple[str, tuple[int, ...]], Cost] = {}
+
+    def of(self, name: str, sizes: tuple[int, ...]) -> Cost:
+        found = self._known.get((name, sizes))
+        if found is None:
+            function = self._functions[name]
+            found = function_cost(function, dict(zip(function.sizes, sizes, strict=True)))
+            self._known[name, sizes] = found
+        return found
 
 
 def _name(step: Step) -> str:
@@ -50,14 +65,10 @@ def _name(step: Step) -> str:
             return f"loop of {' '.join(_name(inner) for inner in step.body)}"
 
 
-def _work(
-    step: Step, program: Program, functions: Mapping[str, Function], env: Mapping[str, int]
-) -> tuple[int, int]:
+def _work(step: Step, program: Program, costs: _Costs, env: Mapping[str, int]) -> tuple[int, int]:
     match step:
         case Launch():
-            function = functions[step.function]
-            values = [evaluate(size, env) for size in step.sizes]
-            cost = function_cost(function, dict(zip(function.sizes, values, strict=True)))
+            cost = costs.of(step.function, tuple(evaluate(size, env) for size in step.sizes))
             return cost.flops, cost.bytes
         case CopyTensor():
             return 0, 2 * evaluate(program.bindings[step.target].type.bytes, env)
@@ -65,19 +76,19 @@ def _work(
             return 0, 0
         case BranchSteps():
             sides = (step.then, step.other)
-            return max(_total(side, program, functions, env) for side in sides)
+            return max(_total(side, program, costs, env) for side in sides)
         case RepeatSteps():
             trips = 1 if step.trips is None else evaluate(step.trips, env)
             inside = {**env, step.counter: 0}
-            flops, size = _total(step.body, program, functions, inside)
+            flops, size = _total(step.body, program, costs, inside)
             return trips * flops, trips * size
 
 
 def _total(
     steps: tuple[Step, ...],
     program: Program,
-    functions: Mapping[str, Function],
+    costs: _Costs,
     env: Mapping[str, int],
 ) -> tuple[int, int]:
-    parts = [_work(step, program, functions, env) for step in steps]
+    parts = [_work(step, program, costs, env) for step in steps]
     return sum(flops for flops, _ in parts), sum(size for _, size in parts)

@@ -85,27 +85,27 @@ def reads(scalar: Scalar) -> list[Read]:
 
 def map_indices(scalar: Scalar, rewrite: Callable[[Index], Index]) -> Scalar:
     """Rewrite every index expression: of reads, index values and guard conditions."""
+    return transform(scalar, lambda node: map_own_indices(node, rewrite))
 
-    def visit(node: Scalar) -> Scalar:
-        match node:
-            case Apply():
-                return node
-            case Read():
-                indices = tuple([rewrite(i) for i in node.indices])
-                same = _same(indices, node.indices)
-                return node if same else Read(node.tensor, indices, node.dtype)
-            case IndexValue():
-                return replace(node, index=rewrite(node.index))
-            case Guard():
-                conditions = tuple(
-                    Condition(rewrite(c.left), c.comparison, rewrite(c.right))
-                    for c in node.conditions
-                )
-                return replace(node, conditions=conditions)
-            case _:
-                return node
 
-    return transform(scalar, visit)
+def map_own_indices(node: Scalar, rewrite: Callable[[Index], Index]) -> Scalar:
+    """Rewrite the index expressions of ``node`` itself."""
+    match node:
+        case Apply():
+            return node
+        case Read():
+            indices = tuple([rewrite(i) for i in node.indices])
+            same = _same(indices, node.indices)
+            return node if same else Read(node.tensor, indices, node.dtype)
+        case IndexValue():
+            return replace(node, index=rewrite(node.index))
+        case Guard():
+            conditions = tuple(
+                Condition(rewrite(c.left), c.comparison, rewrite(c.right)) for c in node.conditions
+            )
+            return replace(node, conditions=conditions)
+        case _:
+            return node
 
 
 def substitute_indices(scalar: Scalar, values: Mapping[str, Index]) -> Scalar:

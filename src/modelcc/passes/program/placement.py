@@ -10,8 +10,10 @@ neural net inference" (2020), and contention as in Maas et al., "TelaMalloc" (20
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 Fit = Literal["first", "best", "ends"]
@@ -48,7 +50,12 @@ def neighbours(blocks: Sequence[Block]) -> tuple[tuple[int, ...], ...]:
 def live_sizes(blocks: Sequence[Block]) -> dict[int, int]:
     """Bytes live at each step at which a block begins; the sum is greatest at one of these."""
     steps = sorted({b.first for b in blocks})
-    return {s: sum(b.size for b in blocks if b.first <= s <= b.last) for s in steps}
+    change = [0] * (len(steps) + 1)
+    for b in blocks:
+        if b.first <= b.last:
+            change[bisect_left(steps, b.first)] += b.size
+            change[bisect_right(steps, b.last)] -= b.size
+    return dict(zip(steps, accumulate(change), strict=False))
 
 
 def lower_bound(blocks: Sequence[Block]) -> int:
@@ -117,20 +124,20 @@ def _gap(placed: Sequence[tuple[int, int]], size: int, fit: Fit, capacity: int) 
 
 def _orders(blocks: Sequence[Block]) -> list[list[int]]:
     crowd = live_sizes(blocks)
+    steps, sums = list(crowd), list(crowd.values())
+    contentions = [
+        max(sums[bisect_left(steps, b.first) : bisect_right(steps, b.last)]) for b in blocks
+    ]
 
     def duration(i: int) -> int:
         return blocks[i].last - blocks[i].first + 1
-
-    def contention(i: int) -> int:
-        b = blocks[i]
-        return max(size for step, size in crowd.items() if b.first <= step <= b.last)
 
     keys: list[Callable[[int], tuple[int, ...]]] = [
         lambda i: (-blocks[i].size, -duration(i)),
         lambda i: (-duration(i), -blocks[i].size),
         lambda i: (-blocks[i].size * duration(i),),
-        lambda i: (-contention(i), -duration(i), -blocks[i].size),
-        lambda i: (-contention(i), -blocks[i].size),
+        lambda i: (-contentions[i], -duration(i), -blocks[i].size),
+        lambda i: (-contentions[i], -blocks[i].size),
         lambda i: (blocks[i].first, -blocks[i].last),
         lambda i: (-blocks[i].last, blocks[i].first),
     ]

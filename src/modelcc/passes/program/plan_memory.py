@@ -109,11 +109,12 @@ def _blocks(
 def _best_stacking(layers: Sequence[Sequence[Block]]) -> Stacking:
     """The stacking whose peak exceeds the lower bound least, in the worst of the samples."""
     near = neighbours(layers[0])
+    bounds = [max(1, lower_bound(blocks)) for blocks in layers]
     best, best_excess = Stacking((), ()), float("inf")
     for blocks in layers:
         for offsets in candidate_placements(blocks):
             stack = stacking(offsets, [block.size for block in blocks], near)
-            excess = max(_peak(stack, b) / max(1, lower_bound(b)) for b in layers)
+            excess = max(_peak(stack, b) / low for b, low in zip(layers, bounds, strict=True))
             if excess < best_excess:
                 best, best_excess = stack, excess
     return best

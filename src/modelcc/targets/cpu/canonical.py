@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index, Sym, substitute, symbols
-from modelcc.ir.scalar_tree import index_symbols, map_indices, transform
-from modelcc.ir.tensor import Axis, Bind, Kernel, Read, Scalar, Stage
+from modelcc.ir.scalar_tree import index_symbols, map_indices, map_own_indices, transform
+from modelcc.ir.tensor import Axis, Bind, Guard, IndexValue, Kernel, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
 
 
@@ -41,7 +41,7 @@ def canonical(
     stages = tuple(_rename_stage(s, names, counter) for s in kernel.stages)
     outside = (*kernel.inputs, *kernel.outputs)
     own = tuple((names[t], types[t]) for t in outside)
-    used = _dimensions(stages, own) & frozenset(dims)
+    used = _dimensions(stages, own) & frozenset(dims) if dims else ()
     key = CanonicalKernel(
         stages,
         tuple(names[t] for t in kernel.inputs),
@@ -73,8 +73,11 @@ def _rename_stage(stage: Stage, names: Mapping[str, str], counter: _Counter) -> 
 
     def visit(node: Scalar) -> Scalar:
         match node:
-            case Read():
-                return replace(node, tensor=names.get(node.tensor, node.tensor))
+            case Read(tensor, indices, dtype):
+                own = tuple([substitute(i, values) for i in indices])
+                return Read(names.get(tensor, tensor), own, dtype)
+            case IndexValue() | Guard():
+                return map_own_indices(node, lambda i: substitute(i, values))
             case Bind():
                 fresh = counter.fresh()
                 rename = {node.symbol: Sym(fresh)}
@@ -83,12 +86,11 @@ def _rename_stage(stage: Stage, names: Mapping[str, str], counter: _Counter) -> 
             case _:
                 return node
 
-    body = transform(map_indices(stage.body, lambda i: substitute(i, values)), visit)
     return Stage(
         names[stage.output],
         tuple(Axis(axes[a.name], a.extent) for a in stage.axes),
         tuple(substitute(i, values) for i in stage.write),
-        body,
+        transform(stage.body, visit),
         tuple(Axis(axes[a.name], a.extent) for a in stage.reduce),
         stage.combine,
     )

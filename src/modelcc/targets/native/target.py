@@ -25,7 +25,7 @@ from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
-from modelcc.targets.llvm.program import emit_program, entry_name
+from modelcc.targets.llvm.program import emit_profiled, emit_program, entry_name
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, byte_dots, function_attributes, host_machine
@@ -77,9 +77,12 @@ class NativeTarget:
         return expand_math(expand_narrow(function))
 
     def emit(self, program: Program) -> tuple[Module, ...]:
-        """The module that runs the steps, then those of the kernels and the thread pool's."""
-        steps = Module("program", emit_program(program, self._emission))
-        return (steps, *self.emit_functions(program.functions), *self._pool(program.functions))
+        """The modules that run the steps, then those of the kernels and the thread pool's."""
+        steps = (
+            Module("program", emit_program(program, self._emission)),
+            Module("profile", emit_profiled(program, self._emission)),
+        )
+        return (*steps, *self.emit_functions(program.functions), *self._pool(program.functions))
 
     def _pool(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """The thread pool, for programs that use it, so that loading them needs no LLVM."""
