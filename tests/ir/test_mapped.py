@@ -5,7 +5,14 @@ import mmap
 import numpy as np
 import pytest
 
-from modelcc.ir.mapped import CHUNK, copy_bytes, mapped_file, release_pages
+from modelcc.ir.mapped import (
+    CHUNK,
+    copy_all,
+    copy_bytes,
+    mapped_file,
+    release_all,
+    release_pages,
+)
 
 
 def resident(path):
@@ -60,3 +67,20 @@ def test_memory_that_is_no_file_is_left_alone():
     release_pages(array)
     assert mapped_file(array) is None
     assert (array == 7).all()
+
+
+def test_many_arrays_are_copied_large_and_small(file):
+    array = opened(file, "memmap")
+    whole = np.concatenate([array] * 3)
+    sources = [array, whole, array[5:9], array[::2], whole[1:]]
+    targets = [np.zeros(source.nbytes, np.uint8) for source in sources]
+    copy_all(list(zip(targets, sources, strict=True)))
+    for target, source in zip(targets, sources, strict=True):
+        np.testing.assert_array_equal(target.view(np.float32), source)
+
+
+def test_pages_of_all_are_given_back(file):
+    arrays = [opened(file, way)[start:] for way in ("memmap", "buffer") for start in (0, 9)]
+    assert sum(float(array.sum()) for array in arrays) and resident(file)
+    release_all([np.zeros(3), *arrays])
+    assert resident(file) == 0

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from modelcc.artifact.constants import Block, block_size
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
-from modelcc.ir.mapped import copy_bytes, release_pages
+from modelcc.ir.mapped import copy_all, release_pages
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import as_input, check_output, ordered, overlap
 from modelcc.runtime.errors import InputError, RunError
@@ -274,11 +274,9 @@ def _copied(artifact: Artifact) -> Memory:
     specs = artifact.manifest.constants
     memory = Memory(block_size(specs))
     target = np.frombuffer(memory.view, np.uint8) if memory.size else np.empty(0, np.uint8)
-    end = 0
-    for spec in specs:
-        if spec.offset >= end:  # equal constants share a place
-            end = spec.offset + spec.size
-            copy_bytes(target[spec.offset : end], artifact.constants[spec.name])
+    distinct = {spec.offset: spec for spec in specs}.values()  # equal constants share a place
+    parts = [(target[s.offset : s.offset + s.size], artifact.constants[s.name]) for s in distinct]
+    copy_all(parts)
     for spec in specs[:1]:  # all of them are mapped from one file
         release_pages(artifact.constants[spec.name])
     return memory
