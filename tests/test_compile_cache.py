@@ -45,6 +45,20 @@ def test_a_changed_file_invalidates(tmp_path: Path) -> None:
     assert cache.find("aa11") is None
 
 
+def test_files_that_did_not_change_are_read_once(tmp_path: Path) -> None:
+    weights, key = tmp_path / "weights.bin", "aa11"
+    weights.write_bytes(b"first")
+    os.utime(weights, (1e9, 1e9))
+    cache = ArtifactCache(tmp_path / "cache", digests=tmp_path / "digests")
+    settled = weights.stat().st_ctime_ns + 3_000_000_000
+    with mock.patch("modelcc.compile_cache.time.time_ns", return_value=settled):
+        cache.add(key, write(b"one"), (weights,))
+        with mock.patch("modelcc.compile_cache.file_digest", side_effect=AssertionError):
+            assert cache.find(key) is not None
+        weights.write_bytes(b"other")
+        assert cache.find(key) is None
+
+
 def test_the_least_used_goes_first(tmp_path: Path) -> None:
     cache = ArtifactCache(tmp_path, limit=250)
     for number, key in enumerate(("aa", "bb", "cc")):

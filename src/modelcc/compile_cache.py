@@ -92,7 +92,7 @@ def find_compiled(model: object, options: Options, cache: Path) -> tuple[Artifac
 
 def artifact_cache(cache: Path) -> ArtifactCache:
     """Where in the folder ``cache`` artifacts are."""
-    return ArtifactCache(cache / "artifacts")
+    return ArtifactCache(cache / "artifacts", digests=cache / "digests")
 
 
 def artifact_key(model: object, options: Options, target: str, cache: Path) -> str | None:
@@ -168,18 +168,20 @@ def _mapped_file(data: object) -> Path | None:
 class ArtifactCache:
     """Artifacts in ``directory``, together at most ``limit`` bytes; the least used go first.
 
-    Any number of processes may use one directory at the same time.
+    Any number of processes may use one directory at the same time.  In the folder ``digests``, if
+    there is one, those of files are kept until they change.
     """
 
     directory: Path
     limit: int = 8 << 30
+    digests: Path | None = None
 
     def find(self, key: str) -> Path | None:
         """The artifact of ``key``; None if there is none or a file it was made from changed."""
         artifact, note = self._path(key, _ARTIFACT), self._path(key, _NOTE)
         try:
             files: dict[str, str] = json.loads(note.read_text())
-            if any(file_digest(Path(name)) != digest for name, digest in files.items()):
+            if any(self._digest(Path(name)) != digest for name, digest in files.items()):
                 return None
             os.utime(artifact)
         except (OSError, ValueError):
@@ -198,11 +200,14 @@ class ArtifactCache:
         """Keep what ``save`` writes to the path it is given; ``files`` are those it depends on."""
         artifact, note = self._path(key, _ARTIFACT), self._path(key, _NOTE)
         artifact.parent.mkdir(parents=True, exist_ok=True)
-        digests = {str(path.resolve()): file_digest(path) for path in files}
+        digests = {str(path.resolve()): self._digest(path.resolve()) for path in files}
         replace_file(artifact, save)
         replace_file(note, lambda path: _write(path, json.dumps(digests)))
         self._trim()
         return artifact
+
+    def _digest(self, path: Path) -> str:
+        return file_digest(path) if self.digests is None else known_digest(path, self.digests)
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.directory / key[:2] / (key + suffix)
