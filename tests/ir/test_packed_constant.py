@@ -10,10 +10,11 @@ from modelcc.ir.types import Layout, Part
 
 BLOCKED = Layout((Part(0, 4), Part(1), Part(0, 1, 4)), ((0, 0), (0, 0)))
 ACROSS = Layout((Part(1, 2), Part(0), Part(1, 1, 2)), ((0, 0), (0, 0)))
+ONE = Layout((Part(1, 8), Part(0, 2), Part(1, 1, 8), Part(0, 1, 2)), ((0, 0), (0, 0)))
 HALO = Layout((Part(0), Part(1)), ((1, 1), (2, 0)))
 
 
-@pytest.mark.parametrize("layout", [BLOCKED, ACROSS, HALO])
+@pytest.mark.parametrize("layout", [BLOCKED, ACROSS, ONE, HALO])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64])
 def test_packed_constants(layout, dtype):
     source = Constant(np.arange(30).reshape(6, 5).astype(dtype))
@@ -27,7 +28,7 @@ def test_packed_constants(layout, dtype):
     assert constant == Constant(expected) != source
 
 
-@pytest.mark.parametrize("layout", [BLOCKED, ACROSS, HALO])
+@pytest.mark.parametrize("layout", [BLOCKED, ACROSS, ONE, HALO])
 def test_large_constants_are_packed_piece_by_piece(layout, monkeypatch):
     monkeypatch.setattr("modelcc.ir.packed_constant.SLAB", 50)
     source = Constant(np.arange(30, dtype=np.float32).reshape(6, 5))

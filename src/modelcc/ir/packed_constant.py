@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import EllipsisType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,20 +48,24 @@ class PackedConstant(Constant):
         """Copy the elements' bytes, in physical order, to ``target``."""
         own = target.view(self.type.dtype.numpy).reshape(self._shape)
         for place, part in self._parts():
-            np.copyto(own[place], reordered(part, self._layout))
+            np.copyto(own[(*place, ...)], reordered(part, self._layout))
             release_pages(part)
 
-    def _parts(self) -> Iterator[tuple[slice | EllipsisType, Array]]:
-        """Ranges of the first physical dimension, and the elements of the source in each."""
-        lead = self._layout.parts[0] if self._layout.parts else None
-        if lead is None or lead.mod is not None or any(self._layout.halo[lead.axis]):
-            yield ..., self._source.data
+    def _parts(self) -> Iterator[tuple[tuple[slice, ...], Array]]:
+        """Places along the first physical dimension that has some, and the elements for them."""
+        first = next((n for n, extent in enumerate(self._shape) if extent != 1), None)
+        lead = None if first is None else self._layout.parts[first]
+        if (
+            first is None
+            or lead is None
+            or lead.mod is not None
+            or any(self._layout.halo[lead.axis])
+        ):
+            yield (), self._source.data
             return
-        count = self._shape[0]
+        count = self._shape[first]
         rows = max(1, SLAB * count // max(1, self.nbytes))
         for start in range(0, count, rows):
             stop = min(start + rows, count)
-            yield (
-                slice(start, stop),
-                self._source.part(lead.axis, start * lead.div, stop * lead.div),
-            )
+            part = self._source.part(lead.axis, start * lead.div, stop * lead.div)
+            yield (*(slice(None),) * first, slice(start, stop)), part

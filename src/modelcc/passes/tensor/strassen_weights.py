@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from modelcc.ir.graph import Constant
+from modelcc.ir.mapped import release_pages
 from modelcc.ir.types import Array
 from modelcc.passes.tensor.made_constant import MadeConstant
+
+SLAB = 8 << 20
+"""Bytes made at a time: pages of a file are given back in between."""
 
 QUADRANTS = 4
 """Of these four all seven factors are made: w21, w11, t2 = w22 - w12 + w11, t1 = w12 - w11."""
@@ -35,14 +41,25 @@ class QuadrantConstant(MadeConstant):
         return self._data.T if self._transposed else self._data
 
     def fill(self, made: Array) -> None:
-        """Compute all elements into ``made``."""
+        """Compute all elements into ``made``, some rows of ``source`` at a time."""
         k, n = (extent // 2 for extent in self._matrix.shape)
         quadrants = ((r, c) for r in (slice(k), slice(k, None)) for c in (slice(n), slice(n, None)))
         w11, w12, w21, w22 = (self._blocks(self._matrix[at]) for at in quadrants)
-        made[:, 0] = w21
-        made[:, 1] = w11
-        np.subtract(w12, w11, out=made[:, 3])
-        np.subtract(w22, made[:, 3], out=made[:, 2])
+        for blocks, rows in self._pieces(made):
+            at, out = (blocks, rows), made[blocks, :, rows]
+            out[:, 0] = w21[at]
+            out[:, 1] = w11[at]
+            np.subtract(w12[at], w11[at], out=out[:, 3])
+            np.subtract(w22[at], out[:, 3], out=out[:, 2])
+            release_pages(self._data)
+
+    def _pieces(self, made: Array) -> Iterator[tuple[slice, slice]]:
+        """Ranges of blocks and of rows of the matrix whose quadrants are near each other."""
+        extent = made.shape[0 if self._transposed else 2]
+        step = max(1, SLAB * extent // max(1, made.nbytes))
+        for start in range(0, extent, step):
+            part = slice(start, start + step)
+            yield (part, slice(None)) if self._transposed else (slice(None), part)
 
     def _blocks(self, quadrant: Array) -> Array:
         """Columns in blocks: ``[n / block, k, block]``."""
