@@ -70,6 +70,7 @@ from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
+from modelcc.passes.tensor.join_parts import JoinParts
 from modelcc.passes.tensor.pack_operands import PackOperands
 from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.regions import InRegions
@@ -165,7 +166,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block(
             "tensor",
             *_in_regions(AssignLayouts(), InlineStages(), PermuteProducts()),
-            *_in_regions(PackOperands(), FuseKernels(), SplitBlocks()),
+            *_in_regions(PackOperands(), FuseKernels(), JoinParts(), SplitBlocks()),
             *_in_regions(*_fewer_multiplications(options)),
         ),
         *block("schedule", ("schedule", target.schedule)),

@@ -37,7 +37,7 @@ from modelcc.ops.arithmetic import Cast, Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.comparison import Greater, where
 from modelcc.ops.control import At, Loop
-from modelcc.ops.generate import Full, Indices
+from modelcc.ops.generate import Full, Iota
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import DynamicQuantizeLinear
 from modelcc.ops.quant_matmul import MatMulInteger
@@ -309,7 +309,9 @@ class Recurrent(Op):
         zero = source(x, Full((batch, hidden), 0.0, x.type.dtype))
         states = [zero if s is None else s for s in initial]
         captured = {"gx": gx, **_recurrent(weights.r), "bias": rest,
-                    "peepholes": weights.peepholes, "lengths": lengths}  # fmt: skip
+                    "peepholes": weights.peepholes}  # fmt: skip
+        if lengths is not None:
+            captured["alive"] = _alive(lengths, time)
         given = {name: value for name, value in captured.items() if value is not None}
         body = self._body(states, given, time, which)
         backwards = self.backwards(which)
@@ -336,14 +338,17 @@ class Recurrent(Op):
         weights = Weights(None, r, inside.get("bias"), inside.get("peepholes"))
         new = self.step_values(gx, old, weights, self.functions(which))
         y = new[0]
-        if "lengths" in inside:
-            lengths = inside["lengths"]
-            step = source(lengths, Indices((now,), (), lengths.type.dtype))
-            alive = of(Greater(), lengths, step)
-            column = of(Reshape((*lengths.type.shape, 1)), alive)
-            y = where(column, y, 0.0)
-            new = [where(column, n, s) for n, s in zip(new, old, strict=True)]
+        if "alive" in inside:
+            alive = of(At(0, now), inside["alive"])
+            y = where(alive, y, 0.0)
+            new = [where(alive, n, s) for n, s in zip(new, old, strict=True)]
         return build.build([*(s.name for s in new), y.name])
+
+
+def _alive(lengths: Value, time: Index) -> Value:
+    """Which sequences have not ended at each step, ``[T, N, 1]``."""
+    steps = source(lengths, Iota((time, 1, 1), dtype=lengths.type.dtype))
+    return of(Greater(), of(Reshape((1, *lengths.type.shape, 1)), lengths), steps)
 
 
 def _recurrent(r: Value | Quantised) -> dict[str, Value | None]:

@@ -50,9 +50,10 @@ class Chain:
 
 
 def find_chain(kernel: CanonicalKernel) -> Chain | None:
-    """``kernel`` in phases; None if no value is shared by several parts of a tensor."""
+    """``kernel`` in phases; None if no value is shared by several parts of a tensor, and no sum
+    is read in parts."""
     internal = frozenset(s.output for s in kernel.stages) - frozenset(kernel.outputs)
-    if not _shares_values(kernel.stages, internal):
+    if not (_shares_values(kernel.stages, internal) or _reads_parts(kernel.stages, internal)):
         return None
     runs = _phases(kernel.stages)
     kept = internal & _handed_on(runs)
@@ -64,8 +65,8 @@ def find_chain(kernel: CanonicalKernel) -> Chain | None:
     return Chain(outer, phases, types)
 
 
-def in_blocks(chain: Chain, names: Names, statements: Sequence[Stmt]) -> list[Stmt]:
-    """``statements`` of all phases for every block, in parallel, with local buffers."""
+def in_blocks(chain: Chain, names: Names, statements: Sequence[Stmt], parallel: bool) -> list[Stmt]:
+    """``statements`` of all phases for every block, with local buffers."""
     if not chain.outer:
         return list(statements)
     counter = names.fresh("block")
@@ -81,7 +82,7 @@ def in_blocks(chain: Chain, names: Names, statements: Sequence[Stmt]) -> list[St
     ]
     total = product(a.extent for a in chain.outer)
     body = (*buffers, *bound, *statements)
-    return [For(counter, 0, total, body, kind="parallel")]
+    return [For(counter, 0, total, body, kind="parallel" if parallel else "serial")]
 
 
 def _shares_values(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
@@ -94,6 +95,18 @@ def _shares_values(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
             parts.setdefault(read.tensor, set()).update(made)
     tensors = {name: Counter(stages[n].output for n in made) for name, made in parts.items()}
     return any(max(tensors[t].values(), default=0) > 1 for t in sorted(internal & tensors.keys()))
+
+
+def _reads_parts(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
+    """Whether a stage reads sums at a number along one of their axes."""
+    sums = {s.output: s for s in stages if s.reduce and s.output in internal}
+    for read in (r for s in stages for r in reads(s.body) if r.tensor in sums):
+        writer = sums[read.tensor]
+        wide = {Sym(a.name) for a in writer.axes if a.extent != 1}
+        pairs = zip(read.indices, writer.write, strict=True)
+        if any(isinstance(index, int) and place in wide for index, place in pairs):
+            return True
+    return False
 
 
 def _phases(stages: Sequence[Stage]) -> list[list[Stage]]:

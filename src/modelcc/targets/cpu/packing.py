@@ -46,7 +46,8 @@ def packed_layout(
             continue
         dim, div, mod = by_name[v.name]
         if v.name == vector and tile > 1:
-            parts.append(Part(dim, div * tile, mod // tile if mod is not None else None))
+            if mod != tile:
+                parts.append(Part(dim, div * tile, mod // tile if mod is not None else None))
             panel.append(Part(dim, div, tile))
         else:
             parts.append(Part(dim, div, mod))

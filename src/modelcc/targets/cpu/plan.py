@@ -12,7 +12,7 @@ from math import gcd
 
 from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, simplify, substitute
 from modelcc.ir.scalar_tree import reads, substitute_indices, transform, walk
-from modelcc.ir.tensor import Condition, Read, Scalar
+from modelcc.ir.tensor import Axis, Condition, Read, Scalar
 from modelcc.ir.types import Layout, TensorType
 from modelcc.targets.cpu.expression import vectorisable
 from modelcc.targets.cpu.folding import find_terms
@@ -64,10 +64,12 @@ def plan_tiled(
     types: Mapping[str, TensorType],
     constants: frozenset[str],
     machine: CpuModel,
+    outer: Sequence[Axis] = (),
 ) -> tuple[Plan, dict[str, Layout]] | None:
     """Decide vector variable, tile, loop order and layouts of packed constants.
 
-    None if loops would pass the end of an axis other than in vectors.
+    ``outer`` axes are of loops around the group.  None if loops would pass the end of an axis
+    other than in vectors.
     """
     split = _split_vector(group, machine)
     if group.ragged - ({split[1].axis} if split is not None else set()):
@@ -83,7 +85,8 @@ def plan_tiled(
         tile = choose_tile(group, lane.name, blocks, machine, constants)
     else:
         tile = Tile(blocks, ((blocks, 1),))
-    group, layouts = _pack_constants(group, tile, lane, quad, terms, types, constants)
+    around = tuple(LoopVar(a.name, a.extent, a.name, 1) for a in outer)
+    group, layouts = _pack_constants(group, tile, lane, quad, terms, types, constants, around)
     packed = constants & frozenset(layouts)
     plan = _finish(group, tile, lane, active, types, packed)
     return replace(plan, quad=quad, terms=terms), layouts
@@ -207,28 +210,38 @@ def _pack_constants(
     terms: LoopVar | None,
     types: Mapping[str, TensorType],
     constants: frozenset[str],
+    around: tuple[LoopVar, ...],
 ) -> tuple[Group, dict[str, Layout]]:
     """Layouts for constants read along the lanes, and the group reading them so packed.
+
+    Loops ``around`` the group go first, those that one tile covers last.
 
     Constants that keep their row-major order get flat offsets as well.
     """
     order = _loop_order(group, tile, lane)
     layouts: dict[str, Layout] = {}
     for nest in group.nests:
+        within = [v for v in order if v.name != tile.vector and is_covered(v, tile)]
         loops = (*(v for v in order if v.name != tile.vector), *nest.reduce)
+        loops = (*(v for v in loops if v not in within), *within)
         loops = tuple(v for v in loops if v is not terms)
         vector = nest.var(tile.vector or "")
         for read in dict.fromkeys(reads(nest.body)):
             if read.tensor not in constants or read.tensor in layouts:
                 continue
             # The vector panel goes first: each panel is then streamed front to back.
-            panels = (vector, *loops)
+            panels = (*around, vector, *loops)
             inner = (lane,) if quad is None or nest is not group.anchor else (lane, quad)
             inner = (terms,) if terms is not None and nest is group.anchor else inner
             layout = packed_layout(read, panels, vector.name, inner, tile.of(vector.name))
             if layout is not None and _holds(layout, types[read.tensor].shape):
                 layouts[read.tensor] = layout
     return _flatten_constants(group, types, constants, layouts), layouts
+
+
+def is_covered(loop: LoopVar, tile: Tile) -> bool:
+    """Whether a tile has all of a loop's points, and several."""
+    return loop.extent != 1 and tile.of(loop.name) == loop.extent
 
 
 def _holds(layout: Layout, shape: Sequence[Index]) -> bool:

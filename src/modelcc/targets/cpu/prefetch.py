@@ -19,7 +19,7 @@ from modelcc.ir.loop import Prefetch, Stmt
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.parallel import Chosen, Point
-from modelcc.targets.cpu.plan import Plan
+from modelcc.targets.cpu.plan import Plan, is_covered
 from modelcc.targets.cpu.quads import QUAD
 from modelcc.targets.cpu.structure import is_contraction
 
@@ -128,7 +128,13 @@ def streams(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Stream, ...]:
     whole = [(r, still) for r, _, still in found if not width * r.dtype.bytes % LINE_BYTES]
     if max(steps * width * r.dtype.bytes for r, steps, _ in found) < SMALLEST_PANEL:
         return ()
-    return tuple(Stream(read, point, width, still) for read, still in whole)
+    return tuple(Stream(r, point, width * _parts(plan, r), still) for r, still in whole)
+
+
+def _parts(plan: Plan, read: Read) -> int:
+    """How many runs of a tile's vectors lie side by side: those of loops that it covers."""
+    others = (v for v in plan.order if v.name != plan.tile.vector and _moves(read, v.name))
+    return prod(plan.tile.of(v.name) for v in others if is_covered(v, plan.tile))
 
 
 def _depth(plan: Plan) -> int:

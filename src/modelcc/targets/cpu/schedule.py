@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.graph import Constant
-from modelcc.ir.index import Bounds, Index, Sym, coefficient
+from modelcc.ir.index import Bounds, Index, Sym, coefficient, product
 from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
@@ -16,6 +16,7 @@ from modelcc.ir.scalar_tree import reads
 from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram, leaf_calls
 from modelcc.ir.tensor import (
     Algorithm,
+    Axis,
     Item,
     Kernel,
     ReadSize,
@@ -262,7 +263,7 @@ def schedule_kernel(
         statements += clear_border(output, types[output], names, machine)
     chain = find_chain(kernel)
     if chain is not None:
-        body, layouts = _chain_statements(chain, kernel, names, machine)
+        body, layouts, in_place = _chain_statements(chain, kernel, names, machine)
         statements += body
     parts = partition(kernel.stages) if chain is None else []
     once = _read_once(parts, kernel.constants)
@@ -292,8 +293,8 @@ def schedule_kernel(
 
 def _chain_statements(
     chain: Chain, kernel: CanonicalKernel, names: Names, machine: CpuModel
-) -> tuple[list[Stmt], dict[str, Layout]]:
-    """Phase by phase; the layouts that constants want."""
+) -> tuple[list[Stmt], dict[str, Layout], list[tuple[str, str]]]:
+    """Phase by phase; the layouts that constants want; (output, input) in one place."""
     types = {**dict(kernel.types), **chain.kept}
     dims: Bounds = {**dict(kernel.dims), **chain.ranges}  # type: ignore[dict-item]
     stored = frozenset((*kernel.outputs, *chain.kept))
@@ -302,7 +303,7 @@ def _chain_statements(
     once = _read_once(chain.phases, kernel.constants)
     for stages in chain.phases:
         packable = once & {r.tensor for s in stages for r in reads(s.body)}
-        plan, wanted = _tiled(stages, stored, types, dims, packable, machine)
+        plan, wanted = _tiled(stages, stored, types, dims, packable, machine, chain.outer)
         layouts |= wanted
         plans.append(plan)
     ahead = streams(chain, plans, kernel.constants)
@@ -313,7 +314,23 @@ def _chain_statements(
         serial = chain.outer or plan is not plans[0] or short
         chunks = 1 if serial else PARALLEL_CHUNKS
         statements += emit_tiled(plan, names, chunks, stream, frozenset(chain.kept))
-    return in_blocks(chain, names, statements), layouts
+    worth = nanoseconds(kernel.stages, types) >= WORTH_A_FORK and _blocks(chain) != 1
+    in_place = [pair for plan in plans for pair in _alone_in_place(plan, plans, kernel, types)]
+    return in_blocks(chain, names, statements, worth), layouts, in_place
+
+
+def _blocks(chain: Chain) -> Index:
+    return product(axis.extent for axis in chain.outer)
+
+
+def _alone_in_place(
+    plan: Plan, plans: Sequence[Plan], kernel: CanonicalKernel, types: Mapping[str, TensorType]
+) -> list[tuple[str, str]]:
+    """(output, input) pairs of one phase, whose input no other phase reads."""
+    others = [n for p in plans if p is not plan for n in p.group.nests]
+    read = {r.tensor for n in others for r in reads(n.body)}
+    found = _in_place(plan.group.nests, plan.group.stored, kernel, types)
+    return [(output, name) for output, name in found if name not in read]
 
 
 def _parameter(name: str, type_: TensorType, mutable: bool, shared: frozenset[str]) -> Parameter:
@@ -365,11 +382,16 @@ def _tiled(
     dims: Bounds,
     packable: frozenset[str],
     machine: CpuModel,
+    outer: Sequence[Axis] = (),
 ) -> tuple[Plan, dict[str, Layout]]:
     """Tiles over whole blocks of padded axes, or else up to their ends."""
     for pad in (True, False):
         planned = plan_tiled(
-            make_group(stages, outputs, types, dims, packable, pad), types, packable, machine
+            make_group(stages, outputs, types, dims, packable, pad),
+            types,
+            packable,
+            machine,
+            outer,
         )
         if planned is not None:
             return planned

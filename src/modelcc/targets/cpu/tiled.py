@@ -72,7 +72,7 @@ def _emit_tile(
     dtype = anchor.body.dtype
     start = Const(identity(anchor.combine, dtype), dtype, plan.lanes)
     registers = [names.fresh("acc") for _ in corners]
-    if ahead is not None:
+    if ahead is not None and not streams(plan, corners[0], chosen):
         panel = ahead.at(plan, corners[0], chosen)
     else:
         panel = next_panel(plan, corners[0], chosen) or companions(plan, corners, chosen)

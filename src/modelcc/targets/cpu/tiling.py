@@ -63,10 +63,14 @@ class Tile:
 
 @dataclass(frozen=True)
 class Roles:
-    """Which reads of the anchor move with the lanes, and which parallel loops move which reads."""
+    """Which reads of the anchor move with the lanes, and which parallel loops move which reads.
+
+    ``packed``: those that move with the lanes will be laid out as they are read.
+    """
 
     vectors: tuple[Read, ...]
     broadcasts: tuple[Read, ...]
+    packed: bool = False
 
     def moves_vectors(self, variable: str) -> bool:
         return any(_moves(r, variable) for r in self.vectors)
@@ -79,11 +83,12 @@ def _moves(read: Read, variable: str) -> bool:
     return any(variable in symbols(i) for i in read.indices)
 
 
-def roles_of(nest: Nest, lane: str) -> Roles:
+def roles_of(nest: Nest, lane: str, constants: frozenset[str] = frozenset()) -> Roles:
     """Split the reads of ``nest`` into those along ``lane`` and those broadcast to all lanes."""
     unique = tuple(dict.fromkeys(reads(nest.body)))
     vectors = tuple(r for r in unique if _moves(r, lane))
-    return Roles(vectors, tuple(r for r in unique if r not in vectors))
+    packed = all(r.tensor in constants for r in vectors)
+    return Roles(vectors, tuple(r for r in unique if r not in vectors), packed)
 
 
 def tile_count(extent: Index, tile: int) -> float:
@@ -112,7 +117,7 @@ def choose_tile(
         parts = sum(n.output in group.stored for n in group.nests)
         unroll = next((u for u in (4, 2) if most >= u), 1) if parts <= 2 else 1
         return Tile(blocks, ((blocks, unroll),))
-    roles = roles_of(anchor, lane)
+    roles = roles_of(anchor, lane, constants)
     slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
     if slides:
         points, unroll = sliding_tile(slides, machine)
@@ -193,10 +198,13 @@ def _part_cycles(
     tile: Tile, panels: float, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel
 ) -> float:
     """Estimated cycles of ``panels`` panels of vectors per step of the reduction."""
-    points, uses = 1, 1.0
+    points, tiles, uses = 1, 1.0, 1.0
     for name, size in tile.points:
         extent = anchor.var(name).extent
-        uses *= tile_count(extent, size) if name != blocks else 1
+        count = tile_count(extent, size) if name != blocks else 1
+        tiles *= count
+        once = roles.packed and all(_moves(r, name) for r in roles.vectors)
+        uses *= 1 if once else count
         if name == blocks or not isinstance(extent, int):
             points *= size
         else:
@@ -207,7 +215,7 @@ def _part_cycles(
     # The first use brings a panel into the first-level cache, if it has room for it.
     kept = vectors * _steps(anchor) * (machine.vector_bits // 8) <= machine.l1_bytes
     waiting = max(vectors * L2_CYCLES - busy, 0) / (uses if kept else 1)
-    return panels * uses * (busy + waiting + 0.5)
+    return panels * tiles * (busy + waiting + 0.5)
 
 
 def _steps(anchor: Nest) -> int:
