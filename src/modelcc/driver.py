@@ -166,7 +166,8 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block(
             "tensor",
             *_in_regions(AssignLayouts(), InlineStages(), PermuteProducts()),
-            *_in_regions(PackOperands(), FuseKernels(), JoinParts(), SplitBlocks()),
+            *_in_regions(PackOperands(), FuseKernels()),
+            *_in_regions(JoinParts(threads=options.threads), SplitBlocks()),
             *_in_regions(*_fewer_multiplications(options)),
         ),
         *block("schedule", ("schedule", target.schedule)),

@@ -40,8 +40,9 @@ REPEATABLE = 8
 class JoinParts:
     """Joins a product of at most ``rows`` rows by a constant with the readers of its parts.
 
-    A block has at most ``columns`` columns; a product of at most ``undivided`` multiplications,
-    which one thread computes, is one block.
+    A block has at most ``columns`` columns.  A product of at most ``undivided`` multiplications,
+    which one thread computes, is one block.  One thread alone computes larger ones by themselves:
+    combining the parts of all columns in one go leaves more to do at once.
 
     before::
 
@@ -74,7 +75,8 @@ class JoinParts:
 
     rows: int = 32
     columns: int = 256
-    undivided: int = 1 << 16
+    undivided: int = 1 << 15
+    threads: int = 2
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item | None] = list(program.items)
@@ -135,6 +137,8 @@ class JoinParts:
         axes = (*product.axes, *product.reduce)
         if prod(a.extent for a in axes if isinstance(a.extent, int)) <= self.undivided:
             return size
+        if self.threads == 1:
+            return 0
         fitting = [w for w in WIDTHS if size % w == 0 and size > w]
         return next((w for w in fitting if w * parts <= self.columns), 0)
 
