@@ -124,7 +124,8 @@ class JoinParts:
             return None
         weights = {r.tensor for r in reads(first.body) if _moves(r, column)}
         others = {r.tensor for r in reads(first.body)} - weights
-        if not weights or not weights <= program.constants.keys() or not others:
+        two = len(reads(first.body)) == 2 and others
+        if not weights or not weights <= program.constants.keys() or not two:
             return None
         plain = all(program.types[t].layout is None for t in (*kernel.inputs, *kernel.outputs))
         rows = prod(a.extent if isinstance(a.extent, int) else self.rows for a in first.axes[:-1])
