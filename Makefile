@@ -22,12 +22,13 @@ bench-quick:  ## the same on few models, in a few minutes
 	$(PYTHON) -m benchmarks.compare --short --folder $(MODELS) --peers $(PEERS)
 
 COMMA := ,
-QUANTISED = resnet50 mobilenetv2_100 efficientnet_b0 bert_base
-INT8 = $(subst $() $(),$(COMMA),$(QUANTISED:=_qdq) bert_base_dynamic_int8)
+QUANTISED = resnet50 mobilenetv2_100 mobilenetv3_large_100 efficientnet_b0 distilbert bert_base
+DYNAMIC = bert_base lstm
+INT8 = $(subst $() $(),$(COMMA),$(QUANTISED:=_qdq) $(DYNAMIC:=_dynamic_int8))
 bench-int8:  ## quantised models on one core, as ONNX Runtime quantises them, against ONNX Runtime, in time and in steps
-	$(PYTHON) -m benchmarks.zoo $(QUANTISED) --out $(MODELS)
+	$(PYTHON) -m benchmarks.zoo $(QUANTISED) lstm --out $(MODELS)
 	$(PYTHON) -m benchmarks.zoo.quantise $(QUANTISED) --activations u8 --folder $(MODELS)
-	$(PYTHON) -m benchmarks.zoo.quantise bert_base --dynamic --folder $(MODELS)
+	$(PYTHON) -m benchmarks.zoo.quantise $(DYNAMIC) --dynamic --folder $(MODELS)
 	$(PYTHON) -m benchmarks.compare --folder $(MODELS) --peers modelcc,onnxruntime --threads 1 \
 		--models $(INT8)
 	$(PYTHON) -m benchmarks.accuracy --folder $(MODELS) --no-light --models $(INT8)
