@@ -69,6 +69,7 @@ from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.join_parts import JoinParts
 from modelcc.passes.tensor.pack_operands import PackOperands
@@ -166,7 +167,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block(
             "tensor",
             *_in_regions(AssignLayouts(), InlineStages(), PermuteProducts()),
-            *_in_regions(PackOperands(), FuseKernels()),
+            *_in_regions(PackOperands(), FuseKernels(), FuseContractions()),
             *_in_regions(JoinParts(threads=options.threads), SplitBlocks()),
             *_in_regions(*_fewer_multiplications(options)),
         ),

@@ -16,13 +16,21 @@ from modelcc.ir.types import Array
 from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.pack_operands import PackOperands
 from modelcc.passes.tensor.split_blocks import SplitBlocks
 from modelcc.targets.cpu.schedule import schedule_program
 from tests.passes.tensor.networks import networks
 
-PASSES = (AssignLayouts(), InlineStages(), PackOperands(), FuseKernels(), SplitBlocks())
+PASSES = (
+    AssignLayouts(),
+    InlineStages(),
+    PackOperands(),
+    FuseKernels(),
+    FuseContractions(),
+    SplitBlocks(),
+)
 
 
 def feeds_of(graph: Graph) -> dict[str, Array]:

@@ -10,9 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, simplify, substitute
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    ceildiv,
+    coefficient,
+    loop_range,
+    simplify,
+    substitute,
+)
 from modelcc.ir.scalar_tree import reads, substitute_indices, transform, walk
-from modelcc.ir.tensor import Axis, Condition, Read, Scalar
+from modelcc.ir.tensor import Axis, Condition, Read, Scalar, Stage
 from modelcc.ir.types import Layout, TensorType
 from modelcc.targets.cpu.expression import vectorisable
 from modelcc.targets.cpu.folding import find_terms
@@ -26,7 +35,7 @@ from modelcc.targets.cpu.segments import (
     interior_of,
     vector_tiles,
 )
-from modelcc.targets.cpu.structure import Group, is_contraction, neutral_guards
+from modelcc.targets.cpu.structure import Group, is_contraction, make_group, neutral_guards
 from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of
 from modelcc.targets.cpu.transposition import find_turned
 
@@ -57,6 +66,25 @@ class Plan:
         """Vector width in elements; 1 for a scalar schedule."""
         extent = self.lane.extent if self.lane is not None else 1
         return extent if isinstance(extent, int) else 1
+
+
+def plan_stages(
+    stages: tuple[Stage, ...],
+    outputs: frozenset[str],
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+    packable: frozenset[str],
+    machine: CpuModel,
+    outer: Sequence[Axis] = (),
+) -> tuple[Plan, dict[str, Layout]]:
+    """The plan of stages that share their axes: tiles over whole blocks of padded axes, or else up
+    to their ends.  ``outer`` axes are of loops around them."""
+    for pad in (True, False):
+        group = make_group(stages, outputs, types, dims, packable, pad)
+        planned = plan_tiled(group, types, packable, machine, outer)
+        if planned is not None:
+            return planned
+    raise ValueError("loops without padding fit every kernel")
 
 
 def plan_tiled(

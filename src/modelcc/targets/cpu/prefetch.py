@@ -124,17 +124,21 @@ def streams(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Stream, ...]:
     if not found or _tile_number(plan, corner, chosen)[1] != 1:
         return ()
     width = chosen[plan.tile.vector or ""].tile * plan.lanes * _depth(plan)
-    point = {**corner, **_first_element(plan)}
-    whole = [(r, still) for r, _, still in found if not width * r.dtype.bytes % LINE_BYTES]
-    if max(steps * width * r.dtype.bytes for r, steps, _ in found) < SMALLEST_PANEL:
+    wide = [(read, steps, width * _parts(plan, read), still) for read, steps, still in found]
+    if max(steps * n * read.dtype.bytes for read, steps, n, _ in wide) < SMALLEST_PANEL:
         return ()
-    return tuple(Stream(r, point, width * _parts(plan, r), still) for r, still in whole)
+    point = {**corner, **_first_element(plan)}
+    whole = [
+        (read, n, still) for read, _, n, still in wide if not n * read.dtype.bytes % LINE_BYTES
+    ]
+    return tuple(Stream(read, point, n, still) for read, n, still in whole)
 
 
 def _parts(plan: Plan, read: Read) -> int:
-    """How many runs of a tile's vectors lie side by side: those of loops that it covers."""
-    others = (v for v in plan.order if v.name != plan.tile.vector and _moves(read, v.name))
-    return prod(plan.tile.of(v.name) for v in others if is_covered(v, plan.tile))
+    """Vectors of ``read`` at a reduction point, along loops that a tile covers, for each along the
+    vector loop."""
+    beside = (v for v in plan.order if v.name != plan.tile.vector and _moves(read, v.name))
+    return prod(plan.tile.of(v.name) for v in beside if is_covered(v, plan.tile))
 
 
 def _depth(plan: Plan) -> int:

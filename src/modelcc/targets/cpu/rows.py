@@ -65,7 +65,10 @@ WORTH_STORING = 8
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Nests over shared outer loops and one row loop; ``kept`` rows live in local buffers."""
+    """Nests over shared outer loops and one row loop; ``kept`` rows live in local buffers.
+
+    Rows of ``padded`` tensors have room for whole vectors.
+    """
 
     outer: tuple[LoopVar, ...]
     row: LoopVar
@@ -75,6 +78,7 @@ class RowPlan:
     kept: Mapping[str, Buffer]
     lanes: int
     unroll: int
+    padded: frozenset[str] = frozenset()
 
 
 def plan_rows(
@@ -218,7 +222,7 @@ class _RowEmitter:
         self.point = point
         self.scalars: dict[str, Expr] = {}
         self.statements: list[Stmt] = [Alloc(b) for b in plan.kept.values()]
-        self._kept = frozenset(b.name for b in plan.kept.values())
+        self._kept = plan.padded | frozenset(b.name for b in plan.kept.values())
 
     def emit(self) -> list[Stmt]:
         for nest in self.plan.nests:

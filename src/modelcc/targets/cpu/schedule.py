@@ -16,7 +16,6 @@ from modelcc.ir.scalar_tree import reads
 from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram, leaf_calls
 from modelcc.ir.tensor import (
     Algorithm,
-    Axis,
     Item,
     Kernel,
     ReadSize,
@@ -34,8 +33,9 @@ from modelcc.targets.cpu.chain import Chain, find_chain, in_blocks
 from modelcc.targets.cpu.expression import Names
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import Nest, depends_on
-from modelcc.targets.cpu.plan import Plan, plan_tiled
+from modelcc.targets.cpu.plan import Plan, plan_stages
 from modelcc.targets.cpu.prune import without_idle_loops
+from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
 from modelcc.targets.cpu.shared_copies import with_free_place
 from modelcc.targets.cpu.streaming import streams
@@ -261,11 +261,15 @@ def schedule_kernel(
     in_place: list[tuple[str, str]] = []
     for output in kernel.outputs:
         statements += clear_border(output, types[output], names, machine)
-    chain = find_chain(kernel)
+    blocks = find_row_blocks(kernel, machine)
+    chain = find_chain(kernel) if blocks is None else None
+    if blocks is not None:
+        threaded = nanoseconds(kernel.stages, types) >= WORTH_A_FORK
+        statements += emit_row_blocks(blocks, kernel, names, machine, threaded)
     if chain is not None:
         body, layouts, in_place = _chain_statements(chain, kernel, names, machine)
         statements += body
-    parts = partition(kernel.stages) if chain is None else []
+    parts = partition(kernel.stages) if chain is None and blocks is None else []
     once = _read_once(parts, kernel.constants)
     # A function forks once: for its dearest part.
     dearest = max(parts, key=lambda stages: nanoseconds(stages, types), default=())
@@ -303,7 +307,7 @@ def _chain_statements(
     once = _read_once(chain.phases, kernel.constants)
     for stages in chain.phases:
         packable = once & {r.tensor for s in stages for r in reads(s.body)}
-        plan, wanted = _tiled(stages, stored, types, dims, packable, machine, chain.outer)
+        plan, wanted = plan_stages(stages, stored, types, dims, packable, machine, chain.outer)
         layouts |= wanted
         plans.append(plan)
     ahead = streams(chain, plans, kernel.constants)
@@ -364,7 +368,7 @@ def _plan(
     if shared is not None:
         group = make_group(shared, outputs, types, dims, packable)
         if not _prefers_rows(group, packable):
-            return _tiled(shared, outputs, types, dims, packable, machine)
+            return plan_stages(shared, outputs, types, dims, packable, machine)
     space = row_space(stages)
     if space is not None:
         rows = plan_rows(space, outputs, types, dims, machine)
@@ -372,30 +376,7 @@ def _plan(
             return rows, {}
     if shared is None:
         raise NoScheduleError
-    return _tiled(shared, outputs, types, dims, packable, machine)
-
-
-def _tiled(
-    stages: tuple[Stage, ...],
-    outputs: frozenset[str],
-    types: Mapping[str, TensorType],
-    dims: Bounds,
-    packable: frozenset[str],
-    machine: CpuModel,
-    outer: Sequence[Axis] = (),
-) -> tuple[Plan, dict[str, Layout]]:
-    """Tiles over whole blocks of padded axes, or else up to their ends."""
-    for pad in (True, False):
-        planned = plan_tiled(
-            make_group(stages, outputs, types, dims, packable, pad),
-            types,
-            packable,
-            machine,
-            outer,
-        )
-        if planned is not None:
-            return planned
-    raise ValueError("loops without padding fit every kernel")
+    return plan_stages(shared, outputs, types, dims, packable, machine)
 
 
 def _read_once(parts: Sequence[Sequence[Stage]], constants: Iterable[str]) -> frozenset[str]:

@@ -1,0 +1,166 @@
+"""Fusion of two contractions with what turns the results of one into an operand of the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from modelcc.ir.index import bounds_of, product
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Item, Kernel, Stage, TensorProgram, item_inputs
+from modelcc.passes.tensor.contraction_pair import ContractionPair, match_pair
+from modelcc.passes.tensor.online_weights import online_weights
+
+_NOBODY = frozenset[int]()
+
+
+@dataclass(frozen=True)
+class FuseContractions:
+    """Attention, and whatever has its structure, as one kernel that keeps scores in cache.
+
+    Products of fewer than ``rows`` rows stay as they are: they are bound by what they read.  So do
+    products with constants, which are packed, once for all rows.  A block of rows is at least
+    ``block`` rows, whose weights ``cache_bytes`` have to hold if they need all of a row.  More
+    than ``width`` summands and results of a row, or ``share`` times as many as a row has scores,
+    make the scores between them a small matter.
+
+    before::
+
+        program @main(%q: f32[n, 8], %k: f32[8, 64], %v: f32[64, 16]) -> (%y) dims(n in 1:) {
+          kernel @MatMul(%q: f32[n, 8], %k: f32[8, 64]) -> (%s: f32[n, 64]) {
+            %s: f32[n, 64] = [m < n, j < 64] sum[d < 8] %q[m, d] * %k[d, j]
+          }
+          kernel @Relu(%s: f32[n, 64]) -> (%w: f32[n, 64]) {
+            %w: f32[n, 64] = [m < n, j < 64] max(%s[m, j], 0.0)
+          }
+          kernel @MatMul(%w: f32[n, 64], %v: f32[64, 16]) -> (%y: f32[n, 16]) {
+            %y: f32[n, 16] = [m < n, e < 16] sum[j < 64] %w[m, j] * %v[j, e]
+          }
+        }
+
+    after::
+
+        program @main(%q: f32[n, 8], %k: f32[8, 64], %v: f32[64, 16]) -> (%y) dims(n in 1:) {
+          kernel @MatMul_Relu(%q: f32[n, 8], %k: f32[8, 64], %v: f32[64, 16])
+            -> (%y: f32[n, 16]) {
+            %s: f32[n, 64] = [m < n, j < 64] sum[d < 8] %q[m, d] * %k[d, j]
+            %w: f32[n, 64] = [m < n, j < 64] max(%s[m, j], 0.0)
+            %y: f32[n, 16] = [m < n, e < 16] sum[j < 64] %w[m, j] * %v[j, e]
+          }
+        }
+    """
+
+    rows: int = 16
+    block: int = 8
+    share: int = 4
+    cache_bytes: int = 512 << 10
+    width: int = 1024
+    depth: int = 4
+
+    def __call__(self, program: TensorProgram) -> TensorProgram:
+        makers = _Makers.of(program)
+        merged: dict[int, tuple[Kernel, ...]] = {}
+        for item in program.items:
+            if isinstance(item, Kernel) and _begins_with_product(item.stages):
+                found = self._chain((item,), makers, program)
+                if found is not None:
+                    merged[id(item)] = found
+        gone = {id(kernel) for chain in merged.values() for kernel in chain[:-1]}
+        items: list[Item] = []
+        for item in program.items:
+            if id(item) in merged:
+                items.append(_merge(merged[id(item)]))
+            elif id(item) not in gone:
+                items.append(item)
+        return program.with_items(tuple(items))
+
+    def _chain(
+        self, kernels: tuple[Kernel, ...], makers: _Makers, program: TensorProgram
+    ) -> tuple[Kernel, ...] | None:
+        """``kernels`` with what comes before them, if these are a pair worth fusing."""
+        stages = tuple(s for k in kernels for s in k.stages)
+        if _begins_with_product(stages) and len(kernels) > 1:
+            pair = match_pair(stages, frozenset())
+            return kernels if pair is not None and self._worth(pair, program) else None
+        if len(kernels) > self.depth:
+            return None
+        before = (makers.with_maker(t, kernels) for k in kernels for t in k.inputs)
+        chains = (self._chain(longer, makers, program) for longer in before if longer)
+        return next((chain for chain in chains if chain is not None), None)
+
+    def _worth(self, pair: ContractionPair, program: TensorProgram) -> bool:
+        rows, keys = pair.row.extent, pair.key.extent
+        read = {r.tensor for s in (pair.scores[0], pair.results[0]) for r in reads(s.body)}
+        if (isinstance(rows, int) and rows < self.rows) or read & program.constants.keys():
+            return False
+        if (bounds_of(keys, program.dims).lo or 0) < 1:
+            return False  # a quotient of sums of nothing is none
+        inner = product(a.extent for a in pair.scores[0].reduce)
+        width = inner + product(a.extent for a in pair.columns)
+        if not isinstance(width, int) or width > self.width:
+            return False
+        if isinstance(keys, int) and keys * self.share < width:
+            return False
+        if online_weights(pair) is not None:
+            return True
+        size = pair.scores[-1].body.dtype.bytes * self.block
+        return isinstance(keys, int) and keys * size <= self.cache_bytes
+
+
+def _begins_with_product(stages: tuple[Stage, ...]) -> bool:
+    first = stages[0]
+    return bool(first.reduce) and first.combine == "sum" and len(list(reads(first.body))) > 1
+
+
+@dataclass(frozen=True)
+class _Makers:
+    """By tensor: the kernel that alone makes it, and those that read it.
+
+    Kernels that others than kernels need something of are no makers.
+    """
+
+    makers: Mapping[str, Kernel]
+    readers: Mapping[str, frozenset[int]]
+    place: Mapping[int, int]
+
+    @staticmethod
+    def of(program: TensorProgram) -> _Makers:
+        kernels = [i for i in program.items if isinstance(i, Kernel)]
+        written = Counter(s.output for k in kernels for s in k.stages)
+        others = {t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)}
+        kept = others | set(program.outputs)
+        alone = [k for k in kernels if all(written[t] == 1 and t not in kept for t in k.outputs)]
+        readers: dict[str, set[int]] = {}
+        for kernel in kernels:
+            for name in kernel.inputs:
+                readers.setdefault(name, set()).add(id(kernel))
+        return _Makers(
+            {name: k for k in alone for name in k.outputs},
+            {name: frozenset(found) for name, found in readers.items()},
+            {id(kernel): place for place, kernel in enumerate(kernels)},
+        )
+
+    def with_maker(self, tensor: str, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...] | None:
+        """``kernels`` with the one that makes ``tensor`` for them only, in order."""
+        maker = self.makers.get(tensor)
+        if maker is None or maker in kernels:
+            return None
+        read_by = frozenset[int]().union(*(self.readers.get(t, _NOBODY) for t in maker.outputs))
+        if not read_by <= {id(k) for k in kernels}:
+            return None
+        return tuple(sorted((maker, *kernels), key=lambda k: self.place[id(k)]))
+
+
+def _merge(kernels: tuple[Kernel, ...]) -> Kernel:
+    stages = tuple(s for k in kernels for s in k.stages)
+    made = {s.output for s in stages}
+    read = dict.fromkeys(t for k in kernels for t in k.inputs)
+    names = dict.fromkeys(k.name for k in kernels)
+    return Kernel(
+        "_".join(names)[:48],
+        tuple(t for t in read if t not in made),
+        kernels[-1].outputs,
+        stages,
+        tuple(dict.fromkeys(s for k in kernels for s in k.source)),
+    )

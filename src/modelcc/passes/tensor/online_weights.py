@@ -1,0 +1,140 @@
+"""Weights of rows that can be computed before all of the row is known.
+
+Softmax needs the maximum and the sum of a row.  Block by block of the row, a maximum of what has
+been seen will do: where a block raises it, the sums so far are multiplied by ``exp(old - new)``
+(Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
+"FlashAttention", 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index, coefficient, substitute
+from modelcc.ir.scalar_tree import index_symbols, reads, transform
+from modelcc.ir.tensor import Apply, IndexValue, Number, Read, Scalar, Select, Stage
+from modelcc.passes.tensor.contraction_pair import ContractionPair
+
+
+@dataclass(frozen=True)
+class OnlineWeights:
+    """A weight is ``power`` times ``factor``, which is the same in all of a row.
+
+    ``power`` is ``exp(shifted - maximum of shifted)``, or any function of its point if there is
+    no ``maximum``.  ``sums`` are sums of powers along a row, by their names; ``factor`` is made
+    of these (None: 1).  All are over the axes of the pair.
+    """
+
+    power: Scalar
+    maximum: Stage | None
+    shifted: Scalar | None
+    sums: tuple[Stage, ...]
+    factor: tuple[tuple[str, Scalar], ...]
+
+
+def online_weights(pair: ContractionPair) -> OnlineWeights | None:
+    """The weights of ``pair`` in this form; None if they have another."""
+    bodies: dict[str, Scalar] = {}
+    reductions: dict[str, Stage] = {}
+    for stage in pair.weights:
+        body = _expanded(stage.body, bodies)
+        if stage.reduce:
+            reductions[stage.output] = _over(stage, body)
+        else:
+            bodies[stage.output] = body
+    last = pair.scores[-1]
+    score = Read(last.output, last.write, last.body.dtype)
+    power, factor = _split(bodies.get(pair.weight, score), pair, reductions)
+    return _checked(power, factor, reductions, pair)
+
+
+def seen_keys(pair: ContractionPair, weights: OnlineWeights) -> Index | None:
+    """How many keys the row ``pair.row`` can see, if it sees none from there on; None if all.
+
+    The powers of what it does not see are those of minus infinity: 0.
+    """
+    last = pair.scores[-1]
+    if not (isinstance(weights.shifted, Read) and weights.shifted.tensor == last.output):
+        return None
+    match last.body:
+        case Select(
+            condition=Apply(function="ge", args=(IndexValue(index=index), Number(value=0))),
+            other=Number(value=value),
+        ) if value == float("-inf") and coefficient(index, pair.key.name) == -1:
+            rest = substitute(index, {pair.key.name: 0}) + 1
+            return rest if coefficient(rest, pair.row.name) == 1 else None
+        case _:
+            return None
+
+
+def _over(stage: Stage, body: Scalar) -> Stage:
+    return Stage(stage.output, stage.axes, stage.write, body, stage.reduce, stage.combine)
+
+
+def _expanded(body: Scalar, bodies: Mapping[str, Scalar]) -> Scalar:
+    def visit(node: Scalar) -> Scalar:
+        return bodies.get(node.tensor, node) if isinstance(node, Read) else node
+
+    return transform(body, visit)
+
+
+def _split(
+    whole: Scalar, pair: ContractionPair, reductions: Mapping[str, Stage]
+) -> tuple[Scalar, tuple[tuple[str, Scalar], ...]]:
+    """``whole`` without what is the same in a row, and how to multiply by that again."""
+
+    def is_of_row(scalar: Scalar) -> bool:
+        names = {r.tensor for r in reads(scalar)}
+        return pair.key.name not in index_symbols(scalar) and names <= reductions.keys()
+
+    match whole:
+        case Apply(function="mul" | "div", args=(left, right)) if is_of_row(right):
+            power, factor = _split(left, pair, reductions)
+            return power, (*factor, (whole.function, right))
+        case Apply(function="mul", args=(left, right)) if is_of_row(left):
+            power, factor = _split(right, pair, reductions)
+            return power, (*factor, (whole.function, left))
+        case _:
+            return whole, ()
+
+
+def _checked(
+    power: Scalar,
+    factor: tuple[tuple[str, Scalar], ...],
+    reductions: Mapping[str, Stage],
+    pair: ContractionPair,
+) -> OnlineWeights | None:
+    maxima = [s for s in reductions.values() if s.combine == "max"]
+    sums = tuple(s for s in reductions.values() if s.combine == "sum")
+    if len(maxima) + len(sums) != len(reductions) or len(maxima) > 1:
+        return None
+    used = {r.tensor for _, f in factor for r in reads(f)}
+    if used - {s.output for s in sums}:
+        return None
+    if not maxima:
+        plain = all(_of_points(b, reductions) for b in (power, *(s.body for s in sums)))
+        return OnlineWeights(power, None, None, sums, factor) if plain else None
+    (maximum,) = maxima
+    shifted = [_shifted(b, maximum) for b in (power, *(s.body for s in sums))]
+    if any(x is None or x != maximum.body for x in shifted):
+        return None
+    if not _of_points(maximum.body, reductions):
+        return None
+    return OnlineWeights(power, maximum, maximum.body, sums, factor)
+
+
+def _of_points(body: Scalar, reductions: Mapping[str, Stage]) -> bool:
+    return not any(r.tensor in reductions for r in reads(body))
+
+
+def _shifted(body: Scalar, maximum: Stage) -> Scalar | None:
+    """``x`` if ``body`` is ``exp(x - maximum)``."""
+    match body:
+        case Apply(
+            function="exp",
+            args=(Apply(function="sub", args=(x, Read(tensor=name))),),
+        ) if name == maximum.output:
+            return x
+        case _:
+            return None

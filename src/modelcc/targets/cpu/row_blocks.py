@@ -1,0 +1,211 @@
+"""Two contractions of which one sums rows of the other: block by block of rows, in cache.
+
+A thread computes the scores of a block of rows into a local buffer, turns them into weights where
+they are, and sums the rows.  Long rows, and those of symbolic length, are cut into blocks of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    ceildiv,
+    floordiv,
+    loop_range,
+    maximum,
+    minimum,
+    mod,
+    product,
+    substitute,
+)
+from modelcc.ir.loop import Alloc, BindIndex, Buffer, For, If, IndexOf, Stmt, Test
+from modelcc.ir.tensor import Condition
+from modelcc.ir.types import I64, Layout, Part, TensorType
+from modelcc.passes.tensor.contraction_pair import match_pair
+from modelcc.passes.tensor.online_weights import online_weights, seen_keys
+from modelcc.passes.tensor.row_space import RowSpace
+from modelcc.targets.cpu.block_stages import BlockStages, Phase
+from modelcc.targets.cpu.block_stages import Part as Block
+from modelcc.targets.cpu.canonical import CanonicalKernel
+from modelcc.targets.cpu.expression import Names
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.plan import plan_stages
+from modelcc.targets.cpu.rows import emit_rows, plan_rows
+from modelcc.targets.cpu.tiled import emit_tiled
+
+MOST_ROWS = 64
+"""Rows of a block: enough for operands to be used again, few enough for blocks to be many."""
+
+FEW_KEYS = 128
+"""Keys of a block where rows see only the first ones: blocks that none sees are left out."""
+
+VECTOR = 16
+"""Rows of scores are padded to whole vectors of so many."""
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """``rows`` of a block, and ``keys``; None: all of them at once."""
+
+    stages: BlockStages
+    rows: int
+    keys: int | None
+
+    @property
+    def loops(self) -> list[tuple[str, Index]]:
+        """Names and extents of what blocks are counted by, but for the blocks of a row axis."""
+        return [(a.name, a.extent) for a in self.stages.pair.outer]
+
+    @property
+    def columns(self) -> int:
+        """Elements of a row of scores in memory."""
+        extent = self.keys or self.stages.pair.key.extent
+        assert isinstance(extent, int)
+        return -(-extent // VECTOR) * VECTOR
+
+
+def find_row_blocks(kernel: CanonicalKernel, machine: CpuModel) -> RowBlocks | None:
+    """How to compute ``kernel`` in blocks of rows; None if it is something else.
+
+    The scores of a block take an eighth of the second-level cache: what they are multiplied with
+    passes through it, too.
+    """
+    pair = match_pair(kernel.stages, frozenset(name for name, _ in kernel.dims))
+    if pair is None or kernel.outputs != (pair.results[-1].output,):
+        return None
+    weights = online_weights(pair)
+    rows, keys = pair.row.extent, pair.key.extent
+    room = machine.l2_bytes // 8 // pair.scores[-1].body.dtype.bytes
+    most = max(room // MOST_ROWS // VECTOR * VECTOR, VECTOR)
+    if weights is not None and seen_keys(pair, weights) is not None:
+        most = min(most, FEW_KEYS)
+    stages = BlockStages(pair, weights)
+    if isinstance(keys, int) and (weights is None or keys <= most):
+        return RowBlocks(stages, _even(rows, min(MOST_ROWS, max(room // keys, 1))), None)
+    return RowBlocks(stages, _even(rows, MOST_ROWS), most)
+
+
+def _even(extent: Index, most: int) -> int:
+    """Rows of blocks as equal as can be."""
+    return -(-extent // -(-extent // most)) if isinstance(extent, int) else most
+
+
+def emit_row_blocks(
+    blocks: RowBlocks, kernel: CanonicalKernel, names: Names, machine: CpuModel, threaded: bool
+) -> list[Stmt]:
+    """Loop-level statements of all blocks, in parallel if ``threaded``."""
+    counter, number = names.fresh("block"), names.fresh("rows")
+    count = ceildiv(blocks.stages.pair.row.extent, blocks.rows)
+    loops = [*blocks.loops, (number, count)]
+    bound: list[Stmt] = []
+    position: Index = Sym(counter)
+    for depth, (name, extent) in reversed(list(enumerate(loops))):
+        own = position if depth == 0 else mod(position, extent)
+        bound.append(BindIndex(name, IndexOf(own, I64)))
+        position = floordiv(position, extent)
+    dims: Bounds = {
+        **dict(kernel.dims),  # type: ignore[dict-item]
+        **{name: loop_range(extent) for name, extent in loops},
+    }
+    emitter = _Emitter(blocks, dict(kernel.types), dims, names, machine)
+    body = (*emitter.buffers(), *bound, *emitter.rows(Sym(number)))
+    total = product(extent for _, extent in loops)
+    return [For(counter, 0, total, body, kind="parallel" if threaded else "serial")]
+
+
+@dataclass(frozen=True)
+class _Emitter:
+    blocks: RowBlocks
+    types: Mapping[str, TensorType]
+    dims: Bounds
+    names: Names
+    machine: CpuModel
+
+    def buffers(self) -> Iterator[Stmt]:
+        """Local memory of one block."""
+        for name, type_ in self._local(None).items():
+            yield Alloc(Buffer(name, type_.dtype, type_.physical.size(type_.shape), "local"))
+
+    def _local(self, padded: Index | None) -> dict[str, TensorType]:
+        """Types of local tensors; rows of scores are in the layout of ``padded`` keys, if any."""
+        stages, rows = self.blocks.stages, self.blocks.rows
+        pair, dtype = stages.pair, stages.pair.scores[-1].body.dtype
+        scores = TensorType((rows, self.blocks.columns), dtype)
+        if isinstance(padded, int) and -(-padded // VECTOR) * VECTOR == self.blocks.columns:
+            parts = (Part(0), Part(1, VECTOR), Part(1, 1, VECTOR))
+            scores = TensorType((rows, padded), dtype, Layout(parts, ((0, 0), (0, 0))))
+        found = {pair.score: scores}
+        in_key_blocks = self.blocks.keys is not None
+        for name, kind in stages.per_row(in_key_blocks).items():
+            found[name] = TensorType((rows,), kind)
+        if in_key_blocks:
+            columns = tuple(a.extent for a in pair.columns)
+            found[stages.total] = TensorType((rows, *columns), pair.results[0].body.dtype)
+        return found
+
+    def rows(self, number: Index) -> list[Stmt]:
+        """All keys for the rows of block ``number``."""
+        size, extent = self.blocks.rows, self.blocks.stages.pair.row.extent
+        whole = floordiv(extent, size)
+        rest = Block(whole * size, extent - whole * size)
+        block = Block(number * size, size)
+        if rest.rows == 0:
+            return self._keys(block)
+        if whole == 0:
+            return self._keys(rest)
+        inside = Test((Condition(number - whole, "<", 0),))
+        return [If(inside, tuple(self._keys(block)), tuple(self._keys(rest)))]
+
+    def _keys(self, block: Block) -> list[Stmt]:
+        stages, size = self.blocks.stages, self.blocks.keys
+        extent = stages.pair.key.extent
+        if size is None:
+            whole = replace(block, keys=extent)
+            return self._emit(stages.at_once(whole), whole)
+        number = floordiv(extent, size)
+        seen = self._seen(block)
+        rest = replace(block, key=number * size, keys=extent - number * size)
+        counter = self.names.fresh("keys")
+        inner = replace(self, dims={**self.dims, counter: loop_range(number)})
+        part = replace(block, key=Sym(counter) * size, keys=size)
+        statements = self._emit(stages.start(block), block)
+        if number != 0:
+            count = number if seen is None else minimum(number, ceildiv(seen, size))
+            body = inner._emit(stages.key_block(part), part)
+            statements.append(For(counter, 0, count, tuple(body)))
+        if rest.keys != 0:
+            conditions = [] if isinstance(rest.keys, int) else [Condition(rest.keys, ">", 0)]
+            conditions += [] if seen is None else [Condition(seen - rest.key, ">", 0)]
+            last = tuple(self._emit(stages.key_block(rest), rest))
+            statements += [If(Test(tuple(conditions)), last)] if conditions else last
+        return [*statements, *self._emit(stages.end(block), block)]
+
+    def _seen(self, block: Block) -> Index | None:
+        """How many keys the last row of ``block`` sees, if not all."""
+        pair, weights = self.blocks.stages.pair, self.blocks.stages.weights
+        seen = None if weights is None else seen_keys(pair, weights)
+        if seen is None:
+            return None
+        return maximum(substitute(seen, {pair.row.name: block.row + block.rows - 1}), 0)
+
+    def _emit(self, phases: Sequence[Phase], block: Block) -> list[Stmt]:
+        return [s for phase in phases for s in self._phase(phase, block)]
+
+    def _phase(self, phase: Phase, block: Block) -> list[Stmt]:
+        pair = self.blocks.stages.pair
+        local = self._local(block.keys if phase.scores else None)
+        types = {**self.types, **local}
+        if not phase.rows:
+            plan, _ = plan_stages(
+                phase.stages, phase.stored, types, self.dims, frozenset(), self.machine
+            )
+            return emit_tiled(plan, self.names, 1, None, frozenset(local))
+        row, key = replace(pair.row, extent=block.rows), replace(pair.key, extent=block.keys)
+        space = RowSpace((row,), (key,), phase.stages)
+        rows = plan_rows(space, phase.stored, types, self.dims, self.machine)
+        assert rows is not None
+        return emit_rows(replace(rows, padded=frozenset((pair.score,))), self.names, 1)
