@@ -62,6 +62,7 @@ from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
 from modelcc.passes.graph.scalar_quantization import ScalarQuantization
 from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from modelcc.passes.graph.simplify_control import SimplifyControl
+from modelcc.passes.graph.trim_windows import TrimWindows
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.program.from_scheduled import lower_to_program
 from modelcc.passes.program.order import order_steps
@@ -151,6 +152,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
                 EliminateTransposes(),
                 FoldBatchNorm(),
                 MergeBranches(),
+                TrimWindows(),
                 MergeGroups(),
                 RecogniseAttention(),
                 EliminateTransposes(),
