@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.types import F32, Layout, TensorType, blocked, row_major
 from modelcc.ops.activation import Relu
 from modelcc.ops.conv import Conv
 from modelcc.ops.padding import Pad
+from modelcc.ops.shape import Reshape
 from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
 
@@ -73,3 +76,29 @@ def test_row_major_values_get_borders_too() -> None:
 def test_borders_much_larger_than_the_tensor_are_left_to_guards() -> None:
     assert convolved(3, 16, 13, 6, before=True).types["r"].layout is not None
     assert convolved(3, 4, 13, 6, before=True).types["r"].layout is None
+
+
+def reshaped(outputs: int, viewed: bool) -> tuple[TensorProgram, TensorProgram]:
+    """Before and after: relu(x) is folded into an image, which is convolved, and maybe a result."""
+    build = GraphBuilder()
+    x = build.input("x", TensorType((1, 8, 64), F32))
+    image = build.emit(Reshape((1, 8, 8, 8)), build.emit(Relu(), x), name="image")
+    w = build.constant(np.random.default_rng(0).standard_normal((outputs, 8, 3, 3), np.float32))
+    y = build.emit(Conv((1, 1), (1, 1), (1, 1), (1, 1), 1), image, w)
+    program = lower_graph(build.build([y, image] if viewed else [y]))
+    return program, AssignLayouts()(program)
+
+
+@pytest.mark.parametrize("outputs", [3, 32])
+def test_views_that_windows_slide_over_get_a_border(outputs: int) -> None:
+    before, after = reshaped(outputs, viewed=False)
+    layout = after.types["image"].layout
+    assert layout is not None and layout.halo == ((0, 0), (0, 0), (1, 1), (1, 1))
+    x = np.random.default_rng(1).standard_normal((1, 8, 64), np.float32)
+    wanted, found = (run_program(program, {"x": x}, {}) for program in (before, after))
+    for name in before.outputs:
+        np.testing.assert_array_equal(found[name], wanted[name])
+
+
+def test_views_that_are_results_stay_in_order() -> None:
+    assert reshaped(32, viewed=True)[1].types["image"].layout is None

@@ -21,6 +21,7 @@ from modelcc.ir.tensor import (
     Stage,
     TensorProgram,
     View,
+    item_inputs,
     item_outputs,
 )
 from modelcc.ir.types import Layout, TensorType, blocked, row_major
@@ -80,10 +81,12 @@ class AssignLayouts:
         inputs = frozenset(program.inputs)
         dims = blocked_dims(program.items, program.types, constants, inputs, self.block)
         borders = halos(program.items, program.types, program.dims, self.widest_halo)
-        copied = inputs & _read_by_reductions(program)
-        own = dims.keys() | copied | (_read_by_reductions(program) - _fixed(program))
+        summed = _read_by_reductions(program)
+        copied = inputs & summed
+        moved = _movable_views(program) & borders.keys() & summed
+        own = dims.keys() | copied | moved | (summed - _fixed(program))
         borders = {t: b for t, b in borders.items() if t in own}
-        operands = blocked_operands(program.items, program.types, copied, dims, self.block)
+        operands = blocked_operands(program.items, program.types, copied | moved, dims, self.block)
         bytes = byte_dims(program.items, program.types)
         operands |= {t: d for t, d in bytes.items() if t in copied}
         program = _copy_inputs(program, copied & (borders.keys() | operands.keys()))
@@ -118,6 +121,13 @@ def _fixed(program: TensorProgram) -> frozenset[str]:
     """Tensors that others see as row-major memory."""
     viewed = {t for i in program.items if isinstance(i, View) for t in (i.input, i.output)}
     return frozenset((*program.inputs, *program.outputs, *program.constants, *viewed))
+
+
+def _movable_views(program: TensorProgram) -> frozenset[str]:
+    """Results of views that only kernels see: moved as they are made, they may have a border."""
+    views = [item for item in program.items if isinstance(item, View)]
+    others = {t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)}
+    return frozenset(v.output for v in views) - others - frozenset(program.outputs)
 
 
 def _padded(name: str) -> str:
@@ -193,10 +203,11 @@ def _renamed_everywhere(item: Item, names: Mapping[str, str]) -> Item:
 
 
 def _expand_views(program: TensorProgram) -> TensorProgram:
-    """Views of tensors that are no longer row-major become copies (which may be inlined)."""
+    """Views from or to what is no longer row-major become copies (which may be inlined)."""
     items: list[Item] = []
     for item in program.items:
-        if isinstance(item, View) and program.types[item.input].layout is not None:
+        ends = (item.input, item.output) if isinstance(item, View) else ()
+        if isinstance(item, View) and any(program.types[t].layout is not None for t in ends):
             stage = view_indices(item, program.types, program.dims)
             items.append(Kernel("Reshape", (item.input,), (item.output,), (stage,), item.source))
         else:

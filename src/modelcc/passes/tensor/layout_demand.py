@@ -35,7 +35,7 @@ from modelcc.ir.tensor import (
     item_outputs,
 )
 from modelcc.ir.tensor_ranges import told_by_range
-from modelcc.ir.types import I32, U8, TensorType
+from modelcc.ir.types import I32, U8, TensorType, row_major
 
 QUAD = 4
 """Bytes that a dot product of bytes takes at once."""
@@ -333,7 +333,7 @@ def view_indices(view: View, types: Mapping[str, TensorType], dims: Bounds) -> S
     axes = tuple(Axis(f"v{n}", e) for n, e in enumerate(target.shape))
     point: tuple[Index, ...] = tuple(Sym(a.name) for a in axes)
     ranges = {**dims, **{a.name: loop_range(a.extent) for a in axes}}
-    flat = target.physical.offset(point, target.shape)
+    flat = row_major(target.rank).offset(point, target.shape)
     indices: list[Index] = []
     stride: Index = 1
     for dim in reversed(range(source.rank)):

@@ -20,6 +20,7 @@ from modelcc.targets.cpu.nest import (
     linearise,
     merge_loops,
 )
+from modelcc.targets.cpu.quotients import quotient_blocks
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ def make_group(
     blocks: dict[str, int] = {}
     for stage in reversed(stages):
         blocks = {**axis_blocks(stage, types), **blocks}
+    if not any(stage.reduce for stage in stages):
+        for stage in stages:
+            blocks = {**quotient_blocks(stage, dims), **blocks}
     unfilled = {
         a.name
         for stage in stages

@@ -1,0 +1,65 @@
+"""Axes that reads divide (nearest neighbours, pixel shuffles), cut where the quotient steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import gcd
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    coefficient,
+    loop_range,
+    simplify,
+    substitute,
+    symbols,
+)
+from modelcc.ir.index_expr import Division
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Axis, Stage
+
+
+def quotient_blocks(stage: Stage, dims: Bounds) -> dict[str, int]:
+    """Parallel axis → block within which all reads of ``stage`` are affine, if they divide it.
+
+    With ``a = 2*o + v`` and ``v < 2``, ``x[a floordiv 2]`` reads ``x[o]`` and ``x[a mod 2]`` reads
+    ``x[v]``.  Blocks divide the axis; odd ones, which no vectors fit, are left out.
+    """
+    ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes}}
+    indices = [i for read in reads(stage.body) for i in read.indices]
+    divisions = [d for index in indices for d in _divisions(index)]
+    found: dict[str, int] = {}
+    for axis in stage.axes:
+        steps = {s for d in divisions if (s := _step(d, axis)) is not None}
+        if len(steps) == 1 and _is_affine_within(indices, axis, min(steps), ranges):
+            found[axis.name] = min(steps)
+    return found
+
+
+def _is_affine_within(indices: Sequence[Index], axis: Axis, block: int, ranges: Bounds) -> bool:
+    outer, inner = f"{axis.name}o", f"{axis.name}v"
+    ranges = {**ranges, outer: loop_range(axis.extent // block), inner: loop_range(block)}
+    value = {axis.name: Sym(outer) * block + Sym(inner)}
+    cut = (simplify(substitute(i, value), ranges) for i in indices if axis.name in symbols(i))
+    return all(coefficient(i, inner) is not None for i in cut)
+
+
+def _divisions(index: Index) -> Iterator[Division]:
+    if isinstance(index, int):
+        return
+    for atom in (atom for _, mono in index.terms.values() for atom in mono):
+        if isinstance(atom, Division):
+            yield atom
+        for operand in atom.operands():
+            yield from _divisions(operand)
+
+
+def _step(division: Division, axis: Axis) -> int | None:
+    """Steps of ``axis`` after which the quotient has gone on by a whole number."""
+    slope, divisor = coefficient(division.dividend, axis.name), division.divisor
+    if not isinstance(slope, int) or not isinstance(divisor, int) or slope == 0:
+        return None
+    step = divisor // gcd(slope, divisor)
+    inside = isinstance(axis.extent, int) and axis.extent % step == 0 and axis.extent > step
+    return step if inside and step % 2 == 0 else None
