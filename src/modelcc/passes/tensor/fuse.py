@@ -113,7 +113,7 @@ class FuseKernels:
             return None
         if item.outputs[0] in usage.parts and any(usage.readers[t] > 1 for t in direct):
             return None
-        if ragged_part(item.stages[0], program.types[item.outputs[0]]) is not None:
+        if any(ragged_part(s, program.types) for s in (item.stages[0], *group.stages)):
             return None
         if _repeats_gathers(item.stages[0], group.stages):
             return None

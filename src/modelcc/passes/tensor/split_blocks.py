@@ -1,16 +1,17 @@
 """Parts of a concatenation that start or end within a block of channels, cut where blocks end.
 
 The channels of the part then lie side by side in each piece, on both sides: whole vectors of them
-are moved, only with some lanes left out.
+are moved, only with some lanes left out.  So are elementwise stages that read some of the channels
+of a tensor, from within a block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, substitute
-from modelcc.ir.scalar_tree import substitute_indices
+from modelcc.ir.scalar_tree import reads, substitute_indices
 from modelcc.ir.tensor import Axis, Item, Kernel, Stage, TensorProgram
 from modelcc.ir.types import TensorType
 
@@ -61,34 +62,52 @@ def _split(kernel: Kernel, program: TensorProgram) -> Kernel:
     first = kernel.stages[0]
     if len(kernel.stages) > 1 or first.reduce or first.output in kernel.inputs:
         return kernel
-    part = ragged_part(first, program.types[first.output])
+    part = ragged_part(first, program.types)
     return kernel if part is None else replace(kernel, stages=tuple(_pieces(first, part)))
 
 
 @dataclass(frozen=True)
 class RaggedPart:
     """``channels`` of a stage run along the dimension of its output that the layout cuts into
-    blocks of ``block``, the first one at ``offset``."""
+    blocks of ``block``; ``cuts`` are the channels modulo ``block`` at which some block starts."""
 
     channels: Axis
     block: int
-    offset: int
+    cuts: tuple[int, ...]
 
 
-def ragged_part(stage: Stage, type_: TensorType) -> RaggedPart | None:
-    """What ``stage`` writes, if that shares a block with other parts of its output."""
-    if not type_.shape:
+def ragged_part(stage: Stage, types: Mapping[str, TensorType]) -> RaggedPart | None:
+    """The part of its output that ``stage`` writes, if that shares a block with other parts, or
+    if elementwise work reads elsewhere in blocks than it writes."""
+    type_ = types[stage.output]
+    found = _blocked_channel(stage.write, stage.axes, type_)
+    if found is None:
         return None
-    last = type_.physical.parts[-1]
-    if last.mod is None:
+    axis, block, offset = found
+    assert isinstance(axis.extent, int)
+    end = offset + axis.extent
+    inside = bool(end % block) and end != type_.shape[type_.physical.parts[-1].axis]
+    starts = {-offset % block}
+    for read in () if stage.reduce else reads(stage.body):
+        other = _blocked_channel(read.indices, (axis,), types[read.tensor])
+        if other is not None and other[1] == block:
+            starts.add(-other[2] % block)
+    if starts == {0} and not inside:
         return None
-    index = stage.write[last.axis]
-    for axis in stage.axes:
-        offset, extent = index - Sym(axis.name), axis.extent
-        if isinstance(offset, int) and isinstance(extent, int):
-            end = offset + extent
-            inside = end % last.mod and end != type_.shape[last.axis]
-            return RaggedPart(axis, last.mod, offset) if offset % last.mod or inside else None
+    return RaggedPart(axis, block, tuple(sorted(starts | {0})))
+
+
+def _blocked_channel(
+    indices: Sequence[Index], axes: Sequence[Axis], type_: TensorType
+) -> tuple[Axis, int, int] | None:
+    """The axis that runs along the dimension in blocks, their size, and its first index there."""
+    last = type_.physical.parts[-1] if type_.shape else None
+    if last is None or last.mod is None:
+        return None
+    for axis in axes:
+        offset = indices[last.axis] - Sym(axis.name)
+        if isinstance(offset, int) and isinstance(axis.extent, int):
+            return axis, last.mod, offset
     return None
 
 
@@ -96,16 +115,11 @@ def _pieces(stage: Stage, part: RaggedPart) -> Iterator[Stage]:
     """``stage`` in pieces over some lanes of several blocks."""
     axis, block = part.channels, part.block
     assert isinstance(axis.extent, int)
-    skipped = part.offset % block
-    head = block - skipped
     whole, rest = divmod(axis.extent, block)
+    spans = list(zip(part.cuts, (*part.cuts[1:], block), strict=True))
     last = whole * block
-    pieces = [
-        (0, whole, head),
-        (head, whole, skipped),
-        (last, 1, min(rest, head)),
-        (last + head, 1, rest - head),
-    ]
+    pieces = [(start, whole, end - start) for start, end in spans]
+    pieces += [(last + start, 1, min(rest, end) - start) for start, end in spans]
     for first, blocks, lanes in pieces:
         if blocks > 0 and lanes > 0:
             yield _piece(stage, axis, first, Axis(f"{axis.name}b", blocks), lanes, block)
