@@ -8,6 +8,7 @@ a fault, not a suspicion.  Indices that are not affine are compared under the ax
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from modelcc.ir.index import (
@@ -75,6 +76,35 @@ def told_by_range(
         any(compare(margin - slack, ">=", 0, bounds) for slack in (*slacks, 0))
         for condition in conditions
         for margin in _margins(condition)
+    )
+
+
+def not_told_by_border(
+    conditions: Sequence[Condition], read: Read, type: TensorType, bounds: Bounds
+) -> tuple[Condition, ...]:
+    """Those of ``conditions`` that the border of ``type`` cannot stand for.
+
+    The others hold wherever ``read`` lies in range along the dimensions that it does not leave
+    but for the border; along the rest of them, what is left keeps it in range.
+    """
+    sides = list(zip(read.indices, type.shape, type.physical.halo, strict=True))
+    within = [_stays(index, extent, halo, bounds) for index, extent, halo in sides]
+    covered = [side[:2] for side, inside in zip(sides, within, strict=True) if inside]
+    inner = replace(read, indices=tuple(i for i, _ in covered))
+    shape = [extent for _, extent in covered]
+    left = tuple(c for c in conditions if not told_by_range((c,), inner, shape, bounds))
+    margins = [m for c in left for m in _margins(c)]
+    slacks = [s for (i, e, _), inside in zip(sides, within, strict=True) if not inside
+              for s in (i, e - 1 - i)]  # fmt: skip
+    kept = all(any(compare(s - m, ">=", 0, bounds) for m in (*margins, 0)) for s in slacks)
+    return left if kept else tuple(conditions)
+
+
+def _stays(index: Index, extent: Index, halo: tuple[int, int], bounds: Bounds) -> bool:
+    """Whether ``index`` surely is in range or in a border of ``halo`` elements."""
+    before, after = halo
+    return bool(
+        compare(index, ">=", -before, bounds) and compare(index, "<", extent + after, bounds)
     )
 
 

@@ -102,3 +102,18 @@ def test_views_that_windows_slide_over_get_a_border(outputs: int) -> None:
 
 def test_views_that_are_results_stay_in_order() -> None:
     assert reshaped(32, viewed=True)[1].types["image"].layout is None
+
+
+@pytest.mark.parametrize(("depth", "border"), [(2, 0), (4, 0), (16, 1)])
+def test_planes_of_which_much_is_border_are_left_to_guards(depth: int, border: int) -> None:
+    build = GraphBuilder()
+    x = build.input("x", TensorType((1, 16, depth, 6, 6), F32))
+    weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3, 3), np.float32)
+    y = build.emit(Relu(), x, name="y")
+    ones = (1, 1, 1)
+    z = build.emit(Conv(ones, ones, ones, ones, 1), y, build.constant(weights))
+    before = lower_graph(build.build([z]))
+    after = AssignLayouts()(before)
+    layout = after.types["y"].layout
+    sides = (border, border), (1, 1), (1, 1)
+    assert layout is not None and layout.halo == ((0, 0), (0, 0), *sides)

@@ -9,12 +9,16 @@ from kernel_runs import host_cpu, native, run_scheduled
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.loop import Store
+from modelcc.ir.loop_traversal import statements
+from modelcc.ir.scheduled import KernelCall
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.activation import Relu
 from modelcc.ops.arithmetic import Add
 from modelcc.ops.conv import Conv
 from modelcc.ops.shape import Concat, Transpose
+from modelcc.ops.slicing import Slice
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.targets.cpu.schedule import schedule_program
 from tests.passes.tensor.networks import weights
@@ -86,3 +90,27 @@ def test_the_result_is_in_blocks(channels: tuple[int, ...]) -> None:
     whole = max(set(written), key=written.count)
     assert np.prod(program.types[whole].static_shape()) == sum(channels) * 42
     assert program.types[whole].physical.parts[-1].mod == 16
+
+
+def narrow_groups(width: int) -> Graph:
+    """Results of a convolution in groups of ``width``, each added to what the last one became."""
+    build = GraphBuilder()
+    x = build.input("x", TensorType((1, 16, 6, 7), F32))
+    wide = build.emit(same(1), x, build.constant(weights(3 * width, 16, 1, 1)))
+    starts = [(0, n * width, 0, 0) for n in range(3)]
+    groups = [build.emit(Slice(s, (1, width, 6, 7), (1, 1, 1, 1)), wide) for s in starts]
+    y = groups[0]
+    for group in groups[1:]:
+        y = build.emit(Relu(), build.emit(same(3), y, build.constant(weights(width, width, 3, 3))))
+        y = build.emit(Add(), y, group)
+    return build.build([build.emit(same(1), y, build.constant(weights(16, width, 1, 1)))])
+
+
+@pytest.mark.parametrize("width", [8, 14, 16, 20, 26])
+def test_groups_from_within_blocks_are_read_in_vectors(width: int) -> None:
+    graph = narrow_groups(width)
+    scheduled, feeds = schedule_program(compiled(graph), host_cpu()), feeds_of(graph)
+    assert_same(run_scheduled(scheduled, native(scheduled), feeds, {}), interpret(graph, feeds))
+    calls = [i for i in scheduled.items if isinstance(i, KernelCall)]
+    stores = [s for c in calls for s in statements(c.function.body) if isinstance(s, Store)]
+    assert stores and all(s.value.lanes > 1 for s in stores)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product as cartesian
+from math import prod
 
 from modelcc.ir.index import (
     Bounds,
@@ -42,6 +44,12 @@ QUAD = 4
 
 MOST_GROWTH = 6.0
 """Guards in the loops of a window cost more than walking over this many times the elements."""
+
+MOST_BORDER = 1 / 8
+"""Part of the elements that a sum rather takes from a border than to be guarded against them."""
+
+COUNTED = 4096
+"""Elements that are looked at one by one, at most."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +290,7 @@ def halos(
         ranges = {**dims, **{a.name: loop_range(a.extent) for a in (*stage.axes, *stage.reduce)}}
         for read, fill in _guarded(stage.body, types, ranges):
             need = _overhang(read, types[read.tensor], ranges)
+            need = need and _worth_reading(need, read, stage, types[read.tensor])
             if need is None or not _affordable(types[read.tensor], need, widest):
                 continue
             old = wanted.get(read.tensor, Border(tuple((0, 0) for _ in need), fill))
@@ -290,6 +299,36 @@ def halos(
                 both = tuple((max(a, c), max(b, d)) for (a, b), (c, d) in sides)
                 wanted[read.tensor] = Border(both, fill)
     return {t: h for t, h in wanted.items() if any(b or a for b, a in h.sides)}
+
+
+def _worth_reading(
+    need: tuple[tuple[int, int], ...], read: Read, stage: Stage, type_: TensorType
+) -> tuple[tuple[int, int], ...]:
+    """``need`` without the planes of which much of what a sum of products would read is border.
+
+    A guard is the same for all of a plane.  It is not for tiles of points of rows and columns.
+    """
+    moving = [d for d, i in enumerate(read.indices) if symbols(i) and type_.shape[d] != 1]
+    planes = moving[:-2] if _product(stage) is not None else []
+    spared = {
+        d
+        for d in planes
+        if any(need[d]) and _outside(read.indices[d], d, stage, type_) > MOST_BORDER
+    }
+    return tuple((0, 0) if d in spared else sides for d, sides in enumerate(need))
+
+
+def _outside(index: Index, dim: int, stage: Stage, type_: TensorType) -> float:
+    """The part of the values of ``index`` that lie outside of ``dim``; 0 if it is not known."""
+    extent = type_.shape[dim]
+    axes = [a for a in (*stage.axes, *stage.reduce) if a.name in symbols(index)]
+    ranges = [range(a.extent) for a in axes if isinstance(a.extent, int)]
+    if not isinstance(extent, int) or len(ranges) != len(axes) or prod(map(len, ranges)) > COUNTED:
+        return 0.0
+    names = [a.name for a in axes]
+    values = [substitute(index, dict(zip(names, at, strict=True))) for at in cartesian(*ranges)]
+    outside = sum(not (isinstance(v, int) and 0 <= v < extent) for v in values)
+    return outside / max(1, len(values))
 
 
 def _affordable(type_: TensorType, border: Sequence[tuple[int, int]], widest: int) -> bool:

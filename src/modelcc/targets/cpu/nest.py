@@ -28,7 +28,7 @@ from modelcc.ir.index import (
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import index_symbols, map_indices, reads, transform, walk
 from modelcc.ir.tensor import Axis, Bind, Condition, Guard, IndexValue, Number, Read, Scalar, Stage
-from modelcc.ir.tensor_ranges import told_by_range
+from modelcc.ir.tensor_ranges import not_told_by_border
 from modelcc.ir.types import TensorType
 
 Offsets: TypeAlias = dict[tuple[str, tuple[Index, ...]], Index]
@@ -189,32 +189,18 @@ def linearise(
 def _drop_bordered(body: Scalar, types: Mapping[str, TensorType], ranges: Bounds) -> Scalar:
     """``body`` without the guards of reads that stay inside a border of the guards' value."""
 
-    def superfluous(guard: Guard, read: Read, fill: float) -> bool:
-        type_ = types[read.tensor]
-        inside = _inside_border(read, type_, ranges, fill)
-        return inside and told_by_range(guard.conditions, read, type_.shape, ranges)
-
     def visit(node: Scalar) -> Scalar:
         match node:
-            case Guard(inside=Read() as read, outside=Number(value=fill)) if read.tensor in types:
-                return read if superfluous(node, read, fill) else node
+            case Guard(conditions, Read() as read, Number(value=fill)) if read.tensor in types:
+                type_ = types[read.tensor]
+                if type_.layout is None or type_.layout.fill != fill:
+                    return node
+                left = not_told_by_border(conditions, read, type_, ranges)
+                return replace(node, conditions=left) if left else read
             case _:
                 return node
 
     return transform(body, visit)
-
-
-def _inside_border(read: Read, type_: TensorType, ranges: Bounds, fill: float) -> bool:
-    if type_.layout is None or type_.layout.fill != fill:
-        return False
-    for index, extent, (before, after) in zip(
-        read.indices, type_.shape, type_.layout.halo, strict=True
-    ):
-        low = bounds_of(index, ranges).lo
-        high = bounds_of(simplify(index - (extent - 1), ranges), ranges).hi
-        if low is None or high is None or low < -before or high > after:
-            return False
-    return True
 
 
 def _recombine(variables: Sequence[LoopVar]) -> Index:

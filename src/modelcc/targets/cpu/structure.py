@@ -86,10 +86,13 @@ def make_group(
         store = final.store if stage.output in internal else nest.store
         parallel = tuple(sorted(nest.parallel, key=lambda v: order.index(v.name)))
         nests.append(replace(nest, store=store, parallel=parallel))
+    bare = _bare_tensors(stages, types)
+    # Lanes that some block lacks are told by their axis, which a merged loop would not walk alone.
+    lanes = frozenset(f"{axis}v" for axis in unfilled & bare.keys())
     return Group(
-        merge_loops(nests),
+        merge_loops(nests, lanes),
         outputs & frozenset(s.output for s in stages),
-        _bare_tensors(stages, types),
+        bare,
         frozenset(unfilled if pad else ()),
         blocks,
     )
