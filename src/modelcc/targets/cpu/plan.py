@@ -28,7 +28,7 @@ from modelcc.targets.cpu.folding import find_terms
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.packing import packed_layout
-from modelcc.targets.cpu.quads import find_quads
+from modelcc.targets.cpu.quads import find_quads, side_by_side
 from modelcc.targets.cpu.segments import (
     Segment,
     guarded_segments,
@@ -105,19 +105,42 @@ def plan_tiled(
     if split is None:
         flat = _flatten_constants(group, types, constants, {})
         return _finish(flat, Tile(None, ()), None, None, types, frozenset()), {}
-    group, lane, blocks, active = split
-    cut = find_quads(group, lane, constants)
-    group, quad = cut if cut is not None else (group, None)
-    terms = None if quad is not None else _find_terms(group, lane, active, constants)
-    if terms is None:
-        tile = choose_tile(group, lane.name, blocks, machine, constants)
-    else:
-        tile = Tile(blocks, ((blocks, 1),))
     around = tuple(LoopVar(a.name, a.extent, a.name, 1) for a in outer)
-    group, layouts = _pack_constants(group, tile, lane, quad, terms, types, constants, around)
-    packed = constants & frozenset(layouts)
-    plan = _finish(group, tile, lane, active, types, packed)
-    return replace(plan, quad=quad, terms=terms), layouts
+    cutting = _Cutting(*split[1:], around, types, constants, machine)
+    cut = find_quads(split[0], cutting.lane, constants)
+    if cut is not None:
+        found = cutting.plan(*cut)
+        if side_by_side(found[0].group, cut[1], cutting.lane):
+            return found
+    return cutting.plan(split[0], None)
+
+
+@dataclass(frozen=True)
+class _Cutting:
+    """How loops are cut into vectors, and what else a plan hangs on."""
+
+    lane: LoopVar
+    blocks: str
+    active: Index | None
+    around: tuple[LoopVar, ...]
+    types: Mapping[str, TensorType]
+    constants: frozenset[str]
+    machine: CpuModel
+
+    def plan(self, group: Group, quad: LoopVar | None) -> tuple[Plan, dict[str, Layout]]:
+        """The plan of ``group``, in dot products of the bytes along ``quad`` if there is one."""
+        lane, constants = self.lane, self.constants
+        terms = None if quad is not None else _find_terms(group, lane, self.active, constants)
+        if terms is None:
+            tile = choose_tile(group, lane.name, self.blocks, self.machine, constants)
+        else:
+            tile = Tile(self.blocks, ((self.blocks, 1),))
+        group, layouts = _pack_constants(
+            group, tile, lane, quad, terms, self.types, constants, self.around
+        )
+        packed = constants & frozenset(layouts)
+        plan = _finish(group, tile, lane, self.active, self.types, packed)
+        return replace(plan, quad=quad, terms=terms), layouts
 
 
 def _split_vector(
@@ -140,7 +163,7 @@ def _split_vector(
         f"{inner.name}b", ceildiv(inner.extent, lanes), inner.axis, inner.multiplier * lanes
     )
     value = {inner.name: Sym(blocks.name) * lanes + Sym(lane.name)}
-    active = _active_lanes(final, inner, blocks, lanes, split=block is not None)
+    active = _active_lanes(final, inner, blocks, lanes, block)
     nests = tuple(_replace_var(n, inner, (blocks, lane), value) for n in group.nests)
     return replace(group, nests=nests), lane, blocks.name, active
 
@@ -198,15 +221,15 @@ def _widest(body: Scalar, bits: int) -> int:
 
 
 def _active_lanes(
-    nest: Nest, inner: LoopVar, blocks: LoopVar, lanes: int, split: bool
+    nest: Nest, inner: LoopVar, blocks: LoopVar, lanes: int, block: int | None
 ) -> Index | None:
-    """Lanes of a block that exist; None if every block is whole.
+    """Lanes of a vector that exist; None if every vector is whole.
 
-    Where ``inner`` is the inner part of a ``split`` axis, the end of the axis counts.
+    Where ``inner`` is one ``block`` of an axis, the end of the axis counts.
     """
-    if split:
+    if block is not None:
         total = nest.extents[inner.axis]
-        if isinstance(total, int) and total % lanes == 0:
+        if isinstance(total, int) and total % block == 0:
             return None
         for v in nest.parallel:
             if v.axis == inner.axis and v.name != inner.name:

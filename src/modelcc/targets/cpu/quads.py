@@ -23,7 +23,8 @@ def find_quads(
     group: Group, lane: LoopVar, constants: frozenset[str]
 ) -> tuple[Group, LoopVar] | None:
     """The group with its reduction cut into quads, and the loop over one; None if it is no
-    contraction of bytes.  ``constants`` are still to be packed, so any order will do for them.
+    contraction of bytes.  ``constants`` are still to be packed, so any order will do for them, if
+    they can be: :func:`side_by_side` tells afterwards.
     """
     anchor = group.anchor
     operands = byte_operands(anchor) if anchor is not None else None
@@ -34,10 +35,16 @@ def find_quads(
         return None
     for loop in reversed(anchor.reduce):
         whole = isinstance(loop.extent, int) and loop.extent % QUAD == 0
-        side_by_side = vectors.tensor in constants or _interleaved(vectors, loop, lane)
-        if whole and loop.multiplier == 1 and _contiguous(repeated, loop) and side_by_side:
+        beside = vectors.tensor in constants or _interleaved(vectors, loop, lane)
+        if whole and loop.multiplier == 1 and _contiguous(repeated, loop) and beside:
             return _cut(group, anchor, loop)
     return None
+
+
+def side_by_side(group: Group, quad: LoopVar, lane: LoopVar) -> bool:
+    """Whether the vectors of a group that is cut into quads have them along the lanes."""
+    operands = byte_operands(group.anchor) if group.anchor is not None else None
+    return operands is not None and _interleaved(operands[1], quad, lane)
 
 
 def byte_operands(nest: Nest) -> tuple[Read, Read] | None:
