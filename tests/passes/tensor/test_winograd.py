@@ -6,9 +6,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
+import onnxruntime
 import pytest
 from kernel_runs import host_cpu, interpreted, native, run_scheduled
+from onnx import TensorProto, helper, numpy_helper
 
+import modelcc
+from modelcc.driver import pipeline, target_of
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
@@ -19,11 +23,14 @@ from modelcc.ir.types import F32, Array, Layout, TensorType, blocked
 from modelcc.ops.activation import Relu
 from modelcc.ops.arithmetic import Add
 from modelcc.ops.conv import Conv
+from modelcc.options import Options
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.winograd import Winograd
 from modelcc.passes.tensor.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.passes.tensor.winograd_transforms import transform_filter
+from modelcc.pipeline import before_block, run_stages
+from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.schedule import schedule_program
 
 
@@ -33,7 +40,7 @@ class Always(WinogradCost):
 
     choice: Choice = field(default=Choice(4, 1))
 
-    def choose(self, shape: Shape) -> Choice | None:
+    def choose(self, shape: Shape, apart: bool = False) -> Choice | None:
         return self.choice
 
 
@@ -195,3 +202,25 @@ def test_cost_prefers_what_is_faster() -> None:
     assert small is not None
     assert small.m == 2
     assert cost.choose(Shape(1, 16, 16, 2, 2)) is None
+
+
+def test_images_of_unknown_number_are_apart() -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    w = np.random.default_rng(0).standard_normal((64, 64, 3, 3)).astype(np.float32) / 24
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 64, 26, 28])
+        for name in ("x", "y")
+    )
+    graph = helper.make_graph([node], "images", [x], [y], [numpy_helper.from_array(w, "w")])
+    opsets = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    options = Options(threads=1)
+    stages = before_block(pipeline(target_of(options), options, Workplace()), "schedule")
+    program = run_stages(stages, model)
+    assert any("winograd" in i.name for i in program.items if isinstance(i, Kernel))
+    compiled = modelcc.compile(model, threads=1)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for images in (1, 3):
+        data = np.random.default_rng(1).standard_normal((images, 64, 26, 28)).astype(np.float32)
+        wanted = np.asarray(session.run(None, {"x": data})[0])
+        assert_near(np.asarray(compiled(data)), wanted)

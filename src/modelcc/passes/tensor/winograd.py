@@ -10,7 +10,8 @@ Before and after, for tiles of 4 × 4 outputs (an image of 14 × 14 tiles)::
     %z[n, co, 4*th + i, 4*tw + j]   in 16 parts: max(Aᵀ m A, 0.0)
 
 with the constant ``%u = G w Gᵀ``.  Images of many tiles are cut into blocks of tile rows, so that
-a block's %v and %m stay in cache: then all of it is one kernel with leading block axes.
+a block's %v and %m stay in cache: then all of it is one kernel with leading block axes.  So are
+images whose number is not known: each is a block, or several.
 
 Rounding errors, relative to the largest output of the layer: below 1e-5 for m = 4 and 2e-6 for
 m = 2 with up to 512 channels of normally distributed values, also after a ReLU (typically 4e-6
@@ -90,14 +91,18 @@ class Winograd:
         found = match_convolution(kernel, program, self.block)
         if found is None:
             return None
-        n, outputs, height, width = found.extents
-        choice = self.cost.choose(Shape(n, found.inputs, outputs, height, width))
+        outputs, height, width = found.extents
+        # A number of images that is not known may be 1.
+        known = isinstance(found.images, int)
+        images = found.images if isinstance(found.images, int) else 1
+        shape = Shape(images, found.inputs, outputs, height, width)
+        choice = self.cost.choose(shape, apart=not known)
         return None if choice is None else _Rewrite(found, _tiles(found, choice), self.block)
 
 
 def _tiles(found: Convolution, choice: Choice) -> Tiles:
-    n, _, height, width = found.extents
-    return Tiles(choice.m, n, height, width, choice.blocks)
+    _, height, width = found.extents
+    return Tiles(choice.m, found.images, height, width, choice.blocks)
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class _Rewrite:
         """One kernel for blocks, else one per step."""
         steps = (list(self._inputs()), [self._products()], list(self._outputs()))
         kernel = self.convolution.kernel
-        if self.tiles.blocks > 1:
+        if self.tiles.apart:
             stages = tuple(s for step in steps for s in step)
             return [_kernel(f"{kernel.name}_winograd", stages, kernel.outputs, kernel.source)]
         stored = ((self.name("v"),), (self.name("m"),), kernel.outputs)
@@ -160,7 +165,7 @@ class _Rewrite:
 
     @property
     def _outer_c(self) -> int:
-        return self.convolution.extents[1]
+        return self.convolution.extents[0]
 
     def _stored(self, channels: int) -> TensorType:
         """``[blocks, points, channels, tiles]`` with channel blocks innermost.

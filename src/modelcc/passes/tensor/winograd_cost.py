@@ -44,10 +44,16 @@ class WinogradCost:
     margin: float = 1.15
     sizes: tuple[int, ...] = (4, 2)
 
-    def choose(self, shape: Shape) -> Choice | None:
-        """The fastest algorithm; None if direct convolution is."""
+    def choose(self, shape: Shape, apart: bool = False) -> Choice | None:
+        """The fastest algorithm; None if direct convolution is.
+
+        With images ``apart``, a block is of one image, whose values are on a thread's stack.
+        """
         limit = self.direct(shape) / self.margin
-        options = [(self.winograd(shape, c), c.m, c.blocks, c) for c in self._choices(shape)]
+        options = [
+            (self.winograd(shape, c) * self._imbalance(shape, c, apart), c.m, c.blocks, c)
+            for c in self._choices(shape, apart)
+        ]
         best = min(options, key=lambda o: o[:3], default=None)
         return best[3] if best is not None and best[0] < limit else None
 
@@ -74,13 +80,13 @@ class WinogradCost:
         speed = self._speed(values / groups)
         # Filters are prefetched behind the arithmetic, but not quite for free.
         product = max(compute, stream) + 0.3 * min(compute, stream)
-        total = product + steps + 2 * values / speed + 2000 * groups
-        return total * self._imbalance(choice, groups)
+        return product + steps + 2 * values / speed + 2000 * groups
 
-    def _imbalance(self, choice: Choice, groups: int) -> float:
+    def _imbalance(self, shape: Shape, choice: Choice, apart: bool) -> float:
         """Time of the thread with most blocks over that of even shares."""
-        if choice.blocks == 1:
+        if choice.blocks == 1 and not apart:
             return 1.0
+        groups = shape.images * choice.blocks
         return -(-groups // self.threads) * self.threads / groups
 
     def _speed(self, bytes_: float) -> float:
@@ -96,10 +102,11 @@ class WinogradCost:
         """Cycles back to outputs; measured."""
         return 75.0 if m == 4 else 24.0
 
-    def _choices(self, shape: Shape) -> Iterator[Choice]:
+    def _choices(self, shape: Shape, apart: bool) -> Iterator[Choice]:
         for m in self.sizes:
             rows = -(-shape.height // m)
-            yield Choice(m, 1)
+            if not apart or self._fits(shape, m, rows):
+                yield Choice(m, 1)
             if shape.height % m == 0:
                 for blocks in range(2, rows + 1):
                     if rows % blocks == 0 and self._fits(shape, m, rows // blocks):

@@ -25,14 +25,16 @@ class Convolution:
     """A kernel that convolves ``x`` with the constant ``w``, then applies ``epilogue`` stages.
 
     ``axes`` are the parallel axes n, co, oh, ow; all stages share them.  Window position 0 of
-    output 0 is at input row ``-pads[0]``, column ``-pads[1]``.
+    output 0 is at input row ``-pads[0]``, column ``-pads[1]``.  ``extents`` are those of the axes
+    but for the number of ``images``, which may be symbolic.
     """
 
     kernel: Kernel
     x: str
     w: str
     axes: tuple[Axis, Axis, Axis, Axis]
-    extents: tuple[int, int, int, int]
+    images: Index
+    extents: tuple[int, int, int]
     inputs: int
     pads: tuple[int, int]
     product: Stage
@@ -50,8 +52,8 @@ def match_convolution(kernel: Kernel, program: TensorProgram, block: int) -> Con
         return None
     x, w = operands
     reduction = tuple(a.extent for a in product.reduce)
-    extents = tuple(a.extent for a in product.axes if isinstance(a.extent, int))
-    if len(extents) != 4 or len(product.axes) != 4 or w.tensor not in program.constants:
+    extents = tuple(a.extent for a in product.axes[1:] if isinstance(a.extent, int))
+    if len(extents) != 3 or len(product.axes) != 4 or w.tensor not in program.constants:
         return None
     inputs = reduction[0]
     if reduction[1:] != (3, 3) or not isinstance(inputs, int) or inputs % block:
@@ -60,18 +62,27 @@ def match_convolution(kernel: Kernel, program: TensorProgram, block: int) -> Con
     ci, kh, kw = product.reduce
     plain = product.write == tuple(Sym(a.name) for a in product.axes)
     filters = w.indices == tuple(Sym(a.name) for a in (co, ci, kh, kw))
-    if not plain or not filters or x.indices[1] != Sym(ci.name) or extents[1] % block:
+    if not plain or not filters or x.indices[1] != Sym(ci.name) or extents[0] % block:
         return None
     if x.indices[0] not in (Sym(n.name), 0) or (x.indices[0] == 0 and n.extent != 1):
         return None
     pads = (_pad(x.indices[2], oh, kh), _pad(x.indices[3], ow, kw))
     if pads[0] is None or pads[1] is None or not _blocked(program.types[x.tensor], block):
         return None
-    shape = (extents[0], extents[1], extents[2], extents[3])
+    shape = (extents[0], extents[1], extents[2])
     axes = (n, co, oh, ow)
     found = (pads[0], pads[1])
     return Convolution(
-        kernel, x.tensor, w.tensor, axes, shape, inputs, found, product, tuple(epilogue)
+        kernel,
+        x.tensor,
+        w.tensor,
+        axes,
+        n.extent,
+        shape,
+        inputs,
+        found,
+        product,
+        tuple(epilogue),
     )
 
 
@@ -110,4 +121,5 @@ def _pad(index: Index, position: Axis, tap: Axis) -> int | None:
 def _blocked(type_: TensorType, block: int) -> bool:
     """Whether channels are blocked, innermost: then a border can be had for the asking."""
     layout = type_.layout
-    return layout is not None and type_.is_static and layout.parts == blocked(4, 1, block).parts
+    fixed = all(isinstance(extent, int) for extent in type_.shape[1:])
+    return layout is not None and fixed and layout.parts == blocked(4, 1, block).parts

@@ -33,11 +33,12 @@ class Tiles:
     """Tiles of ``m`` × ``m`` over ``images`` of ``height`` × ``width`` outputs.
 
     With ``blocks`` > 1 the rows of tiles are cut into that many equal blocks, each with the
-    intermediate values of its own: :attr:`outer` axes come first in them.
+    intermediate values of its own: :attr:`outer` axes come first in them.  Images whose number is
+    not known are such blocks at least.
     """
 
     m: int
-    images: int
+    images: Index
     height: int
     width: int
     blocks: int = 1
@@ -53,16 +54,21 @@ class Tiles:
         return -(-self.width // self.m)
 
     @property
+    def apart(self) -> bool:
+        """Whether blocks have values of their own."""
+        return self.blocks > 1 or not isinstance(self.images, int)
+
+    @property
     def outer(self) -> tuple[Axis, ...]:
         """Axes over blocks."""
-        if self.blocks == 1:
+        if not self.apart:
             return ()
         return (Axis(IMAGE, self.images), Axis(BLOCK, self.blocks))
 
     def inner(self, part: Part) -> tuple[Axis, ...]:
         """Axes over the tiles of ``part`` (in one block)."""
         within = (Axis(ROW, part.rows.count), Axis(COLUMN, part.columns.count))
-        return within if self.blocks > 1 else (Axis(IMAGE, self.images), *within)
+        return within if self.apart else (Axis(IMAGE, self.images), *within)
 
     @property
     def everything(self) -> Part:
@@ -80,13 +86,13 @@ class Tiles:
     @property
     def count(self) -> int:
         """Tiles of a block."""
-        images = self.images if self.blocks == 1 else 1
+        images = self.images if isinstance(self.images, int) and not self.apart else 1
         return images * (self.rows // self.blocks) * self.columns
 
     def number(self, part: Part) -> Index:
         """The tile's number within its block."""
         row: Index = Sym(ROW) + part.rows.start
-        if self.blocks == 1:
+        if not self.apart:
             row = Sym(IMAGE) * self.rows + row
         return row * self.columns + Sym(COLUMN) + part.columns.start
 
