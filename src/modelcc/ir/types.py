@@ -34,7 +34,7 @@ class DType:
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that stores one element (ml_dtypes for bf16, fp8, fp4, int4, int2)."""
+        """The NumPy dtype that stores one element (ml_dtypes for small ones)."""
         scalar = getattr(ml_dtypes, self.numpy_name, None)
         return np.dtype(scalar if scalar is not None else self.numpy_name)
 
@@ -74,6 +74,8 @@ F8E4M3FNUZ = DType("f8e4m3fnuz", "float", 8, "float8_e4m3fnuz")
 F8E5M2 = DType("f8e5m2", "float", 8, "float8_e5m2")
 F8E5M2FNUZ = DType("f8e5m2fnuz", "float", 8, "float8_e5m2fnuz")
 F8E8M0 = DType("f8e8m0", "float", 8, "float8_e8m0fnu")
+F6E2M3 = DType("f6e2m3", "float", 6, "float6_e2m3fn")
+F6E3M2 = DType("f6e3m2", "float", 6, "float6_e3m2fn")
 F4E2M1 = DType("f4e2m1", "float", 4, "float4_e2m1fn")
 I64 = DType("i64", "int", 64, "int64")
 I32 = DType("i32", "int", 32, "int32")
@@ -96,7 +98,8 @@ DTYPES: Mapping[str, DType] = MappingProxyType(
     {
         d.name: d
         for d in (
-            *(F64, F32, F16, BF16, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F4E2M1),
+            *(F64, F32, F16, BF16, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0),
+            *(F6E2M3, F6E3M2, F4E2M1),
             *(I64, I32, I16, I8, I4, I2, U64, U32, U16, U8, U4, U2, BOOL, C64, C128, STRING),
         )
     }

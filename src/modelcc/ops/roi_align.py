@@ -25,12 +25,13 @@ class RoiAlign(Op):
 
     In each bin ``samples_per_axis`` points along each axis are interpolated; the bin is their
     mean or, with ``largest``, the greatest of their weighted pixels.  ``half_pixel`` moves the
-    boxes by half a pixel.
+    boxes by half a pixel.  ``counts`` [k, 2], where given, tell for each box how many points there
+    are along height and width, up to ``samples_per_axis``; without any a bin is 0.
     """
 
     height: int
     width: int
-    samples_per_axis: int
+    samples_per_axis: Index
     scale: float = 1.0
     largest: bool = False
     half_pixel: bool = True
@@ -40,9 +41,21 @@ class RoiAlign(Op):
             {"height": 2, "width": 3, "samples_per_axis": 2, **more},
         )
         for more in ({}, {"scale": 0.5, "half_pixel": False}, {"largest": True})
+    ) + tuple(
+        Sample(
+            (tensor(2, 3, 8, 10), _BOXES, np.array([0, 1, 0]), np.array([[3, 1], [2, 2], [0, 3]])),
+            {"height": 2, "width": 3, "samples_per_axis": 3, **more},
+        )
+        for more in ({}, {"largest": True})
     )
 
-    def infer(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> tuple[TensorType]:
+    def infer(
+        self,
+        x: TensorType,
+        boxes: TensorType,
+        numbers: TensorType,
+        counts: TensorType | None = None,
+    ) -> tuple[TensorType]:
         require_float(x.dtype, "RoiAlign")
         require_integer(numbers, "RoiAlign")
         require(
@@ -51,19 +64,32 @@ class RoiAlign(Op):
             f"not {x}, {boxes} and {numbers}",
         )
         require_equal(boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ")
+        if counts is not None:
+            require_integer(counts, "RoiAlign")
+            require(counts.shape == (boxes.shape[0], 2), f"counts of {boxes} are not {counts}")
         return (TensorType((boxes.shape[0], x.shape[1], self.height, self.width), x.dtype),)
 
-    def compute(self, at: StageBuilder, x: Operand, boxes: Operand, numbers: Operand) -> Operand:
+    def compute(
+        self,
+        at: StageBuilder,
+        x: Operand,
+        boxes: Operand,
+        numbers: Operand,
+        counts: Operand | None = None,
+    ) -> Operand:
         (result,) = self.infer(x.type, boxes.type, numbers.type)
         wide = accumulator(x.dtype)
         count = self.samples_per_axis
+
+        def points(k: Index, axis: int) -> Element:
+            return index_value(count, wide) if counts is None else counts[k, axis].cast(wide)
 
         def position(k: Index, bin: Index, sample: Index, axis: int) -> Element:
             bins = (self.height, self.width)[axis]
             start, end = (boxes[k, c].cast(wide) * self.scale for c in (1 - axis, 3 - axis))
             start, end = (start - 0.5, end - 0.5) if self.half_pixel else (start, end)
             size = end - start if self.half_pixel else apply("max", end - start, 1.0)
-            place = index_value(bin, wide) + (index_value(sample, wide) + 0.5) / float(count)
+            place = index_value(bin, wide) + (index_value(sample, wide) + 0.5) / points(k, axis)
             return start + size / float(bins) * place
 
         def value(o: Point, r: Point) -> Element:
@@ -85,30 +111,43 @@ class RoiAlign(Op):
                     total = apply("max", total, term) if self.largest else total + term
                 return total
 
-            return select(apply("and", *inside), at.gather(numbers[o[0]], read), 0.0)
+            found = select(apply("and", *inside), at.gather(numbers[o[0]], read), 0.0)
+            if counts is None:
+                return found
+            taken = [index_value(r[a], wide) < points(o[0], a) for a in (0, 1)]
+            return select(apply("and", *taken), found, -np.inf if self.largest else 0.0)
 
         combine = "max" if self.largest else "sum"
         total = at.reduce(result.shape, (count, count), combine, value)
-        share = 1.0 if self.largest else 1.0 / (count * count)
-        return at.stage(result.shape, lambda o: (total[o] * share).cast(x.dtype))
 
-    def reference(self, x: Array, boxes: Array, numbers: Array) -> Array:
+        def share(o: Point) -> Element:
+            number = points(o[0], 0) * points(o[0], 1)
+            whole = total[o] if self.largest else total[o] / apply("max", number, 1.0)
+            return whole if counts is None else select(number > 0.0, whole, 0.0)
+
+        return at.stage(result.shape, lambda o: share(o).cast(x.dtype))
+
+    def reference(
+        self, x: Array, boxes: Array, numbers: Array, counts: Array | None = None
+    ) -> Array:
         result = np.zeros((len(boxes), x.shape[1], self.height, self.width), np.float64)
         for k, box in enumerate(boxes.astype(np.float64) * self.scale):
-            rows = self._points(box[1], box[3], self.height)
-            columns = self._points(box[0], box[2], self.width)
+            count = (self.samples_per_axis,) * 2 if counts is None else counts[k]
+            if 0 in count:
+                continue
+            rows = self._points(box[1], box[3], self.height, int(count[0]))
+            columns = self._points(box[0], box[2], self.width, int(count[1]))
             image = x[numbers[k]].astype(np.float64)
             for i, j in np.ndindex(self.height, self.width):
                 values = [_around(image, y, z, self.largest) for y in rows[i] for z in columns[j]]
                 result[k, :, i, j] = np.max(values, 0) if self.largest else np.mean(values, 0)
         return result.astype(x.dtype)
 
-    def _points(self, start: float, end: float, bins: int) -> Array:
+    def _points(self, start: float, end: float, bins: int, count: int) -> Array:
         """Positions of the sample points of each bin along one axis."""
         if self.half_pixel:
             start, end = start - 0.5, end - 0.5
         size = end - start if self.half_pixel else max(end - start, 1.0)
-        count = self.samples_per_axis
         inside = (np.arange(count) + 0.5) / count
         return start + size / bins * (np.arange(bins)[:, None] + inside)
 

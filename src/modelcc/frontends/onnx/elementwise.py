@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
+from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.texts import numbers
@@ -191,7 +192,7 @@ ELEMENTWISE: Handlers = MappingProxyType(
         "Swish": simple(act.Swish, alpha=1.0),
         "Gelu": gelu,
         "PRelu": prelu,
-        "Shrink": shrink,
+        "Shrink": computed_in(floats, shrink),
         "Clip": clip,
         "Sum": folded(ew.Add),
         "Min": folded(ew.Min),

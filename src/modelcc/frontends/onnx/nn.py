@@ -6,10 +6,13 @@ import string
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers, simple
+from modelcc.frontends.onnx.conversion import computed_in, sums_of_bools
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
+from modelcc.frontends.onnx.views import part
 from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, spatial
-from modelcc.ir.index import Index, Range, product
+from modelcc.ir.index import Index, Range, floordiv, minimum, product
+from modelcc.ir.types import F32, F64
 from modelcc.ops import conv, matmul, norm, pool
 from modelcc.ops.arithmetic import Cast, Value, of
 from modelcc.ops.columns import Col2Im
@@ -18,6 +21,7 @@ from modelcc.ops.generate import Full
 from modelcc.ops.padding import Pad
 from modelcc.ops.pool_indices import MaxPoolIndices
 from modelcc.ops.reduce import ReduceMean
+from modelcc.ops.transcendental import Sqrt
 
 
 def convolution(call: Call) -> str:
@@ -187,8 +191,44 @@ def layer_norm(call: Call) -> str:
 
 
 def rms_norm(call: Call) -> str:
+    """The result is of the type of the scale, which may differ from that of the operand."""
     op = norm.RMSNorm(call.axis(-1), call.attrs.number("epsilon", 1e-5))
-    return call.emit(op, *call.inputs)
+    to = call.dtype(1)
+    if call.dtype() == to:
+        return call.emit(op, *call.inputs)
+    wide = F64 if F64 in (call.dtype(), to) else F32
+    return call.emit(Cast(to), call.emit(op, *(call.emit(Cast(wide), n) for n in call.inputs)))
+
+
+def mean_variance_normalization(call: Call) -> str:
+    """Centred, and divided by the deviation, over axes."""
+    axes = tuple(
+        sorted(call.normal(a, call.rank()) for a in call.attrs.integers("axes", (0, 2, 3)))
+    )
+    x = Value(call, call.input(0))
+    centred = x - of(ReduceMean(axes, True), x)
+    deviation = of(Sqrt(), of(ReduceMean(axes, True), centred * centred))
+    return (centred / (deviation + 1e-9)).name
+
+
+def center_crop_pad(call: Call) -> str:
+    """The middle of an operand where it is larger than asked for, between zeros elsewhere."""
+    rank = call.rank()
+    given = call.attrs.integers("axes", tuple(range(rank)))
+    sizes = call.indices(1, "shape", Range(0, None))
+    if len(sizes) != len(given):
+        call.fail(f"there are {len(sizes)} sizes for {len(given)} axes")
+    result = Value(call, call.input(0))
+    for axis, size in zip((call.normal(a, rank) for a in given), sizes, strict=True):
+        extent = result.type.shape[axis]
+        kept = minimum(extent, size)
+        start = floordiv(extent - kept, 2)
+        result = part(result, axis, start, kept)
+        before = floordiv(size - kept, 2)
+        ahead = tuple(before if a == axis else 0 for a in range(rank))
+        behind = tuple(size - kept - before if a == axis else 0 for a in range(rank))
+        result = of(Pad(ahead, behind, "constant", 0), result)
+    return result.name
 
 
 def group_norm(call: Call) -> str:
@@ -216,14 +256,14 @@ def lrn(call: Call) -> str:
 
 
 def gemm(call: Call) -> str:
-    attrs = call.attrs
-    op = matmul.Gemm(
-        attrs.number("alpha", 1.0),
-        attrs.number("beta", 1.0),
-        attrs.flag("transA"),
-        attrs.flag("transB"),
-    )
-    return call.emit(op, *call.inputs)
+    """Of integers in floats where its factors are fractions."""
+    attrs, dtype = call.attrs, call.dtype()
+    alpha, beta = attrs.number("alpha", 1.0), attrs.number("beta", 1.0)
+    op = matmul.Gemm(alpha, beta, attrs.flag("transA"), attrs.flag("transB"))
+    if not dtype.is_integer or (alpha.is_integer() and beta.is_integer()):
+        return call.emit(op, *call.inputs)
+    wide = (call.emit(Cast(F64), name) if name else "" for name in call.inputs)
+    return call.emit(Cast(dtype), call.emit(op, *wide))
 
 
 def einsum(call: Call) -> str:
@@ -266,12 +306,14 @@ NN: Handlers = MappingProxyType(
         "ConvTranspose": conv_transpose,
         "MaxPool": max_pool,
         "MaxUnpool": max_unpool,
-        "Col2Im": col_to_im,
+        "Col2Im": computed_in(sums_of_bools, col_to_im),
         "AveragePool": average_pool,
         "LpPool": lp_pool,
         "BatchNormalization": batch_norm,
         "LayerNormalization": layer_norm,
         "RMSNormalization": rms_norm,
+        "MeanVarianceNormalization": mean_variance_normalization,
+        "CenterCropPad": center_crop_pad,
         "InstanceNormalization": simple(norm.InstanceNorm, epsilon=1e-5),
         "GroupNormalization": group_norm,
         "LpNormalization": lp_normalization,

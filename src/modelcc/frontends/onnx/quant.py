@@ -9,14 +9,15 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.window import geometry
-from modelcc.ir.types import U8, DType
+from modelcc.ir.types import F32, U8, DType
 from modelcc.ops import quant, quant_matmul
 from modelcc.ops.elementwise import Cast
+from modelcc.ops.matmul import MatMul
 
 
 def quantize(call: Call) -> str:
     """The result's dtype is that of the zero point, or attribute ``output_dtype``."""
-    call = _checked(call)
+    call = _in_floats(_checked(call))
     code = call.attrs.integer("output_dtype", 0)
     to: DType = U8
     if call.has(2):
@@ -27,6 +28,15 @@ def quantize(call: Call) -> str:
         unsupported("quantisation to 8-bit floats without saturation (saturate=0)")
     op = quant.QuantizeLinear(to, _axis(call), call.attrs.integer("block_size", 0))
     return call.emit(op, *call.inputs)
+
+
+def _in_floats(call: Call) -> Call:
+    """With an operand and a scale that are integers as floats."""
+    x, scale = (
+        name if call.dtype(i).is_float else call.emit(Cast(F32), name)
+        for i, name in enumerate(call.inputs[:2])
+    )
+    return call.with_inputs((x, scale, *call.inputs[2:]))
 
 
 def dequantize(call: Call) -> str:
@@ -75,6 +85,16 @@ def qlinear_conv(call: Call) -> str:
     return call.emit(op, *call.inputs)
 
 
+def quantised_matmul(call: Call) -> str:
+    """By integers; 8-bit floats by their values."""
+    if not call.dtype(0).is_float and not call.dtype(3).is_float:
+        return call.emit(quant_matmul.QLinearMatMul(), *call.inputs)
+    a, b = (call.emit(quant.DequantizeLinear(0), *call.inputs[i : i + 3]) for i in (0, 3))
+    scale, zero = call.inputs[6:]
+    op = quant.QuantizeLinear(call.dtype(7), 0)
+    return call.emit(op, call.emit(MatMul(), a, b), scale, zero)
+
+
 QUANT: Handlers = MappingProxyType(
     {
         "QuantizeLinear": quantize,
@@ -82,7 +102,7 @@ QUANT: Handlers = MappingProxyType(
         "DynamicQuantizeLinear": simple(quant.DynamicQuantizeLinear),
         "MatMulInteger": simple(quant_matmul.MatMulInteger),
         "ConvInteger": conv_integer,
-        "QLinearMatMul": simple(quant_matmul.QLinearMatMul),
+        "QLinearMatMul": quantised_matmul,
         "QLinearConv": qlinear_conv,
     }
 )

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
+from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.vectors import operand
@@ -120,7 +121,7 @@ REDUCE: Handlers = MappingProxyType(
         "ReduceMin": reduction(reduce.ReduceMin),
         "ReduceProd": reduction(reduce.ReduceProd),
         "ReduceL1": reduction(reduce.ReduceL1),
-        "ReduceL2": reduction(reduce.ReduceL2),
+        "ReduceL2": computed_in(floats, reduction(reduce.ReduceL2)),
         "ReduceLogSum": reduction(reduce.ReduceLogSum),
         "ReduceLogSumExp": reduction(reduce.ReduceLogSumExp),
         "ReduceSumSquare": reduction(reduce.ReduceSumSquare),

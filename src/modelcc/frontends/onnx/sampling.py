@@ -5,19 +5,25 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import get_args
 
+import numpy as np
+
 from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
+from modelcc.frontends.onnx.views import cast, part
 from modelcc.frontends.onnx.window import geometry
 from modelcc.ir.index import Index, Range
 from modelcc.ir.types import I64, DType
 from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.deform_conv import DeformConv
 from modelcc.ops.generate import Iota
 from modelcc.ops.grid_sample import GridSample, Mode, Padding
+from modelcc.ops.reduce import ReduceMax
 from modelcc.ops.roi_align import RoiAlign
 from modelcc.ops.roi_pool import MaxRoiPool
-from modelcc.ops.shape import Reshape
+from modelcc.ops.shape import Concat, Reshape
 from modelcc.ops.slicing import Slice
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -35,22 +41,34 @@ def grid_sample(call: Call) -> str:
 
 def roi_align(call: Call) -> str:
     attrs = call.attrs
-    count = attrs.integer("sampling_ratio", 0)
-    if count < 1:
-        unsupported("sampling_ratio 0: as many points as each region's size asks for")
+    count: Index = attrs.integer("sampling_ratio", 0)
     default = "half_pixel" if call.opset >= 16 else "output_half_pixel"
     mode = attrs.text("mode", "avg")
     if mode not in ("avg", "max"):
         call.fail(f"unknown mode {mode!r}")
-    op = RoiAlign(
-        attrs.integer("output_height", 1),
-        attrs.integer("output_width", 1),
-        count,
-        attrs.number("spatial_scale", 1.0),
-        mode == "max",
-        attrs.text("coordinate_transformation_mode", default) == "half_pixel",
-    )
-    return call.emit(op, *call.inputs)
+    bins = attrs.integer("output_height", 1), attrs.integer("output_width", 1)
+    scale = attrs.number("spatial_scale", 1.0)
+    half = attrs.text("coordinate_transformation_mode", default) == "half_pixel"
+    counts: list[str] = []
+    if isinstance(count, int) and count < 1:
+        found, count = _points(call, bins, scale, half)
+        counts = [found]
+    op = RoiAlign(*bins, count, scale, mode == "max", half)
+    return call.emit(op, *call.inputs, *counts)
+
+
+def _points(call: Call, bins: tuple[int, int], scale: float, half: bool) -> tuple[str, Index]:
+    """As many points along each axis of a box as it has pixels for each bin, and the most."""
+    boxes = Value(call, call.input(1)) * scale
+    sizes = part(boxes, 1, 2, 2) - part(boxes, 1, 0, 2)
+    sizes = sizes if half else of(ew.Max(), sizes, sizes.lift(1.0))
+    shape = Value(call, call.constant(np.array(bins[::-1]).astype(sizes.type.dtype.numpy)))
+    number = of(ew.Max(), of(ew.Ceil(), sizes / shape), sizes.lift(0.0))
+    wide = cast(number, I64)
+    most = of(ew.Max(), of(ReduceMax((0, 1), False), wide), wide.lift(0))
+    counts = of(Concat(1), part(wide, 1, 1, 1), part(wide, 1, 0, 1))
+    (size,) = call.with_inputs((most.name,)).indices(0, "points", Range(0, None))
+    return counts.name, size
 
 
 def max_roi_pool(call: Call) -> str:
@@ -109,7 +127,7 @@ def _positions(call: Call, extent: Index, aligned: bool, dtype: DType) -> str:
 
 SAMPLING: Handlers = MappingProxyType(
     {
-        "GridSample": grid_sample,
+        "GridSample": computed_in(floats, grid_sample),
         "RoiAlign": roi_align,
         "MaxRoiPool": max_roi_pool,
         "DeformConv": deform_conv,

@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in
 from modelcc.ir.index import Index, Range, minimum, product
 from modelcc.ir.types import Array
 from modelcc.ops import shape as sh
@@ -117,7 +118,7 @@ SELECTION: Handlers = MappingProxyType(
         "TopK": top_k,
         "NonZero": non_zero,
         "Compress": compress,
-        "Unique": unique,
+        "Unique": computed_in(bytes_of_bools, unique),
         "NonMaxSuppression": suppression,
     }
 )

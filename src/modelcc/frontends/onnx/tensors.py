@@ -18,6 +18,8 @@ from modelcc.ir.types import (
     C64,
     C128,
     F4E2M1,
+    F6E2M3,
+    F6E3M2,
     F8E4M3FN,
     F8E4M3FNUZ,
     F8E5M2,
@@ -57,6 +59,8 @@ DTYPES: Mapping[int, DType] = MappingProxyType(
         TensorProto.FLOAT8E5M2: F8E5M2,
         TensorProto.FLOAT8E5M2FNUZ: F8E5M2FNUZ,
         TensorProto.FLOAT8E8M0: F8E8M0,
+        TensorProto.FLOAT6E2M3: F6E2M3,
+        TensorProto.FLOAT6E3M2: F6E3M2,
         TensorProto.FLOAT4E2M1: F4E2M1,
         TensorProto.INT64: I64,
         TensorProto.INT32: I32,
@@ -141,7 +145,7 @@ def to_array(
 
 
 def packed_bytes(dtype: DType, dims: tuple[int, ...]) -> int:
-    """Bytes of the ONNX storage, where 4- and 2-bit elements are packed."""
+    """Bytes of the ONNX storage, where elements of less than 8 bits are packed."""
     return (math.prod(dims) * dtype.bits + 7) // 8
 
 
@@ -159,11 +163,15 @@ def _decode(data: bytes | memoryview, dtype: DType, dims: tuple[int, ...], where
 
 
 def _unpack(data: Array, dtype: DType, dims: tuple[int, ...]) -> Array:
-    """Elements of 4 or 2 bits, the first one in the least significant bits."""
-    per_byte = 8 // dtype.bits
-    shifts = np.arange(per_byte, dtype=np.uint8) * dtype.bits
-    fields = (data[:, None] >> shifts) & ((1 << dtype.bits) - 1)
-    return fields.reshape(-1)[: math.prod(dims)].view(dtype.numpy).reshape(dims)
+    """Elements of few bits, the first one in the least significant bits."""
+    count = math.prod(dims)
+    if 8 % dtype.bits:  # elements lie across bytes
+        stream = np.unpackbits(data, count=count * dtype.bits, bitorder="little")
+        fields = np.packbits(stream.reshape(count, dtype.bits), 1, "little")
+    else:
+        shifts = np.arange(8 // dtype.bits, dtype=np.uint8) * dtype.bits
+        fields = (data[:, None] >> shifts) & ((1 << dtype.bits) - 1)
+    return fields.reshape(-1)[:count].view(dtype.numpy).reshape(dims)
 
 
 def _typed(tensor: TensorProto, dtype: DType, dims: tuple[int, ...], where: str) -> Array:

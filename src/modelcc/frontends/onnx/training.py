@@ -26,6 +26,8 @@ def _groups(call: Call, count: int) -> list[list[Value]]:
 def _rate_and_step(call: Call) -> tuple[Value, Value]:
     """The learning rate, and the number of updates so far as a float."""
     rate = _value(call, call.input(0))
+    if call.has(2) and call.dtype(2) != rate.type.dtype:
+        rate = of(ew.Cast(call.dtype(2)), rate)
     return rate, of(ew.Cast(rate.type.dtype), _value(call, call.input(1)))
 
 

@@ -6,7 +6,7 @@ subnormal numbers.  It is rounded to by adding half of what is cut off, to even;
 numbers a sum with the power of two whose last bit weighs as much as theirs rounds.
 
 Formats: OCP 8-bit floating point (e4m3fn, e5m2), Noune et al. 2022 (the ``fnuz`` ones, in which
-the only NaN is 0x80), and OCP microscaling formats (e2m1, and e8m0 for scales).
+the only NaN is 0x80), and OCP microscaling formats (e2m3, e3m2, e2m1, and e8m0 for scales).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from types import MappingProxyType
 
 from modelcc.ir.types import (
     F4E2M1,
+    F6E2M3,
+    F6E3M2,
     F8E4M3FN,
     F8E4M3FNUZ,
     F8E5M2,
@@ -57,6 +59,8 @@ _FORMATS: Mapping[DType, Format] = MappingProxyType(
         F8E4M3FNUZ: Format(3, 8, 0x7F, 0x80, 0x80, unsigned_zero=True),
         F8E5M2: Format(2, 15, 0x7B, 0x7C, 0x7E, infinity=0x7C),
         F8E5M2FNUZ: Format(2, 16, 0x7F, 0x80, 0x80, unsigned_zero=True),
+        F6E2M3: Format(3, 1, 0x1F, 0x1F, 0x20, sign=0x20),
+        F6E3M2: Format(2, 3, 0x1F, 0x1F, 0x20, sign=0x20),
         F4E2M1: Format(1, 1, 0x7, 0x7, 0x8, sign=0x8),
     }
 )

@@ -24,5 +24,5 @@ class CpuModel:
     threads: int = 1
 
     def lanes(self, bits: int) -> int:
-        """Elements of ``bits`` bits in one vector register."""
-        return max(1, self.vector_bits // bits)
+        """Elements of ``bits`` bits in one vector register, a power of two."""
+        return 1 << max(0, (self.vector_bits // bits).bit_length() - 1)

@@ -1,0 +1,49 @@
+"""Operators on types that their op has no arithmetic of: computed in another one, brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from modelcc.frontends.onnx.call import Call, Handler, Results
+from modelcc.ir.types import BOOL, F32, F64, I32, U8, DType
+from modelcc.ops.elementwise import Cast
+
+Choice = Callable[[DType], DType | None]
+"""The type to compute in, None where an operand's own will do."""
+
+
+def computed_in(choice: Choice, handler: Handler) -> Handler:
+    """``handler`` with operand 0 cast to the chosen type, and its first result cast back."""
+
+    def converted(call: Call) -> Results:
+        own = call.dtype()
+        other = choice(own)
+        if other is None:
+            return handler(call)
+        x = call.emit(Cast(other), call.input(0))
+        results = handler(call.with_inputs((x, *call.inputs[1:])))
+        if isinstance(results, str):
+            return call.emit(Cast(own), results)
+        return (call.emit(Cast(own), results[0]), *results[1:])
+
+    return converted
+
+
+def floats(dtype: DType) -> DType | None:
+    """A float type that holds all integers of ``dtype`` that it can."""
+    if dtype.is_float:
+        return None
+    return F32 if dtype.bits <= 16 else F64
+
+
+def doubles(dtype: DType) -> DType | None:
+    """f64, whose sums of small integers by simple fractions are whole where they shall be."""
+    return None if dtype.is_float else F64
+
+
+def bytes_of_bools(dtype: DType) -> DType | None:
+    return U8 if dtype == BOOL else None
+
+
+def sums_of_bools(dtype: DType) -> DType | None:
+    return I32 if dtype == BOOL else None
