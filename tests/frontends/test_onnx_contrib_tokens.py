@@ -9,6 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 import modelcc
+from modelcc.frontends.onnx import UnsupportedModel, import_onnx
 from modelcc.ir.types import Array
 from tests.frontends.ml_models import assert_compiled_agrees, ml_model
 from tests.frontends.onnx_models import floats
@@ -245,3 +246,13 @@ def test_layers_of_few_bits(skip: bool) -> None:
     gate = product(layers[1])
     np.testing.assert_allclose(y, gate / (1 + np.exp(-gate)) * product(layers[2]), 1e-4, 1e-4)
     np.testing.assert_allclose(own, total, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "reason"),
+    [("EPContext", "another compiler"), ("Tokenizer", "tokenise"), ("BeamSearch", "around it")],
+)
+def test_why_an_operator_is_refused(op: str, reason: str) -> None:
+    model, _ = ml_model(op, [floats(2, 3)], MS)
+    with pytest.raises(UnsupportedModel, match=reason):
+        import_onnx(model)

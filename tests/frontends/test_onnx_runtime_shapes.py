@@ -230,3 +230,19 @@ def test_slices_up_to_the_end_of_an_extent_that_no_bound_keeps_positive() -> Non
         }
         expected = run_onnxruntime(model, feeds)["y"]
         np.testing.assert_allclose(net.run(feeds)["y"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_demand_comes_before_what_it_guards() -> None:
+    """A result that an inferred extent leaves too small must not be written."""
+    model = onnx.parser.parse_model("""
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (float[n, 6] x) => (float y) {
+      a = Sigmoid(x)
+      s = Constant<value_ints = [-1, 4, 4]>()
+      y = Reshape(a, s)
+    }""")
+    model.graph.output[0].ClearField("type")
+    net = modelcc.compile(model, threads=1, cache=None)
+    assert net.run({"x": np.ones((8, 6), np.float32)})["y"].shape == (3, 4, 4)
+    with pytest.raises(RunError, match="does not hold"):
+        net.run({"x": np.ones((3, 6), np.float32)})

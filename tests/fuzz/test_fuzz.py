@@ -24,13 +24,13 @@ MODELS = tuple(
 
 def test_mutants_of_small_models_are_refused_or_run() -> None:
     campaign = Campaign(MODELS, seed=7, run_share=0.1)
-    found = list(tried(campaign, range(120)))
-    assert len(found) == 120
+    found = list(tried(campaign, range(60)))
+    assert len(found) == 60
     assert not groups(found), "\n".join(groups(found))
     kinds = {t.outcome.kind for t in found}
     assert kinds == {"refused", "imported", "ran"}
     assert all(t.outcome.placed for t in found if t.outcome.kind == "refused")
-    assert "120 mutants of 4 models" in summary(found)
+    assert "60 mutants of 4 models" in summary(found)
 
 
 def test_a_mutant_can_be_made_again() -> None:
@@ -41,25 +41,25 @@ def test_a_mutant_can_be_made_again() -> None:
 
 @pytest.mark.parametrize("mutation", dict.fromkeys(MUTATIONS), ids=lambda m: m.__name__)
 def test_every_mutation_changes_something(mutation) -> None:
-    changed = 0
-    for seed in range(20):
+    def changes(seed: int) -> bool:
         model = onnx.load_from_string(MODELS[0])
         try:
             mutation(model, Random(seed))
         except NothingToChangeError:
-            return
-        changed += model.SerializeToString() != MODELS[0]
-    assert changed
+            return True
+        return model.SerializeToString() != MODELS[0]
+
+    assert any(changes(seed) for seed in range(20))
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda c: c.__name__)
 def test_every_corruption_changes_something(corruption) -> None:
-    results = []
-    for seed in range(8):
+    def corrupted(seed: int) -> bytes:
         data = bytearray(MODELS[0])
         corruption(data, Random(seed))
-        results.append(bytes(data))
-    assert any(result != MODELS[0] for result in results)
+        return bytes(data)
+
+    assert any(corrupted(seed) != MODELS[0] for seed in range(8))
 
 
 def crash(*_: object, **__: object) -> None:

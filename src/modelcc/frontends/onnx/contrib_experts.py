@@ -1,8 +1,8 @@
 """Handlers of onnxruntime's mixtures of experts (com.microsoft): MoE, QMoE.
 
 A loop goes over the experts; each takes the tokens that chose it, a number that is known in the
-run only, and none of the work of an expert is done for other tokens (Shazeer et al., "Outrageously
-large neural networks", 2017).
+run only.  No work of an expert is done for other tokens, and none at all where nothing chose it
+(Shazeer et al., "Outrageously large neural networks", 2017).
 """
 
 from __future__ import annotations
@@ -163,11 +163,15 @@ def mixture(call: Call, experts: Experts, layers: Mapping[str, Value | None], ga
 
     def body(at: Iteration, states: list[Value]) -> tuple[list[Value], list[Value]]:
         (total,) = states
+        _, number = (Value(at.build, n) for n in at.build.add(NonZero(), at.now("gates", 1).name))
+        return [at.if_any(number, total, share)], []
+
+    def share(at: Iteration, total: Value) -> Value:
         places, weight = _choosers(at, at.now("gates", 1), tokens)
         chosen = of(Gather(0), at["rows"], places)
         result = cast(experts.output(at, chosen), F32) * weight
         index = reshaped(places, places.type.shape[0], 1)
-        return [of(ScatterND("add"), total, index, result)], []
+        return of(ScatterND("add"), total, index, result)
 
     nothing = Value(call, call.emit(Full((tokens, width), 0.0, F32)))
     captured = {"rows": rows, "gates": gates, **layers}

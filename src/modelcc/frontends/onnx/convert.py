@@ -25,6 +25,7 @@ from modelcc.frontends.onnx.handlers import HANDLERS
 from modelcc.frontends.onnx.inputs import Dims, InputTypes, fixed_inputs
 from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
 from modelcc.frontends.onnx.naming import renamed
+from modelcc.frontends.onnx.refusals import refusal
 from modelcc.frontends.onnx.schema import Expansion, Schemas, expansion
 from modelcc.frontends.onnx.scope import Scope
 from modelcc.frontends.onnx.structure import check_recursion, check_unique, ordered, reads
@@ -326,7 +327,10 @@ class _Importer:
         schema = self._schemas.find(domain, node.op_type, version)
         if schema is None:
             known = "" if domain in ("", "ai.onnx.ml") else " (a custom operator)"
-            raise UnsupportedForm(f"there is no such operator in this operator set{known}")
+            reason = refusal(domain, node.op_type)
+            raise UnsupportedForm(
+                reason or f"there is no such operator in this operator set{known}"
+            )
         types = [scope.emitter.type_of(n) if n else None for n in operands]
         found = expansion(schema, node, specialised(types), version)
         if found is None:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from modelcc.frontends.onnx.call import Call
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.control import At, Loop
+from modelcc.ops.broadcast import Reshape
+from modelcc.ops.comparison import Greater
+from modelcc.ops.control import At, If, Loop
 from modelcc.ops.runtime_size import ReadSize
 
 COUNTER = "iteration"
@@ -37,6 +40,22 @@ class Iteration:
     def constant(self, value: float, like: Value) -> Value:
         """A number of the dtype of ``like``."""
         return Value(self.build, self.build.constant(value, like.type.dtype))
+
+    def if_any(
+        self, count: Value, state: Value, step: Callable[[Iteration, Value], Value]
+    ) -> Value:
+        """``step`` of ``state`` if the only element of ``count`` is not 0, else ``state``."""
+        given = {**self.captured, "state": state}
+        sides: list[Graph] = []
+        for chosen in (True, False):
+            build = GraphBuilder("branch", {str(self.counter): Range(0, None)})
+            inside = {n: Value(build, build.input(n, v.type)) for n, v in given.items()}
+            old = inside.pop("state")
+            new = step(Iteration(build, self.counter, inside), old) if chosen else old
+            sides.append(build.build([new.name]))
+        condition = of(Reshape(()), of(Greater(), count, count.lift(0)))
+        operands = (v.name for v in (condition, *given.values()))
+        return Value(self.build, self.build.emit(If(*sides), *operands))
 
     def size(self, count: Value, most: Index) -> Index:
         """The only element of ``count``, an i64 that a run computes, as an index."""

@@ -117,7 +117,10 @@ def order_steps(program: ScheduledProgram) -> ScheduledProgram:
 
 @dataclass(frozen=True)
 class _Step:
-    """What is ordered: a call, or a branch or loop as one."""
+    """What is ordered: a call, or a branch or loop as one.
+
+    ``binds`` are symbols that are read, or that a demand speaks of.
+    """
 
     item: ScheduledItem
     arguments: tuple[str, ...]
@@ -136,7 +139,8 @@ def _steps(program: ScheduledProgram) -> list[_Step]:
                 step = _Step(item, item.arguments, item.outputs, item.in_place, item.partial)
                 found.append(replace(step, needs=_symbols_of(program, step, item.sizes)))
             case ReadSize():
-                step = _Step(item, item.arguments, (), binds=item.symbols)
+                checked = item.symbols or tuple(sorted(item.needs))
+                step = _Step(item, item.arguments, (), binds=checked)
                 found.append(replace(step, needs=_symbols_of(program, step) | item.needs))
             case View():
                 pass
@@ -186,7 +190,8 @@ def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int
     """For each step the set of those it must follow.
 
     Readers follow the writers before them; writers follow earlier readers, and earlier writers
-    unless both write parts only.  What depends on sizes read from memory follows their reading.
+    unless both write parts only.  What depends on sizes read from memory follows their reading,
+    and the demands on them: what does not meet these may have no room for what is written.
     """
     known: dict[str, int] = {}
     full: dict[str, int] = {}
@@ -198,7 +203,8 @@ def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int
         need = 0
         for name in call.needs if known else ():
             need |= known.get(name, 0)
-        known |= dict.fromkeys(call.binds, own)
+        for name in call.binds:
+            known[name] = known.get(name, 0) | own
         written = {bases.get(n, n) for n in call.outputs}
         parts = {bases.get(n, n) for n in call.partial}
         for base in dict.fromkeys(bases.get(n, n) for n in call.arguments):

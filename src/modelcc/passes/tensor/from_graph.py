@@ -11,7 +11,7 @@ A stage that only renames positions of a row-major buffer (reshape, squeeze) bec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.compute import Operand, StageBuilder
@@ -98,7 +98,25 @@ def lower_items(graph: Graph, scope: Scope) -> Lowered:
     writers = Counter(name for item in items for name in item_outputs(item))
     parts = frozenset(name for name, number in writers.items() if number > 1)
     items[:] = [_as_view(i, lowered.types, graph.dims, parts) for i in items]
+    items[:] = _demands_first(items, graph.constants)
     return lowered
+
+
+def _demands_first(items: Sequence[Item], constants: Container[str]) -> list[Item]:
+    """``items`` with demands on sizes as soon as these are known.
+
+    What does not meet a demand may have no room for what is written before it is looked at.
+    """
+    ordered: list[Item] = []
+    for item in items:
+        alone = isinstance(item, ReadSize) and not item.symbols and item.tensor in constants
+        if not isinstance(item, ReadSize) or not alone:
+            ordered.append(item)
+            continue
+        bound = [n for n, i in enumerate(ordered)
+                 if isinstance(i, ReadSize) and not item.needs.isdisjoint(i.symbols)]  # fmt: skip
+        ordered.insert(max(bound, default=-1) + 1, item)
+    return ordered
 
 
 def has_code(op: Op) -> bool:
