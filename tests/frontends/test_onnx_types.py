@@ -37,6 +37,7 @@ LEFT_OUT: Mapping[str, str] = {
     "OptionalGetElement": "the cases are optional inputs",
     "OptionalHasElement": "the cases are optional inputs",
     "Pow": "there are no integers to powers below 0",
+    "Resize": "its first case is cubic interpolation, of which there is none of integers",
     "SplitToSequence": "how many parts there are depends on data",
     "TreeEnsemble": "its attributes have the type of its operand",
 }

@@ -132,16 +132,20 @@ class RoiAlign(Op):
     ) -> Array:
         result = np.zeros((len(boxes), x.shape[1], self.height, self.width), np.float64)
         for k, box in enumerate(boxes.astype(np.float64) * self.scale):
-            count = (self.samples_per_axis,) * 2 if counts is None else counts[k]
-            if 0 in count:
+            down, across = self._counts() if counts is None else counts[k].tolist()
+            if 0 in (down, across):
                 continue
-            rows = self._points(box[1], box[3], self.height, int(count[0]))
-            columns = self._points(box[0], box[2], self.width, int(count[1]))
+            rows = self._points(box[1], box[3], self.height, down)
+            columns = self._points(box[0], box[2], self.width, across)
             image = x[numbers[k]].astype(np.float64)
             for i, j in np.ndindex(self.height, self.width):
                 values = [_around(image, y, z, self.largest) for y in rows[i] for z in columns[j]]
                 result[k, :, i, j] = np.max(values, 0) if self.largest else np.mean(values, 0)
         return result.astype(x.dtype)
+
+    def _counts(self) -> tuple[int, int]:
+        assert isinstance(self.samples_per_axis, int)
+        return self.samples_per_axis, self.samples_per_axis
 
     def _points(self, start: float, end: float, bins: int, count: int) -> Array:
         """Positions of the sample points of each bin along one axis."""

@@ -36,11 +36,6 @@ def floats(dtype: DType) -> DType | None:
     return F32 if dtype.bits <= 16 else F64
 
 
-def doubles(dtype: DType) -> DType | None:
-    """f64, whose sums of small integers by simple fractions are whole where they shall be."""
-    return None if dtype.is_float else F64
-
-
 def bytes_of_bools(dtype: DType) -> DType | None:
     return U8 if dtype == BOOL else None
 

@@ -7,8 +7,8 @@ from math import gcd, isfinite
 from types import MappingProxyType
 from typing import get_args
 
-from modelcc.frontends.onnx.call import Call, Handler, Handlers, Results
-from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in, doubles
+from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in
 from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
@@ -157,19 +157,9 @@ def _exact(scale: Scale) -> tuple[Index, Index]:
     return ratio(scale) if fraction is None else (fraction.numerator, fraction.denominator)
 
 
-def _cubic_in_doubles(handler: Handler) -> Handler:
-    """``handler``, that of integers by cubic interpolation in f64."""
-
-    def run(call: Call) -> Results:
-        cubic = call.attrs.text("mode", "nearest") == "cubic"
-        return (computed_in(doubles, handler) if cubic else handler)(call)
-
-    return run
-
-
 RESIZE: Handlers = MappingProxyType(
     {
-        "Resize": _cubic_in_doubles(computed_in(bytes_of_bools, resize)),
+        "Resize": computed_in(bytes_of_bools, resize),
         "Upsample": computed_in(bytes_of_bools, upsample),
     }
 )

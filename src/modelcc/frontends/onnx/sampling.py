@@ -41,7 +41,8 @@ def grid_sample(call: Call) -> str:
 
 def roi_align(call: Call) -> str:
     attrs = call.attrs
-    count: Index = attrs.integer("sampling_ratio", 0)
+    given = attrs.integer("sampling_ratio", 0)
+    count: Index = given
     default = "half_pixel" if call.opset >= 16 else "output_half_pixel"
     mode = attrs.text("mode", "avg")
     if mode not in ("avg", "max"):
@@ -50,7 +51,7 @@ def roi_align(call: Call) -> str:
     scale = attrs.number("spatial_scale", 1.0)
     half = attrs.text("coordinate_transformation_mode", default) == "half_pixel"
     counts: list[str] = []
-    if isinstance(count, int) and count < 1:
+    if given < 1:
         found, count = _points(call, bins, scale, half)
         counts = [found]
     op = RoiAlign(*bins, count, scale, mode == "max", half)
