@@ -115,7 +115,10 @@ def _demands_first(items: Sequence[Item], constants: Container[str]) -> list[Ite
             continue
         bound = [n for n, i in enumerate(ordered)
                  if isinstance(i, ReadSize) and not item.needs.isdisjoint(i.symbols)]  # fmt: skip
-        ordered.insert(max(bound, default=-1) + 1, item)
+        place = max(bound, default=-1) + 1
+        while place < len(ordered) and isinstance(ordered[place], ReadSize):
+            place += 1
+        ordered.insert(place, item)
     return ordered
 
 
