@@ -14,7 +14,7 @@ import pytest
 
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import BF16, BOOL, Array, DType, dtype_of
-from modelcc.ops import activation, elementwise, gather, reduce, shape
+from modelcc.ops import activation, cumulative, elementwise, gather, reduce, shape
 from modelcc.ops.samples import arrays, sizes
 
 onnx = pytest.importorskip("onnx")
@@ -109,12 +109,12 @@ TWINS |= {
     ),
     reduce.ArgMax: plain,
     reduce.ArgMin: plain,
-    reduce.CumSum: lambda op, xs: (
+    cumulative.CumSum: lambda op, xs: (
         "CumSum",
         {"exclusive": int(op.exclusive), "reverse": int(op.reverse)},
         [xs[0], np.array(op.axis, np.int64)],
     ),
-    reduce.CumProd: lambda op, xs: (
+    cumulative.CumProd: lambda op, xs: (
         "CumProd",
         {"exclusive": int(op.exclusive), "reverse": int(op.reverse)},
         [xs[0], np.array(op.axis, np.int64)],
@@ -139,7 +139,7 @@ OPSETS: dict[type[Op], int] = {
     activation.Silu: 24,
     activation.Swish: 24,
     elementwise.BitCast: 26,
-    reduce.CumProd: 26,
+    cumulative.CumProd: 26,
 }
 UNJUDGED = {
     ("Cast", 2): "onnxruntime gives no bf16 back to NumPy",

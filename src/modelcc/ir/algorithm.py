@@ -54,11 +54,11 @@ from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.types import BOOL, I64, DType
 
 
-def number(value: float | int | bool, dtype: DType) -> Const:
-    """A constant scalar."""
+def number(value: float | int | bool, dtype: DType, lanes: int = 1) -> Const:
+    """A constant, in each of ``lanes``."""
     if dtype.is_float:
-        return Const(float(value), dtype)
-    return Const(bool(value) if dtype == BOOL else int(value), dtype)
+        return Const(float(value), dtype, lanes)
+    return Const(bool(value) if dtype == BOOL else int(value), dtype, lanes)
 
 
 def integer(value: int) -> Const:
@@ -67,9 +67,9 @@ def integer(value: int) -> Const:
 
 
 def call(function: str, *args: Expr) -> Call:
-    """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS` on scalars."""
+    """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS` on values of as many lanes."""
     dtype = BOOL if FUNCTIONS[function].result == "bool" else args[0].dtype
-    return Call(function, args, dtype)
+    return Call(function, args, dtype, args[0].lanes)
 
 
 def add(a: Expr, b: Expr | int) -> Call:
@@ -130,23 +130,23 @@ class AlgorithmBuilder:
 
     # --- values
 
-    def load(self, buffer: Buffer | Operand, offset: Index) -> Expr:
-        """An element; 0 where there are none, which is then never asked for."""
+    def load(self, buffer: Buffer | Operand, offset: Index, lanes: int = 1) -> Expr:
+        """Neighbouring elements; 0 where there are none, which is then never asked for."""
         if _elements(buffer) == 0:
-            return number(0, buffer.dtype)
-        return Load(buffer.name, offset, buffer.dtype)
+            return number(0, buffer.dtype, lanes)
+        return Load(buffer.name, offset, buffer.dtype, lanes)
 
     def let(self, value: Expr) -> Var:
         """Names a value."""
         name = self._fresh("v")
         self._add(Let(name, value))
-        return Var(name, value.dtype)
+        return Var(name, value.dtype, value.lanes)
 
     def register(self, value: Expr) -> Var:
         """A variable with an initial value."""
         name = self._fresh("r")
         self._add(Register(name, value))
-        return Var(name, value.dtype)
+        return Var(name, value.dtype, value.lanes)
 
     def assign(self, register: Var, value: Expr) -> None:
         """Sets a variable."""
@@ -159,7 +159,7 @@ class AlgorithmBuilder:
         return Sym(name)
 
     def store(self, buffer: Buffer | Operand, offset: Index, value: Expr) -> None:
-        """Writes an element."""
+        """Writes an element, or neighbouring ones from its lanes."""
         if _elements(buffer) == 0:
             return
         self._add(Store(buffer.name, offset, value))

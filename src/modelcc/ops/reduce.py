@@ -1,4 +1,4 @@
-"""Reductions over axes, arg-max and cumulative sum."""
+"""Reductions over axes, and arg-max."""
 
 from __future__ import annotations
 
@@ -14,21 +14,17 @@ from modelcc.ir.compute import (
     Operand,
     StageBuilder,
     apply,
-    guard,
     index_value,
     select,
 )
 from modelcc.ir.index import Index, product
 from modelcc.ir.op import Builder, Op, Sample, require
-from modelcc.ir.scalar import Combine
-from modelcc.ir.tensor import Condition
-from modelcc.ir.types import BF16, BOOL, F16, I32, I64, Array, DType, TensorType, dtype_of
+from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import (
     accumulator,
     combined,
     require_float,
     require_numeric,
-    rounded,
     widen,
 )
 from modelcc.ops.arithmetic import Value, of
@@ -42,8 +38,6 @@ __all__ = [
     "OPS",
     "ArgMax",
     "ArgMin",
-    "CumProd",
-    "CumSum",
     "ReduceL1",
     "ReduceL2",
     "ReduceLogSum",
@@ -377,94 +371,7 @@ class ArgMin(_Arg):
         return self.locate(np.argmin, x)
 
 
-@dataclass(frozen=True)
-class _Cumulative(Op):
-    """Base: running totals along ``axis``; ``exclusive`` leaves the element itself out.
-
-    As stages this is a guarded reduction per element: quadratic in the extent.
-    """
-
-    axis: int
-    exclusive: bool = False
-    reverse: bool = False
-    combine: ClassVar[Combine] = "sum"
-    samples = tuple(
-        Sample((t,), {"axis": axis, "exclusive": exclusive, "reverse": reverse})
-        for exclusive in (False, True)
-        for reverse in (False, True)
-        for t, axis in (
-            (tensor(5), 0),
-            (tensor(2, "n", 3), 1),
-            (tensor(3, 1), 1),
-            (tensor(6, dtype=I64), 0),
-            (tensor(2, 3, dtype=BF16), 1),
-        )
-    )
-
-    def infer(self, x: TensorType) -> tuple[TensorType]:
-        name = type(self).__name__
-        require_numeric(x.dtype, name)
-        require(0 <= self.axis < x.rank, f"{name} along axis {self.axis} of {x}")
-        return (TensorType(x.shape, x.dtype),)
-
-    def compute(self, at: StageBuilder, x: Operand) -> Operand:
-        wide = accumulator(x.dtype)
-        comparison = _order(self.reverse, self.exclusive)
-        neutral = 1 if self.combine == "prod" else 0
-
-        def term(o: tuple[Index, ...], r: tuple[Index, ...]) -> Element:
-            place = (*o[: self.axis], r[0], *o[self.axis + 1 :])
-            before = Condition(r[0], comparison, o[self.axis])
-            return guard([before], x[place].cast(wide), neutral)
-
-        extent = (x.shape[self.axis],)
-        return rounded(at, at.reduce(x.shape, extent, self.combine, term), x.dtype)
-
-
-@dataclass(frozen=True)
-class CumProd(_Cumulative):
-    """Running products along ``axis``; ``exclusive`` leaves the element itself out.
-
-    As stages this is a guarded product per element: quadratic in the extent.
-    """
-
-    combine = "prod"
-
-    def reference(self, x: Array) -> Array:
-        ahead = np.flip(widen(x), self.axis) if self.reverse else widen(x)
-        if self.exclusive:
-            first = np.ones_like(np.take(ahead, [0], self.axis))
-            rest = np.take(ahead, range(x.shape[self.axis] - 1), self.axis)
-            ahead = np.concatenate([first, rest], self.axis)
-        products = np.cumprod(ahead, self.axis, dtype=ahead.dtype)
-        return (np.flip(products, self.axis) if self.reverse else products).astype(x.dtype)
-
-
-@dataclass(frozen=True)
-class CumSum(_Cumulative):
-    """Running sums along ``axis``; ``exclusive`` leaves the element itself out.
-
-    As stages this is a guarded sum per element: quadratic in the extent.
-    """
-
-    def reference(self, x: Array) -> Array:
-        ahead = np.flip(widen(x), self.axis) if self.reverse else widen(x)
-        sums = np.cumsum(ahead, self.axis, dtype=ahead.dtype)
-        sums = sums - ahead if self.exclusive else sums
-        return (np.flip(sums, self.axis) if self.reverse else sums).astype(x.dtype)
-
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
-        back = CumSum(self.axis, self.exclusive, not self.reverse)
-        return (build.emit(back, dys[0]),)
-
-
-def _order(reverse: bool, exclusive: bool) -> Literal["<", "<=", ">", ">="]:
-    if reverse:
-        return ">" if exclusive else ">="
-    return "<" if exclusive else "<="
-
-
 OPS: tuple[type[Op], ...] = (
     *(ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2),
-    *(ReduceLogSum, ReduceLogSumExp, ReduceSumSquare, ArgMax, ArgMin, CumProd, CumSum),
+    *(ReduceLogSum, ReduceLogSumExp, ReduceSumSquare, ArgMax, ArgMin),
 )

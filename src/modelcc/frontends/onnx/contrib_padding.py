@@ -19,12 +19,13 @@ from modelcc.ir.types import F32, I32, I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import where
+from modelcc.ops.cumulative import CumSum
 from modelcc.ops.gather import Gather
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.gather_nd import ScatterND
 from modelcc.ops.generate import Full
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.reduce import CumSum, ReduceMax, ReduceSum
+from modelcc.ops.reduce import ReduceMax, ReduceSum
 from modelcc.ops.shape import Concat
 
 

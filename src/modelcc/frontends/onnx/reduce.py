@@ -14,6 +14,7 @@ from modelcc.frontends.onnx.vectors import operand
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
 from modelcc.ops import attention, reduce
+from modelcc.ops.cumulative import CumProd, CumSum
 
 _AXES_SINCE_18 = 18
 _AXES_SINCE_13 = 13
@@ -127,8 +128,8 @@ REDUCE: Handlers = MappingProxyType(
         "ReduceSumSquare": reduction(reduce.ReduceSumSquare),
         "ArgMax": arg_reduction(reduce.ArgMax),
         "ArgMin": arg_reduction(reduce.ArgMin),
-        "CumProd": cumulative(reduce.CumProd),
-        "CumSum": cumulative(reduce.CumSum),
+        "CumProd": cumulative(CumProd),
+        "CumSum": cumulative(CumSum),
         "Softmax": softmax(attention.Softmax),
         "LogSoftmax": softmax(attention.LogSoftmax),
         "Hardmax": softmax(attention.Hardmax),

@@ -21,6 +21,7 @@ from modelcc.ops import elementwise as ew
 from modelcc.ops import gather as ga
 from modelcc.ops import reduce as rd
 from modelcc.ops import shape as sh
+from modelcc.ops.cumulative import CumSum
 from modelcc.ops.runtime_size import Demand
 
 
@@ -79,7 +80,7 @@ class Vector:
 
     def running_sum(self) -> Vector:
         """Sums of the elements up to each."""
-        return Vector(self.call, self.call.emit(rd.CumSum(0, False, False), self.name))
+        return Vector(self.call, self.call.emit(CumSum(0, False, False), self.name))
 
     def at(self, indices: Vector) -> Vector:
         """The elements at ``indices``."""

@@ -1,0 +1,132 @@
+"""Running totals along an axis: cumulative sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number
+from modelcc.ir.compute import Operand
+from modelcc.ir.index import Index, product
+from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.types import BF16, I64, Array, TensorType
+from modelcc.ops.accumulate import accumulator, require_numeric, widen
+from modelcc.ops.samples import tensor
+
+PARALLEL_FROM = 1 << 15
+"""Elements from which rows are worth several threads."""
+
+LANES = 16
+"""Rows that are totalled at once where they lie side by side: whole vectors on any processor."""
+
+
+@dataclass(frozen=True)
+class _Cumulative(Op):
+    """Base: totals of the elements up to each one along ``axis``, in O(1) for an element.
+
+    ``exclusive`` leaves the element itself out, ``reverse`` starts at the end.  Floats narrower
+    than 32 bits are accumulated in f32.
+    """
+
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+    combine: ClassVar[str]
+    """The scalar function that takes one more element into a total."""
+    neutral: ClassVar[int]
+    samples = tuple(
+        Sample((t,), {"axis": axis, "exclusive": exclusive, "reverse": reverse})
+        for exclusive in (False, True)
+        for reverse in (False, True)
+        for t, axis in (
+            (tensor(5), 0),
+            (tensor(2, "n", 3), 1),
+            (tensor(3, 1), 1),
+            (tensor(6, dtype=I64), 0),
+            (tensor(2, 3, dtype=BF16), 1),
+            (tensor(3, 21, dtype=BF16), 0),
+            (tensor(2, 3, 35), 1),
+        )
+    )
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        name = type(self).__name__
+        require_numeric(x.dtype, name)
+        require(0 <= self.axis < x.rank, f"{name} along axis {self.axis} of {x}")
+        return (TensorType(x.shape, x.dtype),)
+
+    def totals(self, accumulate: Callable[..., Array], x: Array) -> Array:
+        """What ``accumulate``, NumPy's running totals, makes of ``x``."""
+        ahead = np.flip(widen(x), self.axis) if self.reverse else widen(x)
+        if self.exclusive and x.shape[self.axis]:
+            first = np.full_like(np.take(ahead, [0], self.axis), self.neutral)
+            rest = np.take(ahead, range(x.shape[self.axis] - 1), self.axis)
+            ahead = np.concatenate([first, rest], self.axis)
+        found = accumulate(ahead, self.axis, dtype=ahead.dtype)
+        return (np.flip(found, self.axis) if self.reverse else found).astype(x.dtype)
+
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        (x,), (y,) = inputs, outputs
+        assert x is not None
+        extent = x.shape[self.axis]
+        outer = product(x.shape[: self.axis]) if self.axis else 1
+        inner = product(x.shape[self.axis + 1 :]) if self.axis + 1 < x.type.rank else 1
+        work = x.type.elements
+        short = outer == 1 or (isinstance(work, int) and work < PARALLEL_FROM)
+        vectors = inner // LANES
+        with at.loop(0, outer, "serial" if short else "parallel") as plane:
+            first = plane * extent * inner
+            with at.loop(0, vectors) as vector:
+                self._column(at, x, y, first + vector * LANES, inner, LANES)
+            with at.loop(vectors * LANES, inner) as lane:
+                self._column(at, x, y, first + lane, inner, 1)
+
+    def _column(
+        self, at: AlgorithmBuilder, x: Operand, y: Operand, first: Index, stride: Index, lanes: int
+    ) -> None:
+        """The totals of ``lanes`` neighbouring rows, whose elements are ``stride`` apart."""
+        extent, wide = x.shape[self.axis], accumulator(x.dtype)
+        total = at.register(number(self.neutral, wide, lanes))
+        with at.loop(0, extent) as k:
+            place = first + self._along(k, extent) * stride
+            value = convert(at.load(x, place, lanes), wide)
+            more = at.let(call(self.combine, total, value))
+            at.store(y, place, convert(total if self.exclusive else more, y.dtype))
+            at.assign(total, more)
+
+    def _along(self, k: Index, extent: Index) -> Index:
+        return extent - 1 - k if self.reverse else k
+
+
+@dataclass(frozen=True)
+class CumProd(_Cumulative):
+    """Running products along ``axis``; ``exclusive`` leaves the element itself out."""
+
+    combine = "mul"
+    neutral = 1
+
+    def reference(self, x: Array) -> Array:
+        return self.totals(np.cumprod, x)
+
+
+@dataclass(frozen=True)
+class CumSum(_Cumulative):
+    """Running sums along ``axis``; ``exclusive`` leaves the element itself out."""
+
+    combine = "add"
+    neutral = 0
+
+    def reference(self, x: Array) -> Array:
+        return self.totals(np.cumsum, x)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+        back = CumSum(self.axis, self.exclusive, not self.reverse)
+        return (build.emit(back, dys[0]),)
+
+
+OPS: tuple[type[Op], ...] = (CumProd, CumSum)
