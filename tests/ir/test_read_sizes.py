@@ -175,6 +175,17 @@ def test_demands_are_checked() -> None:
         session(np.array([3]))
 
 
+def test_demands_that_few_sizes_meet_do_not_hold_up_the_verifier() -> None:
+    """That of the last size hangs on all of them: backtracking would try every combination."""
+    names = tuple(f"k{i}" for i in range(24))
+    total = sum((Sym(name) for name in names), start=Sym("k24"))
+    build = GraphBuilder("many", {name: Range(0, 9) for name in (*names, "k24")})
+    x = build.input("x", TensorType((25,), I64))
+    build.emit(ReadSize((*names, "k24"), ((total % 1009, "==", 1000),)), x)
+    made = build.emit(Iota((Sym("k24"),), 0, 0, 1, F32))
+    verify_program(program_of(build.build([made])))
+
+
 def test_upper_bounds() -> None:
     bounds = {"k": Range(0, 3 * n), "j": Range(-2, None), "n": DIM}
     assert upper_bound(4 * k + 64, {"k"}, bounds) == 12 * n + 64

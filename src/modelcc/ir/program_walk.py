@@ -6,8 +6,9 @@ its counter, so that state alternating between two halves of a buffer is found w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeAlias
 
 from modelcc.ir.condition import Condition
@@ -32,6 +33,9 @@ WALKED = 4
 
 TRIED = 16
 """Values tried for each size that a step reads, until its demands are met."""
+
+ATTEMPTS = 1 << 10
+"""Combinations of them that are tried."""
 
 Values: TypeAlias = Mapping[str, int]
 Region: TypeAlias = tuple[str, int, int] | str
@@ -190,19 +194,32 @@ def _chosen(
     demands: Sequence[Condition],
     values: Values,
 ) -> Values | None:
-    """``values`` of ``names`` among those to be tried that meet the demands, by backtracking."""
+    """``values`` of ``names`` among those to be tried that meet the demands, if few attempts of
+    backtracking find them: there may be exponentially many."""
+    attempts = islice(_attempts(names, tried, demands, values), ATTEMPTS)
+    found = next((each for each in attempts if each is not None), None)
+    return None if found is None else {name: found[name] for name in names}
+
+
+def _attempts(
+    names: Sequence[str],
+    tried: Sequence[Sequence[int]],
+    demands: Sequence[Condition],
+    values: Values,
+) -> Iterator[Values | None]:
+    """All ``values`` with some of ``names`` that meet the demands, and None for each dead end."""
     if not names:
-        return {} if all(c.holds(values) for c in demands) else None
+        yield values if all(c.holds(values) for c in demands) else None
+        return
     later = frozenset(names[1:])
     due = [c for c in demands if not (symbols(c.left) | symbols(c.right)) & later]
     rest = [c for c in demands if c not in due]
     for value in tried[0]:
         inside = {**values, names[0]: value}
         if all(c.holds(inside) for c in due):
-            found = _chosen(names[1:], tried[1:], rest, inside)
-            if found is not None:
-                return {names[0]: value, **found}
-    return None
+            yield from _attempts(names[1:], tried[1:], rest, inside)
+        else:
+            yield None
 
 
 def _walked(trips: int | None) -> Sequence[int]:
