@@ -35,8 +35,8 @@ def package(
     """The artifact of ``program``, whose compiled ``objects`` define ``entry``.
 
     ``outputs`` are the user's names, if they differ from the program's.  ``allocate`` gives memory
-    for at least so many bytes of constants.  Raises ModelError for a
-    dimension whose size no input tells.
+    for at least so many bytes of constants.  Raises ModelError for a dimension whose size no input
+    tells.
     """
     _check_dimensions(program)
     names = outputs or program.outputs

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 import modelcc
 from modelcc.driver import pipeline, target_of
@@ -89,3 +89,32 @@ def test_layers_agree_with_onnxruntime(
     wanted = np.asarray(session.run(None, {"x": x})[0])
     got = modelcc.compile(model, threads=2)(x)
     np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("hidden", [16, 192])
+def test_readers_of_two_products_are_joined_once(hidden: int, threads: int) -> None:
+    """Both gates of a unit that is written by hand hang on the input and on the state."""
+    model = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+        unit (float[{BATCH}, {hidden}] x, float[{BATCH}, {hidden}] h)
+            => (float[{BATCH}, {hidden}] y) {{
+            gx = MatMul(x, w)
+            gh = MatMul(h, r)
+            zx, nx = Split <axis = 1> (gx)
+            zh, nh = Split <axis = 1> (gh)
+            zs = Add(zx, zh)
+            z = Sigmoid(zs)
+            reset = Mul(z, nh)
+            ns = Add(nx, reset)
+            n = Tanh(ns)
+            some = Mul(z, h)
+            y = Add(some, n)
+        }}""")
+    rng = np.random.default_rng(3)
+    for name in "wr":
+        values = rng.standard_normal((hidden, 2 * hidden)).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    feeds = {name: rng.standard_normal((BATCH, hidden)).astype(np.float32) for name in "xh"}
+    found = modelcc.compile(model, threads=threads, cache=None).run(feeds)["y"]
+    peer = onnxruntime.InferenceSession(model.SerializeToString())
+    np.testing.assert_allclose(found, peer.run(None, feeds)[0], 1e-4, 1e-5)

@@ -77,7 +77,8 @@ class Experts:
             other, step = (1, 2) if self.fusion == 1 else (half, 1)
             first, second = part(first, -1, 0, half, step), part(first, -1, other, half, step)
         if self.activation == "swiglu":
-            assert second is not None
+            if second is None:
+                unsupported("swiglu experts need a second factor: fc3, or swiglu_fusion of 1 or 2")
             return self.layer(at, self.gated(first, second), 2)
         hidden = self.activated(first)
         return self.layer(at, hidden if second is None else hidden * second, 2)

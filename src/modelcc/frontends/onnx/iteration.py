@@ -37,10 +37,6 @@ class Iteration:
         """What a captured value holds at the counter along ``axis``, which is gone."""
         return of(At(axis, self.counter), self.captured[name])
 
-    def constant(self, value: float, like: Value) -> Value:
-        """A number of the dtype of ``like``."""
-        return Value(self.build, self.build.constant(value, like.type.dtype))
-
     def if_any(
         self, count: Value, state: Value, step: Callable[[Iteration, Value], Value]
     ) -> Value:

@@ -30,6 +30,7 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.tensor_verifier import item_symbols
 from modelcc.ir.types import TensorType
+from modelcc.passes.tensor.joined_kernel import joined_kernel
 from modelcc.passes.tensor.row_space import RowSpace, row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.passes.tensor.split_blocks import ragged_part
@@ -339,15 +340,5 @@ def _needed(groups: Sequence[_Group], program: TensorProgram) -> list[frozenset[
 
 
 def _kernel(group: _Group, needed: frozenset[str]) -> Kernel:
-    stages = group.stages
-    inner = {s.output for s in stages}
-    read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
-    names = dict.fromkeys(k.name for k in group.kernels)
-    sources = dict.fromkeys(s for k in group.kernels for s in k.source)
-    return Kernel(
-        "_".join(names)[:48],
-        tuple(t for t in read if t not in inner),
-        tuple(dict.fromkeys(s.output for s in stages if s.output in needed)),
-        stages,
-        tuple(sources),
-    )
+    outputs = (s.output for s in group.stages if s.output in needed)
+    return joined_kernel(group.kernels, group.stages, outputs)

@@ -10,6 +10,7 @@ from modelcc.ir.index import bounds_of, product
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Item, Kernel, Stage, TensorProgram, item_inputs
 from modelcc.passes.tensor.contraction_pair import ContractionPair, match_pair
+from modelcc.passes.tensor.joined_kernel import joined_kernel
 from modelcc.passes.tensor.online_weights import online_weights
 
 _NOBODY = frozenset[int]()
@@ -23,7 +24,7 @@ class FuseContractions:
     products with constants, which are packed, once for all rows.  A block of rows is at least
     ``block`` rows, whose weights ``cache_bytes`` have to hold if they need all of a row.  More
     than ``width`` summands and results of a row, or ``share`` times as many as a row has scores,
-    make the scores between them a small matter.
+    make the scores between them a small matter.  Up to ``depth`` kernels may come before the last.
 
     before::
 
@@ -70,7 +71,9 @@ class FuseContractions:
         items: list[Item] = []
         for item in program.items:
             if id(item) in merged:
-                items.append(_merge(merged[id(item)]))
+                kernels = merged[id(item)]
+                stages = [s for k in kernels for s in k.stages]
+                items.append(joined_kernel(kernels, stages, kernels[-1].outputs))
             elif id(item) not in gone:
                 items.append(item)
         return program.with_items(tuple(items))
@@ -150,17 +153,3 @@ class _Makers:
         if not read_by <= {id(k) for k in kernels}:
             return None
         return tuple(sorted((maker, *kernels), key=lambda k: self.place[id(k)]))
-
-
-def _merge(kernels: tuple[Kernel, ...]) -> Kernel:
-    stages = tuple(s for k in kernels for s in k.stages)
-    made = {s.output for s in stages}
-    read = dict.fromkeys(t for k in kernels for t in k.inputs)
-    names = dict.fromkeys(k.name for k in kernels)
-    return Kernel(
-        "_".join(names)[:48],
-        tuple(t for t in read if t not in made),
-        kernels[-1].outputs,
-        stages,
-        tuple(dict.fromkeys(s for k in kernels for s in k.source)),
-    )

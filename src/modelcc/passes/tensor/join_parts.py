@@ -26,6 +26,7 @@ from modelcc.ir.tensor import (
     item_tensors,
 )
 from modelcc.ir.types import TensorType
+from modelcc.passes.tensor.joined_kernel import joined_kernel
 from modelcc.passes.tensor.shared_axes import shared_axes
 
 BLOCK, PART, COLUMN = "block", "part", "column"
@@ -83,11 +84,13 @@ class JoinParts:
         types = dict(program.types)
         for position, item in enumerate(program.items):
             found = self._match(position, item, program) if isinstance(item, Kernel) else None
-            if found is None:
+            places = () if found is None else (position, *found.places)
+            # Readers of several products are joined with the first of these only.
+            if found is None or any(items[n] is not program.items[n] for n in places):
                 continue
             joined = found.kernel()
             types |= found.types(program)
-            for place in (position, *found.places):
+            for place in places:
                 items[place] = None
             items[found.places[-1]] = joined
         kept = tuple(item for item in items if item is not None)
@@ -238,15 +241,7 @@ class _Join:
         """The product and its readers as one kernel."""
         kernels = (self.kernel_of_product, *self.readers)
         stages = (self._sums(), *self._combined())
-        made = {s.output for s in stages}
-        read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
-        return Kernel(
-            "_".join(dict.fromkeys(k.name for k in kernels))[:48],
-            tuple(t for t in read if t not in made),
-            tuple(t for k in self.readers for t in k.outputs),
-            stages,
-            tuple(dict.fromkeys(s for k in kernels for s in k.source)),
-        )
+        return joined_kernel(kernels, stages, (t for k in self.readers for t in k.outputs))
 
     def types(self, program: TensorProgram) -> dict[str, TensorType]:
         """The type of the sums."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Bounds, Index, Sym, substitute, symbols
+from modelcc.ir.index import Bounds, Index, Range, Sym, substitute, symbols
 from modelcc.ir.scalar_tree import index_symbols, map_indices, map_own_indices, transform
 from modelcc.ir.tensor import Axis, Bind, Guard, IndexValue, Kernel, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
@@ -25,7 +25,7 @@ class CanonicalKernel:
     outputs: tuple[str, ...]
     types: tuple[tuple[str, TensorType], ...]
     constants: frozenset[str]
-    dims: tuple[tuple[str, object], ...]
+    dims: tuple[tuple[str, Range], ...]
     internal: tuple[tuple[str, TensorType], ...] = ()
 
 

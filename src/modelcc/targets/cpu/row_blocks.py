@@ -108,7 +108,7 @@ def emit_row_blocks(
         bound.append(BindIndex(name, IndexOf(own, I64)))
         position = floordiv(position, extent)
     dims: Bounds = {
-        **dict(kernel.dims),  # type: ignore[dict-item]
+        **dict(kernel.dims),
         **{name: loop_range(extent) for name, extent in loops},
     }
     emitter = _Emitter(blocks, dict(kernel.types), dims, names, machine)

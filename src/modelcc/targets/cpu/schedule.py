@@ -254,7 +254,7 @@ def schedule_kernel(
 ) -> ScheduledKernel:
     """Schedule one canonical kernel."""
     types = dict(kernel.types)
-    dims: Bounds = dict(kernel.dims)  # type: ignore[arg-type]
+    dims: Bounds = dict(kernel.dims)
     names = Names(frozenset(name for name, _ in kernel.dims))
     statements: list[Stmt] = []
     layouts: dict[str, Layout] = {}
@@ -300,7 +300,7 @@ def _chain_statements(
 ) -> tuple[list[Stmt], dict[str, Layout], list[tuple[str, str]]]:
     """Phase by phase; the layouts that constants want; (output, input) in one place."""
     types = {**dict(kernel.types), **chain.kept}
-    dims: Bounds = {**dict(kernel.dims), **chain.ranges}  # type: ignore[dict-item]
+    dims: Bounds = {**dict(kernel.dims), **chain.ranges}
     stored = frozenset((*kernel.outputs, *chain.kept))
     plans: list[Plan] = []
     layouts: dict[str, Layout] = {}
