@@ -69,14 +69,16 @@ def test_corrupted_bytes_never_give_a_traceback(seed: int, make: Callable[[], by
             assert str(error)
 
 
-def test_a_branch_without_the_result_that_is_used() -> None:
-    model = onnx.parser.parse_model("""
+@pytest.mark.parametrize(("then", "other"), [(0, 1), (1, 0)])
+def test_branches_give_as_many_results(then: int, other: int) -> None:
+    given = ["() { a = Neg(x) }", "(float[3] b) { b = Abs(x) }"]
+    model = onnx.parser.parse_model(f"""
     <ir_version: 8, opset_import: ["" : 18]>
-    g (bool c, float[3] x) => (float[3] y) {
-      y = If(c) <then_branch = t () => () { a = Neg(x) },
-                 else_branch = e () => (float[3] b) { b = Abs(x) }>
-    }""")
-    with pytest.raises(UnsupportedModel, match="no value for its output 0"):
+    g (bool c, float[3] x) => (float[3] y) {{
+      y = If(c) <then_branch = t () => {given[then]},
+                 else_branch = e () => {given[other]}>
+    }}""")
+    with pytest.raises(ModelError, match=f"If#0: its branches give {then} and {other} results"):
         import_onnx(model)
 
 

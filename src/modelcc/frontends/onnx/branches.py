@@ -27,7 +27,7 @@ def chosen(call: Call, condition: str, then: Body, other: Body) -> tuple[str, ..
     """The results of ``then`` if ``condition`` holds, else those of ``other``."""
     names = [output.name for output in call.attrs.graph("then_branch").output]
     pairs: list[_Pair] = []
-    for name, a, b in zip(names, then.outputs, other.outputs, strict=False):
+    for name, a, b in zip(names, then.outputs, other.outputs, strict=True):
         if _form(a, then.emitter) != _form(b, other.emitter):
             unsupported(f"its branches give {name!r} different structures")
         leaves = zip(_leaves(a, then.emitter), _leaves(b, other.emitter), strict=True)

@@ -35,6 +35,9 @@ def if_(call: Call) -> tuple[str, ...]:
     then checked for.
     """
     branches = [call.attrs.graph(name) for name in ("then_branch", "else_branch")]
+    first, second = (len(branch.output) for branch in branches)
+    if first != second:
+        call.fail(f"its branches give {first} and {second} results, not as many")
     condition = call.known(0)
     if condition is not None and not is_symbolic(condition):
         return call.inline(branches[0] if condition.reshape(-1)[0] else branches[1])
@@ -48,7 +51,7 @@ def if_(call: Call) -> tuple[str, ...]:
 
 def _differ_in_rank(then: Body, other: Body) -> bool:
     """Whether a result is a tensor of one rank in one branch, and of another in the other."""
-    pairs = zip(then.outputs, other.outputs, strict=False)
+    pairs = zip(then.outputs, other.outputs, strict=True)
     return any(
         then.emitter.type_of(a).rank != other.emitter.type_of(b).rank
         for a, b in pairs
