@@ -1,4 +1,5 @@
-"""Random models of the two usual kinds: images through convolutions, rows through products.
+"""Random models of three kinds: images through convolutions, rows through products, and products
+of any axes with any order of results, whose operands others read as well.
 
 Tensors are small, extents are chosen to leave partial vectors, and the batch is a named dimension.
 """
@@ -22,7 +23,7 @@ from modelcc.ops.channel_norm import BatchNorm, GroupNorm
 from modelcc.ops.conv import Conv
 from modelcc.ops.elementwise import Abs, Add, Max, Mul, Neg, Sigmoid, Sub, Tanh
 from modelcc.ops.layer_norm import LayerNorm
-from modelcc.ops.matmul import MatMul
+from modelcc.ops.matmul import Einsum, MatMul
 from modelcc.ops.pool import AveragePool, MaxPool
 from modelcc.ops.reduce import ReduceMax, ReduceMean, ReduceSum
 from modelcc.ops.shape import Concat, Transpose
@@ -170,3 +171,64 @@ def _row_layer(make: Maker, x: str) -> str:
             return make.build.emit(Reshape((BATCH, features, rows)), x)
         case _:
             return make.elementwise(x)
+
+
+@st.composite
+def product_models(draw: st.DrawFn) -> RandomModel:
+    """Up to 8 layers on ``[batch, rows, heads, features]`` in any order of the last three."""
+    make = Maker(draw)
+    extents = draw(st.tuples(st.integers(1, 6), st.integers(1, 4), st.sampled_from(FEATURES)))
+    make.values.append(make.build.input("x", TensorType((BATCH, *extents), F32)))
+    for _ in range(draw(st.integers(1, 6))):
+        make.values += _product_layer(make, draw(st.sampled_from(make.values[-3:])))
+    return make.finish()
+
+
+def _product_layer(make: Maker, x: str) -> tuple[str, ...]:
+    match make.pick("simple", "product", "fork", "fork"):
+        case "product":
+            return (_product(make, x),)
+        case "fork":
+            # What the product reads is read, or stored, for somebody else as well.
+            shared = _simple_layer(make, _project(make, x))
+            product = _product(make, _simple_layer(make, shared))
+            return product, _simple_layer(make, shared)
+        case _:
+            return (_simple_layer(make, x),)
+
+
+def _simple_layer(make: Maker, x: str) -> str:
+    match make.pick("elementwise", "scale", "scale", "turn", "reduce"):
+        case "scale":
+            shape = make.shape(x)[make.draw(st.integers(0, 2)) :]
+            return make.build.emit(make.draw(st.sampled_from(BINARY)), x, make.weight(*shape))
+        case "turn":
+            order = make.draw(st.permutations((1, 2, 3)))
+            return make.build.emit(Transpose((0, *order)), x)
+        case "reduce":
+            op = make.pick(ReduceMean, ReduceSum, ReduceMax, Softmax)
+            axis = make.draw(st.integers(1, 3))
+            return make.build.emit(op(axis) if op is Softmax else op((axis,), True), x)
+        case _:
+            return make.elementwise(x)
+
+
+def _project(make: Maker, x: str) -> str:
+    """Heads and features mixed by one product, of which the result is a view."""
+    rows, heads, features = make.shape(x)
+    row = make.build.emit(Reshape((BATCH, rows, heads * features)), x)
+    mixed = make.build.emit(MatMul(), row, make.weight(heads * features, heads * features))
+    return make.build.emit(Reshape((BATCH, rows, heads, features)), mixed)
+
+
+def _product(make: Maker, x: str) -> str:
+    """A sum over one axis of x times weights, which have a new axis ``j`` and may share others."""
+    extents = dict(zip("ihd", make.shape(x), strict=True))
+    summed = make.draw(st.sampled_from("ihdd"))
+    kept = [label for label in "ihd" if label != summed]
+    shared = make.draw(st.sampled_from([[], kept[:1], kept[1:]]))
+    weights = make.draw(st.permutations(["j", summed, *shared]))
+    result = make.draw(st.permutations(["j", *kept]))
+    sizes = {**extents, "j": make.draw(st.sampled_from((1, 3, 8, 24)))}
+    equation = f"bihd,{''.join(weights)}->b{''.join(result)}"
+    return make.build.emit(Einsum(equation), x, make.weight(*(sizes[label] for label in weights)))

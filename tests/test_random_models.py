@@ -17,7 +17,7 @@ from modelcc.levels import verify_level
 from modelcc.options import Options
 from modelcc.pipeline import StageRun, run_stages
 from modelcc.targets.base import Workplace
-from tests.random_models import RandomModel, image_models, row_models
+from tests.random_models import RandomModel, image_models, product_models, row_models
 
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
 QUICK = settings(
@@ -27,7 +27,7 @@ QUICK = settings(
     suppress_health_check=list(HealthCheck),
 )
 SLOW = settings(QUICK, max_examples=6)
-MODELS = st.one_of(image_models(), row_models())
+MODELS = st.one_of(image_models(), row_models(), product_models())
 TOLERANCE = 2e-4
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from modelcc.ir.scalar_tree import depth, size
+from modelcc.ir.tensor import Kernel
 from modelcc.ir.tensor_parser import parse_tensor_program
-from modelcc.passes.tensor.inline import InlineStages
+from modelcc.passes.tensor.inline import DEPTH, SIZE, InlineStages
 
 GATED = """program @main(%x: f32[1, 8, 5, 5], %s: f32[1, 8]) -> (%y) {{
   kernel @Gate(%s: f32[1, 8]) -> (%g: f32[1, 8]) {{
@@ -37,3 +39,30 @@ def test_dear_values_are_computed_where_each_is_read_once() -> None:
       }
     }"""
     assert len(InlineStages()(parse_tensor_program(text, {})).items) == 1
+
+
+def test_expressions_stay_small_however_long_a_chain_is() -> None:
+    shape = "f32[4]"
+    kernels = "\n".join(
+        f"kernel @Add(%x{n}: {shape}) -> (%x{n + 1}: {shape}) {{"
+        f" %x{n + 1}: {shape} = [i < 4] %x{n}[i] + 1.0 }}"
+        for n in range(200)
+    )
+    text = f"program @main(%x0: {shape}) -> (%x200) {{\n{kernels}\n}}"
+    items = InlineStages()(parse_tensor_program(text, {})).items
+    bodies = [item.stages[0].body for item in items if isinstance(item, Kernel)]
+    assert 1 < len(bodies) < 20
+    assert all(depth(body) <= DEPTH for body in bodies)
+
+
+def test_values_that_are_read_twice_do_not_double_an_expression_each_time() -> None:
+    shape = "f32[4]"
+    kernels = "\n".join(
+        f"kernel @Where(%c: bool[4], %x{n}: {shape}) -> (%x{n + 1}: {shape}) {{"
+        f" %x{n + 1}: {shape} = [i < 4] select(%c[i], %x{n}[i], %x{n}[3 - i]) }}"
+        for n in range(40)
+    )
+    text = f"program @main(%c: bool[4], %x0: {shape}) -> (%x40) {{\n{kernels}\n}}"
+    items = InlineStages()(parse_tensor_program(text, {})).items
+    bodies = [item.stages[0].body for item in items if isinstance(item, Kernel)]
+    assert all(size(body) <= SIZE for body in bodies)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 from hypothesis import given, settings
-from kernel_runs import host_cpu, interpreted, native, run_scheduled
+from kernel_runs import interpreted, native, run_scheduled
+from machines import chosen_cpu
 
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
@@ -68,7 +69,7 @@ def test_scheduled_loops_keep_the_meaning(graph: Graph) -> None:
     program = lower_graph(graph)
     for step in PASSES:
         program = step(program)
-    scheduled = schedule_program(program, host_cpu())
+    scheduled = schedule_program(program, chosen_cpu())
     execute = native(scheduled)
     assert_same(run_scheduled(scheduled, execute, feeds, {}), wanted)
     assert_same(run_scheduled(scheduled, execute, feeds, {}, in_place=True), wanted)
@@ -81,6 +82,6 @@ def test_scheduled_loops_stay_in_their_buffers(graph: Graph) -> None:
     program = lower_graph(graph)
     for step in PASSES:
         program = step(program)
-    scheduled = schedule_program(program, host_cpu())
+    scheduled = schedule_program(program, chosen_cpu())
     got = run_scheduled(scheduled, interpreted(scheduled), feeds, {})
     assert_same(got, interpret(graph, feeds))

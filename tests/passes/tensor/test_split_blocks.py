@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_runs import host_cpu, native, run_scheduled
+from kernel_runs import native, run_scheduled
+from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
@@ -59,7 +60,7 @@ def test_parts_of_any_size_are_written_side_by_side(channels: tuple[int, ...]) -
     graph = concatenation(channels)
     program = compiled(graph)
     feeds = feeds_of(graph)
-    scheduled = schedule_program(program, host_cpu())
+    scheduled = schedule_program(program, chosen_cpu())
     got = run_scheduled(scheduled, native(scheduled), feeds, {})
     assert_same(got, interpret(graph, feeds))
 
@@ -79,7 +80,7 @@ def test_pieces_share_the_constants_of_their_part(channels: tuple[int, ...]) -> 
     total = sum(channels)
     y = build.emit(same(3, total), whole, build.constant(weights(total, 1, 3, 3)))
     graph = build.build([y])
-    scheduled, feeds = schedule_program(compiled(graph), host_cpu()), feeds_of(graph)
+    scheduled, feeds = schedule_program(compiled(graph), chosen_cpu()), feeds_of(graph)
     assert_same(run_scheduled(scheduled, native(scheduled), feeds, {}), interpret(graph, feeds))
 
 
@@ -109,7 +110,7 @@ def narrow_groups(width: int) -> Graph:
 @pytest.mark.parametrize("width", [8, 14, 16, 20, 26])
 def test_groups_from_within_blocks_are_read_in_vectors(width: int) -> None:
     graph = narrow_groups(width)
-    scheduled, feeds = schedule_program(compiled(graph), host_cpu()), feeds_of(graph)
+    scheduled, feeds = schedule_program(compiled(graph), chosen_cpu()), feeds_of(graph)
     assert_same(run_scheduled(scheduled, native(scheduled), feeds, {}), interpret(graph, feeds))
     calls = [i for i in scheduled.items if isinstance(i, KernelCall)]
     stores = [s for c in calls for s in statements(c.function.body) if isinstance(s, Store)]

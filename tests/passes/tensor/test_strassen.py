@@ -7,7 +7,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from kernel_runs import host_cpu, interpreted, native, run_scheduled
+from kernel_runs import interpreted, native, run_scheduled
+from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Constant
@@ -28,6 +29,7 @@ from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.strassen import Strassen
 from modelcc.passes.tensor.strassen_cost import Split, StrassenCost
 from modelcc.passes.tensor.strassen_weights import QuadrantConstant
+from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 
 
@@ -105,7 +107,7 @@ def test_schedules_keep_their_meaning(name: str) -> None:
     before = program_of(CASES[name])
     data = inputs_of(before)
     wanted = run_program(before, data, {})
-    program = schedule_program(Strassen(Always())(before), host_cpu())
+    program = schedule_program(Strassen(Always())(before), chosen_cpu())
     for executor in (interpreted, native) if name == "an odd row" else (native,):
         actual = run_scheduled(program, executor(program), data, {})
         for output in before.outputs:
@@ -156,7 +158,7 @@ def test_results_may_be_in_blocks_of_channels() -> None:
     data = inputs_of(before)
     wanted = run_program(before, data, {})["z"]
     assert_near(run_program(after, data, {})["z"], wanted)
-    scheduled = schedule_program(after, host_cpu())
+    scheduled = schedule_program(after, chosen_cpu())
     assert_near(run_scheduled(scheduled, native(scheduled), data, {})["z"], wanted)
     text = print_functions(scheduled_functions(scheduled))
     assert not [s for s in text.splitlines() if "muladd" in s and "splat" not in s]
@@ -216,7 +218,7 @@ def test_quadrants_are_written_as_they_are_read(transposed: bool) -> None:
 def test_products_fetch_the_next_block_once() -> None:
     """All lines of it, and few others."""
     program = Strassen(Always())(program_of(Case((1, 128), 256, 768)))
-    text = print_functions(scheduled_functions(schedule_program(program, host_cpu())))
+    text = print_functions(scheduled_functions(schedule_program(program, CpuModel())))
     blocks = [line for line in text.splitlines() if "prefetch %x1[" in line]
     assert len(blocks) == 7, "each of the products fetches a share"
 
@@ -229,7 +231,7 @@ def test_error_bound_in_the_documentation() -> None:
     y = make.emit(MatMul(), x, make.constant(w))
     program = Strassen(Always())(FuseKernels()(lower_graph(make.build([y]))))
     data = inputs_of(program)
-    scheduled = schedule_program(program, host_cpu())
+    scheduled = schedule_program(program, chosen_cpu())
     actual = run_scheduled(scheduled, native(scheduled), data, {})[y]
     assert_near(actual, data["x"].astype(np.float64) @ w)
 

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import onnxruntime
 import pytest
-from kernel_runs import host_cpu, interpreted, native, run_scheduled
+from kernel_runs import interpreted, native, run_scheduled
+from machines import chosen_cpu
 from onnx import TensorProto, helper, numpy_helper
 
 import modelcc
@@ -126,7 +127,7 @@ def test_schedules_keep_their_meaning(case: Case, choice: Choice) -> None:
     before = program_of(case)
     data = inputs_of(before)
     wanted = run_program(before, data, {})
-    program = schedule_program(Winograd(Always(choice=choice))(before), host_cpu())
+    program = schedule_program(Winograd(Always(choice=choice))(before), chosen_cpu())
     for executor in (interpreted, native):
         actual = run_scheduled(program, executor(program), data, {})
         for name in before.outputs:
@@ -189,7 +190,7 @@ def test_error_bound_in_the_documentation(m: int, bound: float, positive: bool) 
     x = np.pad(data["x"].astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
     exact = np.einsum("nchwij,ocij->nohw", windows, w, optimize=True) + b[:, None, None]
-    scheduled = schedule_program(Winograd(Always(choice=Choice(m, 1)))(program), host_cpu())
+    scheduled = schedule_program(Winograd(Always(choice=Choice(m, 1)))(program), chosen_cpu())
     actual = run_scheduled(scheduled, native(scheduled), data, {})
     assert_near(actual[program.outputs[0]].astype(np.float64), exact, bound)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from modelcc.ir.index import Index, Sym, symbols
-from modelcc.ir.scalar_tree import reads, walk
+from modelcc.ir.scalar_tree import cost, reads, walk
 from modelcc.ir.tensor import (
     Algorithm,
     Axis,
@@ -38,7 +38,8 @@ from modelcc.passes.tensor.split_blocks import ragged_part
 
 @dataclass(frozen=True)
 class FuseKernels:
-    """Greedy fusion in program order; ``limit`` bounds the stages of one kernel.
+    """Greedy fusion in program order; ``limit`` bounds the stages of one kernel, ``work`` the
+    cost of one evaluation of all their expressions, so that no kernel is dear to compile.
 
     before::
 
@@ -62,6 +63,7 @@ class FuseKernels:
     """
 
     limit: int = 16
+    work: int = 1024
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         groups: list[_Group] = []
@@ -112,6 +114,8 @@ class FuseKernels:
             return None
         if item.outputs[0] in group.outputs or len(group.kernels) >= self.limit:
             return None
+        if group.work + cost(item.stages[0].body) > self.work:
+            return None
         if item.outputs[0] in usage.parts and any(usage.readers[t] > 1 for t in direct):
             return None
         if any(ragged_part(s, program.types) for s in (item.stages[0], *group.stages)):
@@ -147,6 +151,7 @@ class _Group:
 
     kernels: list[Kernel] = field(default_factory=list[Kernel])
     alone: Algorithm | ReadSize | None = None
+    work: int = 0
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -166,6 +171,7 @@ class _Group:
 
     def add(self, kernel: Kernel) -> None:
         self.kernels.append(kernel)
+        self.work += cost(kernel.stages[0].body)
 
 
 def _bound_at(item: Algorithm | ReadSize, position: int) -> dict[str, int]:
@@ -181,7 +187,9 @@ def _fits(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
     if not all(_contiguous_row(s, types) for s in stages if s.reduce):
         return False
     space = row_space(stages)
-    return space is not None and _walks_as_one(space, types)
+    if space is None or space.repeats(space.stages[-1]):
+        return False
+    return _walks_as_one(space, types)
 
 
 def _keeps_vectors(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:

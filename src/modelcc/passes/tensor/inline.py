@@ -3,15 +3,37 @@
 Data movement (a read at other indices) is inlined wherever it is read, also into reductions;
 arithmetic only where it is read once, by an elementwise stage, and dear arithmetic only where that
 does not repeat it for every point of an axis that the producer lacks (gates of channels).
+
+Expressions stay below a size and a depth, however long a chain of producers is: what would exceed
+them is a stage of its own, whose value fusion keeps in registers.  So the work, and the code, is
+linear in the number of stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from modelcc.ir.index import Bounds, Index, Sym, loop_range, simplify, split_affine, symbols
-from modelcc.ir.scalar_tree import cost, map_indices, reads, substitute_indices, transform, walk
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    loop_range,
+    simplify,
+    split_affine,
+    substitute,
+    symbols,
+)
+from modelcc.ir.scalar_tree import (
+    cost,
+    depth,
+    map_own_indices,
+    reads,
+    size,
+    substitute_indices,
+    transform,
+    walk,
+)
 from modelcc.ir.tensor import (
     Apply,
     Axis,
@@ -28,6 +50,10 @@ from modelcc.ir.types import TensorType
 
 WORTH_STORING = 8
 """Cost of a value that is rather read from memory than computed anew for every reader's point."""
+
+SIZE, DEPTH = 256, 32
+"""Nodes of the largest expression that is made, and of the longest path in it: some times what
+single layers of models come to, and little enough for whatever walks an expression."""
 
 
 @dataclass(frozen=True)
@@ -61,22 +87,32 @@ class InlineStages:
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         usage = _Usage.of(program)
-        bodies: dict[str, Kernel] = {}
+        growth = _Growth()
+        inlined = _Inlined(program.dims)
         items: list[Item] = []
         for item in program.items:
             if not isinstance(item, Kernel):
                 items.append(item)
                 continue
-            kernel = _inline_into(item, bodies, program.dims)
-            stage = kernel.stages[0]
-            if self._inlines(stage, usage, program):
-                bodies[stage.output] = kernel
+            stage = item.stages[0]
+            readers = usage.readers.get(stage.output, [])
+            wanted = self._inlines(item, usage, growth, inlined, program)
+            if wanted and growth.allows(stage, readers):
+                inlined.kernels[stage.output] = item
                 if stage.output not in usage.pinned:
                     continue
-            items.append(kernel)
+            items.append(inlined.into(item))
         return program.with_items(tuple(items))
 
-    def _inlines(self, stage: Stage, usage: _Usage, program: TensorProgram) -> bool:
+    def _inlines(
+        self,
+        kernel: Kernel,
+        usage: _Usage,
+        growth: _Growth,
+        inlined: _Inlined,
+        program: TensorProgram,
+    ) -> bool:
+        stage = kernel.stages[0]
         simple = stage.write == tuple(Sym(a.name) for a in stage.axes) and not stage.reduce
         readers = usage.readers.get(stage.output, [])
         if not simple or not readers or usage.writers[stage.output] != 1:
@@ -85,12 +121,128 @@ class InlineStages:
             return False
         if any(isinstance(s, Bind) for s in walk(stage.body)):
             return False
-        if cost(stage.body) == 0:
-            accepted = all(_accepts_movement(r, stage, program) for r in readers)
-            return accepted and len(readers) <= self.movement_readers
+        work = growth.of(stage).cost
+        if work == 0:
+            if len(readers) > self.movement_readers:
+                return False
+            if not any(reader.reduce for reader in readers):
+                return True
+            moved = inlined.into(kernel).stages[0]
+            return all(_accepts_movement(reader, moved, program) for reader in readers)
         if len(readers) != 1 or readers[0].reduce or stage.output in usage.pinned:
             return False
-        return cost(stage.body) < WORTH_STORING or not _repeats(readers[0], stage.output)
+        return work < WORTH_STORING or not _repeats(readers[0], stage.output)
+
+
+@dataclass(frozen=True)
+class _Measures:
+    """Size, cost and depth of an expression with all that is inlined into it; ``own`` is the
+    depth of the expression itself."""
+
+    size: int
+    cost: int
+    depth: int
+    own: int
+
+    @staticmethod
+    def of(body: Scalar) -> _Measures:
+        deep = depth(body)
+        return _Measures(size(body), cost(body), deep, deep)
+
+    def with_read(self, producer: _Measures) -> _Measures:
+        """The measures after one read, a leaf, has become ``producer``."""
+        deep = max(self.depth, self.own + producer.depth)
+        return _Measures(self.size + producer.size, self.cost + producer.cost, deep, self.own)
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """What the expressions of stages, by identity, have grown to."""
+
+    measures: dict[int, _Measures] = field(default_factory=dict[int, _Measures])
+
+    def of(self, stage: Stage) -> _Measures:
+        found = self.measures.get(id(stage))
+        if found is None:
+            found = self.measures[id(stage)] = _Measures.of(stage.body)
+        return found
+
+    def allows(self, stage: Stage, readers: Sequence[Stage]) -> bool:
+        """Whether all that read ``stage``, named once for each read, stay small with it; if so,
+        it counts as inlined."""
+        own = self.of(stage)
+        grown: dict[int, _Measures] = {}
+        for reader in readers:
+            found = (grown.get(id(reader)) or self.of(reader)).with_read(own)
+            if found.size > SIZE or found.depth > DEPTH:
+                return False
+            grown[id(reader)] = found
+        self.measures.update(grown)
+        return True
+
+
+class _Rewriting:
+    """What becomes of the indices of an inlined expression: ``values`` for the axes, simplified
+    in the reader's ``ranges``, and what becomes of these in what the reader is inlined into."""
+
+    def __init__(
+        self, values: Mapping[str, Index], ranges: Bounds, after: _Rewriting | None
+    ) -> None:
+        self._values = values
+        self._ranges = ranges
+        self._after = after
+        self._known: dict[Index, Index] = {}
+
+    def index(self, index: Index) -> Index:
+        """What ``index`` of the inlined expression is in the one that is kept."""
+        found = self._known.get(index)
+        if found is None:
+            found = simplify(substitute(index, self._values), self._ranges)
+            found = self._known[index] = self._after.index(found) if self._after else found
+        return found
+
+
+class _Inlined:
+    """Kernels that are inlined, by what they compute."""
+
+    def __init__(self, dims: Bounds) -> None:
+        self.kernels: dict[str, Kernel] = {}
+        self._dims = dims
+
+    def into(self, kernel: Kernel) -> Kernel:
+        """``kernel`` with all that is inlined into it, from the first producer on."""
+        stage = kernel.stages[0]
+        if not self._reads_inlined(stage):
+            return kernel
+        body = self._body(stage, None)
+        inputs = tuple(dict.fromkeys(r.tensor for r in reads(body)))
+        source = tuple(self._source(kernel))
+        return replace(kernel, inputs=inputs, stages=(replace(stage, body=body),), source=source)
+
+    def _reads_inlined(self, stage: Stage) -> bool:
+        return any(r.tensor in self.kernels for r in reads(stage.body))
+
+    def _body(self, stage: Stage, after: _Rewriting | None) -> Scalar:
+        ranges = {**self._dims, **{a.name: loop_range(a.extent) for a in _axes(stage)}}
+        own = _Rewriting({}, ranges, after) if self._reads_inlined(stage) else after
+
+        def visit(node: Scalar) -> Scalar:
+            producer = self.kernels.get(node.tensor) if isinstance(node, Read) else None
+            if producer is None or not isinstance(node, Read):
+                return node if own is None else map_own_indices(node, own.index)
+            moved = producer.stages[0]
+            values = {a.name: i for a, i in zip(moved.axes, node.indices, strict=True)}
+            return self._body(moved, _Rewriting(values, ranges, after))
+
+        return transform(stage.body, visit)
+
+    def _source(self, kernel: Kernel) -> dict[str, None]:
+        """Sources of what is inlined, in the order of reads, then those of ``kernel``."""
+        found: dict[str, None] = {}
+        for read in reads(kernel.stages[0].body):
+            if read.tensor in self.kernels:
+                found |= self._source(self.kernels[read.tensor])
+        return found | dict.fromkeys(kernel.source)
 
 
 def _has_border(type_: TensorType) -> bool:
@@ -160,21 +312,3 @@ class _Usage:
                 for read in reads(stage.body):
                     usage.readers.setdefault(read.tensor, []).append(stage)
         return usage
-
-
-def _inline_into(kernel: Kernel, bodies: Mapping[str, Kernel], dims: Bounds) -> Kernel:
-    stage = kernel.stages[0]
-    if not any(r.tensor in bodies for r in reads(stage.body)):
-        return kernel
-    ranges = {**dims, **{a.name: loop_range(a.extent) for a in (*stage.axes, *stage.reduce)}}
-
-    def visit(node: Scalar) -> Scalar:
-        if not (isinstance(node, Read) and node.tensor in bodies):
-            return node
-        return _moved_body(bodies[node.tensor].stages[0], node.indices)
-
-    body = map_indices(transform(stage.body, visit), lambda i: simplify(i, ranges))
-    inputs = tuple(dict.fromkeys(r.tensor for r in reads(body)))
-    absorbed = [bodies[r.tensor].source for r in reads(stage.body) if r.tensor in bodies]
-    source = tuple(dict.fromkeys(name for names in (*absorbed, kernel.source) for name in names))
-    return replace(kernel, inputs=inputs, stages=(replace(stage, body=body),), source=source)

@@ -82,8 +82,10 @@ class JoinParts:
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item | None] = list(program.items)
         types = dict(program.types)
+        readers = _places_of_readers(program)
         for position, item in enumerate(program.items):
-            found = self._match(position, item, program) if isinstance(item, Kernel) else None
+            kernel = item if isinstance(item, Kernel) else None
+            found = kernel and self._match(position, kernel, readers, program)
             places = () if found is None else (position, *found.places)
             # Readers of several products are joined with the first of these only.
             if found is None or any(items[n] is not program.items[n] for n in places):
@@ -98,12 +100,18 @@ class JoinParts:
             return program
         return replace(program, types=types).with_items(kept)
 
-    def _match(self, position: int, kernel: Kernel, program: TensorProgram) -> _Join | None:
+    def _match(
+        self,
+        position: int,
+        kernel: Kernel,
+        read_at: Mapping[str, Sequence[int]],
+        program: TensorProgram,
+    ) -> _Join | None:
         stages = self._product(kernel, program)
         if stages is None:
             return None
         product = kernel.outputs[0]
-        places = [n for n, item in enumerate(program.items) if product in item_inputs(item)]
+        places = read_at.get(product, ())
         readers = [item for n in places if isinstance(item := program.items[n], Kernel)]
         if product in program.outputs or not readers or len(readers) != len(places):
             return None
@@ -145,6 +153,15 @@ class JoinParts:
             return 0
         fitting = [w for w in WIDTHS if size % w == 0 and size > w]
         return next((w for w in fitting if w * parts <= self.columns), 0)
+
+
+def _places_of_readers(program: TensorProgram) -> dict[str, list[int]]:
+    """By tensor: positions of the items that read it, in order."""
+    found: dict[str, list[int]] = {}
+    for position, item in enumerate(program.items):
+        for name in dict.fromkeys(item_inputs(item)):
+            found.setdefault(name, []).append(position)
+    return found
 
 
 def _is_static(stage: Stage) -> bool:

@@ -27,6 +27,15 @@ class RowSpace:
         names = {a.name for a in self.row}
         return not stage.reduce and any(names & symbols(i) for i in stage.write)
 
+    def repeats(self, stage: Stage) -> bool:
+        """Whether the stage defines the same elements again for other points of ``outer``.
+
+        Such a stage may be inlined; stored, it would be written many times, and by several
+        threads, and could not take the place of what it reads.
+        """
+        used = {name for index in stage.write for name in symbols(index)}
+        return not {a.name for a in self.outer} <= used
+
 
 def row_space(stages: Sequence[Stage]) -> RowSpace | None:
     """The common rows of ``stages``, or None if they do not share any."""
