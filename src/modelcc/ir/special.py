@@ -29,3 +29,14 @@ def rsqrt(x: Any) -> Any:
     """``1 / sqrt(x)``, in the dtype of ``x``."""
     values = np.asarray(x)
     return (1.0 / np.sqrt(values.astype(np.float64))).astype(values.dtype)
+
+
+def power(a: Any, b: Any) -> Any:
+    """``a ** b``; of integers what wraps around, and 0 where it would be a fraction."""
+    base, exponent = np.asarray(a), np.asarray(b)
+    if base.dtype.kind != "i":
+        return np.power(a, b)
+    whole = np.power(base, np.maximum(exponent, 0))
+    unit = np.where(exponent & 1 == 1, base, 1)
+    below = np.where(np.abs(base) == 1, unit, 0)
+    return np.where(exponent < 0, below, whole).astype(base.dtype)

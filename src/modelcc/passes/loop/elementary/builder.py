@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from modelcc.ir.loop import Bitcast, Call, Choose, Const, Convert, Expr, Let, MulAdd, Var
+from modelcc.ir.index import Sym
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Bitcast,
+    Buffer,
+    Call,
+    Choose,
+    Const,
+    Convert,
+    Expr,
+    Fold,
+    For,
+    Gather,
+    If,
+    Let,
+    Load,
+    MulAdd,
+    Register,
+    Stmt,
+    Store,
+    Var,
+)
 from modelcc.ir.types import BOOL, F32, F64, I32, I64, U32, U64, DType
 
 Number = float | int
@@ -69,10 +91,10 @@ class Value:
     def __xor__(self, other: Value | Number) -> Value:
         return self._apply("xor", self, other)
 
-    def __lshift__(self, other: Number) -> Value:
+    def __lshift__(self, other: Value | Number) -> Value:
         return self._apply("shl", self, other)
 
-    def __rshift__(self, other: Number) -> Value:
+    def __rshift__(self, other: Value | Number) -> Value:
         return self._apply("shr", self, other)
 
     def __lt__(self, other: Value | Number) -> Value:
@@ -135,24 +157,66 @@ class Value:
 
 @dataclass
 class Builder:
-    """Collects ``Let`` statements under names nothing else in the function has."""
+    """Collects statements under names nothing else in the function has."""
 
     prefix: str
     count: int = 0
-    lets: list[Let] = field(default_factory=list[Let])
+    statements: list[Stmt] = field(default_factory=list[Stmt])
 
     def let(self, value: Value) -> Value:
         """The value under a name, to be used more than once."""
         if isinstance(value.expr, Var | Const):
             return value
-        self.lets.append(Let(f"{self.prefix}{self.count}", value.expr))
-        self.count += 1
-        return Value(Var(self.lets[-1].name, value.dtype, value.lanes))
+        name = self._name()
+        self.statements.append(Let(name, value.expr))
+        return Value(Var(name, value.dtype, value.lanes))
 
-    def take(self) -> tuple[Let, ...]:
+    def corrected(self, usual: Value, rare: Value, correct: Callable[[], Value]) -> Value:
+        """``usual``, but in lanes where the bool ``rare`` holds what ``correct`` makes.
+
+        The statements that ``correct`` adds run only if there is such a lane.
+        """
+        register = Var(self._name(), usual.dtype, usual.lanes)
+        self.statements.append(Register(register.name, usual.expr))
+        any_lane = rare.expr if rare.lanes == 1 else Fold("or", rare.expr)
+        outside, self.statements = self.statements, []
+        corrected = correct().where(rare, Value(register))
+        self.statements.append(Assign(register.name, corrected.expr))
+        self.statements = [*outside, If(any_lane, self.take(), rare=True)]
+        return Value(register)
+
+    def table(self, words: Sequence[int], dtype: DType) -> Callable[[Value, int], Value]:
+        """Constants in local memory, and how to read ``words[at[lane] + offset]`` of them."""
+        table = self._local(dtype, len(words))
+        self.statements += [Store(table, place, Const(w, dtype)) for place, w in enumerate(words)]
+        return lambda at, offset: Value(Gather(table, offset, at.expr, dtype))
+
+    def each_lane(self, x: Value, compute: Callable[[Value], Sequence[Value]]) -> list[Value]:
+        """What ``compute`` makes of scalars, for the lanes of ``x`` one after another in a loop."""
+        given, lane = self._local(x.dtype, x.lanes), self._name()
+        self.statements.append(Store(given, 0, x.expr))
+        outside, self.statements = self.statements, []
+        results = [self.let(v) for v in compute(Value(Load(given, Sym(lane), x.dtype)))]
+        body, self.statements = self.take(), outside
+        buffers = [self._local(v.dtype, x.lanes) for v in results]
+        stores = (Store(b, Sym(lane), v.expr) for b, v in zip(buffers, results, strict=True))
+        self.statements.append(For(lane, 0, x.lanes, (*body, *stores)))
+        pairs = zip(buffers, results, strict=True)
+        return [self.let(Value(Load(b, 0, v.dtype, x.lanes))) for b, v in pairs]
+
+    def take(self) -> tuple[Stmt, ...]:
         """The statements collected since the last call."""
-        taken, self.lets = tuple(self.lets), []
+        taken, self.statements = tuple(self.statements), []
         return taken
+
+    def _local(self, dtype: DType, size: int) -> str:
+        name = self._name()
+        self.statements.append(Alloc(Buffer(name, dtype, size, "local")))
+        return name
+
+    def _name(self) -> str:
+        self.count += 1
+        return f"{self.prefix}{self.count - 1}"
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:

@@ -76,12 +76,28 @@ def fmod(b: Builder, x: Value, y: Value) -> Value:
         return fmod(b, b.let(x.to(F64)), b.let(y.to(F64))).to(F32)
     x, y = b.let(x), b.let(y)
     a, d = b.let(x.call("abs")), b.let(y.call("abs"))
-    rest = b.let((-(a / d).call("trunc")).times(d, a))
+    rest = _rest(b, a, d, b.let((a / d).call("trunc")))
     rest = b.let((rest + d).where(rest < 0.0, rest))
     rest = (rest - d).where(rest.call("ge", d), rest)
     inside = a.where(d.equal(math.inf) & (a < math.inf), rest)
     sign = x.bits & -(1 << 63)
     return (inside.bits ^ sign).as_float
+
+
+def _rest(b: Builder, a: Value, d: Value, quotient: Value) -> Value:
+    """``a - quotient * d`` without a rounding error, with or without a fused multiply-add.
+
+    Both factors are cut in two, so that all products are exact, and so are all differences in this
+    order: what is left of ``a`` loses leading digits as it gains trailing ones.
+    """
+    upper = b.let((d.bits & -(1 << 27)).as_float)
+    lower = b.let(d - upper)
+    high = b.let((quotient * 2.0**-26).call("trunc") * 2.0**26)
+    low = b.let(quotient - high)
+    rest = a
+    for part, factor in ((high, upper), (low, upper), (high, lower), (low, lower)):
+        rest = (-part).times(factor, rest)
+    return b.let(rest)
 
 
 def mod(b: Builder, x: Value, y: Value) -> Value:

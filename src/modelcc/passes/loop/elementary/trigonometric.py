@@ -1,32 +1,58 @@
 """Trigonometric functions and their inverses, for f32 and f64.
 
-The argument is reduced by multiples of pi/2 in f64 (also for f32): in two parts for f32 results,
-in three for f64 ones.  This is exact to rounding for ``|x|`` below 2^40 (f32) and 2^28 (f64);
-beyond, errors grow in proportion to ``|x|`` until the result is an arbitrary number in range.
+The argument is reduced by multiples of pi/2 in f64 (also for f32), whose leading parts are short
+enough for their products to be exact without a fused multiply-add, too (W. J. Cody and W. Waite,
+"Software Manual for the Elementary Functions", 1980).  That holds for ``|x|`` up to 2^23 (f32) and
+2^17 (f64); if a lane is beyond, :mod:`modelcc.passes.loop.elementary.huge_arguments` reduces it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-from modelcc.ir.types import F32, F64, I32
+from modelcc.ir.types import F64, I32
 from modelcc.passes.loop.elementary.builder import Builder, Value, polynomial, with_sign_of
 from modelcc.passes.loop.elementary.coefficients import ASIN, ATAN, COS, SIN
+from modelcc.passes.loop.elementary.huge_arguments import reduced_huge
 
 _MAGIC = 1.5 * 2.0**52
-_HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
+_HALF_PI = {
+    32: (1.570796325802803, 9.920935796805404e-10),
+    64: (1.5707963267923333, 2.5633441512663184e-12, 3.2820035428735005e-22),
+}
+"""Parts of pi/2; all but the last have 30 (f32) and 36 bits (f64)."""
+LARGEST_USUAL = {32: 2.0**23, 64: 2.0**17}
+"""Largest ``|x|`` for whose multiple of pi/2 the products with these parts are exact."""
 
 
-def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
-    """``r`` within pi/4 of 0, and the quadrant in an integer's low bits."""
+_Function = Callable[[Builder, Value, Value], Value]
+"""Of a Builder, an angle within pi/4 of 0 and the quadrant in an integer's low bits."""
+
+
+def _of_any(b: Builder, x: Value, function: _Function, quarter: int = 0) -> Value:
+    """``function`` of ``x`` and a number of quarters; NaN where ``x`` is not finite."""
+    x = b.let(x)
+    a = b.let(x.call("abs"))
+    bound = LARGEST_USUAL[x.dtype.bits]
+    huge = b.let(a > bound)
+
+    def of_huge() -> Value:
+        r, quadrant = reduced_huge(b, b.let(x.where(b.let(huge & (a < math.inf)), 2 * bound)))
+        quadrant = b.let(quadrant + quarter) if quarter else quadrant
+        return function(b, r, quadrant).where(a < math.inf, math.nan)
+
+    return b.corrected(function(b, *_usual(b, x, _MAGIC + quarter)), huge, of_huge)
+
+
+def _usual(b: Builder, x: Value, magic: float) -> tuple[Value, Value]:
     wide = b.let(x.to(F64))
-    t = b.let(wide.times(2 / math.pi, _MAGIC))
-    n = b.let(t - _MAGIC)
+    t = b.let(wide.times(2 / math.pi, magic))
+    n = b.let(t - magic)
     r = wide
-    for part in _HALF_PI[: 2 if x.dtype == F32 else 3]:
+    for part in _HALF_PI[x.dtype.bits]:
         r = n.times(-part, r)
-    quadrant = t.bits if x.dtype == F64 else t.bits.to(I32)
-    return b.let(r.to(x.dtype).at_least(-0.8).at_most(0.8)), b.let(quadrant)
+    return b.let(r.to(x.dtype)), b.let(t.bits if x.dtype == F64 else t.bits.to(I32))
 
 
 def _sine_cosine(b: Builder, r: Value) -> tuple[Value, Value]:
@@ -36,30 +62,32 @@ def _sine_cosine(b: Builder, r: Value) -> tuple[Value, Value]:
     return b.let(sine), b.let(cosine)
 
 
-def _from_quadrant(quadrant: Value, sine: Value, cosine: Value) -> Value:
-    value = cosine.where((quadrant & 1).differs(0), sine)
-    sign = (quadrant & 2) << (sine.dtype.bits - 2)
-    return (value.bits ^ sign).as_float
+def _sine(b: Builder, r: Value, quadrant: Value) -> Value:
+    sine, cosine = _sine_cosine(b, r)
+    top = quadrant.dtype.bits - 1
+    sign = (quadrant << (top - 1)) & -(1 << top)
+    return (cosine.where((quadrant & 1).differs(0), sine).bits ^ sign).as_float
+
+
+def _tangent(b: Builder, r: Value, quadrant: Value) -> Value:
+    sine, cosine = _sine_cosine(b, r)
+    odd = b.let((quadrant & 1).differs(0))
+    return cosine.where(odd, sine) / (-sine).where(odd, cosine)
 
 
 def sin(b: Builder, x: Value) -> Value:
     """Sine of ``x`` in radians."""
-    r, quadrant = _reduced(b, x)
-    return _from_quadrant(quadrant, *_sine_cosine(b, r))
+    return _of_any(b, x, _sine)
 
 
 def cos(b: Builder, x: Value) -> Value:
     """Cosine of ``x`` in radians."""
-    r, quadrant = _reduced(b, x)
-    return _from_quadrant(b.let(quadrant + 1), *_sine_cosine(b, r))
+    return _of_any(b, x, _sine, 1)
 
 
 def tan(b: Builder, x: Value) -> Value:
     """Tangent of ``x`` in radians."""
-    r, quadrant = _reduced(b, x)
-    sine, cosine = _sine_cosine(b, r)
-    odd = b.let((quadrant & 1).differs(0))
-    return cosine.where(odd, sine) / (-sine).where(odd, cosine)
+    return _of_any(b, x, _tangent)
 
 
 def _arc_sine(b: Builder, x: Value) -> tuple[Value, Value]:
