@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
+from machines import chosen_machine
 
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
@@ -25,10 +26,8 @@ from modelcc.ir.types import Array, TensorType
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.runtime.loader import load_objects
-from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
-from modelcc.targets.native.host import cpu_model, machine_of
-from modelcc.targets.native.machine import function_attributes
+from modelcc.targets.llvm.emitter import emit_llvm
+from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
 
 Executor = Callable[[str, Sequence[Array], Sequence[int]], None]
@@ -36,12 +35,6 @@ Executor = Callable[[str, Sequence[Array], Sequence[int]], None]
 
 GUARD = 256
 """Bytes on each side of a buffer; the largest vector has 64."""
-
-
-def host_cpu() -> CpuModel:
-    """This machine, as schedules see it."""
-    machine, fused = machine_of("native")
-    return cpu_model(machine, fused, 1)
 
 
 def functions_of(program: ScheduledProgram) -> list[Function]:
@@ -59,10 +52,10 @@ def interpreted(program: ScheduledProgram) -> Executor:
 
 
 def native(program: ScheduledProgram) -> Executor:
-    """Machine code of this processor, parallel loops on one thread."""
-    machine, _ = machine_of("native")
+    """Machine code of the processor to test, parallel loops on one thread."""
+    machine = chosen_machine()
     functions = {f.name: expand_math(expand_narrow(f)) for f in functions_of(program)}
-    text = emit_llvm(list(functions.values()), EmitOptions(function_attributes(machine)))
+    text = emit_llvm(list(functions.values()), emission(machine))
     obj = compile_llvm(text, machine, CodegenOptions(optimize=1))
     code = load_objects([obj], {"mcc_parallel_for": 1})
 

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from loop_programs import aligned
+from machines import chosen_machine
 
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import ThreadPool
-from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
-from modelcc.targets.native.machine import byte_dots, function_attributes, host_machine
+from modelcc.targets.llvm.emitter import emit_llvm
+from modelcc.targets.llvm.instructions import Instructions
+from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import compile_llvm
 
 
 def compiled(
-    functions: Sequence[Function], pool: ThreadPool | None = None, widest_dot: int = 512
+    functions: Sequence[Function],
+    pool: ThreadPool | None = None,
+    instructions: Instructions | None = None,
 ) -> NativeCode:
-    """The functions as machine code in this process; byte dots of up to ``widest_dot`` bits."""
-    machine = host_machine()
-    dots = min(widest_dot, byte_dots(machine))
-    text = emit_llvm(functions, EmitOptions(function_attributes(machine), byte_dots=dots))
+    """The functions as machine code in this process, with ``instructions`` instead of all."""
+    machine = chosen_machine()
+    options = emission(machine)
+    if instructions is not None:
+        options = replace(options, instructions=instructions)
+    text = emit_llvm(functions, options)
     symbols = {"mcc_parallel_for": pool.parallel_for_address} if pool else {}
     return load_objects([compile_llvm(text, machine)], symbols)
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
-from kernel_runs import Executor, host_cpu, run_scheduled
+from kernel_runs import Executor, run_scheduled
+from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
@@ -67,7 +68,7 @@ def graph_of(op: Op, sample: Sample, data: tuple[Array | None, ...], constant: b
 
 def scheduled(op: Op, sample: Sample, constant: bool = False) -> ScheduledProgram:
     graph = graph_of(op, sample, arrays(op, sample), constant)
-    return schedule_program(FuseKernels()(lower_graph(graph)), host_cpu())
+    return schedule_program(FuseKernels()(lower_graph(graph)), chosen_cpu())
 
 
 def check(

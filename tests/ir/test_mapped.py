@@ -7,7 +7,6 @@ import pytest
 
 from modelcc.ir.mapped import (
     CHUNK,
-    copy_all,
     copy_bytes,
     mapped_file,
     release_all,
@@ -67,16 +66,6 @@ def test_memory_that_is_no_file_is_left_alone():
     release_pages(array)
     assert mapped_file(array) is None
     assert (array == 7).all()
-
-
-def test_many_arrays_are_copied_large_and_small(file):
-    array = opened(file, "memmap")
-    whole = np.concatenate([array] * 3)
-    sources = [array, whole, array[5:9], array[::2], whole[1:]]
-    targets = [np.zeros(source.nbytes, np.uint8) for source in sources]
-    copy_all(list(zip(targets, sources, strict=True)))
-    for target, source in zip(targets, sources, strict=True):
-        np.testing.assert_array_equal(target.view(np.float32), source)
 
 
 def test_pages_of_all_are_given_back(file):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from loop_programs import aligned
+from machines import chosen_machine
 from program_cases import nested_program, nested_result
 
 from modelcc.ir.index import Sym
@@ -24,9 +25,9 @@ from modelcc.runtime.loader import load_objects
 from modelcc.targets.c.emitter import EmitOptions as COptions
 from modelcc.targets.c.program import emit_program_c
 from modelcc.targets.c.toolchain import find_compiler, load_library
-from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
+from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.program import emit_program
-from modelcc.targets.native.machine import function_attributes, host_machine
+from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import compile_llvm
 
 CASES = [(1, True), (1, False), (2, True), (5, False), (6, True)]
@@ -78,8 +79,8 @@ def _addresses(*arrays: Array) -> ctypes.Array[ctypes.c_void_p]:
 
 def _compiled_llvm() -> tuple[int, object]:
     """Address of the entry point, and what has to live as long as it is used."""
-    program, machine = nested_program(), host_machine()
-    options = EmitOptions(function_attributes(machine))
+    program, machine = nested_program(), chosen_machine()
+    options = emission(machine)
     texts = [emit_program(program, options), *(emit_llvm([f], options) for f in program.functions)]
     code = load_objects([compile_llvm(text, machine) for text in texts], {})
     return code.address("nested_run"), code

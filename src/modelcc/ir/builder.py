@@ -14,16 +14,22 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.ir.graph import Constant, Graph, Node
-from modelcc.ir.index import DIM, Bounds, Range, symbols
+from modelcc.ir.index import DIM, Bounds, Range, product, symbols
 from modelcc.ir.naming import Names
 from modelcc.ir.op import ModelError, Op
-from modelcc.ir.types import F32, Array, DType, TensorType
+from modelcc.ir.types import F32, MOST_BYTES, Array, DType, TensorType
 
 
 def infer_types(op: Op, inputs: Sequence[TensorType | None], *where: str) -> tuple[TensorType, ...]:
-    """``op.infer``; a :class:`ModelError` names the op, its operands' types and ``where``."""
+    """``op.infer``; a :class:`ModelError` names the op, its operands' types and ``where``.
+
+    It also says which result could not be stored.
+    """
     try:
-        return op.infer(*inputs)
+        results = op.infer(*inputs)
+        for type in results:
+            require_room(type)
+        return results
     except ModelError as error:
         raise error.at(*(where or (op.mnemonic(),))) from error
     except (TypeError, ValueError, AttributeError) as error:
@@ -32,6 +38,18 @@ def infer_types(op: Op, inputs: Sequence[TensorType | None], *where: str) -> tup
         given = ", ".join("absent" if t is None else str(t) for t in inputs)
         message = f"{op.mnemonic()} does not take these operands: ({given}): {error}"
         raise ModelError(message, where) from error
+
+
+def require_room(type: TensorType) -> None:
+    """:class:`ModelError` for a type of which there are no tensors, static extents counted only."""
+    least = next((e for e in type.shape if isinstance(e, int) and e < 0), 0)
+    if least:
+        raise ModelError(f"{type} has a negative extent, {least}")
+    room = product(max(1, e) for e in type.shape if isinstance(e, int)) * type.dtype.bytes
+    if isinstance(room, int) and room > MOST_BYTES:
+        raise ModelError(
+            f"{type} would take {room:,} bytes, and no more than {MOST_BYTES:,} can be had"
+        )
 
 
 def as_array(value: Array | float, dtype: DType | None) -> Array:

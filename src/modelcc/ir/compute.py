@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.index import Index, Sym
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.scalar import FUNCTIONS, Combine
 from modelcc.ir.tensor import (
     Apply,
@@ -222,8 +223,14 @@ class StageBuilder:
         stage = Stage(target.name, axes, tuple(write(point)), element.scalar, reduction, combine)
         self.stages.append(stage)
 
-    def gather(self, value: Element, body: Callable[[Index], Element]) -> Element:
-        """``body(i)`` where ``i`` is the run-time integer ``value``."""
+    def gather(
+        self, value: Element, body: Callable[[Index], Element], bound: IndexBound | None
+    ) -> Element:
+        """``body(i)`` where ``i`` is the run-time integer ``value``.
+
+        Where that is not in ``bound`` the run ends; None is for what is in range by the way it is
+        computed, whatever the data.
+        """
         symbol = self.axes((1,), "g")[0].name
         inner = body(Sym(symbol))
-        return Element(Bind(symbol, value.scalar, inner.scalar, inner.dtype))
+        return Element(Bind(symbol, value.scalar, inner.scalar, inner.dtype, bound))

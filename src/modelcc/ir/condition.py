@@ -8,9 +8,13 @@ from operator import eq, ge, gt, le, lt, ne
 from types import MappingProxyType
 from typing import Literal
 
-from modelcc.ir.index import Index, evaluate
+from modelcc.ir.index import Index
+from modelcc.ir.index_checked import NoValueError, evaluate_checked
 
 Comparison = Literal["<", "<=", "==", "!=", ">", ">="]
+COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
+    {"<": "<", "<=": "<=", "==": "==", "!=": "!=", ">": ">", ">=": ">="}
+)
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,12 @@ class Condition:
         return f"{self.left} {self.comparison} {self.right}"
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether it holds where symbols have these values."""
-        return _COMPARE[self.comparison](evaluate(self.left, values), evaluate(self.right, values))
+        """Whether it holds where symbols have these values; not if a side leaves 64 bits."""
+        try:
+            left, right = (evaluate_checked(side, values) for side in (self.left, self.right))
+        except NoValueError:
+            return False
+        return _COMPARE[self.comparison](left, right)
 
 
 _COMPARE: Mapping[Comparison, Callable[[int, int], bool]] = MappingProxyType(

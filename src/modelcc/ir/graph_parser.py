@@ -40,12 +40,17 @@ def parse_graph(
 
 
 def resolver(constants: Mapping[str, Constant] | Resolve) -> Resolve:
-    """A function that finds constants, from a mapping by digest or a function."""
+    """A function that finds constants, from a mapping by digest or a function.
+
+    Constants without elements need not be there.
+    """
     if callable(constants):
         return constants
 
     def resolve(digest: str, type: TensorType) -> Constant:
         found = constants.get(digest)
+        if found is None and 0 in type.shape and type.is_static:
+            return Constant(np.zeros(type.static_shape(), type.dtype.numpy))
         if found is None:
             raise ModelError(f"no constant with digest {digest!r} is given for {type}")
         return found

@@ -36,7 +36,7 @@ The affine part of it is the quasi-affine expressions of Feautrier, *Parametric 
 programming* (RAIRO 1988).
 """
 
-from modelcc.ir.index_affine import coefficient, evaluate, split_affine, substitute
+from modelcc.ir.index_affine import coefficient, evaluate, split_affine, substitute, total
 from modelcc.ir.index_bounds import bounds_of
 from modelcc.ir.index_expr import (
     Atom,
@@ -93,4 +93,5 @@ __all__ = [
     "split_affine",
     "substitute",
     "symbols",
+    "total",
 ]

@@ -107,3 +107,13 @@ def split_affine(e: Index, names: Sequence[str]) -> tuple[dict[str, Index], Inde
 
 def _without(mono: Monomial, atom: Atom) -> Monomial:
     return tuple(factor for factor in mono if factor is not atom)
+
+
+def total(items: Sequence[Index]) -> Index:
+    """The sum of all items; 0 for none.  Sums of sums of neighbours: of many different symbols
+    no long prefixes are made."""
+    level = list(items)
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [*(a + b for a, b in pairs), *level[len(level) & ~1 :]]
+    return level[0] if level else 0

@@ -43,7 +43,9 @@ def _uses(
             yield Use(None, (), (*conditions, *tests), gathered)
             yield from _uses(inside, (*conditions, *tests), gathered)
             yield from _uses(outside, conditions, gathered)
-        case Bind(symbol, value, body):
+        case Bind(symbol, value, body, _, bound):
+            if bound is not None:
+                yield Use(None, (bound.extent,), conditions, gathered)
             yield from _uses(value, conditions, gathered)
             yield from _uses(body, conditions, (*gathered, symbol))
         case _:

@@ -276,11 +276,12 @@ class While:
 
 @dataclass(frozen=True)
 class If:
-    """``then`` if the scalar bool ``condition`` holds, else ``other``."""
+    """``then`` if the scalar bool ``condition`` holds (``rare``: hardly ever), else ``other``."""
 
     condition: Expr
     then: tuple[Stmt, ...]
     other: tuple[Stmt, ...] = ()
+    rare: bool = False
 
 
 @dataclass(frozen=True)
@@ -297,6 +298,20 @@ class BindIndex:
 
     symbol: str
     value: Expr
+
+
+@dataclass(frozen=True)
+class Check:
+    """Ends the function, in this thread, unless ``0 <= value < extent``; the run ends after it.
+
+    ``value`` is i64; of its lanes those ``>= active`` do not matter.  ``number`` tells the checks
+    of a function apart.
+    """
+
+    value: Expr
+    extent: Index
+    number: int = 0
+    active: Index | None = None
 
 
 @dataclass(frozen=True)
@@ -366,6 +381,7 @@ Stmt: TypeAlias = (
     | If
     | Let
     | BindIndex
+    | Check
     | Register
     | Assign
     | Store

@@ -43,7 +43,8 @@ def _statement_flops(s: Stmt, env: dict[str, int]) -> int:
             start, trips = _trips(s, env)
             return trips * _block_flops(s.body, {**env, s.variable: start}) if trips else 0
         case If():
-            return own + max(_block_flops(part, env) for part in blocks(s))
+            usual = (s.other,) if s.rare else blocks(s)
+            return own + max(_block_flops(part, env) for part in usual)
         case While():
             return own + _block_flops(s.body, env)
         case BindIndex():

@@ -26,7 +26,7 @@ def compile_loops(function: Function) -> Kernel:
     ``function``; arrays of mutable parameters are changed in place.
 
     The callable raises ``ValueError`` if an array does not fit its parameter and ``IndexError``
-    if the function accesses memory outside of a buffer.
+    if the function accesses memory outside of a buffer, :class:`OutOfBoundError` if a check fails.
     """
     source = python_function(function)
     scope: dict[str, Any] = {**_PRIMITIVES, **source.constants}
@@ -125,6 +125,21 @@ def _write(buffer: Array, where: Array, value: Array, active: int | None) -> Non
         buffer[where[:count]] = value[:count]
 
 
+class OutOfBoundError(IndexError):
+    """An index that a :class:`~modelcc.ir.loop.Check` has found outside of its bound."""
+
+    def __init__(self, value: int, extent: int, number: int) -> None:
+        super().__init__(f"index {value} is outside of 0 … {extent - 1}")
+        self.value = value
+        self.number = number
+
+
+def _check_index(value: Any, extent: int, number: int, active: int | None) -> None:
+    for one in np.atleast_1d(value)[: None if active is None else max(active, 0)].tolist():
+        if not 0 <= one < extent:
+            raise OutOfBoundError(one, extent, number)
+
+
 def _check(buffer: Array, low: int, high: int) -> None:
     if low <= high and (low < 0 or high >= len(buffer)):
         raise IndexError(
@@ -183,6 +198,7 @@ _PRIMITIVES: Mapping[str, Any] = {
     "gather": _gather,
     "store": _store,
     "scatter": _scatter,
+    "check": _check_index,
     "undefined": _undefined,
     "maximum": _maximum,
     "minimum": _minimum,

@@ -15,6 +15,7 @@ from modelcc.ir.loop import (
     Bitcast,
     Buffer,
     Call,
+    Check,
     Choose,
     Comment,
     Const,
@@ -232,9 +233,10 @@ class FunctionParser:
             case "for" | "parallel" | "unrolled":
                 return self._for(_KINDS[word])
             case "if":
+                rare = bool(self._at.accept("rare"))
                 condition = self._expression()
                 then = self._block()
-                return If(condition, then, self._block() if self._at.accept("else") else ())
+                return If(condition, then, self._block() if self._at.accept("else") else (), rare)
             case "while":
                 return While(self._expression(), self._block())
             case "let" | "register":
@@ -244,6 +246,8 @@ class FunctionParser:
                 return Let(name, value) if word == "let" else Register(name, value)
             case "index":
                 return BindIndex(self._at.symbol(), self._assigned())
+            case "check":
+                return self._check()
             case "comment":
                 return Comment(self._at.string())
             case "local":
@@ -258,6 +262,15 @@ class FunctionParser:
     def _assigned(self) -> Expr:
         self._at.expect("=")
         return self._expression()
+
+    def _check(self) -> Check:
+        value = self._expression()
+        self._at.expect("below ")
+        self._at.expect("[")
+        extent = self._at.index_before("]")
+        self._at.expect("]")
+        number = self._number() if self._at.accept("number ") else 0
+        return Check(value, extent, number, self._optional_index("mask"))
 
     def _for(self, kind: str) -> For:
         variable = self._at.symbol()

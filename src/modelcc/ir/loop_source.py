@@ -28,6 +28,7 @@ from modelcc.ir.loop import (
     Bitcast,
     Buffer,
     Call,
+    Check,
     Choose,
     Comment,
     Const,
@@ -133,6 +134,9 @@ class _Writer:
             case BindIndex():
                 name = self.bound("I", s.symbol)
                 self._line(depth, f"{name} = int({self.expression(s.value)})")
+            case Check():
+                value, active = self.expression(s.value), self.index(s.active)
+                self._line(depth, f"check({value}, {self.index(s.extent)}, {s.number}, {active})")
             case Alloc():
                 self._line(depth, self._alloc(s.buffer))
             case Store() | Scatter():

@@ -39,6 +39,7 @@ from modelcc.ir.loop import (
     Bitcast,
     Buffer,
     Call,
+    Check,
     Choose,
     Comment,
     Const,
@@ -127,7 +128,8 @@ def _statement_lines(s: Stmt, indent: str) -> Iterator[str]:
             yield from _block_lines(s.body, indent + "  ")
             yield f"{indent}}}"
         case If():
-            yield f"{indent}if {expression_text(s.condition)} {{"
+            rare = "rare " if s.rare else ""
+            yield f"{indent}if {rare}{expression_text(s.condition)} {{"
             yield from _block_lines(s.then, indent + "  ")
             if s.other:
                 yield f"{indent}}} else {{"
@@ -147,6 +149,10 @@ def _simple_text(s: Stmt) -> str:
             return f"let {value_text(s.name)} = {expression_text(s.value)}"
         case BindIndex():
             return f"index {quote_name(s.symbol)} = {expression_text(s.value)}"
+        case Check():
+            number = f" number {s.number}" if s.number else ""
+            value = expression_text(s.value)
+            return f"check {value} below [{s.extent}]{number}{_mask(s.active)}"
         case Register():
             return f"register {value_text(s.name)} = {expression_text(s.value)}"
         case Assign():

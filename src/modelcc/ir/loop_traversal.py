@@ -12,6 +12,7 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Call,
+    Check,
     Choose,
     Comment,
     Const,
@@ -38,6 +39,10 @@ from modelcc.ir.loop import (
     Var,
     While,
 )
+
+FAULTS = ".faults"
+"""The memory of a function's checks, as :func:`names_used` calls it: two i64 for each number, of
+which the first is set and the second is the index where one fails."""
 
 
 def operands(e: Expr) -> tuple[Expr, ...]:
@@ -100,7 +105,7 @@ def statement_expressions(s: Stmt) -> tuple[Expr, ...]:
     match s:
         case If() | While():
             return (s.condition,)
-        case Let() | BindIndex() | Register() | Assign() | Store():
+        case Let() | BindIndex() | Check() | Register() | Assign() | Store():
             return (s.value,)
         case Scatter():
             return (s.offsets, s.value)
@@ -113,7 +118,7 @@ def with_statement_expressions(s: Stmt, new: Sequence[Expr]) -> Stmt:
     match s:
         case If() | While():
             return replace(s, condition=new[0])
-        case Let() | BindIndex() | Register() | Assign() | Store():
+        case Let() | BindIndex() | Check() | Register() | Assign() | Store():
             return replace(s, value=new[0])
         case Scatter():
             return replace(s, offsets=new[0], value=new[1])
@@ -132,6 +137,8 @@ def statement_indices(s: Stmt) -> tuple[Index, ...]:
             return (s.offset, *_present(s.active))
         case Prefetch():
             return (s.offset,)
+        case Check():
+            return (s.extent, *_present(s.active))
         case _:
             return ()
 
@@ -184,6 +191,8 @@ def names_used(body: Sequence[Stmt]) -> dict[str, None]:
                 found[s.buffer] = None
             case Assign():
                 found[s.name] = None
+            case Check():
+                found[FAULTS] = None
             case _:
                 pass
         for outer in statement_expressions(s):
@@ -207,6 +216,12 @@ def parallel_loop(function: Function) -> For | None:
     """The function's parallel loop: it takes a thread pool as its last argument if there is one."""
     loops = (s for s in function.body if isinstance(s, For) and s.kind == "parallel")
     return next(loops, None)
+
+
+def checks_in(function: Function) -> int:
+    """How many numbers its checks have: it takes a place for their faults if there are any."""
+    found = (s.number + 1 for s in statements(function.body) if isinstance(s, Check))
+    return max(found, default=0)
 
 
 def _present(index: Index | None) -> tuple[Index, ...]:

@@ -12,6 +12,7 @@ from modelcc.ir.loop import (
     Assign,
     BindIndex,
     Buffer,
+    Check,
     Expr,
     For,
     Function,
@@ -37,7 +38,7 @@ from modelcc.ir.loop_traversal import (
 )
 from modelcc.ir.loop_typing import type_fault
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import BOOL
+from modelcc.ir.types import BOOL, I64
 
 SIZE = 64
 """The value of sizes at which accesses are tried first."""
@@ -188,6 +189,11 @@ class _Verifier:
                 self._new_name(s.symbol)
                 self._scopes[-1].symbols[s.symbol] = Range(None, None)
                 self._scopes[-1].point[s.symbol] = 0
+            case Check():
+                if s.number < 0:
+                    raise self._fail("checks are numbered from 0")
+                if s.value.dtype != I64:
+                    raise self._fail(f"an index that is checked must be i64, not {s.value.dtype}")
             case Assign():
                 self._assign(s)
             case Alloc():

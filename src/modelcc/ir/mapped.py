@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from typing import cast
 
 import numpy as np
@@ -49,24 +48,3 @@ def copy_bytes(target: NDArray[np.uint8], array: Array) -> None:
         target[start : start + CHUNK] = source[start : start + CHUNK]
         if source.size >= CHUNK:
             release_pages(array)
-
-
-def copy_all(parts: Sequence[tuple[NDArray[np.uint8], Array]]) -> None:
-    """As :func:`copy_bytes` of each, large ones in two threads.
-
-    The system gives memory when it is first written, which takes longer than copying does.
-    """
-    large = [part for part in parts if part[0].size >= CHUNK]
-    _copy_each([part for part in parts if part[0].size < CHUNK])
-    if len(large) < 2:
-        _copy_each(large)
-        return
-    with ThreadPoolExecutor(1) as other:
-        rest = other.submit(_copy_each, large[1::2])
-        _copy_each(large[::2])
-        rest.result()
-
-
-def _copy_each(parts: Iterable[tuple[NDArray[np.uint8], Array]]) -> None:
-    for target, array in parts:
-        copy_bytes(target, array)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
+from modelcc.ir.errors import Error
 from modelcc.ir.index import Expr, Index, substitute
 from modelcc.ir.types import Array, DType, TensorType
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from modelcc.ir.compute import Operand, StageBuilder
 
 
-class ModelError(Exception):
+class ModelError(Error):
     """A fault in the user's model or request: what, where, why and what to do."""
 
     def __init__(self, message: str, where: Sequence[str] = (), hint: str | None = None) -> None:

@@ -32,6 +32,7 @@ from typing import Literal, TypeAlias
 from modelcc.ir.condition import Condition
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Range
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function
 from modelcc.ir.tensor import ReadSize, size_conditions
 from modelcc.ir.types import TensorType
@@ -64,12 +65,17 @@ class Definition:
 
 @dataclass(frozen=True)
 class Launch:
-    """Runs kernel ``function`` on tensors, in parameter order, and index arguments."""
+    """Runs kernel ``function`` on tensors, in parameter order, and index arguments.
+
+    The run ends after it if it has met an index outside of one of ``bounds``, which are those of
+    the function's checks by their numbers.
+    """
 
     function: str
     arguments: tuple[str, ...]
     sizes: tuple[Index, ...] = ()
     source: tuple[str, ...] = ()
+    bounds: tuple[IndexBound, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -223,3 +229,17 @@ def checks(program: Program) -> tuple[Check, ...]:
         if isinstance(step, ReadSize):
             found += (Check(step, c) for c in size_conditions(step, program.dims))
     return tuple(found)
+
+
+def index_bounds(program: Program) -> tuple[IndexBound, ...]:
+    """What indices from memory must lie in, in the order of the text.
+
+    A run that meets one outside ends with 1 + the number of :func:`checks` + its position here,
+    and with the value in the first 8 bytes of the arena, which has at least :data:`FAULT_BYTES`.
+    """
+    launches = (step for step in leaves(program.steps) if isinstance(step, Launch))
+    return tuple(bound for launch in launches for bound in launch.bounds)
+
+
+FAULT_BYTES = 64
+"""Least size of an arena that an index may be noted in."""

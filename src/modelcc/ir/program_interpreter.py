@@ -14,7 +14,7 @@ import numpy as np
 from modelcc.ir.dimensions import bind_dimensions, bind_type
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
-from modelcc.ir.loop_interpreter import Kernel, compile_loops
+from modelcc.ir.loop_interpreter import Kernel, OutOfBoundError, compile_loops
 from modelcc.ir.op import ModelError
 from modelcc.ir.pack import pack, unpack
 from modelcc.ir.program import (
@@ -76,7 +76,11 @@ def _run_step(
                 memory.array(name, values).view(dtype)
                 for name, dtype in zip(step.arguments, buffers, strict=True)
             ]
-            kernel(arrays, [evaluate(size, values) for size in step.sizes])
+            try:
+                kernel(arrays, [evaluate(size, values) for size in step.sizes])
+            except OutOfBoundError as fault:
+                bound = step.bounds[fault.number]
+                raise ModelError(bound.fault(fault.value, values), bound.source) from fault
         case CopyTensor():
             source = memory.array(step.source_tensor, values).view(np.uint8)
             memory.array(step.target, values).view(np.uint8)[:] = source

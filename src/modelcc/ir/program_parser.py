@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from modelcc.ir.condition import Condition
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Index, Range
+from modelcc.ir.index_bound import IndexBound
+from modelcc.ir.index_bound_text import parse_bound
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import FunctionParser, LoopScanner, parse_source
 from modelcc.ir.mlir_syntax import value_name
@@ -148,6 +152,8 @@ class _ProgramParser:
         self._at.expect("digest")
         digest = self._at.string()
         found = self._digests.get(digest)
+        if found is None and 0 in binding.type.shape and binding.type.is_static:
+            found = Constant(np.zeros(binding.type.static_shape(), binding.type.dtype.numpy))
         if found is None:
             raise self._at.error(f"constant '{binding.name}' ({digest[:8]}…) is not at hand")
         self._constants[binding.name] = found
@@ -164,7 +170,14 @@ class _ProgramParser:
         while self._at.accept(";") or self._at.accept(","):
             sizes.append(self._at.index_before(",", ")"))
         self._at.expect(")")
-        return Launch(name, tuple(tensors), tuple(sizes), parse_source(self._at))
+        source = parse_source(self._at)
+        bounds: list[IndexBound] = []
+        while self._at.accept("check "):
+            bound = parse_bound(self._at)
+            if bound is None:
+                raise self._at.error("expected the bound of an index")
+            bounds.append(bound)
+        return Launch(name, tuple(tensors), tuple(sizes), source, tuple(bounds))
 
     def _copy(self) -> CopyTensor:
         target = value_name(self._at.take("value"))
@@ -173,10 +186,12 @@ class _ProgramParser:
         return CopyTensor(target, source, parse_source(self._at))
 
     def _read_size(self) -> ReadSize:
-        symbols = [self._at.symbol()]
-        while self._at.accept(","):
+        symbols: list[str] = []
+        if not self._at.text.startswith("%", self._at.end):
             symbols.append(self._at.symbol())
-        self._at.expect("=")
+            while self._at.accept(","):
+                symbols.append(self._at.symbol())
+            self._at.expect("=")
         tensor = value_name(self._at.take("value"))
         source = parse_source(self._at)
         requires: list[Condition] = []

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modelcc.ir.index import Index, quote_name
+from modelcc.ir.index_bound_text import bound_text
 from modelcc.ir.loop_text import function_lines, source_text
 from modelcc.ir.mlir_syntax import string_text, type_text, value_text
 from modelcc.ir.program import (
@@ -103,15 +104,16 @@ def step_text(step: Step) -> str:
             tensors = ", ".join(map(value_text, step.arguments))
             sizes = "; " + ", ".join(map(str, step.sizes)) if step.sizes else ""
             name = value_text(step.function)[1:]
-            return f"launch @{name}({tensors}{sizes}){source_text(step.source)}"
+            bounds = "".join(f" check {bound_text(bound)}" for bound in step.bounds)
+            return f"launch @{name}({tensors}{sizes}){source_text(step.source)}{bounds}"
         case CopyTensor():
             tensors = f"{value_text(step.target)} = {value_text(step.source_tensor)}"
             return f"copy {tensors}{source_text(step.source)}"
         case ReadSize():
-            names = ", ".join(map(quote_name, step.symbols))
+            names = f"{', '.join(map(quote_name, step.symbols))} = " if step.symbols else ""
             demands = "".join(f" require {c}" for c in step.requires)
             source = source_text(step.source)
-            return f"read {names} = {value_text(step.tensor)}{source}{demands}"
+            return f"read {names}{value_text(step.tensor)}{source}{demands}"
         case Allocate():
             source = source_text(step.source)
             return f"allocate {value_text(step.name)}{source} size {step.size}"

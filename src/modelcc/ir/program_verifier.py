@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from modelcc.ir.index import Bounds, Index, evaluate, substitute, symbols
 from modelcc.ir.loop import Function, Parameter
+from modelcc.ir.loop_traversal import checks_in
 from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import (
@@ -157,7 +158,7 @@ def _verify_step(
             function = functions.get(step.function)
             if function is None:
                 raise ModelError("there is no kernel of this name", where)
-            for size in step.sizes:
+            for size in (*step.sizes, *(bound.extent for bound in step.bounds)):
                 _require_symbols(size, set(known), where)
             _verify_launch(program, step, function)
         case CopyTensor():
@@ -209,6 +210,9 @@ def _verify_launch(program: Program, step: Launch, function: Function) -> None:
             f"{counts[1]}",
             step_place(step),
         )
+    if len(step.bounds) != checks_in(function):
+        message = f"the kernel has {checks_in(function)} checks, not {len(step.bounds)}"
+        raise ModelError(message, step_place(step))
     for parameter, name in zip(function.parameters, step.arguments, strict=True):
         _verify_argument(parameter, program.bindings[name], step_place(step))
 

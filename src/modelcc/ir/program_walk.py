@@ -175,9 +175,14 @@ class _Walk:
         ends: list[_Contents] = []
         for steps in (step.then, step.other):
             self.memory.contents = before.copy()
-            self.steps(steps, values)
+            try:
+                self.steps(steps, values)
+            except _EndOfRun:
+                continue  # with these dimensions no run goes on behind this side
             ends.append(self.memory.contents)
-        self.memory.contents = ends[0].merged(ends[1])
+        if not ends:
+            raise _EndOfRun
+        self.memory.contents = ends[0].merged(ends[-1])
 
     def _repeat(self, step: RepeatSteps, values: Values) -> None:
         trips = None if step.trips is None else evaluate(step.trips, values)
@@ -185,7 +190,12 @@ class _Walk:
             inside = {**values, step.counter: number}
             if step.condition is not None:
                 self.memory.access((step.condition,), (), inside, step_place(step))
-            self.steps(step.body, inside)
+            try:
+                self.steps(step.body, inside)
+            except _EndOfRun:
+                if trips is None or step.condition is not None:
+                    return  # there may have been no such iteration
+                raise
 
 
 def _chosen(

@@ -52,7 +52,7 @@ FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
             _F("floordiv", 2, np.floor_divide, domain="int", cost=8),
             _F("mod", 2, np.mod, cost=8),
             _F("fmod", 2, np.fmod, cost=8),
-            _F("pow", 2, np.power, cost=40),
+            _F("pow", 2, special.power, cost=40),
             _F("min", 2, np.minimum),
             _F("max", 2, np.maximum),
             _F("neg", 1, np.negative),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.index import Index, substitute, symbols
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.tensor import (
     Apply,
@@ -78,6 +79,19 @@ def walk(scalar: Scalar) -> Iterator[Scalar]:
         pending += children(node)[::-1]
 
 
+def size(scalar: Scalar) -> int:
+    """Number of nodes."""
+    return sum(1 for _ in walk(scalar))
+
+
+def depth(scalar: Scalar) -> int:
+    """Number of nodes on the longest path to a leaf."""
+    level, found = [scalar], 0
+    while level:
+        level, found = [child for node in level for child in children(node)], found + 1
+    return found
+
+
 def reads(scalar: Scalar) -> list[Read]:
     """Every read, in evaluation order (repeated ones included)."""
     return [s for s in walk(scalar) if isinstance(s, Read)]
@@ -104,6 +118,8 @@ def map_own_indices(node: Scalar, rewrite: Callable[[Index], Index]) -> Scalar:
                 Condition(rewrite(c.left), c.comparison, rewrite(c.right)) for c in node.conditions
             )
             return replace(node, conditions=conditions)
+        case Bind(bound=IndexBound(extent=extent) as bound):
+            return replace(node, bound=replace(bound, extent=rewrite(extent)))
         case _:
             return node
 
@@ -127,11 +143,12 @@ def _own_indices(node: Scalar) -> tuple[Index, ...]:
             return (node.index,)
         case Guard():
             return tuple(side for c in node.conditions for side in (c.left, c.right))
+        case Bind(bound=IndexBound(extent=extent)):
+            return (extent,)
         case _:
             return ()
 
 
 def cost(scalar: Scalar) -> int:
     """Rough work of one evaluation in additions."""
-    own = FUNCTIONS[scalar.function].cost if isinstance(scalar, Apply) else 0
-    return own + sum(cost(c) for c in children(scalar))
+    return sum(FUNCTIONS[s.function].cost for s in walk(scalar) if isinstance(s, Apply))

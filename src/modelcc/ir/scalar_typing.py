@@ -64,7 +64,7 @@ def _fault(scalar: Scalar, types: Mapping[str, TensorType]) -> str | None:
             return f"the bits of {value.dtype} are not as many as those of {dtype}"
         case Guard(_, inside, outside, dtype):
             return _branches_fault("a guard", inside.dtype, outside.dtype, dtype)
-        case Bind(symbol, value, body, dtype):
+        case Bind(symbol, value, body, dtype, _):
             if not value.dtype.is_integer:
                 return f"gather symbol {symbol!r} is bound to {value.dtype}, not to an integer"
             return _branches_fault("a gather", body.dtype, body.dtype, dtype)

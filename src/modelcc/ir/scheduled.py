@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Range
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
@@ -23,6 +24,7 @@ class KernelCall:
     ``in_place`` lists (output, input) tensors that may share one buffer: same size, and every
     input element is read only to compute the output element at the same offset.
     ``partial`` names outputs of which this kernel writes a part only (concatenation).
+    ``bounds`` are those of the function's checks, by their numbers.
     """
 
     function: Function
@@ -32,6 +34,7 @@ class KernelCall:
     in_place: tuple[tuple[str, str], ...] = ()
     partial: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
+    bounds: tuple[IndexBound, ...] = ()
 
 
 ScheduledLeaf: TypeAlias = KernelCall | View | ReadSize

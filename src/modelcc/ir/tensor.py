@@ -22,16 +22,17 @@ from typing import ClassVar, TypeAlias
 from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Range, Sym, symbols
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import DType, TensorType
 
 __all__ = [
-    "Algorithm", "Apply", "Axis", "Bind", "Cast", "Comparison", "Condition", "Guard", "IndexValue",
-    "Item", "Kernel", "Number", "Read", "ReadSize", "Scalar", "Select", "Stage", "TensorProgram",
-    "View", "counters", "item_inputs", "item_outputs", "item_tensors", "leaf_items",
-    "size_conditions",
+    "Algorithm", "Apply", "Axis", "Bind", "Cast", "Comparison", "Condition", "Guard", "IndexBound",
+    "IndexValue", "Item", "Kernel", "Number", "Read", "ReadSize", "Scalar", "Select", "Stage",
+    "TensorProgram", "View", "counters", "item_inputs", "item_outputs", "item_tensors",
+    "leaf_items", "size_conditions",
 ]  # fmt: skip
 
 
@@ -107,12 +108,17 @@ class Guard:
 
 @dataclass(frozen=True)
 class Bind:
-    """Binds ``symbol`` to the integer ``value`` in the index expressions of ``body`` (gather)."""
+    """Binds ``symbol`` to the integer ``value`` in the index expressions of ``body`` (gather).
+
+    A value outside of ``bound`` ends the run, wherever a guard around it holds, before ``body``
+    is evaluated.  Without a bound it is known to be where ``body`` needs it.
+    """
 
     symbol: str
     value: Scalar
     body: Scalar
     dtype: DType
+    bound: IndexBound | None = None
 
 
 Scalar: TypeAlias = Number | IndexValue | Read | Apply | Select | Cast | Bitcast | Guard | Bind

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from modelcc.ir.index import Bounds, FloorDiv, Index, Max, Min, Mod, Sym, evaluate
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.op import ModelError
 from modelcc.ir.region import Branch, Repeat
@@ -270,9 +271,21 @@ class _Point:
                 return self.scalar(value).view(dtype.numpy)
             case Guard():
                 return self._guard(s)
-            case Bind(symbol, value, body, _):
-                bound = self.scalar(value).astype(np.int64)
-                return replace(self, env={**self.env, symbol: bound}).scalar(body)
+            case Bind(symbol, value, body, _, bound):
+                place = self.scalar(value).astype(np.int64)
+                if bound is not None:
+                    place = self._checked(place, bound)
+                return replace(self, env={**self.env, symbol: place}).scalar(body)
+
+    def _checked(self, place: Array, bound: IndexBound) -> Array:
+        """``place`` if it is in ``bound`` at active points, 0 elsewhere."""
+        extent = np.asarray(_index(bound.extent, self.env))
+        outside = self.active & ((place < 0) | (place >= extent))
+        if outside.any():
+            sizes = {name: int(v) for name, v in self.env.items() if np.ndim(v) == 0}
+            first = int(np.broadcast_to(place, outside.shape)[outside][0])
+            raise ModelError(bound.fault(first, sizes), bound.source)
+        return np.where(self.active, place, 0)
 
     def _guard(self, s: Guard) -> Array:
         mask = np.array(True)

@@ -10,6 +10,7 @@ from typing import Final, TypeVar, cast, get_args
 from modelcc.ir.graph import Constant
 from modelcc.ir.graph_parser import Resolve, resolver
 from modelcc.ir.index import Index, Range, Sym
+from modelcc.ir.index_bound_text import parse_bound
 from modelcc.ir.loop_parser import FunctionParser, LoopScanner
 from modelcc.ir.mlir_syntax import string_value, value_name
 from modelcc.ir.op import ModelError
@@ -199,10 +200,12 @@ class _TensorParser:
 
     def _read_size(self) -> ReadSize:
         at = self.at
-        symbols = [self._name()]
-        while at.accept(","):
+        symbols: list[str] = []
+        if not at.text.startswith("%", at.end):
             symbols.append(self._name())
-        at.expect("=")
+            while at.accept(","):
+                symbols.append(self._name())
+            at.expect("=")
         tensor, source = self._value(), self._source()
         demands = self._list("[", "]", self._condition) if at.accept("require") else ()
         return ReadSize(tuple(symbols), tensor, demands, source)
@@ -385,9 +388,10 @@ class _TensorParser:
             symbol = self._name()
             at.expect("=")
             value = self.scalar()
+            bound = parse_bound(at)
             at.expect("in ")
             body = self.scalar()
-            result: Scalar = Bind(symbol, value, body, body.dtype)
+            result: Scalar = Bind(symbol, value, body, body.dtype, bound)
         else:
             result = self.scalar()
             if at.accept("if "):

@@ -8,8 +8,9 @@ a fault, not a suspicion.  Indices that are not affine are compared under the ax
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from modelcc.ir.index import (
     Bounds,
@@ -21,6 +22,7 @@ from modelcc.ir.index import (
     split_affine,
     substitute,
     symbols,
+    total,
 )
 from modelcc.ir.index_uses import Use
 from modelcc.ir.tensor import Condition, Read, Stage
@@ -130,14 +132,10 @@ def written_twice(
     stages: Sequence[Stage], type: TensorType, dims: Bounds, whole: bool = True
 ) -> str | None:
     """The fault if the parts that ``stages`` write provably overlap or (``whole``) leave a gap."""
-    boxes = [_box(stage) for stage in stages]
-    for n, one in enumerate(boxes):
-        for other in boxes[:n]:
-            if one is not None and other is not None and _meet(one, other, dims):
-                return f"two stages write the same elements of %{stages[0].output}"
-    written: Index = 0
-    for stage in stages:
-        written = written + product(axis.extent for axis in stage.axes)
+    boxes = [box for stage in stages if (box := _box(stage)) is not None]
+    if not _in_a_row(boxes) and any(_meet(one, other, dims) for one, other in _pairs(boxes)):
+        return f"two stages write the same elements of %{stages[0].output}"
+    written = total([product(axis.extent for axis in stage.axes) for stage in stages])
     if whole and compare(written, "==", type.elements, dims) is False:
         return f"%{stages[0].output} has {type.elements} elements, of which {written} are written"
     return None
@@ -145,6 +143,55 @@ def written_twice(
 
 Box = tuple[tuple[Index, Index], ...]
 """First and past-the-last index, by dimension."""
+
+COMPARED = 64
+"""Boxes of symbolic sides that each is compared with: those before it."""
+
+
+def _in_a_row(boxes: Sequence[Box]) -> bool:
+    """Whether along some dimension each box begins where the one before it ends."""
+    along = list(zip(*boxes, strict=True))
+    return any(all(a[1] == b[0] for a, b in pairwise(sides)) for sides in along)
+
+
+def _pairs(boxes: Sequence[Box]) -> Iterator[tuple[Box, Box]]:
+    """Pairs of boxes that may meet; of very many with symbolic sides only those close by."""
+    spans = [_Spans(box) for box in boxes if _is_static(box)]
+    if len(spans) < len(boxes):
+        for n, one in enumerate(boxes):
+            yield from ((one, other) for other in boxes[max(0, n - COMPARED) : n])
+        return
+    # A sweep along the dimension in which most boxes begin at places of their own.
+    starts = [len({a for a, _ in sides}) for sides in zip(*boxes, strict=True)]
+    along = max(range(len(starts)), key=starts.__getitem__, default=None)
+    live: list[_Spans] = []
+    for box in sorted(spans, key=lambda box: box.start(along)):
+        live = [other for other in live if other.past(along) > box.start(along)]
+        yield from ((box.box, other.box) for other in live)
+        live.append(box)
+
+
+def _is_static(box: Box) -> bool:
+    return all(isinstance(a, int) and isinstance(b, int) for a, b in box)
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """A box whose sides are numbers."""
+
+    box: Box
+
+    def start(self, along: int | None) -> int:
+        """Where it begins along a dimension, of which a scalar has none."""
+        side = 0 if along is None else self.box[along][0]
+        assert isinstance(side, int)
+        return side
+
+    def past(self, along: int | None) -> int:
+        """Where it ends."""
+        side = 1 if along is None else self.box[along][1]
+        assert isinstance(side, int)
+        return side
 
 
 def _box(stage: Stage) -> Box | None:

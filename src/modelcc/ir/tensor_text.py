@@ -11,6 +11,7 @@
         func @NonZero(…) { … }                    as the loop level has it
       }
       read k = %n source("nz") require [k <= 9]   k is a number from here on
+      read %none require [k + n <= 9]             demands alone
       if %c -> (%z: f32[batch]) source("If_0") {
         …
       } else {
@@ -25,8 +26,9 @@ A stage that does not write at its axes says where: ``%y[i, j + 32]: f32[n, 64] 
 …``.  Scalar expressions have Python's precedence.  A literal with a point is f32 and one without
 i64, unless a suffix says otherwise (``0.5:f16``); ``f32(x)`` is a cast, ``index(i + 1):i64`` an
 index as a number, ``select(c, x, y)`` a choice by value, ``(x if [i >= 1] else 0.0)`` a guard and
-``(let g = %rows[i] in %table[g, j])`` a gather.  What follows from the rules of the level (the
-dtype of a sum, of a read) is not printed, so only verified programs are sure to read back equal.
+``(let g = %rows[i] below [n] in %table[g, j])`` a gather whose index is checked.  What follows
+from the rules of the level (the dtype of a sum, of a read) is not printed, so only verified
+programs are sure to read back equal.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from modelcc.ir.index import Bounds, Index, Sym, quote_name
+from modelcc.ir.index_bound_text import bound_text
 from modelcc.ir.loop_text import function_lines
 from modelcc.ir.mlir_syntax import float_text, key_text, string_text, value_text
 from modelcc.ir.region import Branch, Carry, Repeat
@@ -161,9 +164,9 @@ def _algorithm_lines(
 
 
 def _read_size(item: ReadSize) -> str:
-    names = ", ".join(map(quote_name, item.symbols))
+    names = f"{', '.join(map(quote_name, item.symbols))} = " if item.symbols else ""
     demands = f" require [{_join(map(condition_text, item.requires))}]" if item.requires else ""
-    return f"read {names} = {value_text(item.tensor)}{_source(item.source)}{demands}"
+    return f"read {names}{value_text(item.tensor)}{_source(item.source)}{demands}"
 
 
 def _kernel_lines(kernel: Kernel, types: Mapping[str, TensorType], indent: str) -> Iterator[str]:
@@ -230,9 +233,10 @@ def _text(scalar: Scalar) -> tuple[str, int]:
         case Guard(conditions, inside, outside):
             test = ", ".join(map(condition_text, conditions))
             return f"({print_scalar(inside)} if [{test}] else {print_scalar(outside)})", WHOLE
-        case Bind(symbol, value, body):
-            bound = f"let {quote_name(symbol)} = {print_scalar(value)}"
-            return f"({bound} in {print_scalar(body)})", WHOLE
+        case Bind(symbol, value, body, _, bound):
+            name = f"let {quote_name(symbol)} = {print_scalar(value)}"
+            clause = "" if bound is None else f" {bound_text(bound)}"
+            return f"({name}{clause} in {print_scalar(body)})", WHOLE
 
 
 def condition_text(condition: Condition) -> str:

@@ -17,10 +17,14 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from modelcc.ir.index import Index, ceildiv, floordiv, mod, product
+from modelcc.ir.index import Index, ceildiv, floordiv, maximum, mod, product
 
 Array = NDArray[Any]
 Kind = Literal["float", "int", "uint", "bool", "complex", "string"]
+
+MOST_BYTES = 1 << 47
+"""Bytes that a tensor may have: processors give a process no more addresses than that, and
+offsets within a tensor fit into 64 bits with much to spare."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +231,11 @@ class TensorType:
     def bytes(self) -> Index:
         """Bytes of the physical buffer."""
         return self.physical.size(self.shape) * self.dtype.bytes
+
+    @property
+    def room(self) -> Index:
+        """Bytes of all elements, if extents of 0 were 1: it bounds every product of extents."""
+        return product(maximum(1, extent) for extent in self.shape) * self.dtype.bytes
 
     def static_shape(self) -> tuple[int, ...]:
         """The shape as numbers; ``ValueError`` if a dimension is symbolic."""

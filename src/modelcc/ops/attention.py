@@ -35,7 +35,7 @@ from modelcc.ops.broadcast import ReduceSum, unbroadcast
 from modelcc.ops.comparison import LessOrEqual, where
 from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.reduce import ReduceMax
+from modelcc.ops.reduce import ArgMax, ReduceMax
 from modelcc.ops.samples import tensor
 from modelcc.ops.shape import Transpose
 from modelcc.ops.transcendental import Exp, Log
@@ -158,7 +158,7 @@ class LogSoftmax(AxisOp):
 
 @dataclass(frozen=True)
 class Hardmax(AxisOp):
-    """1 at the first greatest element along ``axis``, 0 elsewhere."""
+    """1 at the first greatest element along ``axis``, 0 elsewhere; NaN is the greatest."""
 
     def reference(self, x: Array) -> Array:
         first = np.expand_dims(np.argmax(x, axis=self.axis), self.axis)
@@ -167,14 +167,7 @@ class Hardmax(AxisOp):
         return result
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
-        kept, extent = _kept(x, self.axis), x.shape[self.axis : self.axis + 1]
-        highest = combined(at, kept, extent, "max", lambda o, r: x[_at_axis(o, self.axis, r[0])])
-
-        def place(o: Point, r: Point) -> Element:
-            greatest = apply("eq", x[_at_axis(o, self.axis, r[0])], highest[o])
-            return select(greatest, index_value(r[0], I64), index_value(extent[0], I64))
-
-        first = combined(at, kept, extent, "min", place)
+        first = ArgMax(self.axis, keepdims=True).compute(at, x)
 
         def body(o: Point) -> Element:
             here = index_value(o[self.axis], I64)

@@ -10,6 +10,7 @@ import numpy as np
 
 from modelcc.ir.compute import Element, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.types import I64, Array
 from modelcc.ops.accumulate import Point
 
@@ -19,10 +20,14 @@ Pixel = Callable[[Point], Element]
 
 @dataclass(frozen=True, eq=False)
 class Tap:
-    """A pixel along one axis: its number, within the axis, and the weight it has there."""
+    """A pixel along one axis: its number, within the axis, and the weight it has there.
+
+    ``bound`` is that of the axis, which a number is clamped to but where it has no elements.
+    """
 
     place: Element
     weight: Element
+    bound: IndexBound
 
 
 def weighted(at: StageBuilder, taps: Sequence[Sequence[Tap]], pixel: Pixel) -> Element:
@@ -46,7 +51,15 @@ def gathered(at: StageBuilder, taps: Sequence[Tap], pixel: Pixel, found: Point =
     """The pixel at the places of ``taps``, after those ``found`` already."""
     if len(found) == len(taps):
         return pixel(found)
-    return at.gather(taps[len(found)].place, lambda i: gathered(at, taps, pixel, (*found, i)))
+    tap = taps[len(found)]
+    there = at.gather(tap.place, lambda i: gathered(at, taps, pixel, (*found, i)), None)
+    # Within the axis, if that has a first pixel: which is the same for all.
+    return at.gather(index_value(0, I64), lambda _: there, tap.bound)
+
+
+def pixel_bound(extent: Index) -> IndexBound:
+    """The bound of a pixel's number along an axis of this extent."""
+    return IndexBound(extent, "an axis of the image", "pixel")
 
 
 def clamped(place: Element, extent: Index) -> Element:
@@ -71,7 +84,8 @@ def linear_taps(position: Element, extent: Index) -> tuple[Tap, Tap]:
 
 
 def _inside(place: Element, weight: Element, extent: Index) -> Tap:
-    return Tap(clamped(place, extent), select(within(place, extent), weight, 0.0))
+    weight = select(within(place, extent), weight, 0.0)
+    return Tap(clamped(place, extent), weight, pixel_bound(extent))
 
 
 def edge_taps(position: Element, extent: Index) -> tuple[Tap, Tap]:
@@ -80,7 +94,8 @@ def edge_taps(position: Element, extent: Index) -> tuple[Tap, Tap]:
     low = apply("floor", moved)
     fraction = moved - low
     first = clamped(low.cast(I64), extent)
-    return Tap(first, 1.0 - fraction), Tap(clamped(first + 1, extent), fraction)
+    bound = pixel_bound(extent)
+    return Tap(first, 1.0 - fraction, bound), Tap(clamped(first + 1, extent), fraction, bound)
 
 
 def sample(image: Array, positions: Sequence[Array] | Array) -> Array:

@@ -17,9 +17,11 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, number, select
 from modelcc.ir.index import Index
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.op import Op, Sample, require, same_dtype
 from modelcc.ir.types import F64, I32, U8, Array, TensorType
 from modelcc.ops.accumulate import require_float
+from modelcc.ops.runtime_index import bound_along
 from modelcc.ops.samples import tensor
 
 Aggregate = Literal["sum", "max", "min"]
@@ -130,9 +132,11 @@ class Forest(Op):
         weights: Operand,
         flags: Operand | None,
     ) -> Operand:
+        nodes_bound = IndexBound(child.shape[0], "the nodes of the trees", "child")
+
         def step(n: Index, node: Index) -> Element:
             bound = threshold[node]
-            value = at.gather(feature[node], lambda f: x[n, f])
+            value = at.gather(feature[node], lambda f: x[n, f], bound_along(x, 1, wrapped=False))
             left = apply("not", value > bound) if self.missing_left else value <= bound
             if flags is not None:
                 left = _flagged(value, bound, left, flags[node])
@@ -141,8 +145,8 @@ class Forest(Op):
         def leaf(n: Index, root: Element, depth: int, use: Callable[[Index], Element]) -> Element:
             """``use`` of the leaf below ``root``."""
             if not depth:
-                return at.gather(root, use)
-            return at.gather(root, lambda i: leaf(n, step(n, i), depth - 1, use))
+                return at.gather(root, use, nodes_bound)
+            return at.gather(root, lambda i: leaf(n, step(n, i), depth - 1, use), nodes_bound)
 
         if weights.shape[1] == 1:
             return self._single(at, x, roots, weights, leaf)
@@ -160,7 +164,7 @@ class Forest(Op):
             (x.shape[0], weights.shape[1]),
             roots.shape,
             self.aggregate,
-            lambda o, r: at.gather(nodes[o[0], r[0]], lambda i: weights[i, o[1]]),
+            lambda o, r: at.gather(nodes[o[0], r[0]], lambda i: weights[i, o[1]], nodes_bound),
         )
 
     def _starts(self) -> Iterator[tuple[int, int, int]]:

@@ -70,7 +70,8 @@ class Gather(Op):
             return at_index(
                 at,
                 indices[o[first:last]],
-                x.shape[self.axis],
+                x,
+                self.axis,
                 lambda i: x[(*o[:first], i, *o[last:])],
             )
 

@@ -21,9 +21,9 @@ from modelcc.ops.runtime_index import (
     Point,
     at_index,
     check_updates,
+    checked,
     neutral,
     require_integer,
-    wrapped,
 )
 from modelcc.ops.samples import tensor
 
@@ -59,7 +59,8 @@ class GatherElements(Op):
             return at_index(
                 at,
                 indices[o],
-                x.shape[self.axis],
+                x,
+                self.axis,
                 lambda i: x[(*o[: self.axis], i, *o[self.axis + 1 :])],
             )
 
@@ -115,10 +116,11 @@ class ScatterElements(Op):
 
     def compute(self, at: StageBuilder, x: Operand, indices: Operand, updates: Operand) -> Operand:
         lines = (indices.shape[self.axis],)
+        places = checked(at, indices, x, self.axis)
 
         def met(o: Point, j: Index, then: Element, other: float) -> Element:
             """``then`` where update j of the line of ``o`` goes to ``o``."""
-            index = wrapped(indices[self._source(o, j)], x.shape[self.axis])
+            index = places[self._source(o, j)]
             here = apply("eq", index, index_value(o[self.axis], index.dtype))
             return guard(self._limits(o, x, indices), select(here, then, other), other)
 
@@ -137,8 +139,10 @@ class ScatterElements(Op):
         )
 
         def body(o: Point) -> Element:
-            latest = at.gather(apply("max", last[o], 0), lambda j: update(o, j))
-            return select(last[o] < 0, x[o], guard(self._limits(o, x, indices), latest, 0))
+            # The number of an update, where there are any.
+            latest = at.gather(apply("max", last[o], 0), lambda j: update(o, j), None)
+            some = (*self._limits(o, x, indices), Condition(lines[0], ">=", 1))
+            return select(last[o] < 0, x[o], guard(some, latest, 0))
 
         return at.stage(x.shape, body)
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.index import Index, mod, product
 from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.accumulate import combined, require_equal
 from modelcc.ops.generate import Full
@@ -22,7 +23,6 @@ from modelcc.ops.runtime_index import (
     check_updates,
     neutral,
     require_integer,
-    wrapped,
 )
 from modelcc.ops.samples import tensor
 
@@ -77,7 +77,8 @@ class GatherND(Op):
             return at_index(
                 at,
                 indices[(*o[:outer], k)],
-                x.shape[self.batch_dims + k],
+                x,
+                self.batch_dims + k,
                 lambda i: read(o, (*found, i)),
             )
 
@@ -140,12 +141,13 @@ class ScatterND(Op):
 
     def compute(self, at: StageBuilder, x: Operand, indices: Operand, updates: Operand) -> Operand:
         outer, depth = indices.shape[:-1], self.depth(indices.type)
+        places = [self._places(at, indices, x, k) for k in range(depth)]
 
         def met(o: Point, j: Point, then: Element, other: float) -> Element:
             """``then`` where index tuple j selects the slice of ``o``."""
             result = then
             for k in range(depth):
-                index = wrapped(indices[(*j, k)], x.shape[k])
+                index = places[k][j]
                 here = apply("eq", index, index_value(o[k], index.dtype))
                 result = select(here, result, other)
             return result
@@ -170,12 +172,24 @@ class ScatterND(Op):
         )
 
         def body(o: Point) -> Element:
+            # The number of an update, where there are any.
             update = at.gather(
-                apply("max", last[o], 0), lambda j: updates[(*_unlinear(j, outer), *o[depth:])]
+                apply("max", last[o], 0),
+                lambda j: updates[(*_unlinear(j, outer), *o[depth:])],
+                None,
             )
-            return select(last[o] < 0, x[o], update)
+            some = [Condition(product(outer), ">=", 1)]
+            return select(last[o] < 0, x[o], guard(some, update, 0))
 
         return at.stage(x.shape, body)
+
+    def _places(self, at: StageBuilder, indices: Operand, x: Operand, axis: int) -> Operand:
+        """Where tuples are along ``axis`` of x; the run ends if x has no such place."""
+
+        def body(o: Point) -> Element:
+            return at_index(at, indices[(*o, axis)], x, axis, lambda i: index_value(i, I64))
+
+        return at.stage(indices.shape[:-1], body)
 
     def grad(
         self, build: Builder, dys: Sequence[str], x: str, indices: str, updates: str

@@ -13,7 +13,7 @@ from modelcc.ir.index import Index
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
-from modelcc.ops.bilinear import Tap, clamped, weighted, within
+from modelcc.ops.bilinear import Tap, clamped, pixel_bound, weighted, within
 from modelcc.ops.samples import tensor
 
 Mode = Literal["linear", "nearest", "cubic"]
@@ -92,7 +92,11 @@ class GridSample(Op):
         if self.padding == "zeros":
             return p
         if self.padding == "border":
-            return apply("min", apply("max", p, 0.0), size - 1.0)
+            nearest = apply("min", apply("max", p, 0.0), size - 1.0)
+            if self.mode != "cubic" or self.align_corners:
+                return nearest
+            # As in the standard's evaluator: the outer halves of border pixels are inside.
+            return select(apply("and", p >= -0.5, p <= size - 0.5), p, nearest)
         low, period = self._period(size)
         t = apply("mod", p - low, period * 2.0)
         return low + select(t <= period, t, period * 2.0 - t)
@@ -117,7 +121,7 @@ class GridSample(Op):
         number = place.cast(I64)
         if self.padding == "zeros":
             weight = select(within(number, extent), weight, 0.0)
-        return Tap(clamped(number, extent), weight)
+        return Tap(clamped(number, extent), weight, pixel_bound(extent))
 
     # --- NumPy
 
@@ -164,7 +168,10 @@ class GridSample(Op):
         if self.padding == "zeros":
             return p
         if self.padding == "border":
-            return np.clip(p, 0, size - 1)
+            nearest = np.clip(p, 0, size - 1)
+            if self.mode != "cubic" or self.align_corners:
+                return nearest
+            return np.where((p >= -0.5) & (p <= size - 0.5), p, nearest)
         low, period = (0.0, size - 1) if self.align_corners else (-0.5, size)
         t = np.mod(p - low, 2 * period)
         return low + np.where(t <= period, t, 2 * period - t)

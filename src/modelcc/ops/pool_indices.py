@@ -55,7 +55,10 @@ class MaxPoolIndices(Pool):
         def place(o: Point, r: Point) -> Element:
             at_tap = tuple(self.window.position(a, o[2 + a], r[a]) for a in range(self.window.rank))
             number = index_value(_number((*o[:2], *at_tap), x.shape), I64)
-            found = select(apply("eq", x[(*o[:2], *at_tap)], best[o]), number, never)
+            chosen = apply("eq", x[(*o[:2], *at_tap)], best[o])
+            if x.dtype.is_float:
+                chosen = apply("or", chosen, apply("isnan", best[o]))
+            found = select(chosen, number, never)
             return guard(self.window.conditions(at_tap, x.shape[2:]), found, never)
 
         first = combined(at, result.shape, self.kernel, "min", place)

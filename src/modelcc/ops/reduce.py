@@ -308,7 +308,7 @@ class ReduceLogSumExp(_FloatReduction):
 class _Arg(Op):
     """Base: the index along ``axis`` of an extreme element: the first or the last such.
 
-    Where an element is NaN the index is in range but unspecified.
+    NaN is more extreme than any number.
     """
 
     axis: int
@@ -325,6 +325,7 @@ class _Arg(Op):
             (tensor(5, dtype=F16), 0, False),
             (tensor(3, 1), 1, True),
             (np.array([[1, 3, 3], [2, 2, 1]], np.int32), 1, False),
+            (np.array([[1, np.nan, 3, np.nan], [2, 2, 1, 0]], np.float32), 1, False),
         )
     )
 
@@ -340,7 +341,11 @@ class _Arg(Op):
         never = index_value(-1 if last else extent, I64)
 
         def candidate(o: tuple[Index, ...], r: tuple[Index, ...]) -> Element:
-            loses = apply(self.worse, x[reduction.source(o, r, x.rank)], best[o])
+            own = x[reduction.source(o, r, x.rank)]
+            loses = apply(self.worse, own, best[o])
+            if x.dtype.is_float:
+                real = apply("not", apply("isnan", own))
+                loses = apply("or", loses, apply("and", apply("isnan", best[o]), real))
             return select(loses, never, index_value(r[0], I64))
 
         return at.reduce(best.shape, (extent,), "max" if last else "min", candidate)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product as cartesian
+from typing import Any
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
 from modelcc.ir.op import Op, Sample, require
-from modelcc.ir.types import Array, TensorType
+from modelcc.ir.types import Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point, accumulator, require_equal, require_float
 from modelcc.ops.bilinear import edge_taps, gathered, product_of
-from modelcc.ops.runtime_index import require_integer
+from modelcc.ops.runtime_index import bound_along, require_integer
 from modelcc.ops.samples import tensor
 
 _BOXES = np.array([[0, 0, 9, 9], [1, 2, 5, 4], [-1, 3, 4, 12]], np.float32)
@@ -89,8 +90,10 @@ class RoiAlign(Op):
             start, end = (boxes[k, c].cast(wide) * self.scale for c in (1 - axis, 3 - axis))
             start, end = (start - 0.5, end - 0.5) if self.half_pixel else (start, end)
             size = end - start if self.half_pixel else apply("max", end - start, 1.0)
-            place = index_value(bin, wide) + (index_value(sample, wide) + 0.5) / points(k, axis)
-            return start + size / float(bins) * place
+            # In onnxruntime's order, for a point at -1 is inside and one beside it is not.
+            step = size / float(bins)
+            within = (index_value(sample, wide) + 0.5) * step / points(k, axis)
+            return start + index_value(bin, wide) * step + within
 
         def value(o: Point, r: Point) -> Element:
             places = [position(o[0], o[2 + a], r[a], a) for a in (0, 1)]
@@ -111,7 +114,8 @@ class RoiAlign(Op):
                     total = apply("max", total, term) if self.largest else total + term
                 return total
 
-            found = select(apply("and", *inside), at.gather(numbers[o[0]], read), 0.0)
+            image = bound_along(x, 0, wrapped=False)
+            found = select(apply("and", *inside), at.gather(numbers[o[0]], read, image), 0.0)
             if counts is None:
                 return found
             taken = [index_value(r[a], wide) < points(o[0], a) for a in (0, 1)]
@@ -131,7 +135,8 @@ class RoiAlign(Op):
         self, x: Array, boxes: Array, numbers: Array, counts: Array | None = None
     ) -> Array:
         result = np.zeros((len(boxes), x.shape[1], self.height, self.width), np.float64)
-        for k, box in enumerate(boxes.astype(np.float64) * self.scale):
+        wide = accumulator(dtype_of(x)).numpy.type
+        for k, box in enumerate(boxes.astype(wide) * wide(self.scale)):
             down, across = self._counts() if counts is None else counts[k].tolist()
             if 0 in (down, across):
                 continue
@@ -147,13 +152,14 @@ class RoiAlign(Op):
         assert isinstance(self.samples_per_axis, int)
         return self.samples_per_axis, self.samples_per_axis
 
-    def _points(self, start: float, end: float, bins: int, count: int) -> Array:
+    def _points(self, start: Any, end: Any, bins: int, count: int) -> Array:
         """Positions of the sample points of each bin along one axis."""
+        wide: Any = start.dtype.type
         if self.half_pixel:
-            start, end = start - 0.5, end - 0.5
-        size = end - start if self.half_pixel else max(end - start, 1.0)
-        inside = (np.arange(count) + 0.5) / count
-        return start + size / bins * (np.arange(bins)[:, None] + inside)
+            start, end = start - wide(0.5), end - wide(0.5)
+        step = (end - start if self.half_pixel else max(end - start, wide(1))) / wide(bins)
+        within = (np.arange(count, dtype=wide) + wide(0.5)) * step / wide(count)
+        return start + np.arange(bins, dtype=wide)[:, None] * step + within
 
 
 def _around(image: Array, y: float, x: float, largest: bool) -> Array:

@@ -11,6 +11,7 @@ from modelcc.ir.index import Index
 from modelcc.ir.op import Op, Sample, require, same_dtype
 from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_equal, require_float
+from modelcc.ops.runtime_index import bound_along
 from modelcc.ops.samples import tensor
 
 _BOXES = np.array([[0, 0, 0, 7, 5], [1, 2, 1, 3, 6], [0, 6, 4, 9, 9]], np.float32)
@@ -63,7 +64,8 @@ class MaxRoiPool(Op):
 
         def value(o: Point, r: Point) -> Element:
             number = boxes[o[0], 0].cast(I64)
-            pixel = at.gather(number, lambda n: x[n, o[1], r[0], r[1]].cast(wide))
+            image = bound_along(x, 0, wrapped=False)
+            pixel = at.gather(number, lambda n: x[n, o[1], r[0], r[1]].cast(wide), image)
             held = apply("and", inside(o, r[0], 0), inside(o, r[1], 1))
             return select(held, pixel, float("-inf"))
 

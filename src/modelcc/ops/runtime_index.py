@@ -8,11 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from modelcc.ir.compute import Element, StageBuilder, index_value, select
+from modelcc.ir.compute import Element, Operand, StageBuilder, index_value, select
 from modelcc.ir.index import Index
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.op import require, same_dtype
 from modelcc.ir.scalar import Combine
-from modelcc.ir.types import DType, TensorType
+from modelcc.ir.types import I64, DType, TensorType
 from modelcc.ops.accumulate import require_numeric
 
 Point = tuple[Index, ...]
@@ -30,17 +31,36 @@ def require_integer(indices: TensorType, op: str) -> None:
 
 
 def wrapped(index: Element, extent: Index) -> Element:
-    """``index``, plus ``extent`` where it is negative."""
+    """``index``, plus ``extent`` where it is negative; i64 if the sum may not fit."""
     if index.dtype.kind == "uint":
         return index
+    if not isinstance(extent, int) or extent >= 1 << (index.dtype.bits - 1):
+        index = index.cast(I64)
     return select(index < 0, index + index_value(extent, index.dtype), index)
 
 
+def bound_along(x: Operand, axis: int, wrapped: bool = True) -> IndexBound:
+    """What an index along ``axis`` of x must lie in; ``wrapped`` if it may count from the end."""
+    return IndexBound(x.shape[axis], f"axis {axis} of {x.name!r}", wrapped=wrapped)
+
+
 def at_index(
-    at: StageBuilder, index: Element, extent: Index, body: Callable[[Index], Element]
+    at: StageBuilder, index: Element, x: Operand, axis: int, body: Callable[[Index], Element]
 ) -> Element:
-    """``body(i)`` at the run-time ``index``, which may count from the end."""
-    return at.gather(wrapped(index, extent), body)
+    """``body(i)`` at the run-time ``index`` along ``axis`` of x, which may count from the end."""
+    return at.gather(wrapped(index, x.shape[axis]), body, bound_along(x, axis))
+
+
+def checked(at: StageBuilder, indices: Operand, x: Operand, axis: int) -> Operand:
+    """``indices`` along ``axis`` of x, counted from the start; the run ends if x has no such place.
+
+    They are i64, stored: whoever looks at all of them for every element does not check again.
+    """
+
+    def body(o: Point) -> Element:
+        return at_index(at, indices[o], x, axis, lambda i: index_value(i, I64))
+
+    return at.stage(indices.shape, body)
 
 
 def neutral(reduction: Combination, dtype: DType) -> float | int:

@@ -14,6 +14,13 @@ Less = Callable[[Sym, Sym], Expr]
 """Whether the first of two elements, given by index, comes before the second."""
 
 
+def below(a: Expr, b: Expr) -> Expr:
+    """Whether ``a`` comes before ``b`` in ascending order; NaN is last, as in NumPy."""
+    if not a.dtype.is_float:
+        return call("lt", a, b)
+    return call("and", call("not", call("ge", a, b)), call("eq", a, a))
+
+
 def sort_indices(
     at: AlgorithmBuilder, order: Buffer, spare: Buffer, count: Index, less: Less
 ) -> None:

@@ -27,8 +27,9 @@ class NonMaxSuppression(Op):
     Operands: boxes f32[batches, n, 4], scores f32[batches, classes, n], the greatest number per
     class i64[1], the overlap (intersection over union) above which the lesser box goes f32[1],
     and the score that must be exceeded f32[1] (absent: none).  Boxes are corners in any order, or
-    centre, width and height if ``centered``.  Results: (batch, class, box) i64[rows, 3] with
-    ``rows`` = batches * classes * ``limit``, zeros behind, and how many there are, i64[1].
+    centre, width and height if ``centered``.  A score of NaN is the worst.  Results:
+    (batch, class, box) i64[rows, 3] with ``rows`` = batches * classes * ``limit``, zeros
+    behind, and how many there are, i64[1].
     """
 
     limit: Index
@@ -47,6 +48,16 @@ class NonMaxSuppression(Op):
                 np.array([0.1], np.float32),
             ),
             {"limit": Sym("n"), "centered": True},
+        ),
+        Sample(
+            (
+                tensor(1, 4, 4),
+                np.array([[[np.nan, 0.5, np.nan, 0.7]]], np.float32),
+                np.array([4]),
+                np.array([0.9], np.float32),
+                None,
+            ),
+            {"limit": 4},
         ),
         Sample(
             (tensor(1, 3, 4), tensor(1, 1, 3), np.array([0]), np.array([0.0], np.float32), None),
@@ -114,7 +125,9 @@ class NonMaxSuppression(Op):
             candidates = at.index(able)
 
             def better(a: Sym, b: Sym, line: Index = line) -> Expr:
-                return at.let(call("gt", at.load(scores, line + a), at.load(scores, line + b)))
+                own, other = (at.let(at.load(scores, line + i)) for i in (a, b))
+                real = call("eq", own, own)
+                return at.let(call("and", call("not", call("le", own, other)), real))
 
             sort_indices(at, order, spare, candidates, better)
             begin = at.index(found)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.index import Index
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.op import Op, Sample, require, same_dtype
+from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.accumulate import Point, require_equal
 from modelcc.ops.runtime_index import require_integer
@@ -46,11 +48,18 @@ class ReverseSequence(Op):
         return np.ascontiguousarray(np.moveaxis(result, (0, 1), (self.batch_axis, self.time_axis)))
 
     def compute(self, at: StageBuilder, x: Operand, lengths: Operand) -> Operand:
+        along = f"lengths from 0 to all of axis {self.time_axis} of {x.name!r}"
+        bound = IndexBound(x.shape[self.time_axis] + 1, along, "length")
+
         def body(o: Point) -> Element:
-            length = lengths[o[self.batch_axis]]
-            t = index_value(o[self.time_axis], length.dtype)
-            source = select(t < length, length - 1 - t, t)
-            return at.gather(source, lambda i: x[_with(o, self.time_axis, i)])
+            return at.gather(
+                lengths[o[self.batch_axis]], lambda length: reversed_at(o, length), bound
+            )
+
+        def reversed_at(o: Point, length: Index) -> Element:
+            t, end = (index_value(i, I64) for i in (o[self.time_axis], length))
+            source = select(t < end, end - 1 - t, t)  # of the axis, as the length fits it
+            return at.gather(source, lambda i: x[_with(o, self.time_axis, i)], None)
 
         return at.stage(x.shape, body)
 
@@ -100,18 +109,27 @@ class CacheUpdate(Op):
         self, at: StageBuilder, cache: Operand, update: Operand, starts: Operand | None = None
     ) -> Operand:
         extent, count = cache.shape[self.axis], update.shape[self.axis]
+        room = f"starts of an update along axis {self.axis} of {cache.name!r}"
+        bound = IndexBound(extent - count + 1, room, "start")
 
         def body(o: Point) -> Element:
             place = index_value(o[self.axis], I64)
-            if starts is not None:
-                place = place - starts[o[0]].cast(I64)
+            if starts is None:
+                return put(o, place)
+            start = starts[o[0]].cast(I64)
             if self.circular:
-                place = select(place < 0, place + index_value(extent, I64), place)
+                place = place - apply("mod", start, index_value(extent, I64))
+                return put(o, select(place < 0, place + index_value(extent, I64), place))
+            return at.gather(start, lambda s: put(o, place - index_value(s, I64)), bound)
+
+        def put(o: Point, place: Element) -> Element:
+            """The element of the cache at ``o``, at ``place`` of the update if that has it."""
             inside = apply("and", place >= 0, place < index_value(count, I64))
             at_least = apply("max", place, 0)
             nearest = apply("min", at_least, index_value(count - 1, I64))
-            new = at.gather(nearest, lambda i: update[_with(o, self.axis, i)])
-            return select(inside, new, cache[o])
+            # Within the update, where that has elements.
+            new = at.gather(nearest, lambda i: update[_with(o, self.axis, i)], None)
+            return select(inside, guard([Condition(count, ">=", 1)], new, 0), cache[o])
 
         return at.stage(cache.shape, body)
 

@@ -15,18 +15,21 @@ from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F16, I32, I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.samples import tensor
-from modelcc.ops.sorting import sift_down
+from modelcc.ops.sorting import below, sift_down
 
 PARALLEL_FROM = 1 << 15
 """Elements from which rows are worth several threads."""
+
+_NAN, _INF = np.nan, np.inf
+_ODD = np.array([[1, _NAN, 3, 2], [_NAN, _NAN, 0, 5], [_INF, _NAN, -_INF, 0]], np.float32)
 
 
 @dataclass(frozen=True)
 class TopK(Op):
     """The ``k`` largest (or smallest) elements along ``axis``, best first, and their indices.
 
-    Of equal elements the one with the lower index comes first.  O(n log k) for n elements: a heap
-    of the best so far, the worst of them in front.
+    Of equal elements the one with the lower index comes first; NaN is the largest.  O(n log k)
+    for n elements: a heap of the best so far, the worst of them in front.
     """
 
     k: Index
@@ -40,6 +43,8 @@ class TopK(Op):
         Sample((tensor(9, dtype=I64),), {"k": 9, "axis": 0, "largest": False}),
         Sample((tensor(5, dtype=U8),), {"k": 0, "axis": 0}),
         Sample((tensor(1, 1, dtype=I32),), {"k": 1, "axis": 1}),
+        Sample((_ODD,), {"k": 3, "axis": 1}),
+        Sample((_ODD,), {"k": 3, "axis": 1, "largest": False}),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
@@ -102,7 +107,8 @@ class TopK(Op):
         with at.loop(k, extent) as j:
             value = at.register(at.load(x, source + j * stride))
             origin = at.register(index_number(j))
-            with at.when(heap.worse(heap.read(0), (value, origin))):
+            # What comes later loses against its equals.
+            with at.when(heap.beaten(heap.read(0)[0], value)):
                 sift_down(at, heap, index_number(0), k, value, origin)
         with at.loop(0, k - 1) as step:
             last = k - 1 - step
@@ -132,9 +138,12 @@ class _Selected:
         self.at.store(self.indices, offset, origin)
 
     def worse(self, a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Expr:
-        less = call("lt" if self.largest else "gt", a[0], b[0])
-        tie = call("and", call("eq", a[0], b[0]), call("gt", a[1], b[1]))
-        return call("or", less, tie)
+        no_better = call("not", self.beaten(b[0], a[0]))
+        return call("or", self.beaten(a[0], b[0]), call("and", no_better, call("gt", a[1], b[1])))
+
+    def beaten(self, a: Expr, b: Expr) -> Expr:
+        """Whether value ``a`` is worse than ``b``."""
+        return below(a, b) if self.largest else below(b, a)
 
 
 OPS: tuple[type[Op], ...] = (TopK,)

@@ -297,11 +297,12 @@ class Pow(Differentiable):
     samples = (
         *binary_samples(0.25, 2.0),
         Sample((np.array([2, -3, 0, 5]), np.array([3, 2, 0, 1])), {}),
+        Sample((np.array([2, -1, 1, -1, -3]), np.array([-1, -3, -2, -2, -1])), {}),
         *typed_samples((I64,), 2, 0, 4),
     )
 
     def evaluate(self, a: Any, b: Any) -> Any:
-        return np.power(a, b)
+        return special.power(a, b)
 
     def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy * b * of(Pow(), a, b - 1.0), dy * of(Pow(), a, b) * of(Log(), a)

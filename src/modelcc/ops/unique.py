@@ -23,7 +23,7 @@ from modelcc.ir.loop import Expr
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import BOOL, I64, Array, TensorType
 from modelcc.ops.samples import tensor
-from modelcc.ops.sorting import sort_indices
+from modelcc.ops.sorting import below, sort_indices
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Unique(Op):
 
     Results: the slices; the index of the first like each; for each slice of x the number of its
     like; how often each occurs; and how many there are, i64[1].  All but the last and the third
-    have room for every slice to be different; what is not needed is 0.
+    have room for every slice to be different; what is not needed is 0.  NaN equals NaN, and is
+    greater than all else.
     """
 
     axis: int | None = None
@@ -44,6 +45,9 @@ class Unique(Op):
         Sample((np.array([[[1, 1, 0], [1, 1, 2]]], np.int32),), {"axis": 2, "sorted": False}),
         Sample((np.array([[1, 2], [3, 1]], np.uint8),), {}),
         Sample((tensor("n", dtype=I64),), {}),
+        Sample((np.array([1, np.nan, 0, np.nan, 1, -np.inf, np.nan], np.float32),), {}),
+        Sample((np.array([np.nan, 1, np.nan, 0], np.float32),), {"sorted": False}),
+        Sample((np.array([[1, np.nan], [0, 2], [1, np.nan]], np.float32),), {"axis": 0}),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
@@ -58,13 +62,13 @@ class Unique(Op):
     def reference(self, x: Array) -> tuple[Array, ...]:
         found = cast(
             tuple[Array, ...],
-            np.unique(_plain(x), True, True, True, axis=self.axis),
+            np.unique(_ranks(x), True, True, True, axis=self.axis),
         )
-        values, first, inverse, counts = (np.asarray(a) for a in found)
+        _, first, inverse, counts = (np.asarray(a) for a in found)
         order = np.arange(len(first)) if self.sorted else np.argsort(first)
         axis = self.axis or 0
         rank = np.argsort(order)
-        whole = np.take(values, order, axis).astype(x.dtype)
+        whole = np.take(x.reshape(-1) if self.axis is None else x, first[order], axis)
         extent = x.size if self.axis is None else x.shape[axis]
         padding: Any = [(0, 0)] * whole.ndim
         padding[axis] = (0, extent - len(first))
@@ -106,9 +110,10 @@ class Unique(Op):
         lines.copy(values, first, groups)
 
 
-def _plain(x: Array) -> Array:
-    """x in a type that NumPy sorts."""
-    return x if x.dtype.kind in "iufb" else x.astype(np.float32)
+def _ranks(x: Array) -> Array:
+    """Numbers that are in the order of the elements, the same for each NaN."""
+    plain = x if x.dtype.kind in "iufb" else x.astype(np.float32)
+    return np.unique(plain, return_inverse=True)[1].reshape(x.shape)
 
 
 def _as_they_come(
@@ -158,7 +163,7 @@ class _Slices:
         at, x = self._at, self._x
         size = self._outer * self._inner
         if size == 1:
-            return at.let(call("lt", at.load(x, a), at.load(x, b)))
+            return at.let(below(at.load(x, a), at.load(x, b)))
         result = at.register(number(False, BOOL))
         place = at.register(integer(0))
         with at.while_(call("lt", place, index_number(size))):
@@ -166,8 +171,9 @@ class _Slices:
             left = at.let(at.load(x, self._place(a, element)))
             right = at.let(at.load(x, self._place(b, element)))
             at.assign(place, add(place, 1))
-            with at.when(call("ne", left, right)):
-                at.assign(result, call("lt", left, right))
+            smaller = at.let(below(left, right))
+            with at.when(call("or", smaller, below(right, left))):
+                at.assign(result, smaller)
                 at.assign(place, index_number(size))
         return result
 

@@ -206,6 +206,12 @@ def test_weights_that_others_read_are_not_scaled() -> None:
     assert op_names(run(FoldBatchNorm(), formula, NCHW)) == ["Conv", "Mul", "Add", "Add"]
 
 
+def test_factors_of_what_has_no_weights_are_not_written_out() -> None:
+    """One for each channel of such a tensor would not fit into memory."""
+    graph = graph_of(lambda x: call(Relu(), x) * 2.0, f32(3, 1 << 42))
+    assert FoldBatchNorm()(graph) == graph
+
+
 def transpose(x: Value, *perm: int) -> Value:
     return call(Transpose(perm), x)
 

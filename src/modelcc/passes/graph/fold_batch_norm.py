@@ -136,7 +136,9 @@ def fold_addend(node: Node, at: Rewriter) -> Replacement:
 def _per_channel(at: Rewriter, node: Node, name: str, constant: str) -> Array | None:
     """The constant as one f64 number per channel of ``name``, if it is that."""
     data, kind, linear = at.constant_value(constant), at.type_of(name), at.producer(name)
-    if data is None or linear is None or kind != at.type_of(node.outputs[0]):
+    if data is None or linear is None or not isinstance(linear.op, _LINEAR):
+        return None
+    if kind != at.type_of(node.outputs[0]):
         return None
     axis = kind.rank - 1 if isinstance(linear.op, MatMul | Gemm) else 1
     extent = kind.shape[axis] if axis < kind.rank else 0

@@ -10,7 +10,8 @@ from typing import Any, cast
 from modelcc.ir.graph import Constant, Graph, Node
 from modelcc.ir.graph_interpreter import run_node
 from modelcc.ir.index import Expr
-from modelcc.ir.types import TensorType
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import Array, TensorType
 from modelcc.passes.graph.dead_code import with_nodes
 
 MIB = 1 << 20
@@ -55,7 +56,7 @@ class FoldConstants:
             within = self.limit is None or folded < self.limit
             if within and self._foldable(graph, node, constants):
                 operands = tuple(constants[n].data if n else None for n in node.inputs)
-                results = run_node(node, operands, {})
+                results = _results(node, operands)
                 constants |= {n: Constant(a) for n, a in zip(node.outputs, results, strict=True)}
                 folded += 1
             else:
@@ -86,3 +87,11 @@ def _is_known(attributes: Iterable[Any]) -> bool:
         else not isinstance(value, Expr | Graph)
         for value in attributes
     )
+
+
+def _results(node: Node, operands: tuple[Array | None, ...]) -> tuple[Array, ...]:
+    """Of a node with constant operands; ModelError for an index that is out of range."""
+    try:
+        return run_node(node, operands, {})
+    except IndexError as error:
+        raise ModelError(str(error), node.source) from error

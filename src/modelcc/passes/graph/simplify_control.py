@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from modelcc.ir.graph import Graph, Node
+import numpy as np
+
+from modelcc.ir.graph import Constant, Graph, Node
 from modelcc.ir.naming import Names
 from modelcc.ops.arithmetic import Identity
-from modelcc.ops.broadcast import Reshape
+from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.control import If, Loop
 from modelcc.ops.runtime_size import bound_sizes, with_fresh_sizes
 from modelcc.passes.graph.dead_code import with_nodes
@@ -93,6 +95,8 @@ class _Editor:
         match node.op:
             case If():
                 self._branch(node, node.op)
+            case Loop(trips=0):
+                self._none(node, node.op)
             case Loop(trips=1, conditional=False):
                 self._single(node, node.op)
             case Loop():
@@ -162,6 +166,17 @@ class _Editor:
         fresh = self._names.fresh(name)
         self._types[fresh] = body.types[name]
         return fresh
+
+    def _none(self, node: Node, op: Loop) -> None:
+        """A loop without iterations."""
+        for result, initial in zip(node.outputs, node.inputs[: op.states], strict=False):
+            self._deliver(result, initial, node)
+        for name in node.outputs[op.states :]:
+            type = self._types[name]
+            nothing = self._names.fresh("nothing")
+            constant = self._constants[nothing] = Constant(np.zeros((), type.dtype.numpy))
+            self._types[nothing] = constant.type
+            self._nodes.append(Node(Expand(type.shape), (nothing,), (name,), node.source))
 
     def _single(self, node: Node, op: Loop) -> None:
         """A loop of one iteration."""

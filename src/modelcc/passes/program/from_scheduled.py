@@ -20,7 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modelcc.ir.index import DIM, Index, Range, Sym, substitute, symbols
+from modelcc.ir.index_extremum import maximum
+from modelcc.ir.output_names import bound_names
 from modelcc.ir.program import (
+    FAULT_BYTES,
     Allocate,
     Binding,
     BranchSteps,
@@ -63,11 +66,17 @@ def lower_to_program(scheduled: ScheduledProgram, plan: MemoryPlan) -> Program:
         bindings=bindings,
         functions=unique.functions,
         steps=steps,
-        arena=plan.arena,
+        arena=_arena(plan, calls),
         definitions=plan.definitions,
         constants={n: c for n, c in scheduled.constants.items() if n in bindings},
         dims=_dims(scheduled, calls, steps),
     )
+
+
+def _arena(plan: MemoryPlan, calls: Sequence[KernelCall]) -> Index:
+    """The arena's size, with room for an index that is out of range."""
+    checked = any(call.bounds for call in calls)
+    return maximum(plan.arena, FAULT_BYTES) if checked else plan.arena
 
 
 @dataclass
@@ -116,7 +125,7 @@ class _Steps:
 
     def _launch(self, call: KernelCall) -> Launch:
         tensors = tuple(self.bound(t) for t in call.arguments)
-        return Launch(next(self.names), tensors, call.sizes, call.source)
+        return Launch(next(self.names), tensors, call.sizes, call.source, call.bounds)
 
     def _loop(self, loop: Repeat[ScheduledItem]) -> list[Step]:
         turn = Sym(loop.counter)
@@ -220,14 +229,7 @@ def _trips(steps: Sequence[Step]) -> Iterator[Index]:
 def _output_names(scheduled: ScheduledProgram, plan: MemoryPlan) -> tuple[str, ...]:
     taken = set(scheduled.inputs) | set(scheduled.constants)
     taken |= {name for name in scheduled.outputs if plan.home[name].place == "arena"}
-    names: list[str] = []
-    for output in scheduled.outputs:
-        name = output
-        while name in taken:
-            name += ".output"
-        taken.add(name)
-        names.append(name)
-    return tuple(names)
+    return bound_names(scheduled.outputs, taken)
 
 
 def _bindings(

@@ -61,11 +61,8 @@ def bounded(program: ScheduledProgram, found: Sequence[Storage], line: Timeline)
 
 def _inner_symbols(program: ScheduledProgram, line: Timeline) -> tuple[frozenset[str], Bounds]:
     """Symbols without a value before the program runs, and bounds of all."""
-    dims = dict(program.dims)
-    for span in reversed(line.loops):
-        dims = span.loop.inside(dims)
     counters = {span.loop.counter for span in line.loops}
-    return frozenset(program.read_sizes) | counters, dims
+    return frozenset(program.read_sizes) | counters, line.bounds(program.dims)
 
 
 def _late(storage: Storage, line: Timeline) -> Index:
@@ -105,10 +102,15 @@ def _upper(size: Index, gone: frozenset[str], dims: Bounds) -> Index | None:
 
 
 def _known_after(line: Timeline, storage: Storage) -> int:
-    """The step that reads the last of the symbols in a storage's size; -1 if there are none."""
-    needed = symbols(storage.size)
-    reads = [(n, step) for n, step in line.calls.items() if isinstance(step, ReadSize)]
-    return max((number for number, step in reads if needed & set(step.symbols)), default=-1)
+    """The step that reads the last of the symbols in a storage's size; -1 if there are none.
+
+    Reads and demands that follow it at once, before the storage is used, come first.
+    """
+    read, calls = line.read_at, line.calls
+    known = max((read[name] for name in symbols(storage.size) if name in read), default=-1)
+    while 0 <= known < storage.first - 1 and isinstance(calls.get(known + 1), ReadSize):
+        known += 1
+    return known
 
 
 def _segment(name: str, step: int, storages: Sequence[Storage]) -> LateMemory:

@@ -3,7 +3,8 @@
 Beam search over topological orders: partial orders that ran the same set of kernels compete, and
 the one with the lowest peak so far is kept.  With an unlimited beam this is the exact dynamic
 program over down-sets (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired
-neural networks for edge devices", 2020).
+neural networks for edge devices", 2020).  Programs of very many steps are ordered window by window,
+so that the time is linear in their number.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ WORK = 100_000
 """Kernels the search may append in total; its beam is as wide as that allows."""
 
 WIDEST = 64
+
+MANY, WINDOW = 1024, 256
+"""More steps than ``MANY`` are ordered ``WINDOW`` at a time."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +113,24 @@ def order_steps(program: ScheduledProgram) -> ScheduledProgram:
     steps = _steps(program)
     problem = _problem(program, steps)
     effects = _Effects(problem)
-    best = _search(problem, effects)
-    if best.peak >= _peak(effects, range(len(steps))):
+    order, peak = _ordered(problem, effects)
+    if peak >= _peak(effects, range(len(steps))):
         return program
-    return replace(program, items=_items(program, steps, best.order))
+    return replace(program, items=_items(program, steps, order))
+
+
+def _ordered(problem: _Problem, effects: _Effects) -> tuple[list[int], int]:
+    """The best order that was found, and its peak."""
+    count = len(problem.needs)
+    width = WINDOW if count > MANY else max(1, count)
+    order: list[int] = []
+    done = live = peak = 0
+    for start in range(0, count, width):
+        window = range(start, min(start + width, count))
+        found = _search(problem, effects, window, _Partial(done, (), (), live, peak))
+        order += found.order
+        done, live, peak = found.done, found.live, found.peak
+    return order, peak
 
 
 @dataclass(frozen=True)
@@ -246,11 +264,12 @@ _Rank: TypeAlias = tuple[int, int, tuple[int, ...], int]
 """Peak and live bytes, then the order without and with the last step: the lowest is best."""
 
 
-def _search(problem: _Problem, effects: _Effects) -> _Partial:
-    count = len(problem.needs)
+def _search(problem: _Problem, effects: _Effects, steps: range, before: _Partial) -> _Partial:
+    """``before`` with ``steps``, which depend on each other and on what is done at most."""
+    count = len(steps)
     width = max(1, min(WIDEST, WORK // max(1, count * count)))
-    free = tuple(step for step, need in enumerate(problem.needs) if not need)
-    beam = [_Partial(0, (), free)]
+    free = tuple(step for step in steps if not problem.needs[step] & ~before.done)
+    beam = [replace(before, ready=free)]
     for _ in range(count):
         reached: dict[int, tuple[_Rank, _Partial]] = {}
         for state in beam:
@@ -263,15 +282,15 @@ def _search(problem: _Problem, effects: _Effects) -> _Partial:
                 if old is None or rank < old[0]:
                     reached[done] = rank, state
         best = heapq.nsmallest(width, reached.values(), key=itemgetter(0))
-        beam = [_after(problem, state, rank) for rank, state in best]
+        beam = [_after(problem, state, rank, steps) for rank, state in best]
     return beam[0]
 
 
-def _after(problem: _Problem, state: _Partial, rank: _Rank) -> _Partial:
-    """``state`` with the last step that ``rank`` names."""
+def _after(problem: _Problem, state: _Partial, rank: _Rank, steps: range) -> _Partial:
+    """``state`` with the last step that ``rank`` names; ``steps`` are those that may follow."""
     peak, live, order, step = rank
     done = state.done | 1 << step
-    freed = [s for s in problem.followers[step] if not problem.needs[s] & ~done]
+    freed = [s for s in problem.followers[step] if s in steps and not problem.needs[s] & ~done]
     ready = (*(s for s in state.ready if s != step), *freed)
     return _Partial(done, (*order, step), ready, live, peak)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from modelcc.ir.index import Index, symbols
+from modelcc.ir.index import Bounds, Index, bounds_of, maximum, symbols
 from modelcc.ir.program import Place
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.tensor import ReadSize
@@ -42,37 +42,77 @@ class Storage:
 
 
 def storages(program: ScheduledProgram, line: Timeline) -> tuple[Storage, ...]:
-    """Every buffer a step or the caller touches; a view lives in its base's."""
+    """Every buffer a step or the caller touches; a view lives in its base's.
+
+    A size that is negative for some dimensions, as in a branch that these never take, counts as 0.
+    """
+    sizes = _Sizes(line.bounds(program.dims))
     groups = {name: [name] for name in (*program.inputs, *program.constants, *line.touches)}
     for view, base in line.bases.items():
         groups.setdefault(base, [base]).append(view)
-    return tuple(_storage(program, line, base, tuple(names)) for base, names in groups.items())
+    roots = _Roots.of(program)
+    return tuple(
+        _storage(program, roots, line, base, tuple(names), sizes.of(program.types[base].bytes))
+        for base, names in groups.items()
+    )
+
+
+class _Sizes:
+    """Sizes of buffers, none of them negative."""
+
+    def __init__(self, dims: Bounds) -> None:
+        self._dims = dims
+        self._known: dict[Index, Index] = {}
+
+    def of(self, bytes: Index) -> Index:
+        if isinstance(bytes, int):
+            return bytes
+        if bytes not in self._known:
+            least = bounds_of(bytes, self._dims).lo
+            sure = least is not None and least >= 0
+            self._known[bytes] = bytes if sure else maximum(0, bytes)
+        return self._known[bytes]
+
+
+@dataclass(frozen=True)
+class _Roots:
+    """What the caller gives, what it gets and in which place, and what symbols steps read."""
+
+    inputs: frozenset[str]
+    outputs: Mapping[str, int]
+    read: frozenset[str]
+
+    @staticmethod
+    def of(program: ScheduledProgram) -> _Roots:
+        return _Roots(
+            frozenset(program.inputs),
+            {name: place for place, name in reversed(list(enumerate(program.outputs)))},
+            frozenset(program.read_sizes),
+        )
 
 
 def _storage(
-    program: ScheduledProgram, line: Timeline, base: str, tensors: tuple[str, ...]
+    program: ScheduledProgram,
+    roots: _Roots,
+    line: Timeline,
+    base: str,
+    tensors: tuple[str, ...],
+    size: Index,
 ) -> Storage:
     needed = line.needed(base)
     first, last = needed or (-1, -1)
-    size = program.types[base].bytes
-    if base in program.inputs:
+    if base in roots.inputs:
         return Storage(base, tensors, size, "input", -1, last)
     if base in program.constants:
         return Storage(base, tensors, size, "constant", -1, last)
     if needed is None:
         raise ValueError(f"{program.name}: no kernel writes tensor '{base}', which is used")
-    read = frozenset(program.read_sizes)
+    returned = [name for name in tensors if name in roots.outputs]
     known = symbols(size)
-    output = next(
-        (
-            name
-            for name in program.outputs
-            if name in tensors and symbols(program.types[name].bytes) & read <= known
-        ),
-        None,
-    )
+    fitting = (n for n in returned if symbols(program.types[n].bytes) & roots.read <= known)
+    output = min(fitting, key=roots.outputs.__getitem__, default=None)
     if output is None:
-        copied = not set(tensors).isdisjoint(program.outputs)
+        copied = bool(returned)
         return Storage(base, tensors, size, "arena", first, line.end if copied else last)
     return Storage(output, tensors, size, "output", first, line.end)
 
@@ -88,13 +128,52 @@ def share_in_place(line: Timeline, found: Sequence[Storage]) -> tuple[Storage, .
     Only memory of our own is written over: arena storages that die in the step.  If the result is
     a graph output, the operand is computed in the caller's output buffer already.
     """
-    home = storage_of(found)
+    shared = _Shared(found)
     for step, call in line.calls.items():
         for output, operand in call.in_place:
-            target, source = home[output], home[operand]
-            if _may_share(step, call, output, operand, target, source, home):
-                _merge(home, target, source)
-    return tuple(dict.fromkeys(home.values()))
+            target, source = shared.of(output), shared.of(operand)
+            if _may_share(step, call, output, operand, target, source, shared):
+                shared.merge(target, source)
+    return shared.storages()
+
+
+@dataclass
+class _Joined:
+    """A storage that takes in others: what it is so far but for its tensors, then these."""
+
+    storage: Storage
+    tensors: list[str]
+    into: _Joined | None = None
+
+
+class _Shared:
+    """Storages being merged; merging many in a row takes time linear in their number."""
+
+    def __init__(self, found: Sequence[Storage]) -> None:
+        self._all = [_Joined(storage, list(storage.tensors)) for storage in found]
+        self._home = {name: joined for joined in self._all for name in joined.tensors}
+
+    def of(self, tensor: str) -> _Joined:
+        """What the storage of ``tensor`` has become part of."""
+        found = self._home[tensor]
+        while found.into is not None:
+            found = found.into
+        self._home[tensor] = found
+        return found
+
+    def merge(self, target: _Joined, source: _Joined) -> None:
+        """Let ``source`` take in ``target``, whose life begins where its own ends."""
+        output = target.storage.place == "output"
+        keeper = target.storage if output else source.storage
+        first, last = source.storage.first, target.storage.last
+        source.storage = replace(keeper, tensors=(), first=first, last=last)
+        source.tensors += target.tensors
+        target.into = source
+
+    def storages(self) -> tuple[Storage, ...]:
+        """What is left of them, in order."""
+        left = [joined for joined in self._all if joined.into is None]
+        return tuple(replace(joined.storage, tensors=tuple(joined.tensors)) for joined in left)
 
 
 def _may_share(
@@ -102,29 +181,18 @@ def _may_share(
     call: KernelCall | ReadSize,
     output: str,
     operand: str,
-    target: Storage,
-    source: Storage,
-    home: Mapping[str, Storage],
+    target: _Joined,
+    source: _Joined,
+    shared: _Shared,
 ) -> bool:
-    others = {home[n].name for n in call.arguments if n not in (output, operand)}
+    mine, theirs = source.storage, target.storage
+    others = [shared.of(n) for n in call.arguments if n not in (output, operand)]
     return (
-        source.place == "arena"
-        and target.place in ("arena", "output")
-        and target.name != source.name
-        and source.last == step
-        and target.first == step
-        and target.size == source.size
-        and target.name not in others
-        and source.name not in others
+        mine.place == "arena"
+        and theirs.place in ("arena", "output")
+        and target is not source
+        and mine.last == step
+        and theirs.first == step
+        and theirs.size == mine.size
+        and not any(other is target or other is source for other in others)
     )
-
-
-def _merge(home: dict[str, Storage], target: Storage, source: Storage) -> None:
-    keeper = target if target.place == "output" else source
-    merged = replace(
-        keeper,
-        tensors=source.tensors + target.tensors,
-        first=source.first,
-        last=target.last,
-    )
-    home.update(dict.fromkeys(merged.tensors, merged))

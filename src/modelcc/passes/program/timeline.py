@@ -13,10 +13,12 @@ its states, and one after it::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
+from modelcc.ir.index import Bounds
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
 from modelcc.ir.tensor import ReadSize, View
@@ -43,6 +45,19 @@ class Timeline:
     bases: dict[str, str] = field(default_factory=dict[str, str])
     loops: tuple[LoopSpan, ...] = ()
     end: int = 0
+
+    def bounds(self, dims: Bounds) -> Bounds:
+        """``dims`` and the counters of all loops."""
+        found = dict(dims)
+        for span in reversed(self.loops):
+            found = span.loop.inside(found)
+        return found
+
+    @cached_property
+    def read_at(self) -> Mapping[str, int]:
+        """The number at which a symbol is read last."""
+        reads = ((n, call) for n, call in self.calls.items() if isinstance(call, ReadSize))
+        return {name: number for number, call in reads for name in call.symbols}
 
     def needed(self, base: str) -> tuple[int, int] | None:
         """First and last number at which a tensor, itself no view, holds something needed.

@@ -20,6 +20,8 @@ from modelcc.ir.index import Bounds, Sym, loop_range, simplify
 from modelcc.ir.op import ModelError, Op
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import (
+    Axis,
+    Bind,
     Item,
     Kernel,
     Number,
@@ -31,6 +33,7 @@ from modelcc.ir.tensor import (
     View,
     item_outputs,
 )
+from modelcc.ir.tensor_interpreter import identity
 from modelcc.ir.tensor_renaming import rename_stage
 from modelcc.ir.types import TensorType
 from modelcc.ops import runtime_size
@@ -142,6 +145,8 @@ def _describe(node: Node) -> str:
 
 
 def _lower_node(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorType]]:
+    if all(0 in graph.types[name].shape for name in node.outputs):
+        return [_kernel(_empty(name, graph.types[name]), node) for name in node.outputs], {}
     operands = [Operand(n, graph.types[n]) if n else None for n in node.inputs]
     builder = StageBuilder(node.outputs[0])
     result = node.op.compute(builder, *operands)
@@ -155,19 +160,42 @@ def _lower_node(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorT
             items.append(View(name, rename.get(operand.name, operand.name), node.source))
     touched = {n: graph.types[n] for n in (*node.inputs, *node.outputs) if n}
     types = {**touched, **builder.types}
-    stages = (_without_empty_reads(stage, types) for stage in builder.stages)
+    stages = (_with_source(_without_empty_parts(s, types), node) for s in builder.stages)
     kernels = [_kernel(rename_stage(stage, rename), node) for stage in stages]
     internal = {n: t for n, t in builder.types.items() if n not in rename}
     return [*kernels, *items], internal
 
 
-def _without_empty_reads(stage: Stage, types: Mapping[str, TensorType]) -> Stage:
-    """Reads of tensors without elements, which never happen, become zeros."""
+def _empty(name: str, type: TensorType) -> Stage:
+    """What computes a tensor without elements: no op need be asked how."""
+    axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(type.shape))
+    return Stage(name, axes, tuple(Sym(a.name) for a in axes), Number(0, type.dtype))
+
+
+def _without_empty_parts(stage: Stage, types: Mapping[str, TensorType]) -> Stage:
+    """Reads of tensors without elements, which never happen, become zeros; what is combined of
+    no values is what combining starts from."""
+    if any(axis.extent == 0 for axis in (*stage.axes, *stage.reduce)):
+        dtype = types[stage.output].dtype
+        start = 0 if stage.combine is None else identity(stage.combine, dtype)
+        return Stage(stage.output, stage.axes, stage.write, Number(start, dtype))
 
     def visit(scalar: Scalar) -> Scalar:
         if isinstance(scalar, Read) and 0 in types[scalar.tensor].shape:
             return Number(0, scalar.dtype)
         return scalar
+
+    return replace(stage, body=transform(stage.body, visit))
+
+
+def _with_source(stage: Stage, node: Node) -> Stage:
+    """``stage`` with the user's nodes in what is said of an index that is out of range."""
+    place = node.source or (f"{type(node.op).__name__} ({node.outputs[0]})",)
+
+    def visit(scalar: Scalar) -> Scalar:
+        if not isinstance(scalar, Bind) or scalar.bound is None:
+            return scalar
+        return replace(scalar, bound=replace(scalar.bound, source=place))
 
     return replace(stage, body=transform(stage.body, visit))
 

@@ -1,0 +1,42 @@
+"""What an index that comes from memory must lie in, and how to say that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index, evaluate
+
+
+@dataclass(frozen=True)
+class IndexBound:
+    """``0 <= value < extent`` for a value of type i64.
+
+    ``what`` is the thing that is too short otherwise (``axis 0 of 'wte'``), ``noun`` what the
+    user calls the value, and ``source`` names the user's nodes.  A value is ``wrapped`` if
+    ``extent`` was added to negative ones.  ``number`` tells the bounds of one kernel apart.
+    """
+
+    extent: Index
+    what: str = ""
+    noun: str = "index"
+    wrapped: bool = False
+    source: tuple[str, ...] = ()
+    number: int = 0
+
+    def demand(self) -> str:
+        """What is asked of the value, and where in the model."""
+        where = f"{', '.join(self.source)}: " if self.source else ""
+        low = f"{-1 * self.extent}" if self.wrapped else "0"
+        about = f" ({self.what})" if self.what else ""
+        return f"{where}{self.noun} within {low} ... {self.extent - 1}{about}"
+
+    def fault(self, value: int, sizes: Mapping[str, int]) -> str:
+        """What is wrong with ``value``, without its place in the model."""
+        extent = evaluate(self.extent, sizes)
+        given = value - extent if self.wrapped and value < 0 else value
+        low = -extent if self.wrapped else 0
+        about = f" ({self.what}, {extent} long)" if self.what else ""
+        if extent < 1:
+            return f"{self.noun} {given} is outside of what has no elements{about}"
+        return f"{self.noun} {given} is outside of {low} … {extent - 1}{about}"

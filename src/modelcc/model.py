@@ -1,0 +1,184 @@
+"""A compiled model, as Python sees it: call it, save it, look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from modelcc import checks
+from modelcc.artifact.constants import block_size
+from modelcc.artifact.file import Artifact, write_artifact
+from modelcc.artifact.manifest import DimSpec, TensorSpec
+from modelcc.artifact.manifest_json import manifest_from_json, manifest_to_json
+from modelcc.compile_cache import HOST_TARGETS
+from modelcc.formats import byte_text
+from modelcc.ir.index import Range
+from modelcc.ir.op import ModelError
+from modelcc.ir.types import Array, TensorType
+from modelcc.options import Options
+from modelcc.runtime.errors import InputError
+from modelcc.runtime.session import Outs, Session
+from modelcc.runtime.values import session_of
+
+if TYPE_CHECKING:
+    from modelcc.report import Report, StageTime
+
+
+class Model:
+    """A compiled model, ready to run; safe to call from several threads at once.
+
+    It never changes, so that copies are the model itself.  It can be pickled; another process
+    that reads it needs the same kind of machine.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        session: Session,
+        threads: int,
+        target: str = "native",
+        times: Sequence[StageTime] = (),
+    ) -> None:
+        """Made by :func:`modelcc.compile` and :func:`modelcc.load`."""
+        self._artifact = artifact
+        self._session = session
+        self._times = tuple(times)
+        self.threads = threads
+        self.target = target
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._artifact.manifest.name
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, element type and shape of each input; extents may be named dimensions."""
+        return self._artifact.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, element type and shape of each output."""
+        return self._artifact.manifest.outputs
+
+    @property
+    def dims(self) -> tuple[DimSpec, ...]:
+        """Named dimensions, with the least and greatest size of each."""
+        return self._artifact.manifest.dims
+
+    def __repr__(self) -> str:
+        manifest = self._artifact.manifest
+        machine = manifest.machine.cpu or manifest.machine.triple.split("-", 1)[0]
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        weights = f"{byte_text(block_size(manifest.constants))} of weights"
+        lines = [f"<modelcc.Model {self.name}: {self.target} {machine}, {threads}, {weights}"]
+        lines += [f"  input   {spec.name}: {spec}" for spec in self.inputs]
+        lines += [f"  output  {spec.name}: {spec}" for spec in self.outputs]
+        for dim in self.dims:
+            most = "" if dim.high is None else dim.high
+            lines.append(f"  size    {dim.name}: {dim.low}..{most}")
+        return "\n".join(lines) + ">"
+
+    def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Array | Any:
+        """The output, or a tuple of the outputs, for inputs in order, by keyword, or in a dict.
+
+        Inputs are NumPy arrays or anything with ``__dlpack__`` and are not copied if contiguous.
+        ``out`` gives arrays to write into.  :class:`InputError` says what does not fit,
+        :class:`RunError` what stopped the model.
+        """
+        return self._session(*arguments, out=out, **named)
+
+    def run(
+        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Outputs by name for inputs by name; otherwise as a call."""
+        if not hasattr(feeds, "keys"):
+            where = f"{self.name}.run"
+            raise InputError(where, "inputs by name", type(feeds).__name__, "give a dict")
+        return self._session.run(feeds, out)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file that :meth:`save` writes, to be given to ``modelcc.load``."""
+        return self._artifact.digest
+
+    def save(self, path: str | Path) -> None:
+        """Write the artifact, ``model.mcc``; ``OSError`` if the path cannot be written."""
+        place = checks.file_path("path", path)
+        try:
+            write_artifact(place, self._artifact)
+        except OSError as error:  # about the caller's file, not about a temporary one
+            raise OSError(error.errno, error.strerror, str(place)) from error
+
+    def report(self, profile: Mapping[str, object] | bool = False) -> Report:
+        """Kernels, memory plan and, just after compiling, the compiler's times.
+
+        ``profile`` (inputs, or True for random ones) also measures each kernel.
+        """
+        report: Report | None = import_module("modelcc.driver").report_in(self._artifact)
+        if report is None:
+            raise ModelError("the artifact carries no report", (self.name,), "compile it again")
+        if profile is not False:
+            given = profile is not True
+            feeds = (
+                checks.mapping("profile", profile, "give True for random inputs")
+                if given
+                else self.random_inputs(report.sizes)
+            )
+            seconds = np.median(self._session.profile(feeds, len(report.kernels)), axis=0)
+            report = report.with_profile([float(s) for s in seconds])
+        return report.with_stages(self._times)
+
+    def random_inputs(
+        self, sizes: Mapping[str, int] | None = None, seed: int = 0
+    ) -> dict[str, Array]:
+        """Random arrays for all inputs; ``sizes`` are as for :meth:`nominal_sizes`."""
+        types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in self.inputs}
+        feeds: Any = import_module("modelcc.feeds")
+        chosen = self.nominal_sizes(sizes)
+        return feeds.random_feeds(types, chosen, checks.whole_number("seed", seed))
+
+    def nominal_sizes(self, sizes: Mapping[str, int] | None = None) -> dict[str, int]:
+        """A modest size for every named dimension, ``sizes`` among them, that the model takes."""
+        asked = {} if sizes is None else checks.sizes("sizes", sizes)
+        bounds = {dim.name: Range(dim.low, dim.high) for dim in self.dims}
+        demands = [check.condition for check in self._artifact.manifest.checks]
+        feeds: Any = import_module("modelcc.feeds")
+        return feeds.nominal_sizes(bounds, asked, [spec.shape for spec in self.inputs], demands)
+
+    def __copy__(self) -> Model:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Model:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        artifact = self._artifact
+        pieces = (dict(artifact.objects), dict(artifact.constants), dict(artifact.sources))
+        manifest = manifest_to_json(artifact.manifest)
+        return _unpickled, (manifest, *pieces, self.target, self.threads)
+
+
+def opened(artifact: Artifact, target: str, threads: int) -> Model:
+    """``artifact`` as a model; the compiler is asked only if its target has its own loader."""
+    if target in HOST_TARGETS:
+        return Model(artifact, session_of(artifact, threads), threads, target)
+    driver: Any = import_module("modelcc.driver")
+    loader = driver.target_of(Options(target=target, threads=threads))
+    return Model(artifact, loader.load(artifact, threads), threads, target)
+
+
+def _unpickled(
+    manifest: str,
+    objects: Mapping[str, bytes],
+    constants: Mapping[str, Array],
+    sources: Mapping[str, str],
+    target: str,
+    threads: int,
+) -> Model:
+    artifact = Artifact(manifest_from_json(manifest), objects, constants, sources)
+    return opened(artifact, target, threads)

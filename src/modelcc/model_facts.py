@@ -1,0 +1,57 @@
+"""What a model's file holds, read without compiling it or running any of its code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from modelcc.artifact.constants import block_size
+from modelcc.artifact.inspection import inspect_artifact
+from modelcc.frontends.onnx.facts import onnx_facts
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """The facts of an .onnx file, or of an artifact (by its suffix), as JSON takes them.
+
+    :class:`~modelcc.ir.errors.Error` or ``OSError`` if the file is neither.
+    """
+    return _artifact_facts(path) if path.suffix == ".mcc" else onnx_facts(path)
+
+
+def _artifact_facts(path: Path) -> dict[str, Any]:
+    found = inspect_artifact(path)
+    manifest = found.manifest
+    by_type: Counter[str] = Counter()
+    for spec in manifest.constants:
+        by_type[spec.dtype.name] += spec.size
+    ranked = sorted(manifest.constants, key=lambda spec: -spec.size)
+    machine = manifest.machine
+    return {
+        "file": str(path),
+        "kind": "artifact",
+        "bytes": found.bytes,
+        "sha256": found.digest,
+        "name": manifest.name,
+        "inputs": {spec.name: str(spec) for spec in manifest.inputs},
+        "outputs": {spec.name: str(spec) for spec in manifest.outputs},
+        "dims": {dim.name: [dim.low, dim.high] for dim in manifest.dims},
+        "machine": {
+            "triple": machine.triple, "cpu": machine.cpu, "features": list(machine.features),
+        },
+        "arena": manifest.arena if isinstance(manifest.arena, int) else str(manifest.arena),
+        "weights": {
+            "bytes": block_size(manifest.constants),
+            "by_type": dict(by_type.most_common()),
+            "largest": [
+                {"name": s.name, "type": f"{s.dtype}{list(s.shape)}", "bytes": s.size}
+                for s in ranked[:10]
+            ],
+        },
+        "checks": list(manifest.checks),
+        "versions": dict(manifest.versions),
+        "members": [
+            {"name": part.name, "bytes": part.bytes, "sha256": part.sha256}
+            for part in found.members
+        ],
+    }  # fmt: skip

@@ -1,0 +1,156 @@
+"""Demands on sizes: none is negative, and what data make of them can be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.index import Bounds, Index, Range, Sym, bounds_of, symbols
+from modelcc.ir.naming import Names
+from modelcc.ir.types import I64, MOST_BYTES, TensorType
+from modelcc.ops.control import Control, Loop
+from modelcc.ops.runtime_size import Demand, ReadSize
+
+FARTHEST = 1 << 48
+"""The greatest size, step or distance; a few of them multiplied by numbers fit into 64 bits."""
+
+
+@dataclass(frozen=True)
+class DemandSizes:
+    """Each extent that is not known to be 0 or more is demanded to be, and so is room for each
+    value whose extents come from data: 2^47 bytes at most.  Numbers read as sizes are 2^48 at most,
+    so that what is made of them in index expressions stays far from the end of 64 bits.
+
+    Demands stand before what makes the value, so a branch that is not taken demands nothing.
+
+    before::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<?xf32, ["n"]>, %y: tensor<?xf32, ["m"]>):
+          %z = "mcc.Slice"(%x)
+              {starts = [#mcc.index<"m">], extents = [#mcc.index<"n - m">], steps = [1]}
+          "mcc.return"(%z)
+        }) {name = "main", dims = {n = [0, unit], m = [0, unit]}} : () -> ()
+
+    after::
+
+        "mcc.graph"() ({
+        ^bb0(%x: tensor<?xf32, ["n"]>, %y: tensor<?xf32, ["m"]>):
+          %nothing = "mcc.constant"() {digest = "nothing"} : () -> tensor<0xi64>
+          %checked = "mcc.ReadSize"(%nothing)
+              {names = [], demands = [[#mcc.index<"n - m">, ">=", 0]]}
+          %z = "mcc.Slice"(%x)
+              {starts = [#mcc.index<"m">], extents = [#mcc.index<"n - m">], steps = [1]}
+          "mcc.return"(%z)
+        }) {name = "main", dims = {n = [0, unit], m = [0, unit]}} : () -> ()
+    """
+
+    def __call__(self, graph: Graph) -> Graph:
+        return _demanding(graph, _Known({}, frozenset(), frozenset()))
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of sizes at a place: bounds, which come from data, demands that are met."""
+
+    dims: Bounds
+    late: frozenset[str]
+    met: frozenset[Demand]
+    proved: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    def inside(self, graph: Graph, met: frozenset[Demand] = frozenset()) -> _Known:
+        """What is known in ``graph``, a body at this place."""
+        read = {name for node in graph.nodes for name in node.op.binds}
+        return _Known({**self.dims, **graph.dims}, self.late | read, self.met | met)
+
+    def is_size(self, extent: Index) -> bool:
+        """Whether ``extent`` is proved not to be negative."""
+        if isinstance(extent, int):
+            return True
+        if extent.text not in self.proved:
+            low = bounds_of(extent, self.dims).lo
+            self.proved[extent.text] = low is not None and low >= 0
+        return self.proved[extent.text]
+
+
+def _demanding(graph: Graph, outer: _Known) -> Graph:
+    known = outer.inside(graph)
+    if all(isinstance(e, int) for t in graph.types.values() for e in t.shape):
+        known = replace(known, late=frozenset())
+    met: set[Demand] = set(known.met)
+    nodes: list[Node] = []
+    names = Names(graph.types)
+    nothing = ""
+    types: dict[str, TensorType] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, ReadSize):
+            met.update(node.op.demands)
+        found = _new(node, graph, known, met)
+        made = _with_bodies(node, known, frozenset(met))
+        if not found:
+            nodes.append(made)
+            continue
+        nothing = nothing or names.fresh("nothing")
+        checked = names.fresh("checked")
+        types[checked] = _NOTHING.type
+        demand = Node(ReadSize((), found), (nothing,), (checked,), node.source)
+        nodes += [made, demand] if node.op.binds else [demand, made]
+    if not nothing:
+        return graph.with_nodes(tuple(nodes)) if nodes != list(graph.nodes) else graph
+    return replace(
+        graph,
+        nodes=tuple(nodes),
+        types=MappingProxyType({**graph.types, nothing: _NOTHING.type, **types}),
+        constants=MappingProxyType({**graph.constants, nothing: _NOTHING}),
+    )
+
+
+_NOTHING = Constant(np.zeros(0, I64.numpy))
+
+
+def _with_bodies(node: Node, known: _Known, met: frozenset[Demand]) -> Node:
+    if not isinstance(node.op, Control):
+        return node
+    inside = known
+    if isinstance(node.op, Loop):
+        last = None if node.op.trips is None else node.op.trips - 1
+        counted = {**known.dims, node.op.counter: Range(0, last)}
+        inside = replace(known, dims=counted, late=known.late | {node.op.counter}, proved={})
+    inside = replace(inside, met=met)
+    old = node.op.graphs()
+    new: Mapping[str, Graph] = {name: _demanding(body, inside) for name, body in old.items()}
+    if all(new[name] is body for name, body in old.items()):
+        return node
+    return replace(node, op=replace(node.op, **new))  # type: ignore[type-var]
+
+
+def _new(node: Node, graph: Graph, known: _Known, met: set[Demand]) -> tuple[Demand, ...]:
+    """Demands of ``node`` that are not ``met`` yet; then they are."""
+    found = [d for d in dict.fromkeys(_demands(node, graph, known)) if d not in met]
+    met.update(found)
+    return tuple(found)
+
+
+def _demands(node: Node, graph: Graph, known: _Known) -> Iterator[Demand]:
+    for name in node.op.binds:
+        bounds = known.dims[name]
+        if bounds.hi is None:
+            yield Sym(name), "<=", FARTHEST
+        if bounds.lo is None:
+            yield Sym(name), ">=", -FARTHEST
+    for name in node.outputs:
+        type = graph.types[name]
+        if type.is_static:
+            continue
+        for extent in type.shape:
+            if not known.is_size(extent):
+                yield extent, ">=", 0
+        if any(symbols(extent) & known.late for extent in type.shape):
+            room = type.room
+            high = bounds_of(room, known.dims).hi
+            if high is None or high > MOST_BYTES:
+                yield room, "<=", MOST_BYTES

@@ -1,0 +1,118 @@
+"""Which indices from memory need a check at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from modelcc.ir.index import Bounds, Sym, bounds_of, compare
+from modelcc.ir.op import ModelError
+from modelcc.ir.region import map_leaves
+from modelcc.ir.scalar_tree import children, transform
+from modelcc.ir.tensor import (
+    Bind,
+    Guard,
+    Item,
+    Kernel,
+    Read,
+    Scalar,
+    Stage,
+    TensorProgram,
+)
+from modelcc.passes.tensor.value_ranges import ValueRanges, wrapped_value
+
+
+@dataclass(frozen=True)
+class CheckIndices:
+    """Indices that are in range whatever the inputs hold lose their bound; all, if ``unchecked``.
+
+    A constant index that is out of range is the user's :class:`ModelError`, wherever it is used
+    whenever the model runs.
+
+    before::
+
+        program @main(%i: u8[9], %x: f32[256]) -> (%y) {
+          kernel @Gather(%i: u8[9], %x: f32[256]) -> (%y: f32[9]) {
+            %y: f32[9] = [i < 9] (let g = %i[i] below [256] in %x[g])
+          }
+        }
+
+    after::
+
+        program @main(%i: u8[9], %x: f32[256]) -> (%y) {
+          kernel @Gather(%i: u8[9], %x: f32[256]) -> (%y: f32[9]) {
+            %y: f32[9] = [i < 9] (let g = %i[i] in %x[g])
+          }
+        }
+    """
+
+    unchecked: bool = False
+
+    def __call__(self, program: TensorProgram) -> TensorProgram:
+        ranges = ValueRanges(program)
+        if not self.unchecked:
+            for item in program.items:
+                for stage in item.stages if isinstance(item, Kernel) else ():
+                    _refuse_constants(stage, program)
+
+        def visit(item: Item) -> Item:
+            if not isinstance(item, Kernel):
+                return item
+            stages = tuple(self._without_idle(stage, ranges) for stage in item.stages)
+            return replace(item, stages=stages) if stages != item.stages else item
+
+        return replace(program, items=map_leaves(program.items, visit))
+
+    def _without_idle(self, stage: Stage, ranges: ValueRanges) -> Stage:
+        bounds: Bounds | None = None
+
+        def visit(node: Scalar) -> Scalar:
+            nonlocal bounds
+            if not isinstance(node, Bind) or node.bound is None:
+                return node
+            if bounds is None:
+                bounds = ranges.bounds(stage)
+            idle = self.unchecked or _is_within(node, ranges, bounds)
+            return replace(node, bound=None) if idle else node
+
+        return replace(stage, body=transform(stage.body, visit))
+
+
+def _is_within(node: Bind, ranges: ValueRanges, bounds: Bounds) -> bool:
+    assert node.bound is not None
+    found, extent = ranges.scalar(node.value, bounds), node.bound.extent
+    above = any(compare(low, ">=", 0, bounds) for low in found.lows)
+    return above and any(compare(high, "<", extent, bounds) for high in found.highs)
+
+
+def _refuse_constants(stage: Stage, program: TensorProgram) -> None:
+    """ModelError if ``stage`` uses an index of a constant that is out of range at any size."""
+    for node in _always(stage.body):
+        if not isinstance(node, Bind) or node.bound is None:
+            continue
+        raw = wrapped_value(node.value)
+        value = node.value if raw is None else raw[0]
+        if not isinstance(value, Read) or value.tensor not in program.constants:
+            continue
+        axes = {a.name: a.extent for a in (*stage.axes, *stage.reduce)}
+        shape = tuple(axes.get(i.name) if isinstance(i, Sym) else None for i in value.indices)
+        data = program.constants[value.tensor].data
+        if shape != data.shape or len(set(value.indices)) < data.ndim:
+            continue  # a part of it
+        extent = bounds_of(node.bound.extent, program.dims).hi
+        if extent is None:
+            continue
+        places = np.where(data < 0, data + extent, data) if node.bound.wrapped else data
+        outside = places[(places < 0) | (places >= extent)]
+        if outside.size:
+            bound = replace(node.bound, extent=extent)
+            raise ModelError(bound.fault(int(outside[0]), {}), bound.source)
+
+
+def _always(scalar: Scalar) -> Iterator[Scalar]:
+    """Every node that is evaluated at all points."""
+    yield scalar
+    for child in (scalar.outside,) if isinstance(scalar, Guard) else children(scalar):
+        yield from _always(child)

@@ -1,0 +1,74 @@
+"""What to tell the caller when sizes do not meet a demand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from modelcc.artifact.manifest import CheckSpec
+from modelcc.ir.condition import Comparison
+from modelcc.ir.index import Index, Sym, evaluate, substitute, symbols
+from modelcc.ir.types import MOST_BYTES
+
+_WORDS: Mapping[Comparison, str] = MappingProxyType(
+    {"<": "less than ", "<=": "at most ", "==": "", "!=": "other than ", ">": "more than ",
+     ">=": "at least "}
+)  # fmt: skip
+_TURNED: Mapping[Comparison, Comparison] = MappingProxyType(
+    {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
+)
+
+
+def check_message(check: CheckSpec, sizes: Mapping[str, int]) -> str:
+    """Where, what, its value and its bound, where ``sizes`` break ``check``."""
+    condition = check.condition
+    left, comparison, right = condition.left, condition.comparison, condition.right
+    if isinstance(left, int):
+        left, comparison, right = right, _TURNED[comparison], left
+    where = f"{check.where}: " if check.where else ""
+    if right == MOST_BYTES and not isinstance(left, Sym):
+        found = f"its sizes call for {_value(left, sizes)} bytes{_given((left,), sizes)}"
+        return f"{where}{found}, and no more than {right:,} can be had"
+    either = _one_of(left) if (comparison, right) == ("==", 0) else None
+    if either is not None:
+        name, other = either
+        return f"{where}'{_name(name)}' is {sizes.get(name, 0):,}, but must be 1 or {other:,}"
+    subject = f"'{_name(left.name)}'" if isinstance(left, Sym) else _shown(left)
+    bound = f"{right:,}" if isinstance(right, int) else f"{_shown(right)}, {_value(right, sizes)}"
+    others = (right,) if isinstance(left, Sym) else (left, right)
+    return (
+        f"{where}{subject} is {_value(left, sizes)}, but must be {_WORDS[comparison]}{bound}"
+        f"{_given(others, sizes)}"
+    )
+
+
+def _one_of(e: Index) -> tuple[str, int] | None:
+    """A name and a number, if ``e`` is 0 where the name is 1 or that number: it is broadcast."""
+    names = symbols(e)
+    if isinstance(e, int) or len(names) != 1 or len(e.terms) < 2:
+        return None
+    (name,) = names
+    roots = (1, e.const)
+    return (name, e.const) if all(evaluate(e, {name: root}) == 0 for root in roots) else None
+
+
+def _value(e: Index, sizes: Mapping[str, int]) -> str:
+    try:
+        return f"{evaluate(e, sizes):,}"
+    except (KeyError, ZeroDivisionError):
+        return "unknown"
+
+
+def _shown(e: Index) -> str:
+    """With the names that the model has; some end in a dot here, to be apart from code's own."""
+    return str(substitute(e, {name: Sym(_name(name)) for name in symbols(e)}))
+
+
+def _name(symbol: str) -> str:
+    return symbol.rstrip(".") or symbol
+
+
+def _given(sides: tuple[Index, ...], sizes: Mapping[str, int]) -> str:
+    names = sorted({name for side in sides for name in symbols(side)} & sizes.keys())
+    listed = ", ".join(f"{name.rstrip('.') or name} = {sizes[name]:,}" for name in names)
+    return f" (with {listed})" if listed else ""
