@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
+from modelcc.runtime.errors import OutOfMemoryError
 
 _ALIGNMENT = 64
 _ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -25,15 +26,16 @@ class Host:
 
     def __init__(self, count: int) -> None:
         self._blocks: list[NDArray[np.uint8] | None] = [None] * count
-        self._failed: MemoryError | None = None
+        self._failed: OutOfMemoryError | None = None
         self._table = _Table(_ALLOCATE(self._allocate), None)
         self.address = ctypes.addressof(self._table)
 
     def _allocate(self, context: int | None, which: int, size: int) -> int:
         try:
-            block = np.empty(max(size, 0) + _ALIGNMENT, np.uint8)
+            block = np.empty(size + _ALIGNMENT, np.uint8)
         except (MemoryError, ValueError):
-            self._failed = MemoryError(f"the system has no {size:,} bytes of memory for the model")
+            message = f"the system has no {size:,} bytes of memory for the model"
+            self._failed = OutOfMemoryError(message)
             return 0
         start = -address_of(block) % _ALIGNMENT
         self._blocks[which] = block[start:]
@@ -48,7 +50,7 @@ class Host:
         return block[:size].view(dtype).reshape(shape)
 
     def clear(self) -> None:
-        """Forget what was given; MemoryError if something could not be given."""
+        """Forget what was given; OutOfMemoryError if something could not be given."""
         self._blocks = [None] * len(self._blocks)
         failed, self._failed = self._failed, None
         if failed is not None:

@@ -28,9 +28,11 @@ def check_machine(spec: MachineSpec) -> None:
         )
     if spec.origin and spec.origin == machine_identity():
         return
+    needed = [flag[1:] for flag in spec.features if flag.startswith("+")]
+    if not needed:
+        return
     llvm = import_module(_LLVM)
     available = cast(Callable[[], Mapping[str, bool]], llvm.get_host_cpu_features)()
-    needed = (flag[1:] for flag in spec.features if flag.startswith("+"))
     missing = [name for name in needed if not available.get(name, False)]
     if missing:
         name = cast(Callable[[], str], llvm.get_host_cpu_name)()

@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import modelcc
-from modelcc.driver import compile_model
+from modelcc.driver import Options, compile_model
 from modelcc.ir.loop import Buffer, Function, Load, Parameter, Register, Store, Var
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
@@ -47,6 +47,7 @@ CASES = [
     (20, 1, (18, 33), 1, 1, "Conv"),
     (16, 2, (7, 7), 7, 1, "Conv"), (40, 3, (8, 16), 4, 2, "ConvTranspose"),
     (16, 1, (5, 30), 3, 1, "ConvTranspose"),
+    (28, 1, (9, 17), 4, 2, "ConvTranspose"), (44, 2, (9, 17), 3, 1, "Conv"),
 ]  # fmt: skip
 
 
@@ -60,15 +61,16 @@ def test_few_outputs(case):
     np.testing.assert_allclose(modelcc.compile(model, cache=None)(x), wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_nothing_is_gathered(case):
+def test_nothing_is_gathered(case, cpu):
     programs = []
 
     def note(run):
         if run.stage.name == "plan_memory":
             programs.append(run.after)
 
-    compile_model(two_layers(*case), observer=note)
+    compile_model(two_layers(*case), Options(target="c", cpu=cpu), observer=note)
     found = (s for f in programs[0].functions for s in statements(f.body))
     inside = [e for s in found for outer in statement_expressions(s) for e in walk(outer)]
     assert all(e.stride in (0, 1) for e in inside if isinstance(e, Load) and e.lanes > 1)

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_runs import host_cpu, interpreted, native, run_scheduled
+from kernel_runs import interpreted, native, run_scheduled
+from machines import chosen_cpu
 from op_kernels import NATIVE_FAILURES, assert_close, check, expecting, graph_of
 
 from modelcc.ir.builder import GraphBuilder
@@ -24,6 +25,7 @@ from modelcc.ops.activation import Relu
 from modelcc.ops.arithmetic import Add
 from modelcc.ops.conv import Conv
 from modelcc.ops.pool import AveragePool, MaxPool
+from modelcc.ops.resize import Resize
 from modelcc.ops.samples import arrays, sizes
 from modelcc.ops.shape import Concat
 from modelcc.passes.tensor.from_graph import lower_graph
@@ -77,7 +79,24 @@ def four_dimensional(op: Op, sample: Sample) -> bool:
 def test_samples(op: Op, sample: Sample, pair: tuple[str, str]) -> None:
     data = arrays(op, sample)
     lowered = lower_graph(graph_of(op, sample, data, constant=True))
-    program = schedule_program(laid_out(FuseKernels()(lowered), *pair), host_cpu())
+    program = schedule_program(laid_out(FuseKernels()(lowered), *pair), chosen_cpu())
+    check(op, program, interpreted(program), data, sizes(op, sample))
+
+
+@pytest.mark.parametrize("bits", [128, 256])
+@pytest.mark.parametrize(
+    ("op", "sample"),
+    [c for c in expecting(NATIVE_FAILURES) if isinstance(c.values[0], Resize)],
+)
+def test_channels_that_end_before_a_block_of_several_vectors(
+    op: Op, sample: Sample, bits: int
+) -> None:
+    if not four_dimensional(op, sample):
+        return
+    data = arrays(op, sample)
+    lowered = lower_graph(graph_of(op, sample, data, constant=True))
+    machine = replace(chosen_cpu(), vector_bits=bits)
+    program = schedule_program(laid_out(FuseKernels()(lowered), "plain", "blocked"), machine)
     check(op, program, interpreted(program), data, sizes(op, sample))
 
 
@@ -143,7 +162,7 @@ def test_ragged_channels(name: str, pair: tuple[str, str]) -> None:
     shapes = {n: graph.types[n].static_shape() for n in graph.inputs}
     feeds = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
     (wanted,) = interpret(graph, feeds).values()
-    program = schedule_program(laid_out(FuseKernels()(lower_graph(graph)), *pair), host_cpu())
+    program = schedule_program(laid_out(FuseKernels()(lower_graph(graph)), *pair), chosen_cpu())
     for executor in (interpreted, native):
         (got,) = run_scheduled(program, executor(program), feeds, {}).values()
         assert_close(got, wanted)

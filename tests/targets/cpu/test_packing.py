@@ -23,7 +23,7 @@ def test_elements_follow_the_loops(tile: int) -> None:
     """w[o, i, a]: tiles of blocks of o, then i, a, then the blocks of a tile, then lanes."""
     i, a = LoopVar("i", 5, "i"), LoopVar("a", 3, "a")
     read = Read("w", (CHANNEL, Sym("i"), Sym("a")), F32)
-    layout = packed_layout(read, (BLOCK, i, a), "b", (LANE,), tile)
+    layout = packed_layout(read, (BLOCK, i, a), "b", (LANE,), tile, (24, 5, 3))
     assert layout is not None
     data = np.arange(24 * 5 * 3, dtype=np.float32).reshape(24, 5, 3)
     packed = pack(data, layout).reshape(-1)
@@ -39,9 +39,20 @@ def test_elements_follow_the_loops(tile: int) -> None:
 def test_blocked_reductions_are_digits_too() -> None:
     outer, inner = LoopVar("io", 2, "i", 16), LoopVar("iv", 16, "i")
     read = Read("w", (CHANNEL, Sym("io") * 16 + Sym("iv")), F32)
-    layout = packed_layout(read, (BLOCK, outer, inner), "b", (LANE,), 1)
+    layout = packed_layout(read, (BLOCK, outer, inner), "b", (LANE,), 1, (24, 32))
     assert layout is not None
     assert layout.physical_shape((24, 32)) == (3, 2, 16, 8)
+
+
+@pytest.mark.parametrize("tile", [1, 2])
+def test_loops_over_a_padded_block_find_padding(tile: int) -> None:
+    """12 channels of a block of 16, of which vectors have 4."""
+    blocks, lanes = LoopVar("b", 4, "o", 4), LoopVar("l", 4, "o")
+    read = Read("w", (Sym("b") * 4 + Sym("l"),), F32)
+    layout = packed_layout(read, (blocks,), "b", (lanes,), tile, (12,))
+    assert layout is not None
+    packed = pack(np.arange(1, 13, dtype=np.float32), layout).reshape(-1)
+    np.testing.assert_array_equal(packed, [*range(1, 13), 0, 0, 0, 0])
 
 
 @pytest.mark.parametrize("phase", [0, 1])
@@ -49,7 +60,7 @@ def test_phases_of_a_walk_in_steps_are_planes(phase: int) -> None:
     """w[o, 2*i + phase], as a transposed convolution of stride 2 reads it."""
     i = LoopVar("i", 2, "i")
     read = Read("w", (CHANNEL, Sym("i") * 2 + phase), F32)
-    layout = packed_layout(read, (BLOCK, i), "b", (LANE,), 1)
+    layout = packed_layout(read, (BLOCK, i), "b", (LANE,), 1, (24, 4))
     assert layout is not None
     data = np.arange(24 * 4, dtype=np.float32).reshape(24, 4)
     plane = pack(data, layout)[phase]
@@ -67,4 +78,6 @@ def test_phases_of_a_walk_in_steps_are_planes(phase: int) -> None:
 )
 def test_other_walks_are_not_packed(indices: tuple[Index, ...]) -> None:
     loops = (BLOCK, LoopVar("i", 5, "i"), LoopVar("a", 3, "a"))
-    assert packed_layout(Read("w", indices, F32), loops, "b", (LANE,), 1) is None
+    assert (
+        packed_layout(Read("w", indices, F32), loops, "b", (LANE,), 1, (24,) * len(indices)) is None
+    )

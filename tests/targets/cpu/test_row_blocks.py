@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from kernel_runs import host_cpu, interpreted, logical_shape, native, run_scheduled
+from kernel_runs import interpreted, logical_shape, native, run_scheduled
+from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
@@ -123,7 +124,7 @@ def fused(graph: Graph) -> TensorProgram:
 
 
 def machine(small: bool) -> CpuModel:
-    return replace(host_cpu(), l2_bytes=FEW_KEYS) if small else host_cpu()
+    return replace(chosen_cpu(), l2_bytes=FEW_KEYS) if small else chosen_cpu()
 
 
 def feeds(graph: Graph, sizes: dict[str, int]) -> dict[str, Array]:
@@ -204,7 +205,7 @@ def test_halves_are_summed_in_single_precision(small: bool) -> None:
 
 def test_memory_does_not_grow_with_the_square_of_the_length() -> None:
     shape = Shape(m=4096, n=4096)
-    program = schedule_program(fused(attention_of(shape)), host_cpu())
+    program = schedule_program(fused(attention_of(shape)), chosen_cpu())
     calls = [item for item in program.items if isinstance(item, KernelCall)]
     used = {name for call in calls for name in call.arguments}
     sizes = [e for e in (program.types[n].elements for n in used) if isinstance(e, int)]

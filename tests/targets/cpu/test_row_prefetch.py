@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from kernel_runs import host_cpu
+from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.loop_text import print_functions
@@ -23,7 +23,7 @@ def fetches(rows: int, summed: int, columns: int = 48) -> list[str]:
     r = make.input("r", TensorType((rows, columns), F32))
     w = make.constant(np.zeros((summed, columns), np.float32))
     graph = make.build([make.emit(Add(), make.emit(MatMul(), x, w), r)])
-    program = schedule_program(FuseKernels()(lower_graph(graph)), host_cpu())
+    program = schedule_program(FuseKernels()(lower_graph(graph)), chosen_cpu())
     lines = print_functions(scheduled_functions(program)).splitlines()
     found = [line.strip() for line in lines if "prefetch" in line]
     return [line for line in found if "%x1" not in line]

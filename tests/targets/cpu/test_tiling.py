@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from kernel_runs import host_cpu
+from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.loop_text import print_functions
@@ -22,7 +22,7 @@ def accumulators(rows: int, summed: int, columns: int) -> int:
     x = make.input("x", TensorType((rows, summed), F32))
     w = make.constant(np.zeros((summed, columns), np.float32))
     graph = make.build([make.emit(MatMul(), x, w)])
-    text = print_functions(scheduled_functions(schedule_program(lower_graph(graph), host_cpu())))
+    text = print_functions(scheduled_functions(schedule_program(lower_graph(graph), chosen_cpu())))
     return len(set(re.findall(r"%acc\d*", text)))
 
 

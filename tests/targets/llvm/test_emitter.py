@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from loop_programs import CASES, Case, Runner, byte_dots, check, relu
+from loop_programs import (
+    CASES,
+    Case,
+    Runner,
+    byte_dots,
+    check,
+    check_all_halves,
+    check_rounding,
+    check_rounding_to_halves,
+    relu,
+)
+from machines import chosen_machine
 from native_loops import call, compiled
 
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import Buffer, Call, For, Function, Load, Parameter, Store
+from modelcc.ir.loop import Buffer, Call, Fold, For, Function, Load, Parameter, Store
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.types import F32, I4
+from modelcc.ir.types import BF16, F16, F32, F64, I4, DType
 from modelcc.runtime.pool import ThreadPool
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
+from modelcc.targets.llvm.instructions import Instructions
+from modelcc.targets.native.emission import emission
 
 
 def execute(pool: ThreadPool, threaded: bool) -> Runner:
@@ -40,15 +54,55 @@ def test_agrees_with_numpy(case: Case, pool: ThreadPool) -> None:
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16, 32])
 def test_byte_dots_agree_on_processors_with_narrower_instructions(lanes: int, widest: int) -> None:
     def run(function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
-        call(compiled([function], None, widest), function, arguments, sizes)
+        own = emission(chosen_machine()).instructions
+        narrow = replace(own, byte_dots=min(widest, own.byte_dots))
+        call(compiled([function], None, narrow), function, arguments, sizes)
 
     check(byte_dots(lanes), run)
 
 
 def test_byte_dots_are_one_instruction_where_there_is_one() -> None:
     function = byte_dots(16).function
-    assert "vpdpbusd.512" in emit_llvm([function], EmitOptions(byte_dots=512))
-    assert "vpdpbusd" not in emit_llvm([function], EmitOptions(byte_dots=256))
+    wide, narrow = (EmitOptions(instructions=Instructions(byte_dots=n)) for n in (512, 256))
+    assert "vpdpbusd.512" in emit_llvm([function], wide)
+    assert "vpdpbusd" not in emit_llvm([function], narrow)
+
+
+def without(name: str) -> Runner:
+    """Runs a function compiled without an instruction, or (empty) with all there are."""
+    own = emission(chosen_machine()).instructions
+    chosen = replace(own, **{name: False}) if name else own
+
+    def run(function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
+        call(compiled([function], None, chosen), function, arguments, sizes)
+
+    return run
+
+
+@pytest.mark.parametrize("lacking", ["", "half_conversions"])
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize("lanes", [1, 2, 16])
+def test_halves_are_exact(dtype: DType, lanes: int, lacking: str) -> None:
+    check_all_halves(dtype, lanes, without(lacking))
+    check_rounding_to_halves(dtype, lanes, without(lacking))
+
+
+@pytest.mark.parametrize("lacking", ["", "rounding"])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("lanes", [1, 2, 8])
+def test_rounding_is_exact(dtype: DType, lanes: int, lacking: str) -> None:
+    check_rounding(dtype, lanes, without(lacking))
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+def test_sums_of_halves_are_rounded_once(dtype: DType) -> None:
+    total = Fold("add", Load("x", 0, dtype, 16))
+    parameters = (Parameter(Buffer("x", dtype, 16)), Parameter(Buffer("y", dtype, 1), True))
+    function = Function("total", parameters, (), (Store("y", 0, total),))
+    x = np.full(16, 1 + 2.0**-7, np.float32).astype(dtype.numpy)
+    arguments = {"x": x, "y": np.zeros(1, dtype.numpy)}
+    call(compiled([function]), function, arguments, {})
+    assert arguments["y"][0] == np.float32(16 + 2.0**-3).astype(dtype.numpy)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if parallel_loop(c.function)])

@@ -7,13 +7,14 @@ import ctypes
 import numpy as np
 import pytest
 from loop_programs import aligned
+from machines import chosen_machine
 from program_cases import small_program
 
 from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
-from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
+from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.program import emit_program, entry_name
-from modelcc.targets.native.machine import function_attributes, host_machine
+from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import compile_llvm
 
 
@@ -24,8 +25,8 @@ def addresses(*arrays: np.ndarray) -> ctypes.Array:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("batch", [1, 5])
 def test_runs_all_steps(threads: int, batch: int) -> None:
-    program, machine = small_program(), host_machine()
-    options = EmitOptions(function_attributes(machine))
+    program, machine = small_program(), chosen_machine()
+    options = emission(machine)
     texts = [emit_program(program, options), *(emit_llvm([f], options) for f in program.functions)]
     objects = [compile_llvm(text, machine) for text in texts]
     x = aligned(np.random.default_rng(0).standard_normal((batch, 7)).astype(np.float32))

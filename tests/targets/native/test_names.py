@@ -3,6 +3,7 @@
 import pytest
 
 from modelcc.targets.native.diagnostics import CodegenError
+from modelcc.targets.native.host import BASELINES
 from modelcc.targets.native.machine import Machine, host_machine
 from modelcc.targets.native.names import check_names, known_names
 
@@ -18,6 +19,11 @@ def test_good_names_pass():
     check_names(host_machine())
     check_names(Machine("aarch64-linux-gnu", "cortex-a76", ("+dotprod", "-sve")))
     check_names(Machine("wasm32-unknown-unknown"))
+
+
+def test_levels_name_features_that_there_are():
+    for name, level in BASELINES.items():
+        check_names(Machine("x86_64-linux-gnu", name, level.features))
 
 
 def test_a_misspelt_processor_is_refused():

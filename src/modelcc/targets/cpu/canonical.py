@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index, Range, Sym, substitute, symbols
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.scalar_tree import index_symbols, map_indices, map_own_indices, transform
 from modelcc.ir.tensor import Axis, Bind, Guard, IndexValue, Kernel, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
@@ -41,7 +42,7 @@ def canonical(
     stages = tuple(_rename_stage(s, names, counter) for s in kernel.stages)
     outside = (*kernel.inputs, *kernel.outputs)
     own = tuple((names[t], types[t]) for t in outside)
-    used = _dimensions(stages, own) & frozenset(dims) if dims else ()
+    used = dimensions(stages, own) & frozenset(dims) if dims else ()
     key = CanonicalKernel(
         stages,
         tuple(names[t] for t in kernel.inputs),
@@ -52,6 +53,21 @@ def canonical(
         tuple((names[t], types[t]) for t in inner if t in types and types[t].layout is not None),
     )
     return key, {names[t]: t for t in outside}
+
+
+def with_numbers(kernel: Kernel) -> tuple[Kernel, tuple[IndexBound, ...]]:
+    """``kernel`` with the bounds of its indices numbered, and these by their numbers."""
+    found: dict[IndexBound, int] = {}
+
+    def visit(node: Scalar) -> Scalar:
+        if not isinstance(node, Bind) or node.bound is None:
+            return node
+        bound = replace(node.bound, number=0)
+        number = found.setdefault(bound, len(found))
+        return replace(node, bound=replace(bound, number=number))
+
+    stages = tuple(replace(s, body=transform(s.body, visit)) for s in kernel.stages)
+    return (replace(kernel, stages=stages) if found else kernel), tuple(found)
 
 
 class _Counter:
@@ -82,7 +98,8 @@ def _rename_stage(stage: Stage, names: Mapping[str, str], counter: _Counter) -> 
                 fresh = counter.fresh()
                 rename = {node.symbol: Sym(fresh)}
                 body = map_indices(node.body, lambda i: substitute(i, rename))
-                return replace(node, symbol=fresh, body=body)
+                bound = node.bound and IndexBound(node.bound.extent, number=node.bound.number)
+                return replace(node, symbol=fresh, body=body, bound=bound)
             case _:
                 return node
 
@@ -96,9 +113,10 @@ def _rename_stage(stage: Stage, names: Mapping[str, str], counter: _Counter) -> 
     )
 
 
-def _dimensions(
+def dimensions(
     stages: tuple[Stage, ...], types: tuple[tuple[str, TensorType], ...]
 ) -> frozenset[str]:
+    """Symbols in stages and types, axes among them."""
     found: set[str] = set()
     for _, type_ in types:
         for extent in type_.shape:

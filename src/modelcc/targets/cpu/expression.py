@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from modelcc.ir.index import Index, Range, Sym, coefficient, compare, simplify, substitute, symbols
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import (
     Assign,
     BindIndex,
     Call,
+    Check,
     Choose,
     Const,
     Convert,
     Dot4,
     Expr,
+    Gather,
     If,
     IndexOf,
     Let,
@@ -29,7 +32,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop import Bitcast as LoopBitcast
 from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
-from modelcc.ir.scalar_tree import children, index_symbols, reads
+from modelcc.ir.scalar_tree import children, index_symbols, reads, walk
 from modelcc.ir.tensor import (
     Apply,
     Bind,
@@ -43,9 +46,12 @@ from modelcc.ir.tensor import (
     Scalar,
     Select,
 )
-from modelcc.ir.types import BOOL, DType
+from modelcc.ir.types import BOOL, I64, DType
 
 NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
+
+
+UNBOUND: Mapping[tuple[Expr, IndexBound | None], str] = MappingProxyType({})
 
 
 class Names:
@@ -129,16 +135,23 @@ def _extreme(dtype: DType, largest: bool) -> float | int | bool:
 class PointEmitter:
     """Emits statements computing scalar expressions at points of a nest.
 
-    Loads are named and shared while the emitter lives: use one per straight-line block.
+    Loads and bound indices are named and shared while the emitter lives: use one per straight-line
+    block.
     """
 
     def __init__(
-        self, names: Names, lanes: Lanes | None, shared: Mapping[tuple[str, Index], Var] = NOTHING
+        self,
+        names: Names,
+        lanes: Lanes | None,
+        shared: Mapping[tuple[str, Index], Var] = NOTHING,
+        bound: Mapping[tuple[Expr, IndexBound | None], str] = UNBOUND,
     ) -> None:
         self.names = names
         self.lanes = lanes
         self.statements: list[Stmt] = []
         self._shared = dict(shared)
+        self._bound = dict(bound)
+        self._spread: dict[str, Var] = {}
 
     def emit(
         self, scalar: Scalar, point: Mapping[str, Index], internal: Mapping[str, Expr]
@@ -235,8 +248,10 @@ class PointEmitter:
             self._shared[read.tensor, offset] = shared
         return shared
 
-    def _new_load(self, read: Read, offset: Index, point: Mapping[str, Index]) -> Load:
+    def _new_load(self, read: Read, offset: Index, point: Mapping[str, Index]) -> Load | Gather:
         lanes = self.lanes
+        if not symbols(offset).isdisjoint(self._spread):
+            return self._gather(read, offset, point)
         if lanes is None or lanes.variable not in symbols(offset):
             return Load(read.tensor, offset, read.dtype)
         base, stride = lanes.split(offset)
@@ -251,7 +266,8 @@ class PointEmitter:
         if not conditions:
             return self.emit(node.inside, point, internal)
         outside = self.emit(node.outside, point, internal)
-        nested = PointEmitter(self.names, self.lanes, self._shared)
+        nested = PointEmitter(self.names, self.lanes, self._shared, self._bound)
+        nested._spread = dict(self._spread)
         inside = nested.emit(node.inside, point, internal)
         width = max(inside.lanes, outside.lanes)
         register = self.names.fresh("g")
@@ -262,10 +278,54 @@ class PointEmitter:
 
     def _bind(self, node: Bind, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
         value = self.emit(node.value, point, internal)
-        symbol = self.names.fresh(node.symbol + "_")
-        self.statements.append(BindIndex(symbol, value))
+        key = (value, node.bound)
+        symbol = self._bound.get(key)
+        if symbol is None:
+            symbol = self._bound[key] = self.names.fresh(node.symbol + "_")
+            if value.lanes == 1:
+                self.statements.append(BindIndex(symbol, value))
+            else:
+                wide = value if value.dtype == I64 else Convert(value, I64)
+                self._spread[symbol] = self.name("i", wide)
+            if node.bound is not None:
+                extent = substitute(node.bound.extent, point)
+                self.statements.append(self._check(symbol, extent, node.bound.number, point))
         from_symbol = {**point, node.symbol: Sym(symbol)}
         return self.emit(node.body, from_symbol, internal)
+
+    def _check(self, symbol: str, extent: Index, number: int, point: Mapping[str, Index]) -> Check:
+        value = self._spread.get(symbol)
+        if value is None:
+            return Check(IndexOf(Sym(symbol), I64), extent, number)
+        return Check(value, extent, number, self._active_at(point))
+
+    def _active_at(self, point: Mapping[str, Index]) -> Index | None:
+        """Lanes that exist."""
+        active = self.lanes.active if self.lanes is not None else None
+        return None if active is None else substitute(active, point)
+
+    def _gather(self, read: Read, offset: Index, point: Mapping[str, Index]) -> Gather:
+        """A load of which each lane has an index of its own."""
+        lanes = self.lanes
+        assert lanes is not None
+        offsets: Expr | None = None
+        rest: dict[str, Index] = {lanes.variable: 0}
+        terms: list[tuple[str, Expr]] = [(name, self._spread[name]) for name in self._spread]
+        terms.append((lanes.variable, IndexOf(0, I64, lanes.count, 1)))
+        for name, lane in terms:
+            step = coefficient(offset, name)
+            rest[name] = 0
+            if step == 0:
+                continue
+            if step is None:
+                raise ValueError(f"{offset} is not linear in {name}")
+            if step != 1:
+                times = Splat(IndexOf(step, I64), lanes.count)
+                lane = Call("mul", (lane, times), I64, lanes.count)
+            offsets = lane if offsets is None else Call("add", (offsets, lane), I64, lanes.count)
+        assert offsets is not None
+        base = substitute(offset, rest)
+        return Gather(read.tensor, base, offsets, read.dtype, self._active_at(point))
 
 
 def conditions_at(
@@ -304,11 +364,18 @@ def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assi
     return Assign(register, Call(function, args, value.dtype, lanes))
 
 
-def vectorisable(scalar: Scalar, variable: str, lanes: int, internal: Collection[str] = ()) -> bool:
+def vectorisable(
+    scalar: Scalar,
+    variable: str,
+    lanes: int,
+    internal: Collection[str] = (),
+    gathers: bool = False,
+) -> bool:
     """Whether the expression can be evaluated for whole vectors along ``variable``.
 
-    Every index must be linear within a vector, and neither guards nor gathered positions may
-    depend on the variable, or on values of ``internal`` tensors, which may do so.
+    Every index must be linear within a vector, and guards may not depend on the variable.
+    Positions from memory may do so only where ``gathers`` are wanted, each lane reading at its
+    own; else neither these nor values of ``internal`` tensors, which may depend on it.
     """
     match scalar:
         case Read():
@@ -319,16 +386,47 @@ def vectorisable(scalar: Scalar, variable: str, lanes: int, internal: Collection
             if any(variable in symbols(c.left) for c in scalar.conditions):
                 return False
         case Bind():
-            # A read without indices is a register, which holds a whole vector.
-            gathers = any(not r.indices for r in reads(scalar.value))
-            if gathers or variable in index_symbols(scalar.value):
-                return False
-            if any(read.tensor in internal for read in reads(scalar.value)):
-                return False
-            return vectorisable(scalar.body, variable, lanes, internal)
+            if moves(scalar, variable, internal):
+                inner = (scalar.value, scalar.body)
+                return (
+                    gathers
+                    and _spreads(scalar, variable)
+                    and all(vectorisable(s, variable, lanes, internal, True) for s in inner)
+                )
+            return vectorisable(scalar.body, variable, lanes, internal, gathers)
         case _:
             pass
-    return all(vectorisable(part, variable, lanes, internal) for part in children(scalar))
+    return all(vectorisable(part, variable, lanes, internal, gathers) for part in children(scalar))
+
+
+def moves(bind: Bind, variable: str, internal: Collection[str] = ()) -> bool:
+    """Whether the position that ``bind`` finds may differ between the lanes along ``variable``."""
+    # A read without indices is a register, which holds a whole vector.
+    held = any(not r.indices or r.tensor in internal for r in reads(bind.value))
+    return held or variable in index_symbols(bind.value)
+
+
+def _spreads(bind: Bind, variable: str) -> bool:
+    """Whether each lane may have a position of its own: one that is found among integers, which
+    nothing but reads use, in steps of one size."""
+    plain = (Read, Number, IndexValue, Apply, Select, Cast)
+    for node in walk(bind.value):
+        if not isinstance(node, plain) or node.dtype.is_float:
+            return False
+    for node in walk(bind.body):
+        match node:
+            case Read(indices=(index,)):
+                if any(coefficient(index, name) is None for name in (bind.symbol, variable)):
+                    return False
+            case Bind():
+                if bind.symbol in index_symbols(node.value):
+                    return False  # that position moves along, too
+            case Read() | IndexValue() | Guard():
+                if bind.symbol in index_symbols(node):
+                    return False
+            case _:
+                pass
+    return True
 
 
 def regular(index: Index, variable: str, lanes: int) -> bool:

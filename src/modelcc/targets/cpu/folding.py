@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from modelcc.ir.index import Index, coefficient, symbols
+from modelcc.ir.index import Index, Sym, coefficient, loop_range, symbols
 from modelcc.ir.loop import Call, Const, Expr, Let, Shuffle, Stmt, Var
 from modelcc.ir.scalar import Combine
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.scalar_tree import reads, substitute_indices
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.expression import Lanes, Names, combine_function, identity
 from modelcc.targets.cpu.nest import LoopVar, Nest
@@ -22,8 +22,9 @@ from modelcc.targets.cpu.structure import is_contraction
 
 def find_terms(
     anchor: Nest | None, lane: str, lanes: int, constants: frozenset[str]
-) -> LoopVar | None:
-    """The reduction loop to lay vectors along, if reads across ``lane`` lie along it."""
+) -> tuple[Nest, LoopVar] | None:
+    """The anchor and its reduction loop of ``lanes`` steps to lay vectors along, if reads across
+    ``lane`` lie along it.  A loop over a block of several vectors is cut into vectors."""
     if anchor is None or not is_contraction(anchor) or not anchor.body.dtype.is_float:
         return None
     given = [r for r in reads(anchor.body) if r.tensor not in constants]
@@ -35,9 +36,29 @@ def find_terms(
         return None
     along = [v for v in anchor.reduce if coefficient(read.indices[0], v.name) == 1]
     weights = [r for r in reads(anchor.body) if r.tensor in constants]
-    found = next((v for v in along if v.extent == lanes), None)
-    moved = found is not None and all(_moves(r, found.name) for r in weights)
-    return found if moved else None
+    found = next((v for v in along if v.extent == lanes or _is_block(v, anchor, lanes)), None)
+    if found is None or not all(_moves(r, found.name) for r in weights):
+        return None
+    return (anchor, found) if found.extent == lanes else _cut(anchor, found, lanes)
+
+
+def _is_block(loop: LoopVar, nest: Nest, lanes: int) -> bool:
+    """Whether the loop goes over a block of several vectors of ``lanes``."""
+    whole = isinstance(loop.extent, int) and loop.extent % lanes == 0
+    return whole and any(v.axis == loop.axis and v is not loop for v in nest.reduce)
+
+
+def _cut(nest: Nest, loop: LoopVar, lanes: int) -> tuple[Nest, LoopVar]:
+    """The nest with a reduction ``loop`` over vectors and one over their lanes, the latter."""
+    assert isinstance(loop.extent, int)
+    count = loop.extent // lanes
+    outer = LoopVar(f"{loop.name}b", count, loop.axis, loop.multiplier * lanes)
+    inner = LoopVar(f"{loop.name}l", lanes, loop.axis, loop.multiplier)
+    reduce = [w for v in nest.reduce for w in ((outer, inner) if v is loop else (v,))]
+    ranges = {name: r for name, r in nest.ranges.items() if name != loop.name}
+    ranges |= {v.name: loop_range(v.extent) for v in (outer, inner)}
+    body = substitute_indices(nest.body, {loop.name: Sym(outer.name) * lanes + Sym(inner.name)})
+    return replace(nest, reduce=tuple(reduce), body=body, ranges=ranges), inner
 
 
 def _moves(read: Read, variable: str) -> bool:
@@ -56,7 +77,11 @@ def term_lanes(
             full, rest = divmod(extent, v.multiplier)
             if at.get(v.name) == full:
                 tensors = frozenset(r.tensor for r in reads(anchor.body))
-                return replace(lanes, active=rest, masked=tensors)
+                between = (w for w in anchor.reduce if w.axis == v.axis and w not in (v, terms))
+                active: Index = rest
+                for w in between:
+                    active = active - at[w.name] * w.multiplier
+                return replace(lanes, active=active, masked=tensors)
     return lanes
 
 

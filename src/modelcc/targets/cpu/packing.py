@@ -16,8 +16,10 @@ def packed_layout(
     vector: str,
     inner: Sequence[LoopVar],
     tile: int,
+    shape: Sequence[Index],
 ) -> Layout | None:
-    """Physical order of ``read``'s tensor following the loops ``order`` (outermost first).
+    """Physical order of ``read``'s tensor of ``shape`` following the loops ``order`` (outermost
+    first).
 
     The ``vector`` loop is cut into tiles of ``tile`` blocks whose inner part is innermost, before
     ``inner``: the lanes, then the bytes of a dot product.  A last digit that is a number goes
@@ -45,9 +47,10 @@ def packed_layout(
         if v.name not in by_name:
             continue
         dim, div, mod = by_name[v.name]
+        mod = _padded(v, div, shape[dim]) if mod is None else mod
         if v.name == vector and tile > 1:
             if mod != tile:
-                parts.append(Part(dim, div * tile, mod // tile if mod is not None else None))
+                parts.append(Part(dim, div * tile, -(-mod // tile) if mod is not None else None))
             panel.append(Part(dim, div, tile))
         else:
             parts.append(Part(dim, div, mod))
@@ -56,6 +59,14 @@ def packed_layout(
         dim, div, _ = by_name[v.name]
         parts.append(Part(dim, div, v.extent if isinstance(v.extent, int) else None))
     return Layout(tuple(parts), ((0, 0),) * len(read.indices))
+
+
+def _padded(v: LoopVar, div: int, extent: Index) -> int | None:
+    """Values of a leading digit whose loop goes on where the tensor ends, as loops over the lanes
+    of a padded block do; else None."""
+    if not isinstance(v.extent, int) or not isinstance(extent, int):
+        return None
+    return v.extent if v.extent > -(-extent // div) else None
 
 
 def _digits(

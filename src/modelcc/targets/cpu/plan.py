@@ -6,7 +6,7 @@ what is loaded as a vector, broadcast or shared between points follows from the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -20,10 +20,10 @@ from modelcc.ir.index import (
     simplify,
     substitute,
 )
-from modelcc.ir.scalar_tree import reads, substitute_indices, transform, walk
-from modelcc.ir.tensor import Axis, Condition, Read, Scalar, Stage
+from modelcc.ir.scalar_tree import children, reads, substitute_indices, transform
+from modelcc.ir.tensor import Axis, Bind, Condition, Read, Scalar, Stage
 from modelcc.ir.types import Layout, TensorType
-from modelcc.targets.cpu.expression import vectorisable
+from modelcc.targets.cpu.expression import moves, vectorisable
 from modelcc.targets.cpu.folding import find_terms
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
@@ -130,10 +130,13 @@ class _Cutting:
     def plan(self, group: Group, quad: LoopVar | None) -> tuple[Plan, dict[str, Layout]]:
         """The plan of ``group``, in dot products of the bytes along ``quad`` if there is one."""
         lane, constants = self.lane, self.constants
-        terms = None if quad is not None else _find_terms(group, lane, self.active, constants)
-        if terms is None:
+        found = None if quad is not None else _find_terms(group, lane, self.active, constants)
+        terms = None
+        if found is None:
             tile = choose_tile(group, lane.name, self.blocks, self.machine, constants)
         else:
+            anchor, terms = found
+            group = replace(group, nests=(anchor, *group.nests[1:]))
             tile = Tile(self.blocks, ((self.blocks, 1),))
         group, layouts = _pack_constants(
             group, tile, lane, quad, terms, self.types, constants, self.around
@@ -148,8 +151,8 @@ def _split_vector(
 ) -> tuple[Group, LoopVar, str, Index | None] | None:
     """Cut the innermost output loop into whole vectors; None if it cannot be vectorised."""
     final = group.final
-    lanes = machine.lanes(max(_widest(n.body, final.body.dtype.bits) for n in group.nests))
     inner = next((v for v in reversed(final.parallel) if v.extent != 1), None)
+    lanes = _lanes_along(group, inner, machine)
     if inner is None or not _fits_vectors(group, inner, _vector_lanes(group, inner, lanes)):
         inner = find_turned(group.nests, group.stored, lanes) if group.anchor is None else None
     if inner is None:
@@ -184,12 +187,13 @@ def _fits_vectors(group: Group, inner: LoopVar, lanes: int) -> bool:
     if step != 1 and not (group.anchor is not None and isinstance(step, int) and step != 0):
         return False
     internal = {n.output for n in group.nests}
-    return all(vectorisable(n.body, inner.name, lanes, internal) for n in group.nests)
+    gathers = group.anchor is None and step == 1
+    return all(vectorisable(n.body, inner.name, lanes, internal, gathers) for n in group.nests)
 
 
 def _find_terms(
     group: Group, lane: LoopVar, active: Index | None, constants: frozenset[str]
-) -> LoopVar | None:
+) -> tuple[Nest, LoopVar] | None:
     known = active is None or isinstance(active, int) or _is_static(group.final)
     extent = lane.extent if isinstance(lane.extent, int) else 1
     return find_terms(group.anchor, lane.name, extent, constants) if known else None
@@ -216,8 +220,23 @@ def _missing_lanes(nest: Nest, lane: LoopVar) -> Index | None:
     return total
 
 
-def _widest(body: Scalar, bits: int) -> int:
-    return max([bits, *(s.dtype.bits for s in walk(body) if s.dtype.kind != "bool")])
+def _lanes_along(group: Group, inner: LoopVar | None, machine: CpuModel) -> int:
+    """How many of the widest elements that vectors along ``inner`` are made of fit one."""
+    internal = {n.output for n in group.nests}
+    least = group.final.body.dtype.bits
+
+    def one_for_all(bind: Bind) -> bool:
+        """Whether all lanes have the same position, which is a number apart."""
+        return inner is not None and not moves(bind, inner.name, internal)
+
+    def bits(scalar: Scalar) -> Iterator[int]:
+        if scalar.dtype.kind != "bool":
+            yield scalar.dtype.bits
+        for part in children(scalar):
+            if not (isinstance(scalar, Bind) and part is scalar.value and one_for_all(scalar)):
+                yield from bits(part)
+
+    return machine.lanes(max([least, *(b for n in group.nests for b in bits(n.body))]))
 
 
 def _active_lanes(
@@ -284,8 +303,9 @@ def _pack_constants(
             panels = (*around, vector, *loops)
             inner = (lane,) if quad is None or nest is not group.anchor else (lane, quad)
             inner = (terms,) if terms is not None and nest is group.anchor else inner
-            layout = packed_layout(read, panels, vector.name, inner, tile.of(vector.name))
-            if layout is not None and _holds(layout, types[read.tensor].shape):
+            shape, size = types[read.tensor].shape, tile.of(vector.name)
+            layout = packed_layout(read, panels, vector.name, inner, size, shape)
+            if layout is not None and _holds(layout, shape):
                 layouts[read.tensor] = layout
     return _flatten_constants(group, types, constants, layouts), layouts
 
@@ -381,12 +401,23 @@ def _segments(
         if lane is not None and v.name == lane.name:
             continue
         if v.name == tile.vector:
-            inside = lane is not None and any(
-                w.axis == lane.axis and w.name not in (v.name, lane.name) for w in final.parallel
-            )
+            inside = lane is not None and _inside_block(group, v, lane)
             tiles = vector_tiles(v.extent, tile.of(v.name), partial, anchor.ranges, inside)
             result[v.name] = tuple(tiles)
             continue
         interior = interior_of(v.name, v.extent, guards, anchor.ranges)
         result[v.name] = tuple(guarded_segments(v.extent, tile.of(v.name), interior))
     return result
+
+
+def _inside_block(group: Group, vectors: LoopVar, lane: LoopVar) -> bool:
+    """Whether the loop over ``vectors`` is part of a block of the layout, of which it may pass
+    the end of the axis by more than a vector."""
+    parallel, total = group.final.parallel, group.final.extents[lane.axis]
+    if any(w.axis == lane.axis and w.name not in (vectors.name, lane.name) for w in parallel):
+        return True
+    # The loop over blocks is gone where there was one block and it merged with other loops.
+    extent = vectors.extent
+    if lane.axis not in group.ragged or not isinstance(extent, int) or not isinstance(total, int):
+        return False
+    return (extent - 1) * vectors.multiplier >= total

@@ -37,7 +37,7 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.scalar import Combine
-from modelcc.ir.scalar_tree import cost, reads, transform
+from modelcc.ir.scalar_tree import cost, reads, size, transform
 from modelcc.ir.tensor import Read, Scalar, Stage
 from modelcc.ir.types import BOOL, I32, TensorType
 from modelcc.passes.tensor.row_space import RowSpace
@@ -61,6 +61,8 @@ from modelcc.targets.cpu.structure import strip_indices
 UNIT = LoopVar("unit", 1, "unit")
 LOCAL_ROW_BYTES = 64 << 10
 WORTH_STORING = 8
+LARGEST = 1024
+"""Nodes of the largest expression that stages of a row are inlined to."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,12 @@ def plan_rows(
     dims: Bounds,
     machine: CpuModel,
 ) -> RowPlan | None:
-    """Plan a row kernel; None if its row axes do not merge into one loop."""
-    space, kept_names = _inline(space, outputs)
+    """Plan a row kernel; None if its row axes do not merge into one loop, or if values that are
+    used again and again would have to be computed as often."""
+    inlined = _inline(space, outputs)
+    if inlined is None:
+        return None
+    space, kept_names = inlined
     internal = frozenset(s.output for s in space.stages) - outputs
     scalars = frozenset(s.output for s in space.stages if not space.walks_rows(s))
     row_name = space.row[-1].name if space.row else UNIT.name
@@ -136,13 +142,19 @@ def kept_row(name: str) -> str:
     return f"{name}.row"
 
 
-def _inline(space: RowSpace, outputs: frozenset[str]) -> tuple[RowSpace, list[str]]:
-    """Inline row-walking internal stages; those worth storing keep a local row instead."""
+def _inline(space: RowSpace, outputs: frozenset[str]) -> tuple[RowSpace, list[str]] | None:
+    """Inline row-walking internal stages; those worth storing keep a local row instead.  None if
+    expressions become too large."""
     row_extent = product(a.extent for a in space.row)
     bodies: dict[str, Scalar] = {}
     kept: list[str] = []
     stages: list[Stage] = []
+    sizes: dict[str, int] = {}
     for original in space.stages:
+        read = (sizes.get(r.tensor, 0) for r in reads(original.body))
+        large = size(original.body) + sum(read)
+        if large > LARGEST:
+            return None
         stage = replace(original, body=_expand(original.body, bodies))
         if stage.output in outputs or not space.walks_rows(stage):
             stages.append(stage)
@@ -151,6 +163,7 @@ def _inline(space: RowSpace, outputs: frozenset[str]) -> tuple[RowSpace, list[st
             stages.append(stage)
         else:
             bodies[stage.output] = stage.body
+            sizes[stage.output] = large
     return replace(space, stages=tuple(stages)), kept
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.graph import Constant
-from modelcc.ir.index import Bounds, Index, Sym, coefficient, product
+from modelcc.ir.index import Bounds, Index, Sym, coefficient, product, symbols
 from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
@@ -28,7 +28,7 @@ from modelcc.ir.types import Layout, TensorType
 from modelcc.passes.tensor.row_space import row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.targets.cpu.border import clear_border
-from modelcc.targets.cpu.canonical import CanonicalKernel, canonical
+from modelcc.targets.cpu.canonical import CanonicalKernel, canonical, with_numbers
 from modelcc.targets.cpu.chain import Chain, find_chain, in_blocks
 from modelcc.targets.cpu.expression import Names
 from modelcc.targets.cpu.machine import CpuModel
@@ -37,7 +37,7 @@ from modelcc.targets.cpu.plan import Plan, plan_stages
 from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
-from modelcc.targets.cpu.shared_copies import with_free_place
+from modelcc.targets.cpu.shared_copies import is_copy, with_free_place
 from modelcc.targets.cpu.streaming import streams
 from modelcc.targets.cpu.structure import Group, make_group
 from modelcc.targets.cpu.sweeps import there_and_back
@@ -50,6 +50,10 @@ PARALLEL_CHUNKS = 16
 WORTH_A_FORK = 5_000
 """Nanoseconds by :func:`nanoseconds`, which is on the safe side; threads that are awake start and
 meet within 500."""
+
+
+WORTH_SHARING = 8
+"""Copies of which one function is made, that takes all places as arguments, rather than some."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,8 @@ class _Scheduler:
         self._machine = machine
         self._ready = ready
         self._cache: dict[CanonicalKernel, ScheduledKernel] = {}
+        self._constants = frozenset(program.constants)
+        self._copies = Counter[CanonicalKernel]()
         self._parts = _parts(program)
         self.packed = _PackedConstants(program)
 
@@ -147,6 +153,7 @@ class _Scheduler:
         ``counter`` is that of the innermost of these loops, empty outside of all.
         """
         result: list[ScheduledItem] = []
+        self._copies.update(self._shared_copies(items, dims))
         for item in items:
             match item:
                 case Kernel():
@@ -164,9 +171,20 @@ class _Scheduler:
                     result.append(loop)
         return tuple(result)
 
+    def _shared_copies(self, items: Sequence[Item], dims: Bounds) -> Iterator[CanonicalKernel]:
+        """For each copy what it has in common with those of other places."""
+        for item in items:
+            if isinstance(item, Kernel) and is_copy(item.stages):
+                numbered, _ = with_numbers(item)
+                exact, _ = canonical(numbered, self._program.types, self._constants, dims)
+                yield with_free_place(exact, everywhere=True)[0]
+
     def _kernel(self, item: Kernel, dims: Bounds, counter: str) -> list[KernelCall]:
-        exact, own = canonical(item, self._program.types, frozenset(self._program.constants), dims)
-        key, sizes = with_free_place(exact)
+        numbered, bounds = with_numbers(item)
+        exact, own = canonical(numbered, self._program.types, self._constants, dims)
+        key, sizes = with_free_place(exact, everywhere=True)
+        if self._copies[key] < WORTH_SHARING:
+            key, sizes = with_free_place(exact)
         try:
             scheduled = self._cache.get(key)
             if scheduled is None:
@@ -178,6 +196,7 @@ class _Scheduler:
                 call for kernel in unfused(item) for call in self._kernel(kernel, dims, counter)
             ]
         call = _call(item, scheduled, own, sizes, self.packed, self._parts)
+        call = replace(call, bounds=bounds)
         threads = self._machine.threads
         if self._constant_bytes(call) * 2 >= self._machine.l2_bytes * threads:
             call = replace(call, function=there_and_back(call.function, counter, threads))
@@ -219,7 +238,7 @@ def _call(
     kernel: Kernel,
     scheduled: ScheduledKernel,
     own: Mapping[str, str],
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, Index],
     packed: _PackedConstants,
     parts: Mapping[str, int],
 ) -> KernelCall:
@@ -370,7 +389,7 @@ def _plan(
         if not _prefers_rows(group, packable):
             return plan_stages(shared, outputs, types, dims, packable, machine)
     space = row_space(stages)
-    if space is not None:
+    if space is not None and not any(space.repeats(s) for s in space.stages if s.output in outputs):
         rows = plan_rows(space, outputs, types, dims, machine)
         if rows is not None:
             return rows, {}
@@ -427,7 +446,8 @@ def _read_in_place(name: str, writer: Nest, before: Sequence[Nest], after: Seque
     late = [r for n in after for r in reads(n.body) if r.tensor == name]
     reduced = [r for n in before if n.reduce for r in reads(n.body) if r.tensor == name]
     exact = all(r.indices == (writer.store,) for r in early)
-    return bool(early) and exact and not late and (not reduced or _row_walk(before))
+    once = {v.name for v in writer.parallel if v.extent != 1} <= symbols(writer.store)
+    return bool(early) and exact and once and not late and (not reduced or _row_walk(before))
 
 
 def _row_walk(nests: Sequence[Nest]) -> bool:

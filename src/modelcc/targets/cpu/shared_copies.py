@@ -1,7 +1,8 @@
-"""One function for all copies of one extent, wherever in the output they go.
+"""One function for all copies of one extent, wherever they come from and go to.
 
-A concatenation of n parts is n copies, and a dense block has hundreds of these. They differ in
-where they write along one axis and in the output's extent there, which become size parameters::
+A concatenation of n parts is n copies, and a dense block has hundreds of these; a split has as
+many.  They differ in where they write along one axis and in the output's extent there, in where
+they read along one, and in an extent that a named dimension gives; these become size parameters::
 
     y0[a0, a1 + 256, a2, a3] = x0[a0, a1, a2, a3]           y0: f32[1, 512, 14, 14]
     y0[a0, a1 + 64*offset, a2, a3] = x0[a0, a1, a2, a3]     y0: f32[1, 64*room, 14, 14]
@@ -11,68 +12,178 @@ with ``offset = 4, room = 8``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from modelcc.ir.index import Expr, Index, Range, Sym
-from modelcc.ir.tensor import Read, Stage
-from modelcc.targets.cpu.canonical import CanonicalKernel
+from modelcc.ir.index import DIM, Index, Range, Sym, substitute
+from modelcc.ir.tensor import Axis, Read, Stage
+from modelcc.ir.types import TensorType
+from modelcc.targets.cpu.canonical import CanonicalKernel, dimensions
 
 OFFSET, ROOM = "offset", "room"
+"""Where a copy goes to along an axis, and the output's extent there."""
+START, WHOLE = "start", "whole"
+"""Where a copy comes from along an axis, and the input's extent there."""
+COUNT = "count"
+"""The copy's own extent, if that is no number."""
 
 STEP = 64
 """The greatest common factor of offset and extent that is kept, for blocks and alignment."""
 
+_TO, _FROM = (OFFSET, ROOM), (START, WHOLE)
+_BOUNDS: Mapping[str, Range] = {
+    OFFSET: Range(0, None),
+    ROOM: DIM,
+    START: Range(0, None),
+    WHOLE: DIM,
+    COUNT: Range(0, None),
+}
+
 
 @dataclass(frozen=True)
 class Place:
-    """The part of an output's ``axis`` that a stage writes: from ``offset``, in ``room``."""
+    """A part of a tensor's ``dimension``: from ``offset``, in ``room``, both whole steps."""
 
-    axis: int
-    offset: int
-    room: int
+    dimension: int
+    offset: Index
+    room: Index
+
+    @property
+    def step(self) -> int:
+        """What offset and room are multiples of."""
+        if isinstance(self.offset, int) and isinstance(self.room, int):
+            return gcd(self.offset, self.room, STEP)
+        return 1
+
+    def free(
+        self, indices: Sequence[Index], type_: TensorType, names: tuple[str, str]
+    ) -> tuple[tuple[Index, ...], TensorType, dict[str, Index]]:
+        """Indices and type with the place called ``names``, and the values of these."""
+        offset, room = names
+        at, step = self.dimension, self.step
+        moved, shape = list(indices), list(type_.shape)
+        moved[at] = moved[at] - self.offset + step * Sym(offset)
+        shape[at] = step * Sym(room)
+        values = {offset: self.offset // step, room: self.room // step}
+        return tuple(moved), replace(type_, shape=tuple(shape)), values
 
 
-def with_free_place(kernel: CanonicalKernel) -> tuple[CanonicalKernel, Mapping[str, int]]:
-    """``kernel`` with sizes for the place it copies to, and their values; others as they are."""
-    plain = len(kernel.stages) == 1 and len(kernel.inputs) == 1
-    if not plain or kernel.dims or kernel.constants:
+def is_copy(stages: Sequence[Stage]) -> bool:
+    """Whether elements of one tensor are put to other places and nothing else is done."""
+    return len(stages) == 1 and isinstance(stages[0].body, Read) and not stages[0].reduce
+
+
+def with_free_place(
+    kernel: CanonicalKernel, everywhere: bool = False
+) -> tuple[CanonicalKernel, Mapping[str, Index]]:
+    """``kernel`` with sizes for the place it copies to, and their values; others as they are.
+
+    ``everywhere``: also for where it comes from, and for named dimensions.
+    """
+    if not is_copy(kernel.stages) or len(kernel.inputs) != 1 or kernel.constants:
+        return kernel, {}
+    known = {name for name, _ in kernel.dims}
+    if not known.isdisjoint(_BOUNDS) or (known and not everywhere):
         return kernel, {}
     (stage,) = kernel.stages
     types = dict(kernel.types)
-    type_ = types[stage.output]
-    place = _place(stage, type_.shape)
-    if place is None or any(map(any, type_.physical.halo)):
+    values: dict[str, Index] = {}
+    goes = _written(stage, types[stage.output])
+    if goes is not None:
+        write, types[stage.output], found = goes.free(stage.write, types[stage.output], _TO)
+        stage = replace(stage, write=write)
+        values |= found
+    if everywhere:
+        stage, types, found = _with_free_start(stage, types)
+        values |= found
+    if goes is not None:
+        stage, types, found = _counted(stage, types, stage.axes[goes.dimension])
+        values |= found
+    if not values:
         return kernel, {}
-    step = gcd(place.offset, place.room, STEP)
-    write, shape = list(stage.write), list(type_.shape)
-    write[place.axis] = write[place.axis] - place.offset + step * Sym(OFFSET)
-    shape[place.axis] = step * Sym(ROOM)
-    types[stage.output] = replace(type_, shape=tuple(shape))
+    own = dimensions((stage,), tuple(types.items()))
+    left = tuple((name, range_) for name, range_ in kernel.dims if name in own)
     shared = replace(
         kernel,
-        stages=(replace(stage, write=tuple(write)),),
+        stages=(stage,),
         types=tuple(types.items()),
-        dims=((OFFSET, Range(0, None)), (ROOM, Range(1, None))),
+        dims=(*left, *((name, _BOUNDS[name]) for name in values)),
     )
-    return shared, {OFFSET: place.offset // step, ROOM: place.room // step}
+    return shared, values
 
 
-def _place(stage: Stage, shape: tuple[Index, ...]) -> Place | None:
+def _with_free_start(
+    stage: Stage, types: dict[str, TensorType]
+) -> tuple[Stage, dict[str, TensorType], dict[str, Index]]:
+    """Stage and types with a size for the place that is copied from, if there is one."""
+    read = stage.body
+    assert isinstance(read, Read)
+    comes = _read(stage, read, types[read.tensor])
+    if comes is None:
+        return stage, types, {}
+    indices, type_, values = comes.free(read.indices, types[read.tensor], _FROM)
+    moved = replace(stage, body=replace(read, indices=indices))
+    return moved, {**types, read.tensor: type_}, values
+
+
+def _counted(
+    stage: Stage, types: dict[str, TensorType], axis: Axis
+) -> tuple[Stage, dict[str, TensorType], dict[str, Index]]:
+    """Stage and types with a symbolic extent of ``axis`` called ``count``."""
+    if isinstance(axis.extent, int):
+        return stage, types, {}
+    axes = tuple(replace(a, extent=Sym(COUNT)) if a is axis else a for a in stage.axes)
+
+    def renamed(type_: TensorType) -> TensorType:
+        shape = (Sym(COUNT) if e == axis.extent else e for e in type_.shape)
+        return replace(type_, shape=tuple(shape))
+
+    known = {name: renamed(type_) for name, type_ in types.items()}
+    return replace(stage, axes=axes), known, {COUNT: axis.extent}
+
+
+def _written(stage: Stage, type_: TensorType) -> Place | None:
     """Where ``stage`` copies to, if it fills all axes of the output but one."""
-    if not isinstance(stage.body, Read) or stage.reduce or len(stage.axes) != len(shape):
+    shape = type_.shape
+    if len(stage.axes) != len(shape) or any(map(any, type_.physical.halo)):
         return None
     found: list[Place] = []
     for number, (axis, index, extent) in enumerate(
         zip(stage.axes, stage.write, shape, strict=True)
     ):
-        if not isinstance(axis.extent, int) or not isinstance(extent, int):
-            return None
         if axis.extent == extent:
             continue
-        offset = index.const if isinstance(index, Expr) else index
-        if index - offset not in (Sym(axis.name), 0):
+        offset = _offset(index, stage)
+        if offset is None or index - offset not in (Sym(axis.name), 0):
             return None
         found.append(Place(number, offset, extent))
-    return found[0] if len(found) == 1 and found[0].offset >= 0 else None
+    return found[0] if len(found) == 1 and _may_be_free(found[0], type_) else None
+
+
+def _read(stage: Stage, read: Read, type_: TensorType) -> Place | None:
+    """Where ``stage`` copies from, if that is not the begin of all dimensions but one."""
+    if type_.layout is not None:
+        return None
+    found: list[Place] = []
+    for number, (index, extent) in enumerate(zip(read.indices, type_.shape, strict=True)):
+        offset = _offset(index, stage)
+        if offset is None:
+            return None
+        if offset != 0:
+            found.append(Place(number, offset, extent))
+    return found[0] if len(found) == 1 and _may_be_free(found[0], type_) else None
+
+
+def _offset(index: Index, stage: Stage) -> Index | None:
+    """``index`` where the stage begins; None if it then moves along more than one axis."""
+    offset = substitute(index, {axis.name: 0 for axis in stage.axes})
+    moves = index - offset
+    return offset if moves == 0 or moves in [Sym(a.name) for a in stage.axes] else None
+
+
+def _may_be_free(place: Place, type_: TensorType) -> bool:
+    """Whether blocks stay whole, and the offset is not known to be before the tensor."""
+    static = isinstance(place.offset, int) and isinstance(place.room, int)
+    first = place.offset
+    return (static or type_.layout is None) and not (isinstance(first, int) and first < 0)

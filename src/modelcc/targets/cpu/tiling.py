@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from math import prod
 
 from modelcc.ir.index import Index, coefficient, symbols
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.sliding import Window, sliding_tile, windows
 from modelcc.targets.cpu.structure import Group, decodes
 from modelcc.targets.cpu.transposition import Block, find_block
+
+UNROLLED_WORK = 512
+"""Cost of the expressions of an elementwise loop's body above which it is not unrolled: what is
+that long hides latencies by itself."""
 
 UNROLLED_STEPS = 256
 SLACK = 1.15
@@ -115,7 +119,9 @@ def choose_tile(
         extent = group.final.var(blocks).extent
         most = extent if isinstance(extent, int) else 4
         parts = sum(n.output in group.stored for n in group.nests)
-        unroll = next((u for u in (4, 2) if most >= u), 1) if parts <= 2 else 1
+        work = sum(cost(n.body) for n in group.nests)
+        unrolls = (u for u in (4, 2) if most >= u and u * work <= UNROLLED_WORK)
+        unroll = next(unrolls, 1) if parts <= 2 else 1
         return Tile(blocks, ((blocks, unroll),))
     roles = roles_of(anchor, lane, constants)
     slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])

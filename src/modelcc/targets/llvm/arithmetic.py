@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from modelcc.ir.types import BF16, BOOL, F16, F32, I32, DType
+from modelcc.ir.types import BOOL, F32, I16, I32, DType
 from modelcc.targets.llvm.code import Code
+from modelcc.targets.llvm.halves import HALVES, HalfCode
+from modelcc.targets.llvm.rounding import INTRINSICS, RoundingCode
 from modelcc.targets.llvm.values import constant, mangled, scalar_type, value_type
 
 _COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "fmod": "frem"}
 _INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
-_INTRINSIC = {
-    "sqrt": "sqrt",
-    "floor": "floor",
-    "ceil": "ceil",
-    "trunc": "trunc",
-    "round": "roundeven",
-    "abs": "fabs",
-}
-_HALVES = (F16, BF16)
+_INTRINSIC = {"sqrt": "sqrt", "abs": "fabs", **INTRINSICS}
+_TESTS = ("isnan", "isinf")
 
 
 class ArithmeticCode:
@@ -25,6 +20,8 @@ class ArithmeticCode:
 
     def __init__(self, code: Code) -> None:
         self._code = code
+        self._halves = HalfCode(code)
+        self._rounding = RoundingCode(code)
 
     def call(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
         """``function`` of :mod:`modelcc.ir.scalar` on operands of ``dtype``.
@@ -43,6 +40,9 @@ class ArithmeticCode:
 
     def muladd(self, a: str, b: str, c: str, dtype: DType, lanes: int) -> str:
         """``a*b + c``, fused where the target has the instruction."""
+        if dtype in HALVES:
+            a, b, c = (self._halves.widen(x, dtype, lanes) for x in (a, b, c))
+            return self._halves.narrow(self.muladd(a, b, c, F32, lanes), dtype, lanes)
         type_ = value_type(dtype, lanes)
         if not dtype.is_float:
             return self._code.emit(f"add {type_} {self._code.emit(f'mul {type_} {a}, {b}')}, {c}")
@@ -60,14 +60,12 @@ class ArithmeticCode:
         """The value as another dtype; float to integer truncates, to bool compares with 0."""
         if source == target:
             return value
-        if source in _HALVES and not (target.is_float and target not in _HALVES):
-            value, source = self._cast("fpext", value, source, F32, lanes), F32
-            return self.convert(value, source, target, lanes)
-        if target in _HALVES and source not in (
-            F32,
-            *_HALVES,
-        ):  # avoids calls into a runtime library
-            value, source = self.convert(value, source, F32, lanes), F32
+        if source in HALVES:
+            wide = self._halves.widen(value, source, lanes)
+            return self.convert(wide, F32, target, lanes)
+        if target in HALVES:
+            wide = self.convert(value, source, F32, lanes)
+            return self._halves.narrow(wide, target, lanes)
         if target == BOOL:
             return self.call("ne", (value, constant(0, source, lanes)), source, lanes)
         if source.is_float and target.is_float:
@@ -82,7 +80,11 @@ class ArithmeticCode:
             cast = "trunc"
         else:
             cast = "sext" if source.kind == "int" else "zext"
-        return self._cast(cast, value, source, target, lanes)
+        result = self._cast(cast, value, source, target, lanes)
+        if source.is_float and target.is_integer and target.bits >= 32:
+            # Of what does not fit, poison: a check of an index made from it would prove nothing.
+            result = self._code.emit(f"freeze {value_type(target, lanes)} {result}")
+        return result
 
     def rounded(self, value: str, target: DType, lanes: int) -> str:
         """f32 rounded to a narrow integer type that holds the result, in one conversion."""
@@ -104,6 +106,8 @@ class ArithmeticCode:
         return self._code.emit(f"{cast} {from_} {value} to {to}")
 
     def _compare(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        if dtype in HALVES:
+            args, dtype = tuple(self._halves.widen(a, dtype, lanes) for a in args), F32
         type_, predicate = value_type(dtype, lanes), _COMPARE[function]
         if dtype.is_float:
             ordered = "u" if function == "ne" else "o"
@@ -115,11 +119,15 @@ class ArithmeticCode:
     # --- floats
 
     def _float_call(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        if dtype in HALVES:
+            return self._half_call(function, args, dtype, lanes)
         type_ = value_type(dtype, lanes)
         one = constant(1, dtype, lanes)
         if function in _FLOAT_BINARY and function != "fmod":
             flag = "" if function == "div" else "contract "
             return self._code.emit(f"{_FLOAT_BINARY[function]} {flag}{type_} {args[0]}, {args[1]}")
+        if function in INTRINSICS and not self._code.instructions.rounding:
+            return self._rounding.rounded(function, args[0], dtype, lanes)
         if function in _INTRINSIC:
             return self._unary_intrinsic(_INTRINSIC[function], args[0], dtype, lanes)
         match function:
@@ -140,6 +148,16 @@ class ArithmeticCode:
                 return self._compare("eq", (size, infinity), dtype, lanes)
             case _:
                 raise _unexpanded(function, dtype)
+
+    def _half_call(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        """Computed in f32 and rounded, but for what changes the sign alone."""
+        if function in ("neg", "abs"):
+            name, bits = ("xor", -1 << 15) if function == "neg" else ("and", (1 << 15) - 1)
+            operands = f"{value_type(dtype, lanes)} {args[0]}, {constant(bits, I16, lanes)}"
+            return self._code.emit(f"{name} {operands}")
+        wide = tuple(self._halves.widen(a, dtype, lanes) for a in args)
+        result = self._float_call(function, wide, F32, lanes)
+        return result if function in _TESTS else self._halves.narrow(result, dtype, lanes)
 
     def _unary_intrinsic(self, name: str, value: str, dtype: DType, lanes: int) -> str:
         type_ = value_type(dtype, lanes)

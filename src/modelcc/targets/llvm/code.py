@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from modelcc.ir.index import Index, Range
 from modelcc.ir.loop import Buffer
+from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.values import quoted
 
 
@@ -50,14 +51,11 @@ class Scope:
 
 
 class Code:
-    """The body of one LLVM function; ``declarations`` is shared by the module's functions.
+    """The body of one LLVM function; ``declarations`` is shared by the module's functions."""
 
-    ``byte_dots`` is as in :class:`~modelcc.targets.llvm.emitter.EmitOptions`.
-    """
-
-    def __init__(self, declarations: dict[str, None], byte_dots: int = 0) -> None:
+    def __init__(self, declarations: dict[str, None], instructions: Instructions = NONE) -> None:
         self.declarations = declarations
-        self.byte_dots = byte_dots
+        self.instructions = instructions
         self.entry = Block("entry")
         self.blocks = [self.entry]
         self.scopes = [Scope(self.entry)]

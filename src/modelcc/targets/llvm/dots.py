@@ -22,7 +22,7 @@ class DotCode:
         a = self._words(a, a_lanes)
         if a_lanes == 4 and lanes > 1:
             a = self._memory.broadcast(a, "i32", lanes)
-        if lanes in (4, 8, 16) and 32 * lanes <= self._code.byte_dots:
+        if lanes in (4, 8, 16) and 32 * lanes <= self._code.instructions.byte_dots:
             return self._instruction(a, self._words(b, 4 * lanes), c, lanes)
         return self._widened(a, b, c, lanes)
 

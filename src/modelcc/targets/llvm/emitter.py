@@ -8,7 +8,9 @@
 
 The last runs iterations ``begin … end-1``; its parameters let LLVM know what does not alias.  The
 pool calls the second; without a pool (null) the first calls the last for all iterations.
-A function without a parallel loop has no pool parameter.
+A function without a parallel loop has no pool parameter.  One with checks takes ``ptr %faults``
+before the pool: two i64 for each of their numbers, of which a check that fails sets the first to 1
+and the second to the index, and returns.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from dataclasses import dataclass
 
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.loop import Buffer, For, Function, Parameter
-from modelcc.ir.loop_traversal import names_used, parallel_loop
+from modelcc.ir.loop_traversal import FAULTS, checks_in, names_used, parallel_loop
+from modelcc.ir.types import I64
 from modelcc.targets.llvm.code import Code, Value
 from modelcc.targets.llvm.expressions import ExpressionCode
+from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.statements import StatementCode, iterations
 from modelcc.targets.llvm.values import quoted
 
@@ -31,12 +35,12 @@ _PARALLEL_DECLARATION = f"declare void @{PARALLEL_FOR}(ptr, ptr, ptr, i64, i64)"
 @dataclass(frozen=True)
 class EmitOptions:
     """``attributes`` is the attribute group of every function (target CPU, vector width …);
-    ``triple`` the LLVM target triple, empty for the one the module is compiled for.
-    ``byte_dots`` is the width in bits of the widest instruction for dot products of bytes."""
+    ``triple`` the LLVM target triple, empty for the one the module is compiled for;
+    ``instructions`` are what the processor has beyond what all have."""
 
     attributes: str = "nounwind"
     triple: str = ""
-    byte_dots: int = 0
+    instructions: Instructions = NONE
 
 
 PLAIN = EmitOptions()
@@ -65,8 +69,10 @@ def module_text(
 
 def signature(function: Function) -> tuple[str, ...]:
     """LLVM types of the function's parameters."""
+    faults = ("ptr",) if checks_in(function) else ()
     pool = ("ptr",) if parallel_loop(function) else ()
-    return ("ptr",) * len(function.parameters) + ("i64",) * len(function.sizes) + pool
+    sizes = ("i64",) * len(function.sizes)
+    return ("ptr",) * len(function.parameters) + sizes + faults + pool
 
 
 def _definitions(
@@ -77,7 +83,7 @@ def _definitions(
     def parallel(code: Code, expressions: ExpressionCode, loop: For) -> None:
         outlined.extend(_parallel_loop(function, code, expressions, loop))
 
-    code = Code(declarations, options.byte_dots)
+    code = Code(declarations, options.instructions)
     pool = [f"ptr {code.local('pool')}"] if parallel_loop(function) else []
     parameters = _bind_parameters(code, function)
     StatementCode(code, parallel).block(function.body)
@@ -109,6 +115,11 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
         code.scope.symbols[name] = operand
         code.scope.bounds[name] = Range(0, None)
         texts.append(f"i64 {operand}")
+    count = checks_in(function)
+    if count:
+        operand = code.local("faults")
+        code.scope.buffers[FAULTS] = (operand, Buffer(FAULTS, I64, 2 * count, align=8))
+        texts.append(f"ptr noalias captures(none) align 8 {operand}")
     return texts
 
 
@@ -192,7 +203,7 @@ def _range_function(
     function: Function, outer: Code, loop: For, captures: Sequence[_Capture], name: str
 ) -> str:
     """Runs iterations ``begin … end-1`` of the loop."""
-    code = Code(outer.declarations, outer.byte_dots)
+    code = Code(outer.declarations, outer.instructions)
     mutable = {p.buffer.name: p for p in function.parameters}
     parameters = [_bind_capture(code, outer, c, mutable.get(c.name)) for c in captures]
     begin, end = code.local("begin"), code.local("end")

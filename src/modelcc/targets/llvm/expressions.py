@@ -21,10 +21,11 @@ from modelcc.ir.loop import (
     Var,
 )
 from modelcc.ir.tensor import Condition
-from modelcc.ir.types import F32, I64, DType
+from modelcc.ir.types import BOOL, F32, I64, DType
 from modelcc.targets.llvm.arithmetic import ArithmeticCode
 from modelcc.targets.llvm.code import Code, Value
 from modelcc.targets.llvm.dots import DotCode
+from modelcc.targets.llvm.halves import HALVES
 from modelcc.targets.llvm.indices import IndexCode
 from modelcc.targets.llvm.memory import MemoryCode
 from modelcc.targets.llvm.values import constant, integers, mangled, scalar_type, value_type
@@ -152,12 +153,24 @@ class ExpressionCode:
         value, lanes = self.operand(e.value), e.value.lanes
         if lanes == 1:
             return value
+        if e.function == "add" and e.dtype in HALVES:
+            wide = self.arithmetic.convert(value, e.dtype, F32, lanes)
+            return self.arithmetic.convert(self._sum(wide, F32, lanes), F32, e.dtype, 1)
         if e.function == "add" and e.dtype.is_float:
-            type_, scalar = value_type(e.dtype, lanes), scalar_type(e.dtype)
-            name = f"llvm.vector.reduce.fadd.{mangled(scalar, lanes)}"
-            callee = self._code.intrinsic(scalar, name, f"{scalar}, {type_}")
-            return self._code.emit(f"call reassoc {callee}({scalar} -0.0, {type_} {value})")
+            return self._sum(value, e.dtype, lanes)
+        if e.dtype == BOOL and e.function in ("and", "or", "xor"):
+            type_ = value_type(BOOL, lanes)
+            name = f"llvm.vector.reduce.{e.function}.{mangled('i1', lanes)}"
+            return self._code.emit(
+                f"call {self._code.intrinsic('i1', name, type_)}({type_} {value})"
+            )
         return self._halved(e.function, value, e.dtype, lanes)
+
+    def _sum(self, value: str, dtype: DType, lanes: int) -> str:
+        type_, scalar = value_type(dtype, lanes), scalar_type(dtype)
+        name = f"llvm.vector.reduce.fadd.{mangled(scalar, lanes)}"
+        callee = self._code.intrinsic(scalar, name, f"{scalar}, {type_}")
+        return self._code.emit(f"call reassoc {callee}({scalar} -0.0, {type_} {value})")
 
     def _halved(self, function: str, value: str, dtype: DType, lanes: int) -> str:
         """Combine the lower and the upper half until one lane is left."""

@@ -18,8 +18,13 @@ from modelcc.ir.index import (
     bounds_of,
     product,
     substitute,
+    symbols,
+    total,
 )
 from modelcc.targets.llvm.code import Code
+
+LONG_SUM = 16
+"""Terms up to which a sum is one term added to the sum of the others."""
 
 
 class IndexCode:
@@ -121,6 +126,8 @@ class IndexCode:
     def _sum(self, e: Expr, depth: int) -> str:
         if e.const:
             return self._add(self._operand(e - e.const), e.const, depth)
+        if len(e.terms) > LONG_SUM:
+            return self._long_sum(e, depth)
         ordered = [coeff * product(mono) for coeff, mono in e.terms.values()]
         ordered.sort(key=lambda term: (self._home(term), str(term)))
         positive = next((t for t in ordered if not str(t).startswith("-")), ordered[0])
@@ -129,6 +136,20 @@ class IndexCode:
             ordered.insert(0, positive)
         last = ordered[-1]
         return self._add(self._operand(e - last), last, depth)
+
+    def _long_sum(self, e: Expr, depth: int) -> str:
+        """Terms in the order in which their symbols were bound, the first of them as many as a
+        power of two: sums of d0 to dn for many n (places of a concatenation) share their parts."""
+        names = dict.fromkeys(name for scope in self._code.scopes for name in scope.symbols)
+        place = {name: n for n, name in enumerate(names)}
+
+        def key(term: Index) -> tuple[int, str]:
+            return min((place[name] for name in symbols(term)), default=0), str(term)
+
+        terms = sorted((coeff * product(mono) for coeff, mono in e.terms.values()), key=key)
+        half = 1 << (len(terms) - 1).bit_length() - 1
+        left, right = (self._operand(total(part)) for part in (terms[:half], terms[half:]))
+        return self._code.emit(f"add nsw i64 {left}, {right}", "i", depth)
 
     def _add(self, left: str, right: Index, depth: int) -> str:
         if str(right).startswith("-"):
@@ -176,19 +197,20 @@ class IndexCode:
             return self._code.emit(
                 f"{'urem' if remainder else 'udiv'} i64 {left}, {right}", "i", depth
             )
-        return self._floored(left, right, depth, remainder)
+        return floored(self._code, left, right, depth, remainder)
 
-    def _floored(self, left: str, right: str, depth: int, remainder: bool) -> str:
-        """Quotient rounded down: truncate, then correct where signs differ and a rest is left."""
-        emit = self._code.emit
-        rest = emit(f"srem i64 {left}, {right}", "i", depth)
-        signs = emit(f"xor i64 {rest}, {right}", "i", depth)
-        differ = emit(f"icmp slt i64 {signs}, 0", "c", depth)
-        inexact = emit(f"icmp ne i64 {rest}, 0", "c", depth)
-        wrong = emit(f"and i1 {differ}, {inexact}", "c", depth)
-        if remainder:
-            fixed = emit(f"add i64 {rest}, {right}", "i", depth)
-            return emit(f"select i1 {wrong}, i64 {fixed}, i64 {rest}", "i", depth)
-        quotient = emit(f"sdiv i64 {left}, {right}", "i", depth)
-        fixed = emit(f"add i64 {quotient}, -1", "i", depth)
-        return emit(f"select i1 {wrong}, i64 {fixed}, i64 {quotient}", "i", depth)
+
+def floored(code: Code, left: str, right: str, depth: int, remainder: bool) -> str:
+    """Quotient rounded down: truncate, then correct where signs differ and a rest is left."""
+    emit = code.emit
+    rest = emit(f"srem i64 {left}, {right}", "i", depth)
+    signs = emit(f"xor i64 {rest}, {right}", "i", depth)
+    differ = emit(f"icmp slt i64 {signs}, 0", "c", depth)
+    inexact = emit(f"icmp ne i64 {rest}, 0", "c", depth)
+    wrong = emit(f"and i1 {differ}, {inexact}", "c", depth)
+    if remainder:
+        fixed = emit(f"add i64 {rest}, {right}", "i", depth)
+        return emit(f"select i1 {wrong}, i64 {fixed}, i64 {rest}", "i", depth)
+    quotient = emit(f"sdiv i64 {left}, {right}", "i", depth)
+    fixed = emit(f"add i64 {quotient}, -1", "i", depth)
+    return emit(f"select i1 {wrong}, i64 {fixed}, i64 {quotient}", "i", depth)

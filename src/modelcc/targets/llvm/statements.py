@@ -10,6 +10,7 @@ from modelcc.ir.loop import (
     Alloc,
     Assign,
     BindIndex,
+    Check,
     Comment,
     Const,
     For,
@@ -22,10 +23,14 @@ from modelcc.ir.loop import (
     Store,
     While,
 )
+from modelcc.ir.loop_traversal import FAULTS
 from modelcc.ir.types import I64
 from modelcc.targets.llvm.code import Block, Code, Value
 from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.values import memory_type, quoted, value_type
+
+_UNLIKELY = '!prof !{!"branch_weights", i32 1, i32 1048576}'
+"""Of the first of two branches."""
 
 ParallelCall = Callable[[Code, ExpressionCode, For], None]
 
@@ -57,6 +62,8 @@ class StatementCode:
                 self._let(s)
             case BindIndex():
                 self._bind_index(s)
+            case Check():
+                self._check(s)
             case Register():
                 self._register(s)
             case Assign():
@@ -116,6 +123,53 @@ class StatementCode:
         pointer = self._code.allocate(type_, s.buffer.name, s.buffer.align)
         self._code.scope.buffers[s.buffer.name] = (pointer, s.buffer)
 
+    def _check(self, s: Check) -> None:
+        """One comparison, since negative numbers are large without their sign."""
+        value, extent = self.expressions.operand(s.value), self._index.operand(s.extent)
+        lanes = s.value.lanes
+        note: list[str] = []
+        if lanes == 1:
+            outside, index = self._code.emit(f"icmp uge i64 {value}, {extent}", "outside"), value
+        else:
+            outside, index = self._outside(value, extent, lanes, s.active, note)
+        before = self._code.scope.block
+        fault = Block(self._code.fresh("fault"), terminator="ret void")
+        self._code.blocks.append(fault)
+        fault.lines += [*note, *self._noted(index, s.number)]
+        after = self._code.begin_block("checked")
+        labels = ", ".join(f"label %{quoted(block.label)}" for block in (fault, after))
+        before.terminator = f"br i1 {outside}, {labels}, {_UNLIKELY}"
+
+    def _outside(
+        self, value: str, extent: str, lanes: int, active: Index | None, note: list[str]
+    ) -> tuple[str, str]:
+        """Whether any lane is outside, and the first that is, which ``note`` computes."""
+        memory, type_ = self.expressions.memory, value_type(I64, lanes)
+        limit = memory.broadcast(extent, "i64", lanes)
+        some = self._code.emit(f"icmp uge {type_} {value}, {limit}", "outside")
+        mask = memory.mask(active, lanes, I64)
+        if mask is not None:
+            some = self._code.emit(f"and <{lanes} x i1> {some}, {mask}", "outside")
+        bits, place, index = (self._code.local(hint) for hint in ("bits", "lane", "index"))
+        least = self._code.intrinsic(f"i{lanes}", f"llvm.cttz.i{lanes}", f"i{lanes}, i1")
+        note += [
+            f"{place} = call {least}(i{lanes} {bits}, i1 true)",
+            f"{index} = extractelement {type_} {value}, i{lanes} {place}",
+        ]
+        self._code.effect(f"{bits} = bitcast <{lanes} x i1> {some} to i{lanes}")
+        return self._code.emit(f"icmp ne i{lanes} {bits}, 0", "outside"), index
+
+    def _noted(self, index: str, number: int) -> list[str]:
+        """Instructions that note a fault; threads may do so at the same time."""
+        memory, _ = self.expressions.memory.buffer(FAULTS)
+        value, flag = self._code.local("p"), self._code.local("p")
+        return [
+            f"{value} = getelementptr i64, ptr {memory}, i64 {2 * number + 1}",
+            f"store atomic i64 {index}, ptr {value} monotonic, align 8",
+            f"{flag} = getelementptr i64, ptr {memory}, i64 {2 * number}",
+            f"store atomic i64 1, ptr {flag} monotonic, align 8",
+        ]
+
     # --- control flow
 
     def _if(self, s: If) -> None:
@@ -130,6 +184,7 @@ class StatementCode:
         skip = other[0] if other else after
         branch.terminator = (
             f"br i1 {condition}, label %{quoted(then[0].label)}, label %{quoted(skip.label)}"
+            + (f", {_UNLIKELY}" if s.rare else "")
         )
         for _, end in (then, *((other,) if other else ())):
             end.terminator = f"br label %{quoted(after.label)}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from modelcc.ir.condition import Comparison, Condition
+from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, Range
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
@@ -17,17 +17,17 @@ from modelcc.ir.program import (
     Program,
     RepeatSteps,
     Step,
+    checks,
+    leaves,
 )
 from modelcc.ir.tensor import ReadSize, size_conditions
+from modelcc.targets.llvm.checked import CheckedCode
 from modelcc.targets.llvm.code import Block, Code
 from modelcc.targets.llvm.emitter import signature
 from modelcc.targets.llvm.indices import IndexCode
 from modelcc.targets.llvm.values import quoted
 
 _CLOCK_MONOTONIC = 1  # Linux
-_PREDICATES: Mapping[Comparison, str] = {
-    "<": "slt", "<=": "sle", "==": "eq", "!=": "ne", ">": "sgt", ">=": "sge",
-}  # fmt: skip
 _PARAMETERS = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 
 
@@ -42,6 +42,9 @@ class StepsCode:
         for name in (*_PARAMETERS, "host"):
             self._code.fresh(name)
         self._checked = 0
+        self._sizes_checked = len(checks(program))
+        self._indexed = 0
+        self._faults: str | None = None
         self._index = IndexCode(self._code)
         self._bind_sizes()
 
@@ -93,15 +96,13 @@ class StepsCode:
 
     def _check(self, condition: Condition) -> None:
         self._checked += 1
-        left, right = self._index.operand(condition.left), self._index.operand(condition.right)
-        predicate = _PREDICATES[condition.comparison]
-        holds = self._code.emit(f"icmp {predicate} i64 {left}, {right}", "holds")
+        holds = CheckedCode(self._code, self._index).holds(condition)
         self._go_on_if(holds, self._checked)
 
-    def _go_on_if(self, holds: str, status: int) -> None:
-        """End the run with ``status`` unless the i1 operand is true."""
+    def _go_on_if(self, holds: str, status: int, last: Sequence[str] = ()) -> None:
+        """End the run with ``status``, after instructions, unless the i1 operand is true."""
         before = self._code.scope.block
-        leave = Block(self._code.fresh("leave"), terminator=f"ret i32 {status}")
+        leave = Block(self._code.fresh("leave"), list(last), f"ret i32 {status}")
         self._code.blocks.append(leave)
         after = self._code.begin_block("checked")
         before.terminator = f"br i1 {holds}, {_label(after)}, {_label(leave)}"
@@ -181,9 +182,37 @@ class StepsCode:
         self.declarations[f"declare void @{quoted(function.name)}({types})"] = None
         arguments = [f"ptr {self._address(name)}" for name in step.arguments]
         arguments += [f"i64 {self._index.operand(size)}" for size in step.sizes]
+        if step.bounds:
+            arguments.append(f"ptr {self._fault_memory()}")
         if parallel_loop(function):
             arguments.append("ptr %pool")
         self._code.effect(f"call void @{quoted(function.name)}({', '.join(arguments)})")
+        for number in range(len(step.bounds)):
+            self._leave_if_noted(number)
+
+    def _fault_memory(self) -> str:
+        """Where kernels note indices that are out of range: clear until one does so."""
+        if self._faults is None:
+            launches = [s for s in leaves(self._program.steps) if isinstance(s, Launch)]
+            count = 2 * max(len(launch.bounds) for launch in launches)
+            self._faults = self._code.allocate(f"[{count} x i64]", "faults", 8)
+            zeros = f"store [{count} x i64] zeroinitializer, ptr {self._faults}, align 8"
+            self._code.entry.lines.insert(0, zeros)
+        return self._faults
+
+    def _leave_if_noted(self, number: int) -> None:
+        """End the run, with the value in the arena, if check ``number`` of a kernel has failed."""
+        self._indexed += 1
+        flag = self._code.emit(f"getelementptr i64, ptr {self._faults}, i64 {2 * number}", "p")
+        noted = self._code.emit(f"load i64, ptr {flag}", "noted")
+        clear = self._code.emit(f"icmp eq i64 {noted}, 0", "clear")
+        place, value = self._code.local("p"), self._code.local("index")
+        lines = [
+            f"{place} = getelementptr i64, ptr {self._faults}, i64 {2 * number + 1}",
+            f"{value} = load i64, ptr {place}",
+            f"store i64 {value}, ptr %arena",
+        ]
+        self._go_on_if(clear, self._sizes_checked + self._indexed, lines)
 
     def _copy(self, step: CopyTensor) -> None:
         callee = self._code.intrinsic("void", "llvm.memmove.p0.p0.i64", "ptr, ptr, i64, i1")

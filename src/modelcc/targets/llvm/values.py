@@ -1,4 +1,8 @@
-"""Spelling of types and constants in LLVM IR."""
+"""Spelling of types and constants in LLVM IR.
+
+The 16-bit floats are kept as their bits (``i16``): LLVM computes with its own types for them by
+calls into a library where the processor does not.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,15 @@ from modelcc.ir.types import BF16, BOOL, F16, F32, F64, DType
 _PLAIN_NAME = re.compile(r"[A-Za-z._$-][A-Za-z0-9._$-]*")
 
 _FLOATS = {F64: "double", F32: "float", F16: "half", BF16: "bfloat"}
+_HALVES = (F16, BF16)
 
 
 def scalar_type(dtype: DType) -> str:
     """LLVM type of one element in a register; ``TypeError`` for types LLVM cannot compute with."""
     if dtype == BOOL:
         return "i1"
+    if dtype in _HALVES:
+        return "i16"
     if dtype in _FLOATS:
         return _FLOATS[dtype]
     if dtype.is_integer and dtype.bits in (8, 16, 32, 64):
@@ -37,6 +44,11 @@ def vector_of(element: str, lanes: int) -> str:
 def value_type(dtype: DType, lanes: int = 1) -> str:
     """LLVM type of a value in a register."""
     return vector_of(scalar_type(dtype), lanes)
+
+
+def float_type(dtype: DType, lanes: int = 1) -> str:
+    """LLVM's own type of floats that it computes with."""
+    return vector_of(_FLOATS.get(dtype) or scalar_type(dtype), lanes)
 
 
 def memory_type(dtype: DType, lanes: int = 1) -> str:
@@ -71,8 +83,10 @@ def _scalar_constant(value: float | int | bool, dtype: DType) -> str:
     if dtype.is_integer:
         low = -(1 << (dtype.bits - 1))
         return str((int(value) - low) % (1 << dtype.bits) + low)
+    if dtype in _HALVES:
+        return str(int(np.array(value).astype(dtype.numpy).view(np.int16)))
     number = float(np.array(value).astype(dtype.numpy).astype(np.float64))
-    return _decimal(number) if math.isfinite(number) else _hexadecimal(number, dtype)
+    return _decimal(number) if math.isfinite(number) else _hexadecimal(number)
 
 
 def _decimal(number: float) -> str:
@@ -81,11 +95,8 @@ def _decimal(number: float) -> str:
     return (mantissa if "." in mantissa else f"{mantissa}.0") + e + exponent
 
 
-def _hexadecimal(number: float, dtype: DType) -> str:
+def _hexadecimal(number: float) -> str:
     """Infinities and NaN have no decimal form; f32 is spelled with the bits of the f64."""
-    if dtype in (F16, BF16):
-        bits = np.array(number).astype(dtype.numpy).view(np.uint16)
-        return f"0x{'H' if dtype == F16 else 'R'}{int(bits):04X}"
     return f"0x{struct.pack('>d', number).hex().upper()}"
 
 

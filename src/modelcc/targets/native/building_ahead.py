@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from modelcc.artifact.constants import padded_size
+from modelcc.artifact.memory import Memory
 from modelcc.ir.loop import Function
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
-from modelcc.runtime.memory import Memory
 from modelcc.targets.base import Module, Target, Workplace
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.native.memory_ahead import MemoryAhead

@@ -7,32 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.op import ModelError
-from modelcc.ir.program import Program
+from modelcc.ir.output_names import user_name
+from modelcc.ir.program import Program, checks, index_bounds
 from modelcc.runtime.pool import pool_c
 from modelcc.targets.base import Module, TargetOptions, Workplace
+from modelcc.targets.c.delivery.facts import Processor, Request, facts_of
+from modelcc.targets.c.delivery.folder import File, folder_files
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
+from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.native.cache import ObjectCache
+from modelcc.targets.native.closed import check_closed
+from modelcc.targets.native.host import PORTABLE, required_macros
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.target import (
     POOL,
     NativeTarget,
     joined,
     native_target,
-    user_output_name,
 )
-from modelcc.targets.packaging import Label, package
+from modelcc.targets.packaging import Label, check_text, package
 
 FUNCTIONS_PER_MODULE = 4
 """Few enough that processes share the work evenly."""
+
+_ANY = ("x86-64", "armv8-a")
+"""What every processor of its architecture has."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,27 @@ class CTarget(NativeTarget):
 
     def complete(self, program: Program) -> str:
         """One C file with everything in it but the weights."""
-        return emit_program_c(program, EmitOptions(static=True, head=program_head(program)))
+        head = f"{program_head(program)}\nprocessor: {self.processor.name}"
+        return emit_program_c(program, EmitOptions(static=True, head=head))
+
+    def deliver(self, program: Program, request: Request) -> tuple[File, ...]:
+        """A folder with everything that a C program needs to run it.
+
+        :class:`ModelError` for what has no form in C.
+        """
+        names = list(map(user_name, program.outputs))
+        texts = [check_text(check) for check in checks(program)]
+        texts += [bound.demand() for bound in index_bounds(program)]
+        level, threads = self.codegen.optimize, self.cpu.threads
+        facts = facts_of(program, request, self.processor, names, texts, level, threads)
+        return folder_files(facts)
+
+    @property
+    def processor(self) -> Processor:
+        """What the C is for, in the words of C compilers."""
+        words = self.machine.cpu or self.machine.architecture
+        name = f"any {self.machine.architecture}" if self.arch in _ANY else words
+        return Processor(name, (f"-march={self.arch}",), required_macros(self.machine, self.cpu))
 
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """Object files; finished ones are kept in the workplace's cache."""
@@ -112,7 +140,8 @@ class CTarget(NativeTarget):
         self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
     ) -> Artifact:
         """The finished artifact; ``notes`` are texts to carry along, by name."""
-        names = [user_output_name(program, name) for name in program.outputs]
+        check_closed(objects)
+        names = list(map(user_name, program.outputs))
         machine = MachineSpec(self.machine.triple, self.machine.cpu, self.machine.features)
         label = Label(versions={"c": self.compiler().version}, sources=notes)
         return package(program, entry_name(program), objects, machine, names, label)
@@ -128,7 +157,16 @@ class CTarget(NativeTarget):
 def c_target(options: TargetOptions) -> CTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
     native = native_target(options)
-    return CTarget(native.machine, native.cpu, native.codegen, options.cpu or "native")
+    arch = options.cpu or "native"
+    if arch == PORTABLE:
+        arch = native.machine.cpu if native.machine.architecture == "x86_64" else "armv8-a"
+    cpu = _plain(native.cpu) if options.optimize == 0 else native.cpu
+    return CTarget(native.machine, cpu, native.codegen, arch)
+
+
+def _plain(cpu: CpuModel) -> CpuModel:
+    """A processor without vectors and for small tiles: at level 0 the C is for reading."""
+    return replace(cpu, vector_bits=8, vector_registers=8, fused=False)
 
 
 def _compiled(

@@ -7,18 +7,21 @@ counts as absent.
 """
 
 import hashlib
+import logging
 import os
-import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from modelcc.artifact.replacement import replace_file
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.toolchain import CodegenOptions, llvm_version
 
 _MAGIC = b"mcc-obj2"
 _HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 _SUFFIX = ".mccobj"
+_LOGGER = logging.getLogger(__name__)
 
 
 def object_key(text: str, machine: Machine, options: CodegenOptions) -> str:
@@ -46,27 +49,27 @@ class ObjectCache:
         path = self._path(key)
         try:
             entry = path.read_bytes()
-        except FileNotFoundError:
+        except OSError:  # none, or none that may be read
             return None
         contents = entry[_HEADER:]
         if entry[:_HEADER] != _MAGIC + hashlib.sha256(contents).digest():
-            path.unlink(missing_ok=True)
+            _remove(path)
             return None
         self._touch(path)
         return contents
 
     def put(self, key: str, contents: bytes) -> None:
-        """Store an object under `key`, whether or not there is one already."""
+        """Store an object under `key`, whether or not there is one already, if that is possible.
+
+        Whoever keeps the finished model there, too, says that it is not.
+        """
         path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        entry = _MAGIC + hashlib.sha256(contents).digest() + contents
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(contents).digest() + contents)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, lambda temporary: temporary.write_bytes(entry))
+        except OSError as error:
+            _LOGGER.info("cannot keep an object file in %s: %s", self.directory, error)
 
     def trim(self) -> None:
         """Remove the entries used longest ago until at most `limit` bytes remain."""
@@ -75,7 +78,7 @@ class ObjectCache:
         for _, size, path in entries:
             total += size
             if total > self.limit:
-                path.unlink(missing_ok=True)
+                _remove(path)
 
     def size(self) -> int:
         """Bytes that all entries take."""
@@ -95,6 +98,11 @@ class ObjectCache:
         for path in self.directory.glob(f"*/*{_SUFFIX}"):
             try:
                 status = path.stat()
-            except FileNotFoundError:  # another process trims too
+            except OSError:  # another process trims too
                 continue
             yield status.st_mtime_ns, status.st_size, path
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # it is not ours to remove, and does no harm
+        path.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.native.machine import Machine, host_machine
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_L1, _L2 = 32 << 10, 1 << 20
 _UNITS = MappingProxyType({"K": 1 << 10, "M": 1 << 20, "G": 1 << 30})
 
 
@@ -20,47 +21,71 @@ class Baseline:
     """A processor that code can be made for on any machine of its architecture."""
 
     vector_bits: int
-    fused: bool
+    features: tuple[str, ...]
 
+
+_V2 = ("+cx16", "+sahf", "+popcnt", "+sse3", "+ssse3", "+sse4.1", "+sse4.2")
+_V3 = (*_V2, "+avx", "+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt", "+movbe", "+xsave")
+_V4 = (*_V3, "+avx512f", "+avx512bw", "+avx512cd", "+avx512dq", "+avx512vl")
 
 BASELINES: Mapping[str, Baseline] = MappingProxyType(
     {
-        "x86-64": Baseline(128, False),
-        "x86-64-v2": Baseline(128, False),
-        "x86-64-v3": Baseline(256, True),
-        "x86-64-v4": Baseline(512, True),
+        "x86-64": Baseline(128, ()),
+        "x86-64-v2": Baseline(128, _V2),
+        "x86-64-v3": Baseline(256, _V3),
+        "x86-64-v4": Baseline(512, _V4),
     }
 )
 """Levels of the x86-64 psABI."""
 
+PORTABLE = "portable"
+"""The processor that any machine of this one's architecture has."""
 
-def machine_of(cpu: str) -> tuple[Machine, bool]:
-    """The machine called ``cpu`` (empty or ``native``: this one) and whether it fuses a*b+c.
+
+def machine_of(cpu: str) -> Machine:
+    """The machine called ``cpu`` (empty or ``native``: this one).
 
     :class:`ModelError` if there is no such machine.
     """
     host = host_machine()
+    if cpu == PORTABLE and host.architecture != "x86_64":
+        return Machine(host.triple, "generic", (), 128)
+    cpu = "x86-64" if cpu == PORTABLE else cpu
     if cpu in ("", "native"):
-        return host, "+fma" in host.features or host.architecture == "aarch64"
+        return host
     found = BASELINES.get(cpu)
     if found is None or host.architecture != "x86_64":
-        known = ", ".join(("native", *BASELINES) if host.architecture == "x86_64" else ("native",))
+        levels = BASELINES if host.architecture == "x86_64" else ()
+        known = ", ".join(("native", PORTABLE, *levels))
         raise ModelError(f"unknown processor {cpu!r}", (), f"choose one of {known}")
-    features = ("+avx512f",) if found.vector_bits == 512 else ()
-    return Machine(host.triple, cpu, features, found.vector_bits), found.fused
+    return Machine(host.triple, cpu, found.features, found.vector_bits)
 
 
-def cpu_model(machine: Machine, fused: bool, threads: int) -> CpuModel:
-    """What schedules need to know of ``machine``; caches are read from this one's description."""
+def cpu_model(machine: Machine, threads: int) -> CpuModel:
+    """What schedules need to know of ``machine``.
+
+    Caches are this machine's for itself, and common ones for a named processor, so that code for
+    it is the same wherever it is made.
+    """
+    own = machine.cpu not in (*BASELINES, "generic")
     wide = machine.vector_bits >= 512 or machine.architecture == "aarch64"
     return CpuModel(
         vector_bits=max(machine.vector_bits, 64),
         vector_registers=32 if wide else 16,
-        fused=fused,
-        l1_bytes=_cache_bytes(1, 32 << 10),
-        l2_bytes=_cache_bytes(2, 1 << 20),
+        fused="+fma" in machine.features or machine.architecture == "aarch64",
+        l1_bytes=_cache_bytes(1, _L1) if own else _L1,
+        l2_bytes=_cache_bytes(2, _L2) if own else _L2,
         threads=threads,
     )
+
+
+def required_macros(machine: Machine, cpu: CpuModel) -> tuple[str, ...]:
+    """Macros that a C compiler defines if it may use what schedules for ``cpu`` count on."""
+    if machine.architecture != "x86_64":
+        return ()
+    vectors = {128: (), 256: ("__AVX2__",), 512: ("__AVX512F__",)}.get(cpu.vector_bits, ())
+    level = ("__SSE4_2__",) if machine.cpu == "x86-64-v2" else ()
+    return (*level, *vectors, *(("__FMA__",) if cpu.fused else ()))
 
 
 def _cache_bytes(level: int, default: int) -> int:

@@ -58,15 +58,6 @@ def simd_bits(triple: str, features: tuple[str, ...]) -> int:
     return max((bits for name, bits in _SIMD_WIDTHS if name in features), default=0)
 
 
-def byte_dots(machine: Machine) -> int:
-    """Bits of the widest instruction for dot products of bytes (VNNI), 0 if there is none."""
-    if machine.architecture != "x86_64":
-        return 0
-    if "+avx512vnni" in machine.features:
-        return machine.vector_bits
-    return min(machine.vector_bits, 256) if "+avxvnni" in machine.features else 0
-
-
 def tuning_cpu(machine: Machine) -> str:
     """The processor whose instruction-scheduling model suits register-tiled kernels.
 

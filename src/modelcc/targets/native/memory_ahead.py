@@ -11,7 +11,7 @@ from threading import Event, Thread
 
 import numpy as np
 
-from modelcc.runtime.memory import HUGE_PAGE, Memory
+from modelcc.artifact.memory import HUGE_PAGE, Memory
 
 WORTH_A_THREAD = 64 << 20
 """Bytes: less is there in no time."""

@@ -7,6 +7,7 @@ takes about 70 ms to start. An abort inside LLVM ends a worker, not the user's p
 """
 
 import contextlib
+import os
 import pickle
 import subprocess
 import sys
@@ -223,7 +224,7 @@ def _gather(futures: Sequence[Future[bytes]], report: Callable[[int], None] | No
 
 def _start() -> _Worker:
     root = Path(package.__file__ or "").parents[2]
-    errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _stop
+    errors = _unnamed_file()
     process = subprocess.Popen(
         [sys.executable, "-c", _WORKER, str(root), *sys.path],
         stdin=subprocess.PIPE,
@@ -231,6 +232,13 @@ def _start() -> _Worker:
         stderr=errors,
     )
     return _Worker(process, errors)
+
+
+def _unnamed_file() -> IO[bytes]:
+    """A file for what a process says, closed by `_stop`; in memory, for disks may be full."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("errors"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _exchange(worker: _Worker, request: Request) -> Reply:

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
+from modelcc.artifact.memory import Memory
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.op import ModelError
+from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.runtime.machine import machine_identity
-from modelcc.runtime.memory import Memory
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
 from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
-from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
+from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.program import emit_profiled, emit_program, entry_name
 from modelcc.targets.native.cache import ObjectCache
+from modelcc.targets.native.closed import check_closed
+from modelcc.targets.native.emission import emission
 from modelcc.targets.native.host import cpu_model, machine_of
-from modelcc.targets.native.machine import Machine, byte_dots, function_attributes, host_machine
+from modelcc.targets.native.machine import Machine, host_machine
 from modelcc.targets.native.parallel_build import Progress, build
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
@@ -37,8 +40,13 @@ from modelcc.targets.packaging import Label, package
 POOL = "pool"
 """The module of the thread pool."""
 
-_RENAMED = ".output"
-"""What program lowering appends to an output's name that an input or constant has, too."""
+
+STEPS = ("program", "profile")
+"""Modules that launch kernels one after the other."""
+
+LONG_STEPS = 256 << 10
+"""Characters (some thousand steps) above which such a module is not optimised: there is next to
+nothing to gain in a row of calls, and LLVM takes time quadratic in its length."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +87,8 @@ class NativeTarget:
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The modules that run the steps, then those of the kernels and the thread pool's."""
         steps = (
-            Module("program", emit_program(program, self._emission)),
-            Module("profile", emit_profiled(program, self._emission)),
+            Module(STEPS[0], emit_program(program, emission(self.machine))),
+            Module(STEPS[1], emit_profiled(program, emission(self.machine))),
         )
         return (*steps, *self.emit_functions(program.functions), *self._pool(program.functions))
 
@@ -94,7 +102,7 @@ class NativeTarget:
     def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """A module for each function: equal ones of other models are found in the cache."""
         return tuple(
-            Module(f"kernels{n}", emit_llvm([function], self._emission))
+            Module(f"kernels{n}", emit_llvm([function], emission(self.machine)))
             for n, function in enumerate(functions)
         )
 
@@ -105,15 +113,23 @@ class NativeTarget:
 
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
-        objects = build(
-            [module.text for module in modules],
+        cache = self.object_cache(workplace)
+        long = [m.text for m in modules if m.name in STEPS and len(m.text) > LONG_STEPS]
+        plain = replace(self.codegen, optimize=0)
+        objects = dict(
+            zip(long, build(long, self.machine, plain, jobs=1, cache=cache), strict=True)
+        )
+        others = [module.text for module in modules if module.text not in objects]
+        made = build(
+            others,
             self.machine,
             self.codegen,
             jobs=workplace.jobs,
-            cache=self.object_cache(workplace),
+            cache=cache,
             progress=progress_of(workplace),
         )
-        return tuple(objects)
+        objects |= zip(others, made, strict=True)
+        return tuple(objects[module.text] for module in modules)
 
     def object_cache(self, workplace: Workplace) -> ObjectCache | None:
         """Where object files are kept."""
@@ -141,7 +157,8 @@ class NativeTarget:
         self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
     ) -> Artifact:
         """The finished artifact; ``notes`` are texts to carry along, by name."""
-        names = [user_output_name(program, name) for name in program.outputs]
+        check_closed(objects)
+        names = list(map(user_name, program.outputs))
         origin = machine_identity() if self.machine == host_machine() else ""
         target = self.machine
         machine = MachineSpec(target.triple, target.cpu, target.features, origin)
@@ -157,32 +174,19 @@ class NativeTarget:
         """The artifact, linked into this process."""
         return session_of(artifact, threads)
 
-    @property
-    def _emission(self) -> EmitOptions:
-        machine = self.machine
-        return EmitOptions(function_attributes(machine), machine.triple, byte_dots(machine))
-
 
 def native_target(options: TargetOptions) -> NativeTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
-    machine, fused = machine_of(options.cpu)
+    machine = machine_of(options.cpu)
     level = cast("Literal[0, 1, 2, 3]", options.optimize)
     return NativeTarget(
-        machine, cpu_model(machine, fused, options.threads), CodegenOptions(optimize=level)
+        machine, cpu_model(machine, options.threads), CodegenOptions(optimize=level)
     )
 
 
 def progress_of(workplace: Workplace) -> Progress:
     """Tells ``workplace`` how many kernels are compiled."""
     return lambda done, total: workplace.report("compiling kernels", done, total)
-
-
-def user_output_name(program: Program, name: str) -> str:
-    """The user's name of an output that is bound under another one."""
-    taken = {*program.inputs, *program.constants, *program.outputs}
-    while name.endswith(_RENAMED) and name.removesuffix(_RENAMED) in taken:
-        name = name.removesuffix(_RENAMED)
-    return name
 
 
 def joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
