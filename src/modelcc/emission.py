@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from modelcc.levels import (
 )
 from modelcc.ops.registry import dialects
 from modelcc.options import Options
-from modelcc.pipeline import Observer, Stage, before_block, from_block, run_stages
+from modelcc.pipeline import Observer, Stage, all_of, before_block, from_block, run_stages
+from modelcc.stage_progress import announcer, log_stage
 from modelcc.targets.base import MODULE_LINE, Module, Target, Workplace
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.native.diagnostics import CodegenError
@@ -46,10 +47,15 @@ class Emission:
     suffix: str
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
 
-    @property
-    def binary(self) -> bool:
-        """Whether a terminal cannot show it."""
-        return self.form in _BINARY
+
+def is_binary(form: str) -> bool:
+    """Whether a terminal cannot show it."""
+    return form in _BINARY
+
+
+def suffix_of(form: str) -> str:
+    """What the name of a file that holds ``form`` ends with."""
+    return LEVELS[form].suffix if form in LEVELS else _SUFFIX[form]
 
 
 def emit(
@@ -68,7 +74,7 @@ def emit(
     check_form(form, level, target)
     if form in SOURCES and level not in ("loop", "llvm"):
         stages = before_block(pipeline(target, options, workplace), "emit")
-        program = run_stages(resumed(stages, level), source, observer)
+        program = _run(resumed(stages, level), source, observer, workplace)
         contents = target.complete(program).encode()
         return Emission(form, contents, _SUFFIX[form], constants_of(program))
     if (level, form) == ("loop", "c"):
@@ -78,7 +84,9 @@ def emit(
         contents = _rendered(modules, level, form, target, workplace)
         return Emission(form, contents, _SUFFIX[form])
     stages = before_block(pipeline(target, options, workplace), _LEAVES[form])
-    program = source if level == form else run_stages(resumed(stages, level), source, observer)
+    program = source
+    if level != form:
+        program = _run(resumed(stages, level), source, observer, workplace)
     if form == "loop" and level != "loop":
         program = program.functions
     constants = constants_of(program)
@@ -128,6 +136,13 @@ def _rendered(
         raise ModelError(str(error)) from error  # the user's own text
 
 
+def _run(
+    stages: Sequence[Stage], source: Any, observer: Observer | None, workplace: Workplace
+) -> Any:
+    begin = announcer(stages, workplace)
+    return run_stages(stages, source, all_of(log_stage, observer), begin)
+
+
 def entering_block(level: str | None) -> str:
     """The block of the pipeline that a program of ``level`` (None: a model) enters at.
 
@@ -162,5 +177,5 @@ def _modules(
     if level == "loop":
         return target.emit_functions(source)
     stages = before_block(pipeline(target, options, workplace), "build")
-    emitted: Emitted = run_stages(resumed(stages, level), source, observer)
+    emitted: Emitted = _run(resumed(stages, level), source, observer, workplace)
     return emitted.modules

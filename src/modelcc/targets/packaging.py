@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from modelcc.artifact.constants import constant_view, fill_block, padded_size
 from modelcc.artifact.file import Artifact
-from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
+from modelcc.artifact.manifest import CheckSpec, DimSpec, MachineSpec, Manifest, TensorSpec
+from modelcc.artifact.memory import Memory
 from modelcc.ir.index import DIM, Range
 from modelcc.ir.op import ModelError
-from modelcc.ir.program import Check, Program, checks
-from modelcc.runtime.memory import Memory
+from modelcc.ir.program import Check, Program, checks, index_bounds
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ def package(
         constants=table,
         objects=tuple(files),
         sizes=program.read_sizes,
-        checks=tuple(_check_text(check) for check in checks(program)),
+        checks=tuple(_check(check) for check in checks(program)),
         allocated=_allocated(program, names),
+        indices=tuple(replace(bound, number=0) for bound in index_bounds(program)),
         options=label.options,
         versions=label.versions,
     )
@@ -71,7 +72,12 @@ def _spec(program: Program, bound: str, name: str) -> TensorSpec:
     return TensorSpec(name, found.dtype, found.shape)
 
 
-def _check_text(check: Check) -> str:
+def _check(check: Check) -> CheckSpec:
+    return CheckSpec(", ".join(check.step.source), check.condition)
+
+
+def check_text(check: Check) -> str:
+    """What a check demands, after the user's nodes that do."""
     where = f"{', '.join(check.step.source)}: " if check.step.source else ""
     return f"{where}{check.condition}"
 

@@ -8,17 +8,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from loop_programs import CASES, Case, Runner, check, gemm, padded_shift, relu
+from loop_programs import (
+    CASES,
+    Case,
+    Runner,
+    check,
+    check_all_halves,
+    check_rounding,
+    check_rounding_to_halves,
+    gemm,
+    padded_shift,
+    relu,
+)
 from native_loops import call, compiled
 
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import (
-    Bitcast,
     Buffer,
     Call,
     Comment,
     Const,
-    Convert,
     For,
     Function,
     Load,
@@ -28,7 +37,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop import Let as LetStatement
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.types import BF16, F16, F32, I4, U16, DType
+from modelcc.ir.types import BF16, F16, F32, F64, I4, DType
 from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
 from modelcc.targets.c.emitter import EmitOptions, emit_c
@@ -62,6 +71,14 @@ def execute(compiler: CCompiler, pool: ThreadPool, threaded: bool) -> Runner:
         symbols = {"mcc_parallel_for": pool.parallel_for_address}
         code = load_objects([compiler.compile_object(emit_c([function]))], symbols)
         call(code, function, arguments, sizes, pool if threaded else None)
+
+    return run
+
+
+def by_c(compiler: CCompiler) -> Runner:
+    def run(function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
+        code = load_objects([compiler.compile_object(emit_c([function]))])
+        call(code, function, arguments, sizes)
 
     return run
 
@@ -168,45 +185,15 @@ def test_names_that_c_cannot_spell(compiler: CCompiler) -> None:
 
 @pytest.mark.parametrize("dtype", [F16, BF16])
 @pytest.mark.parametrize("lanes", [1, 16])
-def test_all_halves_widen_and_narrow_exactly(dtype: DType, lanes: int, compiler: CCompiler) -> None:
-    bits = np.arange(1 << 16, dtype=np.uint16)
-    wide = Convert(Load("h", i, dtype, lanes), F32)
-    stores = (Store("w", i, wide), Store("b", i, Bitcast(Convert(wide, dtype), U16)))
-    function = _elementwise("halves", {"h": dtype, "w": F32, "b": U16}, stores, 1 << 16, lanes)
-    values = bits.view(dtype.numpy)
-    arguments = {"h": values, "w": np.zeros(1 << 16, np.float32), "b": np.zeros_like(bits)}
-    call(load_objects([compiler.compile_object(emit_c([function]))]), function, arguments, {})
-    np.testing.assert_array_equal(arguments["w"], values.astype(np.float32))
-    number = ~np.isnan(arguments["w"])
-    np.testing.assert_array_equal(arguments["b"][number], bits[number])
-    assert np.isnan(arguments["b"].view(dtype.numpy)[~number].astype(np.float32)).all()
+def test_halves_are_exact(dtype: DType, lanes: int, compiler: CCompiler) -> None:
+    check_all_halves(dtype, lanes, by_c(compiler))
+    check_rounding_to_halves(dtype, lanes, by_c(compiler))
 
 
-@pytest.mark.parametrize("dtype", [F16, BF16])
-def test_floats_round_to_the_nearest_half(dtype: DType, compiler: CCompiler) -> None:
-    count = 1 << 16
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 1 << 32, count, dtype=np.uint32).view(np.float32)
-    values[: count // 2] = rng.standard_normal(count // 2) * 2.0 ** rng.integers(
-        -30, 18, count // 2
-    )
-    values[:4] = (65519.99, 65520, 2.0**-25, 2.0**-24 * 1.5)
-    store = Store("h", i, Convert(Load("x", i, F32, 8), dtype))
-    function = _elementwise("narrow", {"x": F32, "h": dtype}, (store,), count, 8)
-    arguments = {"x": values, "h": np.zeros(count, dtype.numpy)}
-    call(load_objects([compiler.compile_object(emit_c([function]))]), function, arguments, {})
-    with np.errstate(over="ignore", invalid="ignore"):
-        want = values.astype(dtype.numpy)
-    got = arguments["h"]
-    np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
-
-
-def _elementwise(
-    name: str, buffers: Mapping[str, DType], stores: tuple[Store, ...], count: int, lanes: int
-) -> Function:
-    written = {store.buffer for store in stores}
-    parameters = tuple(Parameter(Buffer(b, d, count), b in written) for b, d in buffers.items())
-    return Function(name, parameters, (), (For("i", 0, count, stores, lanes),))
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_rounding_is_exact(dtype: DType, lanes: int, compiler: CCompiler) -> None:
+    check_rounding(dtype, lanes, by_c(compiler))
 
 
 def test_constants_keep_their_values(compiler: CCompiler) -> None:

@@ -11,13 +11,17 @@ import onnxruntime
 import pytest
 from loop_programs import CASES
 from onnx import TensorProto, helper, numpy_helper
+from op_kernels import CASES as CASES_OF_OPS
+from op_kernels import graph_of
 from program_cases import small_program
 
 import modelcc
-from modelcc.driver import target_of
+from modelcc.driver import check_stage, pipeline, target_of
 from modelcc.emission import emit
-from modelcc.ir.op import ModelError
+from modelcc.ir.op import ModelError, Op, Sample
+from modelcc.ops.samples import arrays
 from modelcc.options import Options
+from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.c.toolchain import SharedCode
 from modelcc.targets.native.c_target import c_target
@@ -117,6 +121,7 @@ def feeds_of(name: str) -> dict[str, np.ndarray]:
             return {"x": (9 * rng.standard_normal((5, 37))).astype(np.float32)}
 
 
+OPS = {str(case.id).rpartition("-")[0]: case for case in CASES_OF_OPS}
 MODELS = {"convolutions": convolutions, "transformer": transformer, "choices": choices}
 
 
@@ -209,6 +214,17 @@ def test_the_processor_is_the_compilers_too() -> None:
     assert "-march=x86-64-v3" in target.compiler().flags
     assert "-O3" in target.compiler().flags
     assert target.machine.vector_bits == 256
+
+
+@pytest.mark.parametrize(("op", "sample"), OPS.values())
+def test_level_0_has_a_schedule_without_vectors(op: Op, sample: Sample) -> None:
+    """Every op's last sample, in loops over single elements that stay within their buffers."""
+    settings = Options(target="c", cpu="portable", optimize=0)
+    target = target_of(settings)
+    stages = before_block(pipeline(target, settings, Workplace()), "emit")
+    graph = graph_of(op, sample, arrays(op, sample), True)
+    program = run_stages(stages, graph, check_stage)
+    assert f"int32_t {program.name}_run(" in target.complete(program)
 
 
 def test_without_a_compiler_there_is_still_the_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""Emitter of C (C99 with the vector extensions of GCC and Clang), and a target that uses it."""
+"""Emitter of C (C11 with GNU's vector extensions), and a target that uses it."""

@@ -82,8 +82,10 @@ class Code:
         self.lines += folded(text, indent)
 
     def comment(self, text: str) -> None:
-        """Append a comment line for each line of ``text``."""
-        self.lines += [f"{_INDENT * len(self.scopes)}/* {comment(t)} */" for t in text.splitlines()]
+        """Append a comment for each line of ``text``."""
+        indent = _INDENT * len(self.scopes)
+        for line in text.splitlines():
+            self.lines += folded(f"/* {comment(line)} */", indent)
 
     def directive(self, text: str) -> None:
         """Append a line for the preprocessor or a pragma, in one piece."""
@@ -92,7 +94,7 @@ class Code:
     @contextmanager
     def block(self, head: str) -> Generator[Scope]:
         """``head {`` … ``}``: what is declared inside is forgotten at its end."""
-        self.line(f"{head} {{")
+        self.line(f"{head} {{".lstrip())
         with self.nested() as scope:
             yield scope
         self.line("}")

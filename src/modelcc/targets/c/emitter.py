@@ -9,16 +9,20 @@
 
 The last runs iterations ``begin … end-1``.  The pool calls the second; without a pool (NULL) the
 first calls the last for all iterations.  A function without a parallel loop has no pool parameter.
+One with checks takes ``int64_t *faults`` before the pool: two for each of their numbers, of which a
+check that fails sets the first to 1 and the second to the index, and returns.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.index import Range, Sym, symbols
 from modelcc.ir.loop import Buffer, For, Function, Parameter
-from modelcc.ir.loop_traversal import names_used, parallel_loop
+from modelcc.ir.loop_traversal import FAULTS, checks_in, names_used, parallel_loop
+from modelcc.ir.types import I64
 from modelcc.targets.c.code import Code, Named, Operand, folded
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.names import comment, identifier, symbol
@@ -81,6 +85,10 @@ def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> 
 
 
 def _definition(head: str, code: Code, source: Sequence[str] = ()) -> str:
+    used = set(re.findall(r"\w+", " ".join(code.lines)))
+    unused = [name for name in code.scopes[0].taken if name not in used]
+    if unused:
+        code.line(", ".join(f"(void){name}" for name in sorted(unused)) + ";")
     notes = folded(f"/* {comment(', '.join(source))} */", "") if source else []
     return "\n".join([*notes, *folded(head, ""), "{", *code.lines, "}"])
 
@@ -96,6 +104,12 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
         code.scope.symbols[size] = name
         code.scope.bounds[size] = Range(0, None)
         texts.append(f"int64_t {name}")
+    count = checks_in(function)
+    if count:
+        name = code.fresh("faults")
+        buffer = Buffer(FAULTS, I64, 2 * count)
+        code.scope.buffers[FAULTS] = (name, buffer)
+        texts.append(_pointer(name, _local(buffer)))
     if parallel_loop(function):
         texts.append(f"void *{code.fresh('pool')}")
     return texts or ["void"]

@@ -32,11 +32,22 @@ _INDEX = {
     "mcc_max": "return a > b ? a : b;",
 }
 
+_CHECKED = {
+    "mcc_add": "int64_t r = 0;\n*bad |= __builtin_add_overflow(a, b, &r);\nreturn r;",
+    "mcc_mul": "int64_t r = 0;\n*bad |= __builtin_mul_overflow(a, b, &r);\nreturn r;",
+    "mcc_divisor": "const bool none = b == 0 || (b == -1 && a == INT64_MIN);\n"
+    "*bad |= none;\nreturn none ? 1 : b;",
+}
+
 
 class Prelude:
-    """Collects definitions by name."""
+    """Collects definitions by name.
 
-    def __init__(self) -> None:
+    ``parallel_for`` names a function like ``mcc_parallel_for`` that the file knows already.
+    """
+
+    def __init__(self, parallel_for: str = "") -> None:
+        self._parallel_for = parallel_for
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._includes: dict[tuple[str, str], None] = {}
@@ -86,8 +97,18 @@ class Prelude:
         """``mcc_floordiv``, ``mcc_mod``, ``mcc_min`` or ``mcc_max``, defined."""
         return self.function(name, "int64_t", "int64_t a, int64_t b", lambda: _INDEX[name])
 
+    def checked(self, name: str) -> str:
+        """``mcc_add``, ``mcc_mul`` (of a and b) or ``mcc_divisor`` (b, to divide a by), defined.
+
+        What cannot be computed in 64 bits sets ``*bad``.
+        """
+        parameters = "int64_t a, int64_t b, bool *bad"
+        return self.function(name, "int64_t", parameters, lambda: _CHECKED[name].split("\n"))
+
     def parallel_for(self) -> str:
-        """``mcc_parallel_for``, declared."""
+        """Name of the function that runs parallel loops, declared."""
+        if self._parallel_for:
+            return self._parallel_for
         self._functions["mcc_parallel_for"] = _POOL
         return "mcc_parallel_for"
 

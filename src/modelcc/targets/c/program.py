@@ -14,8 +14,7 @@ are written to it.
 
 A program that allocates while it runs takes another ``const mcc_host *host``, whose ``allocate``
 is asked for the memory that ``which`` counts among ``program.allocated``; NULL from it ends the
-run with -1.  With ``options.static`` there is no host: the caller's outputs are large enough for
-any size.
+run with -1.
 
 Without ``options.static`` there is a twin for the runtime, ``<name>_run.profile``, which notes the
 time before each step and after the last in ``<name>_run.times``; one call at a time.
@@ -25,8 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modelcc.ir.op import ModelError
-from modelcc.ir.program import Allocate, Program, leaves
+from modelcc.ir.program import Program, leaves
 from modelcc.targets.c.code import folded
 from modelcc.targets.c.emitter import (
     PLAIN,
@@ -40,7 +38,7 @@ from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.steps import StepsCode, parameters
 from modelcc.targets.c.toolchain import SEMANTICS
 
-_HOST = """typedef struct {
+HOST = """typedef struct {
     void *(*allocate)(void *context, int64_t which, int64_t bytes);
     void *context;
 } mcc_host;"""
@@ -84,11 +82,9 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
     else:
         for function in program.functions:
             parts.append("\n".join(folded(f"{prototype(function)};", "")))
-    if program.allocated and not options.static:
-        parts.append(_HOST)
-    if options.static:
-        _refuse_segments(program)
-    writer = StepsCode(program, prelude, options.static)
+    if program.allocated:
+        parts.append(HOST)
+    writer = StepsCode(program, prelude)
     for step in program.steps:
         writer.step(step)
     parts.append(writer.text(entry_name(program)))
@@ -97,28 +93,15 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
     return file_text(parts, prelude, options)
 
 
-def _refuse_segments(program: Program) -> None:
-    """:class:`ModelError` if memory would have to be allocated: there is none to be had."""
-    for step in leaves(program.steps):
-        if isinstance(step, Allocate) and step.name not in program.outputs:
-            raise ModelError(
-                f"{step.size} bytes of memory depend on data and have no bound",
-                step.source,
-                "bound the dimensions that the data stems from, for example --dim n=1..512",
-            )
-
-
 def _profiled(program: Program, prelude: Prelude) -> list[str]:
     """The twin, under names that C reaches by assembler labels only."""
     entry = entry_name(program)
     times, profile = f"{entry}_times", f"{entry}_profile"
-    writer = StepsCode(program, prelude, False)
+    writer = StepsCode(program, prelude)
     for position, step in enumerate(program.steps):
         writer.clock(times, position)
         writer.step(step)
     writer.clock(times, len(program.steps))
-    label = (
-        f'int32_t {profile}({", ".join(parameters(program, False))}) __asm__("{entry}.profile");'
-    )
+    label = f'int32_t {profile}({", ".join(parameters(program))}) __asm__("{entry}.profile");'
     array = f'struct timespec {times}[{len(program.steps) + 1}] __asm__("{entry}.times");'
     return ["#include <time.h>", array, "\n".join(folded(label, "")), writer.text(profile)]

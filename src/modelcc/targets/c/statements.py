@@ -9,6 +9,7 @@ from modelcc.ir.loop import (
     Alloc,
     Assign,
     BindIndex,
+    Check,
     Comment,
     Expr,
     For,
@@ -21,6 +22,7 @@ from modelcc.ir.loop import (
     Store,
     While,
 )
+from modelcc.ir.loop_traversal import FAULTS
 from modelcc.targets.c.code import Code, Named, Operand
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.prelude import Prelude
@@ -56,6 +58,8 @@ class StatementCode:
                 self._let(s)
             case BindIndex():
                 self._bind_index(s)
+            case Check():
+                self._check(s)
             case Register():
                 self._register(s)
             case Assign():
@@ -112,6 +116,31 @@ class StatementCode:
         self._code.line(f"const int64_t {spelled} = {operand.text};")
         self._code.scope.symbols[s.symbol] = spelled
 
+    def _check(self, s: Check) -> None:
+        """One comparison, since negative numbers are large without their sign."""
+        extent, lanes = f"(uint64_t)({self._index.text(s.extent)})", s.value.lanes
+        value = self.expressions.operand(s.value).text
+        if lanes == 1:
+            self._leave_if([f"(uint64_t)({value}) >= {extent}"], value, s.number)
+            return
+        active = None if s.active is None else self._index.text(s.active)
+        tests = [
+            f"{'' if active is None else f'{lane} < {active} && '}"
+            f"(uint64_t){value}[{lane}] >= {extent}"
+            for lane in range(lanes)
+        ]
+        with self._code.block(f"if (__builtin_expect({' || '.join(f'({t})' for t in tests)}, 0))"):
+            for lane, test in enumerate(tests):
+                self._leave_if([test], f"{value}[{lane}]", s.number)
+
+    def _leave_if(self, tests: Sequence[str], index: str, number: int) -> None:
+        """Note ``index`` and return if all tests hold, which they seldom do."""
+        memory, _ = self._code.buffer(FAULTS)
+        with self._code.block(f"if (__builtin_expect({' && '.join(tests)}, 0))"):
+            for place, value in ((2 * number + 1, index), (2 * number, "1")):
+                self._code.line(f"__atomic_store_n(&{memory}[{place}], {value}, __ATOMIC_RELAXED);")
+            self._code.line("return;")
+
     def _alloc(self, s: Alloc) -> None:
         buffer = s.buffer
         spelled = self._code.fresh(buffer.name)
@@ -125,7 +154,8 @@ class StatementCode:
 
     def _if(self, s: If) -> None:
         condition = self.expressions.operand(s.condition).text
-        self._code.line(f"if ({condition}) {{")
+        test = f"__builtin_expect({condition}, 0)" if s.rare else condition
+        self._code.line(f"if ({test}) {{")
         with self._code.nested():
             self.block(s.then)
         if s.other:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from modelcc.ir.index import Range, symbols
@@ -17,9 +18,12 @@ from modelcc.ir.program import (
     Program,
     RepeatSteps,
     Step,
+    checks,
+    leaves,
     step_tensors,
 )
 from modelcc.ir.tensor import ReadSize, size_conditions
+from modelcc.targets.c.checked import CheckedCode
 from modelcc.targets.c.code import Code, folded
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.c.names import symbol
@@ -28,21 +32,22 @@ from modelcc.targets.c.prelude import Prelude
 _NAMES = ("inputs", "outputs", "constants", "arena", "sizes", "pool", "host")
 
 
-def parameters(program: Program, static: bool) -> list[str]:
+def parameters(program: Program) -> list[str]:
     """C declarations of the function's parameters."""
     found = [f"void *const *{name}" for name in _NAMES[:3]]
     sizes = "int64_t *sizes" if program.read_sizes else "const int64_t *sizes"
-    host = ["const mcc_host *host"] if program.allocated and not static else []
+    host = ["const mcc_host *host"] if program.allocated else []
     return [*found, "void *arena", sizes, "void *pool", *host]
 
 
 class StepsCode:
     """Writes the steps of a program as the body of one C function."""
 
-    def __init__(self, program: Program, prelude: Prelude, static: bool) -> None:
+    def __init__(self, program: Program, prelude: Prelude) -> None:
         self._program = program
-        self._static = static
         self._checked = 0
+        self._sizes_checked = len(checks(program))
+        self._indexed = 0
         self._functions = {f.name: f for f in program.functions}
         self._code = Code()
         for name in _NAMES:
@@ -50,21 +55,28 @@ class StepsCode:
         for function in program.functions:
             self._code.scope.taken.add(symbol(function.name))
         self._index = IndexCode(self._code, prelude)
+        self._outermost: list[str] = []
+        self._conditions = CheckedCode(self._code, prelude, self._index)
+        self._faults = self._code.fresh("faults")
+        launches = [s for s in leaves(program.steps) if isinstance(s, Launch)]
+        count = max((len(launch.bounds) for launch in launches), default=0)
+        if count:
+            self._code.line(f"int64_t {self._faults}[{2 * count}] = {{0}};")
         self._bind_sizes()
-        self._pending = frozenset(() if static else program.allocated)
+        self._pending = frozenset(program.allocated)
         self._tensors: dict[str, str] = {}
         self._bind_tensors(program.steps)
 
-    def text(self, name: str) -> str:
-        """The function's definition."""
-        body = " ".join(self._code.lines)
-        declared = parameters(self._program, self._static)
-        names = _NAMES[: len(declared)]
-        unused = [name for name in names if not re.search(rf"\b{name}\b", body)]
+    def text(self, name: str, static: bool = False) -> str:
+        """The function's definition; ``static``: seen in its own file only."""
+        words = Counter(re.findall(r"\w+", " ".join(self._code.lines)))
+        declared = parameters(self._program)
+        unused = [name for name in _NAMES[: len(declared)] if not words[name]]
+        unused += [name for name in self._outermost if words[name] == 1]
         if unused:
             self._code.line(", ".join(f"(void){name}" for name in unused) + ";")
         self._code.line("return 0;")
-        head = f"int32_t {name}({', '.join(declared)})"
+        head = f"{'static ' if static else ''}int32_t {name}({', '.join(declared)})"
         return "\n".join([*folded(head, ""), "{", *self._code.lines, "}"])
 
     def clock(self, times: str, position: int) -> None:
@@ -94,17 +106,14 @@ class StepsCode:
             self._define(name, f"((const int64_t *){self._tensors[step.tensor]})[{position}]")
             place = list(self._program.dims).index(name)
             self._code.line(f"sizes[{place}] = {self._code.symbol(name)};")
-        for c in size_conditions(step, self._program.dims):
+        for condition in size_conditions(step, self._program.dims):
             self._checked += 1
-            test = f"{self._index.inner(c.left)} {c.comparison} {self._index.inner(c.right)}"
-            self._code.line(f"if (!({test})) return {self._checked};")
+            self._conditions.require(condition, self._checked)
         for name in step.symbols:
             self._code.scope.bounds[name] = self._program.dims[name]
         self._bind_tensors(self._program.steps)
 
     def _allocate(self, step: Allocate) -> None:
-        if self._static:
-            return
         which = self._program.allocated.index(step.name)
         spelled = self._tensors[step.name] = self._code.fresh(step.name)
         size = self._index.text(step.size)
@@ -158,8 +167,15 @@ class StepsCode:
         for definition in self._program.definitions:
             self._define(definition.symbol, self._index.text(definition.value))
 
+    def _named(self, hint: str) -> str:
+        """A new name; those that all steps see are noted, for compilers warn of unused ones."""
+        spelled = self._code.fresh(hint)
+        if len(self._code.scopes) == 1:
+            self._outermost.append(spelled)
+        return spelled
+
     def _define(self, symbol: str, text: str) -> None:
-        spelled = self._code.fresh(symbol)
+        spelled = self._named(symbol)
         self._code.line(f"const int64_t {spelled} = {text};")
         self._code.scope.symbols[symbol] = spelled
 
@@ -182,15 +198,23 @@ class StepsCode:
         else:
             position = self._program.named(binding.place).index(binding.name)
             source = f"{binding.place}s[{position}]"
-        spelled = self._tensors[binding.name] = self._code.fresh(binding.name)
+        spelled = self._tensors[binding.name] = self._named(binding.name)
         self._code.line(f"void *const {spelled} = {source};", str(binding.type))
 
     def _launch(self, step: Launch, function: Function) -> None:
         arguments = [self._tensors[name] for name in step.arguments]
         arguments += [self._index.text(size) for size in step.sizes]
+        if step.bounds:
+            arguments.append(self._faults)
         if parallel_loop(function):
             arguments.append("pool")
         self._code.line(f"{symbol(function.name)}({', '.join(arguments)});")
+        for number in range(len(step.bounds)):
+            self._indexed += 1
+            status = self._sizes_checked + self._indexed
+            with self._code.block(f"if ({self._faults}[{2 * number}])"):
+                self._code.line(f"*(int64_t *)arena = {self._faults}[{2 * number + 1}];")
+                self._code.line(f"return {status};")
 
     def _copy(self, step: CopyTensor) -> None:
         target, source = self._tensors[step.target], self._tensors[step.source_tensor]

@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from modelcc.ir.errors import Error
 from modelcc.runtime.errors import LoadError
 
-SEMANTICS = ("-std=gnu99", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
+SEMANTICS = ("-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 """What generated code wants of any compiler: a*b+c may be fused, and nobody asks for errors."""
 
-_MODE = ("-fPIC", "-Wno-psabi")
+_MODE = ("-fPIC", "-Wno-psabi", "-fno-stack-protector")
 _CANDIDATES = (("cc",), ("gcc",), ("clang",), ("python-zig", "cc"), ("zig", "cc"))
 
 
-class ToolchainError(Exception):
+class ToolchainError(Error):
     """There is no C compiler, or it refuses a file; says what to do."""
 
 

@@ -1,6 +1,6 @@
 """Spelling of types and constants in C.
 
-The 16-bit floats are kept as their bits (``uint16_t``): C99 has no such types, and arithmetic on
+The 16-bit floats are kept as their bits (``uint16_t``): C11 has no such types, and arithmetic on
 them is done in ``float``.  A vector of bools is a mask: integers that are 0 or -1, as comparisons
 give them, of the width of what was compared.
 """

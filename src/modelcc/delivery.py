@@ -1,0 +1,44 @@
+"""A model as a folder of C, to be built and called without modelcc."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from modelcc.driver import check_stage, pipeline
+from modelcc.emission import resumed
+from modelcc.ir.graph import Graph
+from modelcc.ir.op import ModelError
+from modelcc.ir.structure import Interface
+from modelcc.options import Options
+from modelcc.pipeline import Observer, StageRun, all_of, before_block, run_stages
+from modelcc.targets.base import Target, Workplace
+from modelcc.targets.c.delivery.facts import Request
+from modelcc.targets.c.delivery.folder import File
+from modelcc.targets.native.c_target import CTarget
+
+
+def deliver(
+    source: Any,
+    level: str | None,
+    request: Request,
+    target: Target,
+    options: Options,
+    workplace: Workplace,
+    observer: Observer | None = None,
+) -> tuple[File, ...]:
+    """The files for ``source`` (a model, or a program of ``level``).
+
+    :class:`ModelError` if the target writes no C, or something of the model has no form in C.
+    """
+    if not isinstance(target, CTarget):
+        raise ModelError(f"target {target.name!r} writes no C", (), "leave --target out")
+    interfaces: list[Interface | None] = []
+
+    def note(run: StageRun) -> None:
+        if isinstance(run.after, Graph):
+            interfaces.append(run.after.interface)
+
+    stages = before_block(pipeline(target, options, workplace), "emit")
+    program = run_stages(resumed(stages, level), source, all_of(note, check_stage, observer))
+    return target.deliver(program, replace(request, interface=(interfaces or [None])[-1]))

@@ -1,0 +1,13 @@
+"""Quantities as people read them."""
+
+from __future__ import annotations
+
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def byte_text(size: float) -> str:
+    """A number of bytes: ``3.2 MiB``."""
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(_BYTES) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {_BYTES[unit]}" if unit else f"{int(size)} B"

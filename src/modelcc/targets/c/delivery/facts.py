@@ -1,0 +1,213 @@
+"""What a caller has to know of a compiled model, in C's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from modelcc.ir.index import Index
+from modelcc.ir.loop_traversal import parallel_loop
+from modelcc.ir.op import ModelError
+from modelcc.ir.program import Program
+from modelcc.ir.structure import Interface
+from modelcc.ir.types import TensorType
+from modelcc.targets.c.delivery.block import Weights, weights_of
+from modelcc.targets.c.delivery.naming import field_names
+from modelcc.targets.c.values import memory_type
+
+WeightsForm = Literal["bin", "array", "incbin"]
+"""A file that is loaded, a C array, or a file that the assembler takes into the program."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is wanted: names that begin with ``name``, and the form of the weights.
+
+    ``origin`` is the model's file, ``version`` modelcc's; both are for the reader.  ``interface``
+    is what a caller of the model sees (None: its tensors).
+    """
+
+    name: str
+    weights: WeightsForm = "bin"
+    origin: str = ""
+    version: str = ""
+    interface: Interface | None = None
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What the code is for: its name, options of the C compiler, macros these must define."""
+
+    name: str
+    flags: tuple[str, ...] = ()
+    macros: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output: the user's name, the field's, and the number under which the caller is
+    asked for its memory (None: it is known before the call)."""
+
+    name: str
+    field: str
+    type: TensorType
+    side: Literal["input", "output"]
+    memory: int | None = None
+
+    @property
+    def element(self) -> str:
+        """C type of an element."""
+        try:
+            return memory_type(self.type.dtype.storage)
+        except TypeError as error:
+            raise ModelError(
+                f"{self.side} {self.name!r} is of {self.type.dtype}, which C has no form for",
+                (),
+                "compile it to a .mcc file, or leave that part out of the model",
+            ) from error
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its extents are numbers."""
+        return self.type.is_static
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A named dimension that the caller tells, within inclusive bounds (``high`` None: any)."""
+
+    name: str
+    field: str
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A compiled model: its program, and all that its files say of it."""
+
+    request: Request
+    program: Program
+    processor: Processor
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    dims: tuple[Dimension, ...]
+    memories: tuple[str, ...]
+    checks: tuple[str, ...]
+    weights: Weights | None
+    level: int
+    threads: int
+
+    @property
+    def name(self) -> str:
+        """Prefix of functions and types."""
+        return self.request.name
+
+    @property
+    def macro(self) -> str:
+        """Prefix of macros and constants."""
+        return self.request.name.upper()
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def sized(self) -> tuple[Tensor, ...]:
+        """Tensors whose sizes follow from the named dimensions."""
+        return tuple(t for t in self.tensors if not t.is_static and t.memory is None)
+
+    @cached_property
+    def is_parallel(self) -> bool:
+        """Whether there are loops for threads."""
+        return any(map(parallel_loop, self.program.functions))
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether a thread pool is part of it."""
+        return self.threads > 1 and self.is_parallel
+
+    @property
+    def arena(self) -> Index:
+        """Bytes of scratch memory."""
+        return self.program.arena
+
+    @property
+    def static_arena(self) -> int | None:
+        """Bytes of scratch memory if they are the same for every call."""
+        return self.arena if isinstance(self.arena, int) else None
+
+
+def facts_of(
+    program: Program,
+    request: Request,
+    processor: Processor,
+    outputs: Sequence[str],
+    checks: Iterable[str],
+    level: int,
+    threads: int,
+) -> Facts:
+    """The facts of ``program``, whose ``outputs`` the user knows under these names.
+
+    :class:`ModelError` for what has no form in C: texts, and work that the runtime does.
+    """
+    _check_interface(request.interface)
+    late = program.allocated
+    fields = field_names(late)
+    return Facts(
+        request,
+        program,
+        processor,
+        _tensors(program, "input", program.inputs, program.inputs),
+        _tensors(program, "output", program.outputs, outputs),
+        _dimensions(program),
+        fields,
+        tuple(checks),
+        weights_of(program.constants),
+        level,
+        threads,
+    )
+
+
+def _check_interface(interface: Interface | None) -> None:
+    if interface is None:
+        return
+    if interface.steps:
+        work = ", ".join(dict.fromkeys(step.function for step in interface.steps))
+        raise ModelError(
+            f"the model needs work on what the caller gives ({work}), which has no form in C",
+            (),
+            "compile it to a .mcc file and run that, or take those nodes out of the model",
+        )
+    if interface.strings:
+        raise ModelError(
+            f"{interface.strings[0]!r} is a tensor of texts, which has no form in C",
+            (),
+            "compile it to a .mcc file and run that, or take the texts out of the model",
+        )
+
+
+def _tensors(
+    program: Program,
+    side: Literal["input", "output"],
+    bound: Sequence[str],
+    names: Sequence[str],
+) -> tuple[Tensor, ...]:
+    late = {name: number for number, name in enumerate(program.allocated)}
+    return tuple(
+        Tensor(name, field, program.bindings[own].type, side, late.get(own))
+        for own, name, field in zip(bound, names, field_names(names), strict=True)
+    )
+
+
+def _dimensions(program: Program) -> tuple[Dimension, ...]:
+    known = {n: r for n, r in program.dims.items() if n not in program.read_sizes}
+    found: list[Dimension] = []
+    for (name, bounds), field in zip(known.items(), field_names(known), strict=True):
+        low = bounds.lo if isinstance(bounds.lo, int) else 0
+        high = bounds.hi if isinstance(bounds.hi, int) else None
+        found.append(Dimension(name, field, low, high))
+    return tuple(found)

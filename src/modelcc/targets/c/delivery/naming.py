@@ -1,0 +1,66 @@
+"""Names that a caller's C and C++ may meet: of the model, of its tensors and of its dimensions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from modelcc.ir.op import ModelError
+from modelcc.targets.c.names import identifier
+
+_CPP = """
+alignas alignof and and_eq asm bitand bitor catch char8_t char16_t char32_t class compl concept
+consteval constexpr constinit const_cast co_await co_return co_yield decltype delete explicit
+dynamic_cast export friend mutable namespace new noexcept not not_eq nullptr operator or or_eq
+private protected public reinterpret_cast requires static_assert static_cast template this
+thread_local throw try typeid typename using virtual wchar_t xor xor_eq
+"""
+_CPP_WORDS = frozenset(_CPP.split())
+_FILES = """
+alloca assert complex ctype elf endian errno fcntl features fenv float getopt inttypes iso646
+limits link locale main malloc math memory poll pthread regex sched search setjmp signal spawn
+stdalign stdarg stdatomic stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string
+strings tgmath threads time uchar unistd values wchar wctype
+"""
+_TAKEN_FILES = frozenset(_FILES.split())
+"""Files of these names would hide the system's headers, or be the example's."""
+
+
+def field_names(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, ...]:
+    """A C and C++ identifier for each of ``names``, like it, and unlike all others."""
+    used = set(taken)
+    found: list[str] = []
+    for name in names:
+        spelled = base = cpp_identifier(name)
+        count = 1
+        while spelled in used:
+            count += 1
+            spelled = f"{base}_{count}"
+        used.add(spelled)
+        found.append(spelled)
+    return tuple(found)
+
+
+def cpp_identifier(name: str) -> str:
+    """``name`` as an identifier that neither C nor C++ has reserved."""
+    spelled = re.sub("__+", "_", identifier(name)).rstrip("_") or "v"
+    is_word = spelled in _CPP_WORDS or identifier(spelled) != spelled
+    return f"v_{spelled}" if is_word else spelled
+
+
+def prefix_of(stem: str) -> str:
+    """What all names of a model begin with, made of its file's name."""
+    spelled = cpp_identifier(stem)
+    return f"{spelled}_model" if _is_taken(spelled) else spelled
+
+
+def checked_prefix(name: str) -> str:
+    """``name``; :class:`ModelError` if names of C and of files cannot begin with it."""
+    if cpp_identifier(name) != name or _is_taken(name):
+        hint = "choose letters, digits and _, no word of C and no name of a system header"
+        raise ModelError(f"{name!r} cannot be the name of a model in C", (), hint)
+    return name
+
+
+def _is_taken(name: str) -> bool:
+    return name.lower() in _TAKEN_FILES

@@ -1,0 +1,12 @@
+/*
+${head}
+ */
+#include "${name}.h"
+
+${target_check}
+${prelude}
+
+${kernels}
+
+${helpers}
+${functions}

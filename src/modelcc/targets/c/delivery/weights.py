@@ -1,0 +1,97 @@
+"""``NAME_weights.c`` and ``NAME_weights.bin``: the weights as a file, or as part of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from modelcc.artifact.manifest import ConstantSpec
+from modelcc.ir.types import F32, F64, Array, DType
+from modelcc.targets.c.code import WIDTH
+from modelcc.targets.c.delivery.block import Weights
+from modelcc.targets.c.delivery.facts import Facts
+from modelcc.targets.c.delivery.filling import filled, indented
+from modelcc.targets.c.delivery.naming import field_names
+from modelcc.targets.c.names import comment
+from modelcc.targets.c.values import memory_type
+
+_DIGITS = {"float": 15, "double": 24}
+"""Characters of the longest value."""
+
+
+def weights_source(facts: Facts, weights: Weights) -> str:
+    """Text of the file that brings the weights into memory."""
+    names = {"name": facts.name, "NAME": facts.macro}
+    match facts.request.weights:
+        case "bin":
+            return filled("weights_file.c", **names)
+        case "incbin":
+            return filled("weights_incbin.c", size=str(weights.size), **names)
+        case "array":
+            fields = field_names(spec.name for spec in weights.places)
+            declared = [
+                f"{memory_type(spec.dtype.storage)} {field}[{_count(spec)}] ALIGNED;"
+                f" /* {comment(spec.name)}: {spec.dtype}{list(spec.shape)} */"
+                for spec, field in zip(weights.places, fields, strict=True)
+            ]
+            values = "\n".join(
+                line
+                for spec, field in zip(weights.places, fields, strict=True)
+                for line in _initialiser(field, weights.array(spec), spec.dtype.storage)
+            )
+            return filled("weights_array.c", fields=indented(declared), values=values, **names)
+
+
+def _count(spec: ConstantSpec) -> int:
+    return spec.size // spec.dtype.bytes
+
+
+def _initialiser(field: str, array: Array, dtype: DType) -> Iterator[str]:
+    yield f"    .{field} = {{"
+    flat = np.ascontiguousarray(array).reshape(-1)
+    spelled = _spelling(dtype)
+    step = (WIDTH - 8) // (_longest(flat, dtype, spelled) + 2)
+    for start in range(0, flat.size, step):
+        yield f"        {', '.join(spelled(flat[start : start + step]))},"
+    yield "    },"
+
+
+def _longest(flat: Array, dtype: DType, spelled: Callable[[Array], list[str]]) -> int:
+    if dtype.is_integer:
+        ends = flat.view(dtype.numpy)
+        return max(map(len, spelled(np.array([ends.min(), ends.max()], dtype.numpy))))
+    return _DIGITS.get(memory_type(dtype), 6)
+
+
+def _spelling(dtype: DType) -> Callable[[Array], list[str]]:
+    """Spells some values of ``dtype``, exactly: the fewest digits that give back the same."""
+    if dtype == F32:
+        return lambda part: [_float(text, "f") for text in map(str, part)]
+    if dtype == F64:
+        return lambda part: [_float(repr(value), "") for value in part.tolist()]
+    if dtype.is_integer:
+        return lambda part: [_integer(value, dtype) for value in part.view(dtype.numpy).tolist()]
+    if dtype.bytes == 2:
+        return lambda part: [f"{value:#06x}" for value in part.view(np.uint16).tolist()]
+    return lambda part: [str(value) for value in part.view(np.uint8).tolist()]
+
+
+def _float(text: str, suffix: str) -> str:
+    match text:
+        case "nan":
+            return f'__builtin_nan{suffix}("")'
+        case "inf" | "-inf":
+            return f"{text.removesuffix('inf')}__builtin_inf{suffix}()"
+        case _:
+            return f"{text}{suffix}" if "." in text or "e" in text else f"{text}.0{suffix}"
+
+
+def _integer(value: int, dtype: DType) -> str:
+    if dtype.bits < 64:
+        low = dtype.kind == "int" and value == -(1 << 31)
+        return "INT32_MIN" if low else f"{value}{'u' if dtype.kind == 'uint' else ''}"
+    if dtype.kind == "uint":
+        return f"UINT64_C({value})"
+    return "INT64_MIN" if value == -(1 << 63) else f"{value}" if abs(value) < 1 << 31 else (
+        f"INT64_C({value})")  # fmt: skip
