@@ -8,18 +8,14 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-import numpy as np
 import onnx
 import pytest
 
 from modelcc.compile_cache import (
     ArtifactCache,
-    external_files,
-    file_digest,
-    known_digest,
     replace_file,
 )
-from modelcc.ir.graph import Constant, Graph
+from modelcc.file_digests import file_digest, known_digest
 
 
 def write(contents: bytes) -> object:
@@ -29,7 +25,7 @@ def write(contents: bytes) -> object:
 def test_finds_what_was_added(tmp_path: Path) -> None:
     cache = ArtifactCache(tmp_path)
     assert cache.find("aa11") is None
-    path = cache.add("aa11", write(b"one"), ())
+    path = cache.add("aa11", write(b"one"), {})
     assert cache.find("aa11") == path and path.read_bytes() == b"one"
 
 
@@ -37,7 +33,7 @@ def test_a_changed_file_invalidates(tmp_path: Path) -> None:
     weights = tmp_path / "weights.bin"
     weights.write_bytes(b"first")
     cache = ArtifactCache(tmp_path / "cache")
-    cache.add("aa11", write(b"one"), (weights,))
+    cache.add("aa11", write(b"one"), cache.digests_of([weights]))
     assert cache.find("aa11") is not None
     weights.write_bytes(b"other")
     assert cache.find("aa11") is None
@@ -51,9 +47,9 @@ def test_files_that_did_not_change_are_read_once(tmp_path: Path) -> None:
     os.utime(weights, (1e9, 1e9))
     cache = ArtifactCache(tmp_path / "cache", digests=tmp_path / "digests")
     settled = weights.stat().st_ctime_ns + 3_000_000_000
-    with mock.patch("modelcc.compile_cache.time.time_ns", return_value=settled):
-        cache.add(key, write(b"one"), (weights,))
-        with mock.patch("modelcc.compile_cache.file_digest", side_effect=AssertionError):
+    with mock.patch("modelcc.file_digests.time.time_ns", return_value=settled):
+        cache.add(key, write(b"one"), cache.digests_of([weights]))
+        with mock.patch("modelcc.file_digests.file_digest", side_effect=AssertionError):
             assert cache.find(key) is not None
         weights.write_bytes(b"other")
         assert cache.find(key) is None
@@ -62,7 +58,7 @@ def test_files_that_did_not_change_are_read_once(tmp_path: Path) -> None:
 def test_the_least_used_goes_first(tmp_path: Path) -> None:
     cache = ArtifactCache(tmp_path, limit=250)
     for number, key in enumerate(("aa", "bb", "cc")):
-        path = cache.add(key, write(bytes(100)), ())
+        path = cache.add(key, write(bytes(100)), {})
         os.utime(path, (number, number))
     assert [cache.find(key) is not None for key in ("aa", "bb")] == [False, True]
 
@@ -81,15 +77,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert target.read_bytes() == b"old"
 
 
-def test_mapped_constants_name_their_file(tmp_path: Path) -> None:
-    path = tmp_path / "weights.bin"
-    path.write_bytes(bytes(64))
-    mapped = np.memmap(path, np.uint8, "r", 0, (64,)).view(np.float32)[4:8]
-    constants = {"w": Constant(mapped), "v": Constant(np.zeros(3, np.float32))}
-    types = {name: constant.type for name, constant in constants.items()}
-    assert external_files(Graph("g", (), ("w",), (), types, constants)) == (path,)
-
-
 def test_digests_are_kept_until_the_file_changes(tmp_path):
     path, folder = tmp_path / "model", tmp_path / "digests"
     path.write_bytes(b"one")
@@ -97,7 +84,7 @@ def test_digests_are_kept_until_the_file_changes(tmp_path):
     assert first == file_digest(path) and not folder.exists()  # changed just now: not trusted
     os.utime(path, (1e9, 1e9))
     settled = path.stat().st_ctime_ns + 3_000_000_000
-    with mock.patch("modelcc.compile_cache.time.time_ns", return_value=settled):
+    with mock.patch("modelcc.file_digests.time.time_ns", return_value=settled):
         assert known_digest(path, folder) == first
     (note,) = folder.iterdir()
     note.write_text(note.read_text().replace(first, "kept"))

@@ -8,32 +8,33 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import Any, cast
 
 from modelcc.artifact.errors import ArtifactError
-from modelcc.artifact.file import Artifact, read_artifact
+from modelcc.artifact.file import Artifact, read_artifact, write_artifact
+from modelcc.artifact.replacement import replace_file
+from modelcc.cache_maintenance import (
+    ARTIFACTS,
+    DEFAULT_LIMIT,
+    items_of,
+    remove_beyond,
+    trim_now_and_then,
+)
+from modelcc.file_digests import Seen, file_digest, known_digest, seen
 from modelcc.options import Options
 from modelcc.runtime.machine import machine_identity
 
-if TYPE_CHECKING:
-    from modelcc.ir.graph import Graph
-
+_LOGGER = logging.getLogger(__name__)
 _ARTIFACT = ".mcc"
 _NOTE = ".json"
-_CHUNK = 1 << 20
-_PIECE = 16 << 20
-"""Bytes of a file that are hashed on their own: part of what a digest means."""
-_THREADS = 4
 
 
 def compiler_fingerprint() -> str:
@@ -49,40 +50,11 @@ def compiler_fingerprint() -> str:
     return digest.hexdigest()
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of the SHA-256 of each piece of a file, in hexadecimal; pieces in parallel."""
-    pieces = range(0, max(1, path.stat().st_size), _PIECE)
-    digests = [b""] * len(pieces)
-    if len(pieces) == 1:
-        return hashlib.sha256(_piece_digest(path, 0)).hexdigest()
-
-    def some(first: int) -> None:
-        for n in range(first, len(pieces), _THREADS):
-            digests[n] = _piece_digest(path, pieces[n])
-
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for done in [threads.submit(some, first) for first in range(_THREADS)]:
-            done.result()
-    return hashlib.sha256(b"".join(digests)).hexdigest()
-
-
-def _piece_digest(path: Path, start: int) -> bytes:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        file.seek(start)
-        for _ in range(_PIECE // _CHUNK):
-            digest.update(file.read(_CHUNK))
-    return digest.digest()
-
-
 HOST_TARGETS = ("native",)
 """Targets whose code depends on nothing but the options, this machine, LLVM and the compiler."""
 
-_SETTLED = 2_000_000_000
-"""Nanoseconds after which a change of a file surely changes its time, on any file system."""
 
-
-def find_compiled(model: object, options: Options, cache: Path) -> tuple[Artifact, Path] | None:
+def find_compiled(model: object, options: Options, cache: Path) -> Artifact | None:
     """The artifact of ``model`` in the folder ``cache``, for targets of ``HOST_TARGETS``."""
     if options.target not in HOST_TARGETS:
         return None
@@ -128,40 +100,41 @@ def _content_digest(model: object, cache: Path) -> str | None:
             return None
 
 
-def known_digest(path: Path, folder: Path) -> str:
-    """As :func:`file_digest`; kept in ``folder`` until the file's status changes.
+def seen_model(model: object) -> list[Seen]:
+    """The file that ``model`` is, if it is one, as it is before it is read."""
+    match model:
+        case str() | Path() if Path(model).is_file():
+            return [seen(Path(model))]
+        case _:
+            return []
 
-    As Git does, this trusts size, number and times of a file that was not changed just now.
+
+def keep(
+    artifact: Artifact, key: str, cache: Path, model: Sequence[Seen], files: Sequence[Seen]
+) -> None:
+    """Keep ``artifact``, the one of ``key``, in the folder ``cache``, if that is possible.
+
+    It was made from ``model`` and the ``files`` beside it.  If these have changed since they were
+    seen, nobody knows what of them it holds, so it is not kept.
     """
-    status = path.stat()
-    facts = [status.st_size, status.st_ino, status.st_dev, status.st_mtime_ns, status.st_ctime_ns]
-    note = folder / f"{hashlib.sha256(str(path).encode()).hexdigest()}.json"
+    entries = artifact_cache(cache)
+    # A damaged entry is compiled again, so there is no need to wait for the disk.
+    save = partial(write_artifact, artifact=artifact, durable=False)
     try:
-        kept = json.loads(note.read_text())
-        if kept["facts"] == facts:
-            return str(kept["digest"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # none yet, or a damaged one, which is made anew
-    digest = file_digest(path)
-    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"facts": facts, "digest": digest})
-        replace_file(note, lambda temporary: _write(temporary, text))
-    return digest
-
-
-def external_files(graph: Graph) -> tuple[Path, ...]:
-    """Files that constants of ``graph`` are mapped from."""
-    bases = (_mapped_file(constant.data) for constant in graph.constants.values())
-    return tuple(sorted({path for path in bases if path is not None}))
-
-
-def _mapped_file(data: object) -> Path | None:
-    while isinstance(data, np.ndarray):
-        if isinstance(data, np.memmap) and data.filename is not None:
-            return Path(str(data.filename))
-        data = data.base
-    return None
+        digests = entries.digests_of([one.path for one in files])
+        changed = [one.path for one in (*model, *files) if not one.unchanged()]
+        if changed:
+            _LOGGER.warning("%s changed while it was compiled; the result is not kept", changed[0])
+            return
+        _LOGGER.debug("kept in the cache as %s", entries.add(key, save, digests))
+        trim_now_and_then(cache)
+    except OSError as error:
+        _LOGGER.warning(
+            "compiled models cannot be kept in %s (%s): each run compiles again; set "
+            "MODELCC_CACHE_DIR to a folder that can be written, or to nothing for no cache",
+            cache,
+            error.strerror or error,
+        )
 
 
 @dataclass(frozen=True)
@@ -173,36 +146,51 @@ class ArtifactCache:
     """
 
     directory: Path
-    limit: int = 8 << 30
+    limit: int = DEFAULT_LIMIT
     digests: Path | None = None
 
     def find(self, key: str) -> Path | None:
         """The artifact of ``key``; None if there is none or a file it was made from changed."""
-        artifact, note = self._path(key, _ARTIFACT), self._path(key, _NOTE)
+        note = self._path(key, _NOTE)
         try:
-            files: dict[str, str] = json.loads(note.read_text())
+            files = _noted_files(note.read_text())
             if any(self._digest(Path(name)) != digest for name, digest in files.items()):
                 return None
-            os.utime(artifact)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
-        return artifact
+        artifact = self._path(_entry(key, files), _ARTIFACT)
+        for path in (artifact, note):
+            with suppress(OSError):  # not ours to change: only the order of removal is at stake
+                os.utime(path)
+        return artifact if artifact.is_file() else None
 
-    def read(self, key: str) -> tuple[Artifact, Path] | None:
-        """The artifact of ``key`` and its file; None if there is none that can be read."""
+    def read(self, key: str) -> Artifact | None:
+        """The artifact of ``key``; None if there is none that can be read."""
         found = self.find(key)
+        if found is None:
+            return None
         try:
-            return None if found is None else (read_artifact(found), found)
+            artifact = read_artifact(found)
         except (ArtifactError, OSError):  # damaged, or removed by another process just now
             return None
+        _LOGGER.info("found in the cache: %s", found)
+        return artifact
 
-    def add(self, key: str, save: Callable[[Path], None], files: Sequence[Path]) -> Path:
-        """Keep what ``save`` writes to the path it is given; ``files`` are those it depends on."""
-        artifact, note = self._path(key, _ARTIFACT), self._path(key, _NOTE)
-        artifact.parent.mkdir(parents=True, exist_ok=True)
-        digests = {str(path.resolve()): self._digest(path.resolve()) for path in files}
+    def digests_of(self, files: Iterable[Path]) -> dict[str, str]:
+        """The digests of ``files`` by path; OSError if one cannot be read."""
+        return {str(path.absolute()): self._digest(path.absolute()) for path in files}
+
+    def add(self, key: str, save: Callable[[Path], None], digests: Mapping[str, str]) -> Path:
+        """Keep what ``save`` writes to the path it is given, as long as the files it was made from
+        have these ``digests``.
+
+        OSError if that cannot be written.
+        """
+        artifact, note = self._path(_entry(key, digests), _ARTIFACT), self._path(key, _NOTE)
+        for path in (artifact, note):
+            path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(artifact, save)
-        replace_file(note, lambda path: _write(path, json.dumps(digests)))
+        replace_file(note, lambda path: path.write_text(json.dumps(digests)))
         self._trim()
         return artifact
 
@@ -213,37 +201,18 @@ class ArtifactCache:
         return self.directory / key[:2] / (key + suffix)
 
     def _trim(self) -> None:
-        total = 0
-        for size, path in _by_last_use(self.directory.glob(f"*/*{_ARTIFACT}")):
-            total += size
-            if total > self.limit:
-                path.with_suffix(_NOTE).unlink(missing_ok=True)
-                path.unlink(missing_ok=True)
+        remove_beyond(self.limit, [*items_of(self.directory, ARTIFACTS)])
 
 
-def replace_file(path: Path, save: Callable[[Path], object]) -> None:
-    """Write ``path`` by ``save``, which gets a temporary name: it is seen whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        save(temporary)
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def _entry(key: str, digests: Mapping[str, str]) -> str:
+    """The name of an artifact: another one if it is made from other contents of its files, so that
+    a note never leads to an artifact of others, whoever is killed between writing the two."""
+    return hashlib.sha256(f"{key} {sorted(digests.items())}".encode()).hexdigest()
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text)
-
-
-def _by_last_use(paths: Iterable[Path]) -> list[tuple[int, Path]]:
-    found: list[tuple[int, int, Path]] = []
-    for path in paths:
-        try:
-            status = path.stat()
-        except FileNotFoundError:  # another process trims too
-            continue
-        found.append((-status.st_mtime_ns, status.st_size, path))
-    return [(size, path) for _, size, path in sorted(found)]
+def _noted_files(text: str) -> Mapping[str, str]:
+    """Digests by file of a note; ValueError if it is none."""
+    noted: Any = json.loads(text)
+    if not isinstance(noted, dict):
+        raise ValueError("a damaged note")
+    return {str(name): str(digest) for name, digest in cast("Mapping[Any, Any]", noted).items()}

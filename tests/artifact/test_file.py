@@ -1,6 +1,9 @@
 """Artifact files: round trip, reproducibility, alignment, damage, other versions."""
 
+import hashlib
 import json
+import os
+import struct
 import zipfile
 from dataclasses import replace
 
@@ -10,10 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelcc.artifact import file as artifact_file
+from modelcc.artifact import archive
+from modelcc.artifact.archive import (
+    ArchiveError,
+    archive_pieces,
+    read_contents,
+    read_into,
+    read_members,
+)
 from modelcc.artifact.constants import constant_table
 from modelcc.artifact.errors import ArtifactError
-from modelcc.artifact.file import Artifact, read_artifact, verify_constants, write_artifact
+from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.artifact.manifest import FORMAT, DimSpec, MachineSpec, Manifest, TensorSpec
 from modelcc.artifact.manifest_json import ManifestError, manifest_from_json, manifest_to_json
 from modelcc.ir.index import Sym, maximum
@@ -86,11 +96,53 @@ def test_constants_are_aligned_in_the_file_and_kept_once(path):
     assert all(address % 64 == 0 for address in addresses)
 
 
-def test_members_with_64_bit_sizes_are_aligned_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(artifact_file, "_LARGE", 0)
-    write_artifact(tmp_path / "a.mcc", sample())
-    constants = read_artifact(tmp_path / "a.mcc", verify=True).constants
-    assert all(a.ctypes.data % 64 == 0 for a in constants.values() if a.size)
+def written_by_zipfile(path, contents, limit):
+    """The archive of these members as Python's library writes it, aligned in the same way."""
+    with path.open("wb") as file, zipfile.ZipFile(file, "w") as zipped:
+        for name, content in contents:
+            large = len(content) > limit
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.create_system, info.external_attr = 3, 0o644 << 16
+            padding = -(file.tell() + 30 + len(name.encode()) + 20 * large + 4) % 64
+            info.extra = struct.pack("<HH", 0xD935, padding) + bytes(padding)
+            with zipped.open(info, "w", force_zip64=large) as member:
+                member.write(content)
+
+
+CONTENTS = [("a", b"x" * 99), ("größe/b", b""), ("c.o", bytes(range(256)) * 9), ("d", b"y")]
+
+
+@pytest.mark.parametrize("limit", [zipfile.ZIP64_LIMIT, 2000, 200, 90, 0])
+def test_archives_are_what_zipfile_writes(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", limit)
+    monkeypatch.setattr(archive, "LARGE", limit + 1)
+    path = tmp_path / "a.zip"
+    written_by_zipfile(path, CONTENTS, limit)
+    pieces = archive_pieces([(name, [content[:7], content[7:]]) for name, content in CONTENTS])
+    assert path.read_bytes() == b"".join(pieces)
+    with path.open("rb") as file:
+        members = read_members(file)
+        assert [(m.name, read_contents(file, m)) for m in members] == CONTENTS
+        assert all(member.start % 64 == 0 for member in members)
+
+
+def test_large_contents_are_checked_while_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "_CHUNK", 100)
+    content = np.random.default_rng(0).bytes(1234)
+    (tmp_path / "a").write_bytes(b"".join(archive_pieces([("a", [content])])))
+    target = bytearray(len(content))
+    with (tmp_path / "a").open("r+b") as file:
+        (member,) = read_members(file)
+        read_into(file, member, memoryview(target))
+        assert target == content
+        file.seek(member.start + 150)
+        file.write(bytes([content[150] ^ 4]))
+        file.flush()
+        with pytest.raises(ArchiveError, match="'a' is damaged"):
+            read_into(file, member, memoryview(target))
+        file.truncate(member.start + 700)
+        with pytest.raises(ArchiveError, match="cut off"):
+            read_into(file, member, memoryview(target))
 
 
 def test_other_zip_readers_open_it(path):
@@ -111,17 +163,64 @@ def test_truncated_files_are_refused(tmp_path_factory, data):
         read_artifact(folder / "a.mcc")
 
 
-def test_changed_bytes_are_noticed(path):
-    content = bytearray(path.read_bytes())
-    content[content.index(WEIGHTS["w"].tobytes()) + 5] ^= 1
-    path.write_bytes(content)
-    artifact = read_artifact(path)
+def test_a_changed_bit_anywhere_is_noticed(path):
+    content = path.read_bytes()
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        path.write_bytes(changed)
+        with pytest.raises(ArtifactError, match="compile the model again"):
+            read_artifact(path)
+
+
+def test_the_part_that_has_changed_is_named(path):
+    content = path.read_bytes()
+    places = {"constants": WEIGHTS["w"].tobytes(), "objects/program.o": b"\x7fELF"}
+    for name, start in places.items():
+        changed = bytearray(content)
+        changed[content.index(start) + 3] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(ArtifactError, match=f"'{name}' is damaged.*; compile"):
+            read_artifact(path)
+
+
+def test_constants_other_than_the_manifest_says_are_noticed(tmp_path):
+    artifact = sample()
+    artifact.constants["w"][0, 0] = 5
+    write_artifact(tmp_path / "a.mcc", artifact)
+    artifact.constants["w"][0, 0] = 0
+    read_artifact(tmp_path / "a.mcc")
     with pytest.raises(ArtifactError, match="constant 'w' is damaged; compile the model again"):
-        verify_constants(path, artifact)
-    content[content.index(b"\x7fELF") + 9] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(ArtifactError, match="program"):
-        read_artifact(path)
+        read_artifact(tmp_path / "a.mcc", verify=True)
+
+
+def test_archives_of_other_tools_are_refused(path, tmp_path):
+    with zipfile.ZipFile(path) as old:
+        contents = {info.filename: old.read(info) for info in old.infolist()}
+    for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        with zipfile.ZipFile(tmp_path / "b.mcc", "w", kind) as new:
+            for name, content in contents.items():
+                new.writestr(name, content)
+            new.writestr("sources/bomb", bytes(20 << 20))
+        with pytest.raises(ArtifactError, match="no modelcc artifact, or a damaged one"):
+            read_artifact(tmp_path / "b.mcc")
+
+
+def test_a_file_that_is_cut_off_after_it_was_read_does_no_harm(path, tmp_path):
+    artifact = read_artifact(path)
+    os.truncate(path, 100)
+    write_artifact(tmp_path / "again.mcc", artifact)
+    assert artifact.digest == read_artifact(tmp_path / "again.mcc").digest
+
+
+def test_the_digest_is_that_of_the_file(path):
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert sample().digest == read_artifact(path).digest == digest
+    assert read_artifact(path, sha256=digest.upper()).manifest == sample().manifest
+    with pytest.raises(ArtifactError, match=f"its SHA-256 is {digest}, and not the 0000"):
+        read_artifact(path, sha256="0" * 64)
+    with pytest.raises(ArtifactError, match="'0000' is no SHA-256; give 64 hexadecimal digits"):
+        read_artifact(path, sha256="0000")
 
 
 def test_newer_formats_are_refused(tmp_path):
@@ -137,7 +236,11 @@ def test_other_files_are_refused(tmp_path):
         read_artifact(tmp_path / "model.onnx")
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("hello", "world")
-    with pytest.raises(ArtifactError, match=r"manifest\.json"):
+    with pytest.raises(ArtifactError, match="was not written by modelcc"):
+        read_artifact(tmp_path / "a.zip")
+    pieces = archive_pieces([("hello", [b"world"])])
+    (tmp_path / "a.zip").write_bytes(b"".join(pieces))
+    with pytest.raises(ArtifactError, match="it has no readable manifest"):
         read_artifact(tmp_path / "a.zip")
     with pytest.raises(FileNotFoundError):
         read_artifact(tmp_path / "nothing.mcc")
@@ -163,8 +266,68 @@ def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(artifact_file.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         write_artifact(path, sample({}))
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["tiny.mcc"]
+
+
+def edited(change):
+    data = json.loads(manifest_to_json(sample().manifest))
+    change(data)
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+EDITS = {
+    "list": lambda m: m.update(versions=[]),
+    "number for a text": lambda m: m.update(name=5),
+    "truth for a number": lambda m: m["dims"][0].update(low=True),
+    "fraction for a number": lambda m: m["dims"][0].update(low=1.0),
+    "unknown part": lambda m: m.update(more=1),
+    "text for a list": lambda m: m.update(objects="ab"),
+    "no type": lambda m: m["inputs"][0].update(dtype="f33"),
+    "same input twice": lambda m: m["inputs"][1].update(name="x"),
+    "same object twice": lambda m: m.update(objects=["program.o", "program.o"]),
+    "object elsewhere": lambda m: m.update(objects=["../program.o", "kernels.o"]),
+    "negative extent": lambda m: m["outputs"][0].update(shape=[-1, 3]),
+    "unknown dimension": lambda m: m["outputs"][0].update(shape=["k", 3]),
+    "definition of later ones": lambda m: m["definitions"][0].update(value="at1"),
+    "division by nothing": lambda m: m.update(arena="n // 0"),
+    "no expression": lambda m: m.update(arena="n n"),
+    "deep expression": lambda m: m.update(arena="(" * 9999 + "n" + ")" * 9999),
+    "long number": lambda m: m.update(arena="9" * 5000),
+    "empty range": lambda m: m["dims"][0].update(low=5, high=4),
+    "size of a constant": lambda m: m["constants"][0].update(size=0),
+    "shape of a constant": lambda m: m["constants"][0].update(shape=[4, 26]),
+    "place before the block": lambda m: m["constants"][0].update(offset=-64),
+    "place that is not aligned": lambda m: m["constants"][0].update(offset=4),
+    "overlapping constants": lambda m: m["constants"][1].update(offset=0),
+    "texts as constants": lambda m: m["constants"][0].update(dtype="string"),
+    "no features": lambda m: m["machine"].update(features=None),
+    "interface of a number": lambda m: m.update(interface=7),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=list(EDITS))
+def test_manifests_that_make_no_sense_are_refused(edit):
+    with pytest.raises(ManifestError, match="its manifest is damaged"):
+        manifest_from_json(edited(edit))
+
+
+def test_a_manifest_nested_without_end_is_refused():
+    with pytest.raises(ManifestError, match="no readable manifest"):
+        manifest_from_json("[" * 100000)
+
+
+def test_constants_and_members_must_be_those_of_the_manifest(path):
+    with zipfile.ZipFile(path) as old:
+        contents = {info.filename: old.read(info) for info in old.infolist()}
+    more = {**contents, "objects/more.o": b""}
+    longer = {**contents, "constants": contents["constants"] + bytes(64)}
+    no_text = {**contents, "manifest.json": b"\xff"}
+    for changed in (more, longer, no_text):
+        pieces = archive_pieces([(name, [content]) for name, content in changed.items()])
+        path.write_bytes(b"".join(pieces))
+        with pytest.raises(ArtifactError, match="compile the model again"):
+            read_artifact(path)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from os import PathLike
 
+from modelcc.ir.errors import Error
 
-class ArtifactError(Exception):
+
+class ArtifactError(Error):
     """A file that is no artifact, a damaged one, or one this version cannot use; and a remedy."""
 
     def __init__(self, path: str | PathLike[str], problem: str, remedy: str) -> None:

@@ -2,24 +2,32 @@
 
     manifest.json         see manifest.py
     objects/NAME          object files, linked at load time
-    constants             the block of constants; can be mapped into memory as it lies
-    sources/NAME          optional: dumps of the levels the model went through
+    constants             the block of constants
+    sources/NAME          optional: texts from the compiler, its report
 
-Any zip tool opens it.  The same content always gives the same bytes.
+Any zip tool opens it.  The same content always gives the same bytes, and a file that has other
+bytes than its content gives is refused (:mod:`modelcc.artifact.archive`).
 """
 
 from __future__ import annotations
 
-import mmap
-import os
-import tempfile
-import zipfile
-from collections.abc import Iterable, Mapping
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import IO
 
+from modelcc.artifact.archive import (
+    ArchiveError,
+    Piece,
+    archive_pieces,
+    read_contents,
+    read_into,
+    read_members,
+)
 from modelcc.artifact.constants import (
     Block,
     block_pieces,
@@ -29,20 +37,19 @@ from modelcc.artifact.constants import (
     digest_of,
 )
 from modelcc.artifact.errors import ArtifactError
-from modelcc.artifact.manifest import ALIGNMENT, Manifest
+from modelcc.artifact.manifest import Manifest
 from modelcc.artifact.manifest_json import ManifestError, manifest_from_json, manifest_to_json
+from modelcc.artifact.memory import Memory
+from modelcc.artifact.replacement import replace_file
 from modelcc.ir.types import Array
 
 AnyPath = str | PathLike[str]
 
-_MANIFEST = "manifest.json"
-_CONSTANTS = "constants"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-_HEADER = 30  # bytes of a member's header before its name
-_LARGE = 1 << 31  # bytes above which a member needs 64-bit sizes
-_ZIP64 = 20  # bytes that zipfile appends to the extra field of a large member
-_PADDING = 0xD935  # id of the extra field for alignment, as in Android packages
+MANIFEST = "manifest.json"
+CONSTANTS = "constants"
+OBJECTS, SOURCES = "objects/", "sources/"
 _REBUILD = "compile the model again"
+_DIGEST = re.compile("[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +65,11 @@ class Artifact:
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     block: Block | None = None
 
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of the file that :func:`write_artifact` writes."""
+        return digest_of_pieces(archive_pieces(_contents(self)))
+
 
 def write_artifact(path: AnyPath, artifact: Artifact, durable: bool = True) -> None:
     """Write ``artifact`` to ``path``, which afterwards has the old or the new content, whole.
@@ -65,66 +77,86 @@ def write_artifact(path: AnyPath, artifact: Artifact, durable: bool = True) -> N
     That holds even if the machine stops, unless not ``durable``: then the file may be cut off,
     which :func:`read_artifact` notices, but nobody waits for the disk.
     """
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            _write(file, artifact)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # as the system gives to new files, most often
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace_file(Path(path), lambda temporary: _write(temporary, artifact), durable)
 
 
-def _write(file: IO[bytes], artifact: Artifact) -> None:
+def _write(path: Path, artifact: Artifact) -> None:
+    with path.open("wb") as file:
+        for piece in archive_pieces(_contents(artifact)):
+            file.write(piece)
+
+
+def _contents(artifact: Artifact) -> list[tuple[str, Sequence[Piece]]]:
+    """Names and contents of the members, in order."""
     manifest = artifact.manifest
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        _add(archive, file, _MANIFEST, [manifest_to_json(manifest).encode()])
-        for name in manifest.objects:
-            _add(archive, file, f"objects/{name}", [artifact.objects[name]])
-        pieces = (p.data for p in block_pieces(manifest.constants, artifact.constants))
-        _add(archive, file, _CONSTANTS, pieces, block_size(manifest.constants))
-        for name, text in sorted(artifact.sources.items()):
-            _add(archive, file, f"sources/{name}", [text.encode()])
+    pieces = [piece.data for piece in block_pieces(manifest.constants, artifact.constants)]
+    return [
+        (MANIFEST, [manifest_to_json(manifest).encode()]),
+        *((OBJECTS + name, [artifact.objects[name]]) for name in manifest.objects),
+        (CONSTANTS, pieces),
+        *((SOURCES + name, [text.encode()]) for name, text in sorted(artifact.sources.items())),
+    ]
 
 
-def _add(
-    archive: zipfile.ZipFile,
-    file: IO[bytes],
-    name: str,
-    pieces: Iterable[bytes | memoryview],
-    size: int = 0,
-) -> None:
-    """Append a member of ``size`` bytes (0: small) whose data starts at an aligned offset."""
-    large = size >= _LARGE
-    info = zipfile.ZipInfo(name, _EPOCH)
-    info.create_system = 3
-    info.external_attr = 0o644 << 16
-    start = file.tell() + _HEADER + len(name.encode()) + (_ZIP64 if large else 0) + 4
-    padding = -start % ALIGNMENT
-    info.extra = _PADDING.to_bytes(2, "little") + padding.to_bytes(2, "little") + bytes(padding)
-    with archive.open(info, "w", force_zip64=large) as member:
-        for piece in pieces:
-            member.write(piece)
+def read_artifact(path: AnyPath, verify: bool = False, sha256: str | None = None) -> Artifact:
+    """The artifact at ``path``, all of it in memory, so that the file may go away or change.
 
-
-def read_artifact(path: AnyPath, verify: bool = False) -> Artifact:
-    """The artifact at ``path``, its constants mapped into memory, read when they are used.
-
-    ``verify`` compares the digest of every constant.  Raises ArtifactError, and OSError where the
-    file cannot be opened.
+    Damage is noticed: every byte of the file is compared with its checksum, or with what must
+    stand there.  ``verify`` also compares the SHA-256 of each constant with the manifest's.  With
+    ``sha256`` the file has to be the one of this digest (in hexadecimal, as ``sha256sum`` prints
+    it), which protects from intent, too.  Raises ArtifactError, and OSError where the file cannot
+    be opened.
     """
+    return held_artifact(path, read_held(path), verify, sha256)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an artifact's file holds, as it was read: contents of members by name, in order."""
+
+    contents: Mapping[str, Piece]
+    block: Block
+
+    def pieces(self) -> Iterator[Piece]:
+        """All bytes of the file."""
+        return archive_pieces([(name, [data]) for name, data in self.contents.items()])
+
+
+def read_held(path: AnyPath) -> Held:
+    """The members of the file at ``path``, undamaged; raises as :func:`read_artifact`."""
     try:
-        with Path(path).open("rb") as file, zipfile.ZipFile(file) as archive:
-            artifact = _read(path, file, archive)
-    except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError) as error:
+        with Path(path).open("rb") as file:
+            return _read(file)
+    except ArchiveError as error:
         raise ArtifactError(
             path, f"it is no modelcc artifact, or a damaged one ({error})", _REBUILD
         ) from error
+    except MemoryError as error:
+        problem = "there is not enough memory to hold it"
+        raise ArtifactError(path, problem, "free some, or compile a smaller model") from error
+
+
+def _read(file: IO[bytes]) -> Held:
+    block = Memory(0)
+    contents: dict[str, Piece] = {}
+    for member in read_members(file):
+        if member.name == CONSTANTS:
+            block = Memory(member.size)
+            read_into(file, member, block.view)
+            contents[member.name] = block.view.toreadonly()
+        else:
+            contents[member.name] = read_contents(file, member)
+    return Held(contents, block)
+
+
+def held_artifact(
+    path: AnyPath, held: Held, verify: bool = False, sha256: str | None = None
+) -> Artifact:
+    """The artifact that the file at ``path`` held; raises as :func:`read_artifact`."""
+    if sha256 is not None:
+        check_digest(path, digest_of_pieces(held.pieces()), sha256)
+    try:
+        artifact = _artifact(held)
     except ManifestError as error:
         raise ArtifactError(path, str(error), _REBUILD) from error
     if verify:
@@ -132,28 +164,44 @@ def read_artifact(path: AnyPath, verify: bool = False) -> Artifact:
     return artifact
 
 
-def _read(path: AnyPath, file: IO[bytes], archive: zipfile.ZipFile) -> Artifact:
-    manifest = manifest_from_json(archive.read(_MANIFEST).decode())
-    objects = {name: archive.read(f"objects/{name}") for name in manifest.objects}
-    names = [n for n in archive.namelist() if n.startswith("sources/")]
-    sources = {n.removeprefix("sources/"): archive.read(n).decode() for n in names}
-    block = _mapped(file, archive.getinfo(_CONSTANTS))
-    if len(block) < block_size(manifest.constants):
-        raise ArtifactError(path, "its constants are cut off", _REBUILD)
-    constants = {spec.name: constant_view(block, spec) for spec in manifest.constants}
-    return Artifact(manifest, objects, constants, sources)
+def _artifact(held: Held) -> Artifact:
+    manifest = manifest_from_json(_text(held, MANIFEST))
+    sources = [name for name in held.contents if name.startswith(SOURCES)]
+    known = [MANIFEST, *(OBJECTS + name for name in manifest.objects), CONSTANTS, *sources]
+    if list(held.contents) != known:
+        raise ManifestError("its members are not those of its manifest")
+    if len(held.contents[CONSTANTS]) != block_size(manifest.constants):
+        raise ManifestError("its constants are not those of its manifest")
+    objects = {name: bytes(held.contents[OBJECTS + name]) for name in manifest.objects}
+    texts = {name.removeprefix(SOURCES): _text(held, name) for name in sources}
+    view = held.block.view.toreadonly()
+    constants = {spec.name: constant_view(view, spec) for spec in manifest.constants}
+    return Artifact(manifest, objects, constants, texts, held.block)
 
 
-def _mapped(file: IO[bytes], info: zipfile.ZipInfo) -> memoryview:
-    """A stored member's data, mapped read-only."""
-    file.seek(info.header_offset)
-    header = file.read(_HEADER)
-    name, extra = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
-    start = info.header_offset + _HEADER + name + extra
-    if header[:4] != b"PK\3\4" or info.compress_type != zipfile.ZIP_STORED:
-        raise zipfile.BadZipFile(f"bad header of {info.filename}")
-    contents = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    return contents[start : start + info.file_size]
+def _text(held: Held, name: str) -> str:
+    try:
+        return bytes(held.contents.get(name, b"")).decode()
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"its {name} is no text") from error
+
+
+def check_digest(path: AnyPath, found: str, wanted: str) -> None:
+    """Raise ArtifactError unless the digest ``found`` of the file at ``path`` is ``wanted``."""
+    if not _DIGEST.fullmatch(wanted):
+        problem = f"{wanted!r} is no SHA-256"
+        raise ArtifactError(path, problem, "give 64 hexadecimal digits, as sha256sum prints them")
+    if found != wanted.lower():
+        problem = f"its SHA-256 is {found}, and not the {wanted.lower()} that was asked for"
+        raise ArtifactError(path, problem, "do not use it, unless you know why it has changed")
+
+
+def digest_of_pieces(pieces: Iterable[Piece]) -> str:
+    """SHA-256 in hexadecimal of all ``pieces``, one after the other."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def verify_constants(path: AnyPath, artifact: Artifact) -> None:

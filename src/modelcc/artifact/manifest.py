@@ -7,7 +7,8 @@ The compiled entry point is
 ``inputs``, ``outputs`` and ``constants`` are arrays of addresses in the manifest's order, at
 least as aligned as one element (constants: 64 bytes); ``arena`` is scratch memory aligned to 64
 bytes; ``sizes`` is the array of int64 values of ``dims``; ``pool`` is a thread pool or null.  It
-returns 0, or the number of the entry of ``checks`` (from 1) that says why it stopped.
+returns 0, or the number (from 1) of the entry of ``checks``, then ``indices``, that says why it
+stopped.  If an index was not within its bound, it is in the first 8 bytes of the arena then.
 
 A model with ``sizes`` that depend on data writes them behind the values of ``dims``.  One with
 ``allocated`` memory takes another ``ptr host``: it points to the function
@@ -20,11 +21,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.structure import Interface
 from modelcc.ir.types import STRING, DType
 
-FORMAT = 2
+FORMAT = 3
 """Version of manifest, file and calling convention; raised whenever an old reader would fail."""
 
 ALIGNMENT = 64
@@ -68,6 +71,14 @@ class ConstantSpec:
 
 
 @dataclass(frozen=True)
+class CheckSpec:
+    """What must hold of sizes, or the run ends; ``where`` names the user's nodes."""
+
+    where: str
+    condition: Condition
+
+
+@dataclass(frozen=True)
 class MachineSpec:
     """The processor that the code is for: LLVM triple, processor and features with their sign.
 
@@ -101,8 +112,9 @@ class Manifest:
     constants: tuple[ConstantSpec, ...] = ()
     objects: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
-    checks: tuple[str, ...] = ()
+    checks: tuple[CheckSpec, ...] = ()
     allocated: tuple[str, ...] = ()
+    indices: tuple[IndexBound, ...] = ()
     options: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     interface: Interface | None = None

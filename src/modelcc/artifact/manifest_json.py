@@ -8,26 +8,33 @@ from typing import Any, TypeVar, cast
 
 from modelcc.artifact.manifest import (
     FORMAT,
+    CheckSpec,
     ConstantSpec,
     DimSpec,
     MachineSpec,
     Manifest,
     TensorSpec,
 )
+from modelcc.artifact.manifest_checks import ManifestError, check_manifest
+from modelcc.ir.condition import COMPARISONS, Condition
 from modelcc.ir.index import Index, parse_index
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.structure import HostStep, Interface, Records, Setting, Structure
 from modelcc.ir.types import DTYPES, DType
 
 Object = Mapping[str, Any]
+
+_PARENTHESES, _LETTERS = 80, 20_000
+"""Of an index expression: Python, which evaluates them, nests less than a hundred."""
 T = TypeVar("T")
-
-
-class ManifestError(ValueError):
-    """Text that is no manifest, or that of another format version."""
 
 
 def manifest_to_json(manifest: Manifest) -> str:
     """Deterministic JSON text."""
+    return json.dumps(_data(manifest), indent=1, ensure_ascii=False) + "\n"
+
+
+def _data(manifest: Manifest) -> Object:
     data: dict[str, Any] = {
         "format": manifest.format,
         "name": manifest.name,
@@ -40,8 +47,9 @@ def manifest_to_json(manifest: Manifest) -> str:
         ],
         "arena": _index(manifest.arena),
         "sizes": list(manifest.sizes),
-        "checks": list(manifest.checks),
+        "checks": [_check(spec) for spec in manifest.checks],
         "allocated": list(manifest.allocated),
+        "indices": [_bound(bound) for bound in manifest.indices],
         "machine": {
             "triple": manifest.machine.triple,
             "cpu": manifest.machine.cpu,
@@ -55,24 +63,52 @@ def manifest_to_json(manifest: Manifest) -> str:
     }
     if manifest.interface is not None:
         data["interface"] = _interface(manifest.interface)
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    return data
 
 
 def manifest_from_json(text: str) -> Manifest:
-    """The inverse of :func:`manifest_to_json`; ManifestError if that is not possible."""
+    """The inverse of :func:`manifest_to_json`; ManifestError if that is not possible.
+
+    What is read makes sense: see :func:`check_manifest`.  Nothing else is in the text: written
+    again it would say the same.
+    """
     try:
         data = cast(Object, json.loads(text))
         version = int(data["format"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (*_UNREADABLE,) as error:
         raise ManifestError("it has no readable manifest") from error
     if version != FORMAT:
         raise ManifestError(
             f"its format is version {version}, and this modelcc reads version {FORMAT}"
         )
     try:
-        return _manifest(data)
-    except (ValueError, KeyError, TypeError, SyntaxError) as error:
-        raise ManifestError(f"its manifest is damaged ({error})") from error
+        manifest = _manifest(data)
+        check_manifest(manifest)
+        changed = _first_difference(data, _data(manifest))
+    except (*_UNREADABLE,) as error:
+        raise ManifestError(f"its manifest is damaged ({_told(error)})") from error
+    if changed:
+        raise ManifestError(f"its manifest is damaged ({changed} is not as modelcc writes it)")
+    return manifest
+
+
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, SyntaxError, ArithmeticError,
+               RecursionError)  # fmt: skip
+"""What becomes of reading JSON or index expressions that are of some other form."""
+
+
+def _told(error: Exception) -> str:
+    return f"there is no {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _first_difference(read: Object, written: Object) -> str:
+    """The part of a manifest that was read otherwise than it would be written."""
+    if json.dumps(read) == json.dumps(written):
+        return ""
+    for key, value in written.items():
+        if json.dumps(read.get(key)) != json.dumps(value):
+            return repr(key)
+    return repr(next((key for key in read if key not in written), "its order"))
 
 
 def _manifest(data: Object) -> Manifest:
@@ -90,8 +126,9 @@ def _manifest(data: Object) -> Manifest:
         constants=_all(data["constants"], _read_constant),
         objects=_texts(data["objects"]),
         sizes=_texts(data["sizes"]),
-        checks=_texts(data["checks"]),
+        checks=_all(data["checks"], _read_check),
         allocated=_texts(data["allocated"]),
+        indices=_all(data.get("indices", []), _read_bound),
         options=str(data["options"]),
         versions={str(k): str(v) for k, v in data["versions"].items()},
         interface=_read_interface(data["interface"]) if "interface" in data else None,
@@ -102,9 +139,36 @@ def _index(value: Index) -> int | str:
     return value if isinstance(value, int) else str(value)
 
 
+def _bound(bound: IndexBound) -> Object:
+    return {
+        "extent": _index(bound.extent),
+        "what": bound.what,
+        "noun": bound.noun,
+        "wrapped": bound.wrapped,
+        "source": list(bound.source),
+    }
+
+
+def _read_bound(data: Object) -> IndexBound:
+    extent, source = _read_index(data["extent"]), _texts(data["source"])
+    return IndexBound(extent, str(data["what"]), str(data["noun"]), bool(data["wrapped"]), source)
+
+
 def _tensor(spec: TensorSpec) -> Object:
     shape = [_index(extent) for extent in spec.shape]
     return {"name": spec.name, "dtype": spec.dtype.name, "shape": shape}
+
+
+def _check(spec: CheckSpec) -> Object:
+    condition = spec.condition
+    sides = {"left": _index(condition.left), "right": _index(condition.right)}
+    return {"where": spec.where, "comparison": condition.comparison, **sides}
+
+
+def _read_check(data: Object) -> CheckSpec:
+    comparison = COMPARISONS[data["comparison"]]
+    left, right = _read_index(data["left"]), _read_index(data["right"])
+    return CheckSpec(str(data["where"]), Condition(left, comparison, right))
 
 
 def _interface(interface: Interface) -> Object:
@@ -156,7 +220,11 @@ def _texts(items: Any) -> tuple[str, ...]:
 
 
 def _read_index(value: Any) -> Index:
-    return parse_index(value) if isinstance(value, str) else int(value)
+    if not isinstance(value, str):
+        return int(value)
+    if value.count("(") > _PARENTHESES or len(value) > _LETTERS:
+        raise ValueError("an index expression is longer than any of modelcc's")
+    return parse_index(value)
 
 
 def _read_dtype(name: Any) -> DType:

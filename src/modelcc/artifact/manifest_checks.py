@@ -1,0 +1,124 @@
+"""Whether a manifest that was read makes sense: what its parts refer to is there, and fits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from math import prod
+
+from modelcc.artifact.manifest import ALIGNMENT, ConstantSpec, Manifest
+from modelcc.ir.index import Index, symbols
+from modelcc.ir.structure import Records, Structure
+from modelcc.ir.types import STRING
+
+
+class ManifestError(ValueError):
+    """Text that is no manifest, or that of another format version."""
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """Raise ManifestError, saying what, if a part does not fit the others.
+
+    What compiled code does is not known here: the arena's size, the shapes and the order of
+    constants are as trusted as the code.
+    """
+    for problem in _problems(manifest):
+        raise ManifestError(f"its manifest is damaged ({problem})")
+
+
+def _problems(manifest: Manifest) -> Iterator[str]:
+    if manifest.format < 1 or not manifest.entry:
+        yield "it has no entry point"
+    yield from _name_problems(manifest)
+    yield from _size_problems(manifest)
+    yield from _constant_problems(manifest.constants)
+    yield from _interface_problems(manifest)
+
+
+def _name_problems(manifest: Manifest) -> Iterator[str]:
+    dims = (*(dim.name for dim in manifest.dims), *manifest.sizes)
+    groups = {
+        "input": [spec.name for spec in manifest.inputs],
+        "output": [spec.name for spec in manifest.outputs],
+        "dimension": [*dims, *(name for name, _ in manifest.definitions)],
+        "constant": [spec.name for spec in manifest.constants],
+        "object": manifest.objects,
+        "memory": manifest.allocated,
+    }
+    for kind, names in groups.items():
+        for name, count in Counter(names).items():
+            if count > 1:
+                yield f"{kind} {name!r} occurs twice"
+    for name in manifest.objects:
+        if not name or "/" in name or "\0" in name:
+            yield f"object {name!r} has no name of a file"
+
+
+def _size_problems(manifest: Manifest) -> Iterator[str]:
+    for dim in manifest.dims:
+        if dim.low < 0 or (dim.high is not None and dim.high < dim.low):
+            yield f"dimension {dim.name!r} is from {dim.low} to {dim.high}"
+    known = {dim.name for dim in manifest.dims}
+    for spec in manifest.inputs:
+        yield from _unknown(f"input {spec.name!r}", spec.shape, known)
+    known |= set(manifest.sizes)
+    for name, value in manifest.definitions:
+        yield from _unknown(f"definition {name!r}", [value], known)
+        known.add(name)
+    for spec in manifest.outputs:
+        yield from _unknown(f"output {spec.name!r}", spec.shape, known)
+    yield from _unknown("the arena", [manifest.arena], known)
+
+
+def _unknown(what: str, indices: Iterable[Index], known: set[str]) -> Iterator[str]:
+    for index in indices:
+        if isinstance(index, int) and index < 0:
+            yield f"{what} has size {index}"
+        for name in sorted(symbols(index) - known):
+            yield f"{what} hangs on {name!r}, which nothing tells"
+
+
+def _constant_problems(specs: tuple[ConstantSpec, ...]) -> Iterator[str]:
+    for spec in specs:
+        if spec.dtype == STRING or min(spec.shape, default=0) < 0:
+            yield f"constant {spec.name!r} is {spec.dtype}{list(spec.shape)}"
+        elif spec.size != prod(spec.shape) * spec.dtype.numpy.itemsize:
+            yield f"constant {spec.name!r} has {spec.size} bytes for {list(spec.shape)}"
+        elif spec.offset < 0 or spec.offset % ALIGNMENT:
+            yield f"constant {spec.name!r} lies at {spec.offset}"
+    places = sorted({(spec.offset, spec.size, spec.sha256) for spec in specs if spec.size})
+    for (start, size, _), (after, _, _) in pairwise(places):
+        if start + size > after:
+            yield f"constants at {start} and {after} overlap"
+
+
+def _interface_problems(manifest: Manifest) -> Iterator[str]:
+    interface = manifest.interface
+    if interface is None:
+        return
+    results = [name for step in interface.steps for name in step.outputs]
+    given = {leaf for s in interface.inputs.values() for leaf in _leaves(s)}
+    made = {spec.name for spec in manifest.outputs}
+    for spec in manifest.inputs:
+        if spec.name not in given and spec.name not in results:
+            yield f"nothing gives input {spec.name!r}"
+    for name in {leaf for s in interface.outputs.values() for leaf in _leaves(s)} - made:
+        yield f"nothing makes {name!r}"
+    for step in interface.steps:
+        for name in step.inputs:
+            if name not in given and name not in results:
+                yield f"nothing gives {name!r} to {step.function!r}"
+
+
+def _leaves(structure: Structure) -> Iterator[str]:
+    match structure:
+        case str():
+            yield structure
+        case Records():
+            yield structure.tensor
+        case tuple():
+            for part in structure:
+                yield from _leaves(part)
+        case None:
+            pass

@@ -1,0 +1,81 @@
+"""``modelcc cache``: where compiled models are kept, and how much that is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+from rich.table import Table
+
+from modelcc.cache_maintenance import CacheUsage, cache_usage, clear_cache, trim_cache
+from modelcc.cli.console import note, output_console, print_json
+from modelcc.cli.verbosity import told
+from modelcc.environment import CACHE, Environment
+from modelcc.formats import byte_text
+from modelcc.ir.op import ModelError
+
+HELP = """Show where compiled models are kept and how large that is. Everything there can be
+made again, so that nothing is lost by trimming it.
+
+\b
+  modelcc cache
+  modelcc cache --trim 500MB       the least used go first
+  modelcc cache --clear
+"""
+
+_KINDS = ("artifacts", "objects", "digests", "temporaries")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+@click.command("cache", help=HELP)
+@click.option("--trim", metavar="SIZE", help="Remove the least used until SIZE is left.")
+@click.option("--clear", is_flag=True, help="Remove everything.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@told
+@click.pass_obj
+def cache(environment: Environment, trim: str | None, clear: bool, as_json: bool) -> None:
+    """See HELP."""
+    folder = environment.cache
+    if trim is not None and clear:
+        raise ModelError("--trim and --clear exclude each other", (), "give one of them")
+    limit = None if trim is None else bytes_of(trim)
+    if folder is None:
+        raise ModelError("there is no cache", (), f"{CACHE} is empty; unset it, or name a folder")
+    removed = clear_cache(folder) if clear else CacheUsage(folder)
+    if limit is not None:
+        removed = trim_cache(folder, limit)
+    usage = cache_usage(folder)
+    if as_json:
+        print_json({**_figures(usage), "removed": _figures(removed)})
+        return
+    output_console().print(str(folder), soft_wrap=True, markup=False)
+    output_console().print(_table(usage))
+    if clear or trim is not None:
+        note(f"removed {removed.files} files, {byte_text(removed.bytes)}")
+
+
+def bytes_of(text: str) -> int:
+    """``500MB``, ``2GiB`` or a number of bytes; :class:`ModelError` if it is none of these."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?I?)B?", text.strip().upper())
+    if found is None or found[2] not in _UNITS:
+        raise ModelError(f"{text!r} is no size", (), "write for example 500MB or 2GiB")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _figures(usage: CacheUsage) -> dict[str, Any]:
+    kinds = {kind: getattr(usage, kind) for kind in _KINDS}
+    parts = {kind: {"files": s.files, "bytes": s.bytes} for kind, s in kinds.items()}
+    return {"folder": str(usage.folder), "files": usage.files, "bytes": usage.bytes, **parts}
+
+
+def _table(usage: CacheUsage) -> Table:
+    table = Table()
+    table.add_column("kind")
+    for name in ("files", "size"):
+        table.add_column(name, justify="right")
+    for kind in _KINDS:
+        share = getattr(usage, kind)
+        table.add_row(kind, str(share.files), byte_text(share.bytes))
+    table.add_row("in all", str(usage.files), byte_text(usage.bytes), style="bold")
+    return table

@@ -1,0 +1,24 @@
+"""Files of arrays, read back by NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from modelcc.npz import write_npz
+
+
+@pytest.mark.parametrize("name", ["x", "file", "allow_pickle", "a/b", "ünï"])
+def test_any_name_and_type_reads_back(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    texts = np.array([["a", "längst"], ["", "c"]], object)
+    arrays = {name: np.arange(6.0).reshape(2, 3), "scalar": np.array(3), "none": np.zeros((0, 4))}
+    write_npz(path, {**arrays, "texts": texts})
+    with np.load(path, allow_pickle=False) as archive:
+        assert archive.files == [name, "scalar", "none", "texts"]
+        for key, array in arrays.items():
+            assert archive[key].dtype == array.dtype
+            np.testing.assert_array_equal(archive[key], array)
+        np.testing.assert_array_equal(archive["texts"], texts.astype(str))
