@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -19,12 +21,16 @@ RANDOM = frozenset({"Bernoulli", "RandomUniformLike", "RandomNormalLike", "Multi
 
 assert driver  # loaded here, so that processes which are forked share it
 
-State = Literal["compiled", "specialised", "failed"]
+OPTIONAL = MappingProxyType({"ImageDecoder": "PIL"})
+"""Operators that take an optional package, by the name it is imported by."""
+
+State = Literal["compiled", "specialised", "skipped", "failed"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case; ``reason`` says why it failed, ``seconds`` how long it took.
+    """What became of a case; ``reason`` says why it failed or was skipped, ``seconds`` how long
+    it took.
 
     Random numbers, which the standard leaves to each implementation, are compared by type and
     shape only; ``random`` tells so.
@@ -40,9 +46,18 @@ class Outcome:
 
 def check(case: Case) -> Outcome:
     """``compiled`` if one compilation served every data set, ``specialised`` if it took one for
-    each set of values of small inputs, else ``failed``."""
+    each set of values of small inputs, ``skipped`` if it needs a package that is not installed,
+    else ``failed``."""
     loaded = case.load()
+    missing = missing_packages(loaded.model)
+    if missing:
+        return Outcome(case.name, case.kind, "skipped", f"needs {', '.join(missing)}")
     rep, state = _prepared(loaded.model)
+    outputs = loaded.model.graph.output
+    plain = all(o.type.HasField("tensor_type") for o in outputs)
+    if plain and isinstance(rep, onnx_backend.CompiledModel):
+        wanted = tuple(o.name for o in outputs)
+        assert rep.output_names == wanted, f"results are called {rep.output_names}, not {wanted}"
     random = any(node.op_type in RANDOM for node in loaded.model.graph.node)
     for inputs, expected in loaded.data_sets:
         results = list(rep.run(inputs))
@@ -52,6 +67,12 @@ def check(case: Case) -> Outcome:
         else:
             assert_agree(expected, results, case)
     return Outcome(case.name, case.kind, state, random=random)
+
+
+def missing_packages(model: ModelProto) -> list[str]:
+    """Optional packages that the model's operators need and this Python lacks."""
+    wanted = {OPTIONAL[n.op_type] for n in model.graph.node if n.op_type in OPTIONAL}
+    return sorted(name for name in wanted if find_spec(name) is None)
 
 
 def assert_agree(expected: Sequence[Any], results: Sequence[Any], case: Case) -> None:

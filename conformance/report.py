@@ -16,7 +16,7 @@ _DETAIL = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 def counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
     """Cases by state."""
     found = Counter(outcome.state for outcome in outcomes)
-    return {state: found[state] for state in ("compiled", "specialised", "failed")}
+    return {state: found[state] for state in ("compiled", "specialised", "skipped", "failed")}
 
 
 def to_json(outcomes: Sequence[Outcome], suite: str) -> str:
@@ -32,13 +32,15 @@ def to_markdown(outcomes: Sequence[Outcome], suite: str, expected: Mapping[str, 
     lines = [
         f"# ONNX conformance: {suite}",
         "",
-        "| cases | all | compiled | specialised | failed |",
+        "| cases | all | compiled | specialised | skipped | failed |",
     ]
-    lines += ["|---|---|---|---|---|"]
+    lines += ["|---|---|---|---|---|---|"]
     for kind in (*kinds, "all"):
         own = [o for o in outcomes if kind in (o.kind, "all")]
         lines.append(f"| {kind} | {len(own)} | {' | '.join(map(str, counts(own).values()))} |")
     random = sum(o.random and o.state != "failed" for o in outcomes)
+    skipped = Counter(o.reason for o in outcomes if o.state == "skipped")
+    lines += ["", *(f"{n} skipped: {why}." for why, n in sorted(skipped.items()))]
     lines += [
         "",
         f"{random} of those that passed draw random numbers: their types and shapes agree.",

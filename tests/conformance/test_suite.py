@@ -12,7 +12,7 @@ import pytest
 
 from conformance import expected
 from conformance.cases import Case, Loaded, collect
-from conformance.check import Outcome
+from conformance.check import Outcome, attempt
 from conformance.report import counts, to_json, to_markdown
 from conformance.workers import outcomes
 
@@ -75,6 +75,16 @@ def test_a_hang_costs_one_case() -> None:
     assert outcome.reason.startswith("timeout")
 
 
+def test_cases_that_need_a_missing_package_are_skipped(
+    cases: dict[str, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conformance.check.OPTIONAL", {"Add": "no_such_package"})
+    outcome = attempt(cases["add"])
+    assert (outcome.state, outcome.reason) == ("skipped", "needs no_such_package")
+    assert expected.unexpected([outcome], {"add": "some reason"}) == []
+    assert "1 skipped: needs no_such_package." in to_markdown([outcome], "here", {})
+
+
 def test_stale_and_new_failures_are_told() -> None:
     found = [Outcome("a", "node", "compiled"), Outcome("b", "node", "failed", "why")]
     assert expected.unexpected(found, {"b": "known"}) == []
@@ -97,8 +107,8 @@ def test_expected_failures_are_cases(cases: dict[str, Case]) -> None:
 
 def test_reports_count_alike() -> None:
     found = [Outcome("a", "node", "compiled"), Outcome("b", "node", "failed", "x 3 y")]
-    assert counts(found) == {"compiled": 1, "specialised": 0, "failed": 1}
+    assert counts(found) == {"compiled": 1, "specialised": 0, "skipped": 0, "failed": 1}
     assert json.loads(to_json(found, "here"))["failed"] == 1
     text = to_markdown(found, "here", {})
-    assert "| node | 2 | 1 | 0 | 1 |" in text
+    assert "| node | 2 | 1 | 0 | 0 | 1 |" in text
     assert "- `b`: x 3 y" in text

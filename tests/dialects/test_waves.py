@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import modelcc
+from modelcc.frontends.onnx import UnsupportedModel, import_onnx
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
@@ -34,14 +36,17 @@ PACKAGE = Path(__file__).parents[2] / "examples" / "dialect"
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dialect]:
     """The example as pip would install it: its module and its entry points on the path."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text("utf-8"))["project"]
-    points = project["entry-points"][GROUP]
+    groups = project["entry-points"]
     described = tmp_path / "waves_dialect-0.1.0.dist-info"
     described.mkdir()
     (described / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: waves-dialect\nVersion: 0.1.0\n"
     )
-    lines = "\n".join(f"{name} = {value}" for name, value in points.items())
-    (described / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}\n")
+    lines = [
+        f"[{group}]\n" + "\n".join(f"{name} = {value}" for name, value in points.items())
+        for group, points in groups.items()
+    ]
+    (described / "entry_points.txt").write_text("\n".join(lines) + "\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.syspath_prepend(PACKAGE)
     yield next(dialect for dialect in dialects() if dialect.name == "waves")
@@ -116,6 +121,51 @@ def test_gradients_agree_with_finite_differences(install: Dialect) -> None:
         (grad,) = concrete.grad(build, [build.define(weight)], build.define(x))
         numeric = finite_difference(concrete, [x], 0, [weight])
         np.testing.assert_allclose(build.values[grad or ""], numeric, rtol=1e-5, atol=1e-6)
+
+
+ONNX_MODEL = """
+<ir_version: 8, opset_import: ["" : 17, "org.waves" : 1]>
+g (float[rows, 6] x) => (float[rows] y) {{
+  s = org.waves.Snake {attributes} (x)
+  y = org.waves.Power (s)
+}}"""
+
+
+@pytest.mark.parametrize(("attributes", "frequency"), [("<frequency = 2.0>", 2.0), ("", 1.0)])
+def test_onnx_nodes_of_its_domain_become_its_ops(
+    install: Dialect, attributes: str, frequency: float
+) -> None:
+    proto = onnx.parser.parse_model(ONNX_MODEL.format(attributes=attributes))
+    assert [type(n.op).__name__ for n in import_onnx(proto).nodes] == ["Snake", "Energy"]
+    x = np.random.default_rng(3).normal(size=(5, 6)).astype(np.float32)
+    wide = x.astype(np.float64)
+    wave = wide + np.sin(frequency * wide) ** 2 / frequency
+    net = modelcc.compile(proto, threads=1, cache=None)
+    np.testing.assert_allclose(net(x), (wave * wave).sum(-1), rtol=1e-5)
+
+
+def test_its_handlers_refuse_as_the_built_in_ones(install: Dialect) -> None:
+    text = ONNX_MODEL.format(attributes="").replace("Power", "Power <axis = 0>")
+    with pytest.raises(ModelError, match="Power#1: the power is of the last axis"):
+        import_onnx(onnx.parser.parse_model(text))
+
+
+def test_without_the_package_its_nodes_are_custom_operators() -> None:
+    with pytest.raises(UnsupportedModel, match=r"Snake.*custom operator") as caught:
+        import_onnx(onnx.parser.parse_model(ONNX_MODEL.format(attributes="")))
+    assert [n.op_type for n in caught.value.nodes] == ["Snake", "Power"]
+
+
+def test_a_package_that_gives_no_extension_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = tmp_path / "broken-1.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (described / "entry_points.txt").write_text("[modelcc.onnx]\nbroken = math:pi\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelError, match="math:pi is a float, no Extension"):
+        import_onnx(onnx.parser.parse_model(ONNX_MODEL.format(attributes="")))
 
 
 def test_a_broken_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

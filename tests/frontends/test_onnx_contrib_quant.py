@@ -5,6 +5,7 @@ Quantised results may differ by one step: a product of scales is rounded once, n
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,23 @@ FORMS: tuple[Form, ...] = (
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f[0])
 def test_agrees_with_onnxruntime(form: Form, constant: bool) -> None:
     agrees(form, constant)
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["constants", "inputs"])
+def test_sums_do_not_saturate(constant: bool) -> None:
+    """Largest products, which no two fit 16 bits: by onnxruntime and by NumPy's integers."""
+    x, w = np.full((3, 8), 255, np.uint8), i8(8, 16)
+    w[:, 0], w[:, 1] = 127, -128
+    operands = [x, w, scale(0.5), scale(0.25), zero(7), zero(-1, np.int8)]
+    agrees(("MatMulIntegerToFloat", operands, {}), constant)
+    model, feeds = ml_model("MatMulIntegerToFloat", operands, MS, 1)
+    wanted = (x.astype(np.int64) - 7) @ (w.astype(np.int64) + 1) / 8
+    for found in (
+        modelcc.compile(model, threads=1, cache=None).run,
+        partial(run_onnxruntime, model),
+    ):
+        (y,) = found(feeds).values()
+        np.testing.assert_array_equal(y, wanted)
 
 
 def test_embeddings() -> None:

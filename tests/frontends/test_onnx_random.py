@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
-from modelcc.frontends.onnx import UnsupportedModel, import_onnx
+from modelcc.frontends.onnx import import_onnx
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.types import Array
 from tests.frontends.onnx_models import parsed
@@ -59,8 +58,3 @@ def test_draws_are_as_frequent_as_their_probabilities() -> None:
     assert y.dtype == np.int32
     shares = np.stack([np.bincount(row, minlength=3) / 4000 for row in y])
     np.testing.assert_allclose(shares, p, atol=0.03)
-
-
-def test_named_dimensions_are_refused() -> None:
-    with pytest.raises(UnsupportedModel, match="fix the dimension"):
-        import_onnx(parsed("g (float[n] x) => (y) { y = RandomUniformLike (x) }"))

@@ -142,10 +142,10 @@ def test_one_artifact_serves_all_values(name: str, target: str) -> None:
 
 def test_values_that_do_not_fit_end_the_run() -> None:
     net = modelcc.compile(model_of(CASES["reshape"]), cache=None, threads=1)
-    with pytest.raises(RunError, match=r"s_0\*s_1 == 12\*n does not hold.*s_0 = 5"):
+    with pytest.raises(RunError, match=r"s_0\*s_1 is .*, but must be 12\*n, .*s_0 = 5"):
         net(X, ints(5, 4))
     many = modelcc.compile(model_of(CASES["top k"]), cache=None, threads=1)
-    with pytest.raises(RunError, match=r"k <= n does not hold"):
+    with pytest.raises(RunError, match=r"'k' is .*, but must be at most n, "):
         many(floats(2, 3), ints(4))
 
 
@@ -156,7 +156,7 @@ def test_bounds_of_what_is_read_can_be_given() -> None:
     model = model_of(case)
     net = modelcc.compile(model, dims={"s": (1, 64)}, cache=None, threads=1)
     assert np.asarray(net(ints(4))).tolist() == [0.25] * 4
-    with pytest.raises(RunError, match="s <= 64"):
+    with pytest.raises(RunError, match=r"'s' is .*, but must be at most 64"):
         net(ints(65))
 
 
@@ -168,7 +168,7 @@ def test_extents_that_must_agree_are_compared_when_the_model_runs() -> None:
     net = modelcc.compile(model, cache=None)
     ones = np.ones(3, np.float32)
     np.testing.assert_array_equal(net(ones, ones), ones + ones)
-    with pytest.raises(RunError, match=r"Add#0: b == a does not hold, with a = 3, b = 5"):
+    with pytest.raises(RunError, match=r"Add#0: 'b' is 5, but must be a, 3 \(with a = 3\)"):
         net(ones, np.ones(5, np.float32))
 
 
@@ -193,7 +193,7 @@ def test_a_squeeze_of_an_extent_that_may_be_one_is_checked_when_the_model_runs()
     net = modelcc.compile(onnx.parser.parse_model(SQUEEZED), cache=None)
     x = np.arange(6, dtype=np.float32).reshape(2, 3, 1)
     np.testing.assert_array_equal(net(x), x[..., 0])
-    with pytest.raises(RunError, match=r"If#6: t == 1 does not hold, with t = 2"):
+    with pytest.raises(RunError, match=r"If#6: 't' is 2, but must be 1;"):
         net(np.ones((2, 3, 2), np.float32))
 
 
@@ -210,7 +210,7 @@ def test_squeezing_without_axes_and_layers_take_the_batch_that_states_have() -> 
     net = modelcc.compile(model, cache=None)
     expected = run_onnxruntime(model, feeds)["last"]
     np.testing.assert_allclose(net.run(feeds)["last"], expected, rtol=1e-5, atol=1e-6)
-    with pytest.raises(RunError, match=r"GRU#0: batch == 1 does not hold, with batch = 2"):
+    with pytest.raises(RunError, match=r"GRU#0: 'batch' is 2, but must be 1;"):
         net.run({**feeds, "x": np.ones((5, 2, 3), np.float32)})
 
 
@@ -244,5 +244,5 @@ def test_a_demand_comes_before_what_it_guards() -> None:
     model.graph.output[0].ClearField("type")
     net = modelcc.compile(model, threads=1, cache=None)
     assert net.run({"x": np.ones((8, 6), np.float32)})["y"].shape == (3, 4, 4)
-    with pytest.raises(RunError, match="does not hold"):
+    with pytest.raises(RunError, match="but must be"):
         net.run({"x": np.ones((3, 6), np.float32)})

@@ -133,7 +133,7 @@ FILES = (
     Case("half", ("truncated or corrupted",), data=valid_bytes()[:-40]),
     Case("git lfs pointer", ("git lfs pull",), data=b"version https://git-lfs.github.com/spec/v1"),
     Case("zip", ("zip archive",), data=b"PK\x03\x04" + bytes(99)),
-    Case("tflite", (".tflite",), data=b"\x1c\x00\x00\x00TFL3" + bytes(99)),
+    Case("tflite", ("TensorFlow Lite",), data=b"\x1c\x00\x00\x00TFL3" + bytes(99)),
     Case("no graph", ("no ONNX graph",), data=ModelProto(ir_version=8).SerializeToString()),
 )
 
@@ -141,7 +141,11 @@ VERSIONS = (
     Case("no opset", ("imports no operator set",), change=lambda m: m.ClearField("opset_import")),
     Case("old opset", ("operator set 0", "convert"), change=lambda m: _opset(m, 0)),
     Case("future opset", ("operator set 999", "upgrade"), change=lambda m: _opset(m, 999)),
-    Case("domain not imported", ("does not import", "Relu#0"), change=lambda m: _opset(m, 1, "a")),
+    Case(
+        "no such operator in what is not imported",
+        ("mine.Relu", "custom operator"),
+        text=RELU.replace("Relu", "mine.Relu"),
+    ),
 )
 
 STRUCTURE = (
@@ -244,6 +248,12 @@ WEIGHTS = (
         lambda m: _raw(m, [2, 2], 24),
     ),
     Case("negative dims", ("negative dims [-2, 3]",), DENSE, lambda m: _raw(m, [-2, 3], 24)),
+    Case(
+        "empty but huge",
+        ("beyond any real tensor",),
+        DENSE,
+        lambda m: _raw(m, [0, 2**62, 2**62], 0),
+    ),
     Case(
         "absurd dims",
         ("beyond any real tensor",),

@@ -189,8 +189,13 @@ class Call:
             self.fail(f"axis {axis} does not exist in a tensor of rank {rank}")
         return axis % rank
 
-    def axes(self, operand: int, since: int, rank: int | None = None) -> tuple[int, ...] | None:
-        """Axes, an attribute before opset ``since`` and an operand from then on; None: absent."""
+    def axes(
+        self, operand: int, since: int, rank: int | None = None, repeated: bool = False
+    ) -> tuple[int, ...] | None:
+        """Axes, an attribute before opset ``since`` and an operand from then on; None: absent.
+
+        Each comes once, which the model may do otherwise if ``repeated``.
+        """
         count = self.rank() if rank is None else rank
         if self.opset < since:
             if not self.attrs.has("axes"):
@@ -201,9 +206,9 @@ class Call:
         else:
             return None
         axes = tuple(self.normal(a, count) for a in values)
-        if len(set(axes)) < len(axes):
+        if len(set(axes)) < len(axes) and not repeated:
             self.fail(f"axes {list(values)} name an axis twice")
-        return axes
+        return tuple(dict.fromkeys(axes))
 
     def sized(self, value: str, axis: int, extent: int) -> str:
         """``value`` with the number ``extent`` along ``axis``, which every run is checked for."""

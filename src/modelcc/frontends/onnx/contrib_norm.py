@@ -145,6 +145,3 @@ CONTRIB_NORM: Handlers = MappingProxyType(
         "QEmbedLayerNormalization": quantised_embeddings,
     }
 )
-
-UNOFFICIAL: Handlers = MappingProxyType({"SimplifiedLayerNormalization": simplified})
-"""What onnxruntime's optimiser writes into the standard's domain, which has no such operators."""

@@ -10,7 +10,6 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from modelcc.frontends.onnx.attributes import Attributes
 from modelcc.frontends.onnx.body import Body, BodyInputs
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.contrib_norm import UNOFFICIAL
 from modelcc.frontends.onnx.divided import without_empty_divisors
 from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import (
@@ -21,14 +20,21 @@ from modelcc.frontends.onnx.errors import (
 )
 from modelcc.frontends.onnx.functions import bound, specialised
 from modelcc.frontends.onnx.groups import MapValue, OptionalValue, SequenceValue, structure_of
-from modelcc.frontends.onnx.handlers import HANDLERS
 from modelcc.frontends.onnx.inputs import Dims, InputTypes, fixed_inputs
 from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
 from modelcc.frontends.onnx.naming import renamed
-from modelcc.frontends.onnx.refusals import refusal
-from modelcc.frontends.onnx.schema import Expansion, Schemas, expansion
+from modelcc.frontends.onnx.operators import Operators
+from modelcc.frontends.onnx.ranges import check_ranges
+from modelcc.frontends.onnx.schema import Expansion, expansion
 from modelcc.frontends.onnx.scope import Scope
-from modelcc.frontends.onnx.structure import check_recursion, check_unique, ordered, reads
+from modelcc.frontends.onnx.structure import (
+    check_recursion,
+    check_unique,
+    labelled,
+    ordered,
+    reads,
+    subgraphs,
+)
 from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
@@ -40,7 +46,7 @@ from modelcc.ops.elementwise import Identity
 
 
 def import_onnx(
-    model: Model, dims: Dims | None = None, values: Mapping[str, Array] | None = None
+    model: Model | LoadedModel, dims: Dims | None = None, values: Mapping[str, Array] | None = None
 ) -> Graph:
     """The graph of an ONNX model: a path, the bytes of a file, or a ``ModelProto``.
 
@@ -53,7 +59,7 @@ def import_onnx(
     Raises :class:`ModelError` if the model is broken and :class:`UnsupportedModel`, listing every
     node, for what modelcc cannot import.
     """
-    loaded = load(model)
+    loaded = model if isinstance(model, LoadedModel) else load(model)
     return _Importer(loaded, dims or {}, values or {}).run()
 
 
@@ -77,7 +83,7 @@ class _Importer:
         self._emitter = Emitter(
             GraphBuilder(name, self._types.bounds), self._types.bounds, self._types.late
         )
-        self._schemas = Schemas()
+        self._operators = Operators()
         self._problems: list[Unsupported] = []
 
     def run(self) -> Graph:
@@ -183,6 +189,8 @@ class _Importer:
         if None not in captured:
             operands = tuple(v for v in values if v is not None)
             results = self._results(name, node, operands, scope, used)
+        else:
+            self._report_unknown((*scope.prefix, name), node, scope.opsets)
         for i, output in enumerate(node.output):
             if output:
                 scope.values[output] = results[i] if i < len(results) else None
@@ -190,7 +198,7 @@ class _Importer:
     def _results(
         self, name: str, node: NodeProto, operands: tuple[str, ...], scope: Scope, used: set[str]
     ) -> Sequence[str | None]:
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain = _domain(node.domain)
         source, known = (*scope.prefix, name), len(self._problems)
         try:
             results = self._dispatch(source, node, domain, operands, scope, used)
@@ -198,11 +206,8 @@ class _Importer:
                 _require_all(node, results, used)
             return results
         except UnsupportedForm as form:
-            place = "/".join(source)
-            problem = Unsupported(
-                place, node.op_type, domain or "ai.onnx", scope.opsets.get(domain, 0), str(form)
-            )
-            self._problems.append(problem)
+            self._problem(source, node, domain, scope.opsets, str(form))
+            self._report_unknown(source, node, scope.opsets)
             return ()
         except ModelError as error:
             raise error.at(*source) from error
@@ -229,25 +234,53 @@ class _Importer:
         function = self._functions.get((domain, node.op_type))
         if function is not None:
             return self._function(source, function, node, operands, scope)
-        version = scope.opsets.get(domain)
-        if version is None:
-            raise ModelError(
-                f"it is of operator set {domain or 'ai.onnx'!r}, which the model does not import",
-                source,
-                "add the domain to the model's opset_import",
-            )
-        schema = self._schemas.find(domain, node.op_type, version)
+        version = self._operators.version(domain, scope.opsets)
+        schema = self._operators.schema(domain, node.op_type, version)
         if schema is not None:
             schema.check(node, source[-1])
-        handler = HANDLERS.get((domain, node.op_type))
-        official = schema is not None or domain != "" or node.op_type in UNOFFICIAL
-        if handler is None or not official:
+            if domain == "":
+                check_ranges(node, source[-1])
+        handler = self._operators.handler(domain, node.op_type, version)
+        if handler is None:
             return self._expanded(source, node, domain, version, operands, scope)
         try:
             results = handler(self._call(source, node, version, operands, scope, used))
         except UnsupportedForm as form:
             return self._second_try(form, source, node, domain, version, operands, scope)
         return (results,) if isinstance(results, str) else results
+
+    def _report_unknown(
+        self, source: tuple[str, ...], node: NodeProto, opsets: Mapping[str, int]
+    ) -> None:
+        """Add ``node``, and those in it, to the problems if there is no such operator.
+
+        For what is not converted because what it needs could not be.
+        """
+        domain = _domain(node.domain)
+        function = self._functions.get((domain, node.op_type))
+        inside = [graph.node for graph in subgraphs(node)]
+        if function is not None:
+            inside, opsets = [function.node], {**opsets, **_imports(function)}
+        elif "/".join(source) not in {problem.node for problem in self._problems}:
+            version = self._operators.version(domain, opsets)
+            reason = self._operators.unknown(domain, node.op_type, version)
+            if reason is not None:
+                self._problem(source, node, domain, opsets, reason)
+        for nodes in inside:
+            for name, inner in labelled(nodes):
+                self._report_unknown((*source, name), inner, opsets)
+
+    def _problem(
+        self,
+        source: tuple[str, ...],
+        node: NodeProto,
+        domain: str,
+        opsets: Mapping[str, int],
+        reason: str,
+    ) -> None:
+        name, version = domain or "ai.onnx", self._operators.version(domain, opsets)
+        problem = Unsupported("/".join(source), node.op_type, name, version, reason)
+        self._problems.append(problem)
 
     def _second_try(
         self,
@@ -324,13 +357,10 @@ class _Importer:
         scope: Scope,
     ) -> Sequence[str | None]:
         """By the function with which the standard defines the operator, if there is one."""
-        schema = self._schemas.find(domain, node.op_type, version)
+        schema = self._operators.schema(domain, node.op_type, version)
         if schema is None:
-            known = "" if domain in ("", "ai.onnx.ml") else " (a custom operator)"
-            reason = refusal(domain, node.op_type)
-            raise UnsupportedForm(
-                reason or f"there is no such operator in this operator set{known}"
-            )
+            reason = self._operators.unknown(domain, node.op_type, version)
+            raise UnsupportedForm(reason or "it is supported in other forms only")
         types = [scope.emitter.type_of(n) if n else None for n in operands]
         found = expansion(schema, node, specialised(types), version)
         if found is None:
@@ -347,7 +377,7 @@ class _Importer:
         standard: Expansion | None = None,
     ) -> Sequence[str | None]:
         """Convert a function's body in place of its call."""
-        sets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in function.opset_import}
+        sets = _imports(function)
         arguments = {a.name: a for a in function.attribute_proto}
         arguments |= standard.defaults if standard is not None else {}
         arguments |= {a.name: a for a in node.attribute}
@@ -370,6 +400,14 @@ class _Importer:
             self._node(name, inside, inner, used)
         named = zip(function.output, node.output, strict=False)
         return [self._output(inside, inner) if outside else None for inside, outside in named]
+
+
+def _imports(function: FunctionProto) -> dict[str, int]:
+    return {_domain(o.domain): o.version for o in function.opset_import}
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
 
 
 def _require_all(node: NodeProto, results: Sequence[str | None], used: set[str]) -> None:

@@ -15,7 +15,7 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.texts import numbers
 from modelcc.ir.op import Op
-from modelcc.ir.types import F8E8M0, F64, STRING, DType
+from modelcc.ir.types import F8E8M0, F32, F64, STRING, DType
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
 
@@ -103,11 +103,41 @@ def passed(call: Call) -> str:
 
 
 def power(call: Call) -> str:
-    """The result has the base's dtype, whatever that of the exponent."""
+    """The result has the base's dtype; it is computed in one that holds both operands."""
+    base, exponent = call.dtype(), call.dtype(1)
+    if call.known(1) is not None and base.is_float and exponent.is_integer:
+        exponent = base  # small whole numbers mostly, of which powers are products
+    wide = _common(base, exponent)
+    x, y = (call.emit(ew.Cast(wide), n) if call.type_of(n).dtype != wide else n
+            for n in call.inputs)  # fmt: skip
+    result = call.emit(ew.Pow(), x, y)
+    if base.is_integer and wide.is_float:
+        return _whole_power(call, result)
+    return result if wide == base else call.emit(ew.Cast(base), result)
+
+
+def _whole_power(call: Call, power: str) -> str:
+    """An integer to a float: exact for whole exponents; what is nearly whole is not cut down."""
+    base, wide = call.dtype(), call.type_of(power).dtype
+    nearest = call.emit(ew.Round(), power)
+    gap = call.emit(ew.Abs(), call.emit(ew.Sub(), power, nearest))
+    least = call.constant(1e-12 if wide == F64 else 1e-5, wide)
+    close = call.emit(ew.LessOrEqual(), gap, call.emit(ew.Mul(), call.emit(ew.Abs(), power), least))
+    cut = call.emit(ew.Cast(base), call.emit(ew.Where(), close, nearest, power))
     exponent = call.input(1)
-    if call.dtype(1) != call.dtype(0):
-        exponent = call.emit(ew.Cast(call.dtype(0)), exponent)
-    return call.emit(ew.Pow(), call.input(0), exponent)
+    whole = call.emit(ew.Equal(), call.emit(ew.Floor(), exponent), exponent)
+    exact = call.emit(ew.Pow(), call.input(0), call.emit(ew.Cast(base), exponent))
+    return call.emit(ew.Where(), whole, exact, cut)
+
+
+def _common(base: DType, exponent: DType) -> DType:
+    """A type in which powers lose nothing that the base's type could show."""
+    if base == exponent:
+        return base
+    if base.is_integer and exponent.is_integer:
+        return base if exponent.bits <= base.bits else exponent
+    whole = any(t.is_integer and t.bits > 16 for t in (base, exponent))
+    return F64 if whole or F64 in (base, exponent) else F32
 
 
 def clip(call: Call) -> str:
@@ -118,7 +148,11 @@ def clip(call: Call) -> str:
         high = attrs.number("max") if attrs.has("max") else None
         return _clipped(call, low, high)
     bounds = [call.known(i) for i in (1, 2)]
-    if any(b is None and call.has(i) for i, b in enumerate(bounds, 1)):
+    for i in (1, 2):
+        if call.has(i) and call.type(i).elements != 1:
+            call.fail(f"its bounds are single numbers, not {call.type(i)}")
+    late = any(b is None and call.has(i) for i, b in enumerate(bounds, 1))
+    if late or any(b is not None and (b != b).any() for b in bounds):  # NaN bounds everything
         return call.emit(ew.ClipTensor(), call.input(0), call.input(1), call.input(2))
     low, high = (None if b is None else b.reshape(-1)[0].item() for b in bounds)
     return _clipped(call, low, high)
@@ -144,7 +178,15 @@ def is_inf(call: Call) -> str:
     return call.emit(ew.IsInf(negative, call.attrs.flag("detect_positive", True)), call.input(0))
 
 
+_FLOORED = 28
+"""The operator set since which Mod takes floats without fmod."""
+
+
 def modulo(call: Call) -> str:
+    if call.opset < _FLOORED and call.dtype().is_float and not call.attrs.flag("fmod"):
+        call.fail(
+            "before operator set 28 there is only the remainder of C's fmod of floats; set fmod=1"
+        )
     return call.emit(ew.Mod(call.attrs.flag("fmod")), *call.inputs)
 
 

@@ -25,7 +25,7 @@ class ForestError(ValueError):
     """Nodes that are no forest."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Branch:
     """Left if ``x[feature] <= threshold`` (``equals``: ``==``), or for NaN if ``nan_left``."""
 
@@ -37,7 +37,7 @@ class Branch:
     nan_left: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """What a leaf adds to each target."""
 
@@ -51,16 +51,15 @@ def branch(
     mode: str, feature: int, value: float, true: NodeId, false: NodeId, tracks: bool, dtype: DType
 ) -> Branch:
     """The node of ONNX's ``mode``; NaN goes to ``true`` only if it ``tracks`` missing values."""
-    below = float(np.nextafter(dtype.numpy.type(value), dtype.numpy.type(-np.inf)))
     match mode:
         case "BRANCH_LEQ":
             return Branch(feature, value, true, false, nan_left=tracks)
         case "BRANCH_LT":
-            return Branch(feature, below, true, false, nan_left=tracks)
+            return Branch(feature, _below(value, dtype), true, false, nan_left=tracks)
         case "BRANCH_GT":
             return Branch(feature, value, false, true, nan_left=not tracks)
         case "BRANCH_GTE":
-            return Branch(feature, below, false, true, nan_left=not tracks)
+            return Branch(feature, _below(value, dtype), false, true, nan_left=not tracks)
         case "BRANCH_EQ":
             return Branch(feature, value, true, false, equals=True, nan_left=tracks)
         case "BRANCH_NEQ":
@@ -68,6 +67,10 @@ def branch(
             return Branch(feature, value, false, true, equals=True)
         case _:
             raise ForestError(f"there is no node mode {mode!r}")
+
+
+def _below(value: float, dtype: DType) -> float:
+    return float(np.nextafter(dtype.numpy.type(value), dtype.numpy.type(-np.inf)))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from modelcc.frontends.onnx.contrib_experts import CONTRIB_EXPERTS
 from modelcc.frontends.onnx.contrib_gates import CONTRIB_GATES
 from modelcc.frontends.onnx.contrib_integer import CONTRIB_INTEGER
 from modelcc.frontends.onnx.contrib_linear import CONTRIB_LINEAR
-from modelcc.frontends.onnx.contrib_norm import CONTRIB_NORM, UNOFFICIAL
+from modelcc.frontends.onnx.contrib_norm import CONTRIB_NORM
 from modelcc.frontends.onnx.contrib_padding import CONTRIB_PADDING
 from modelcc.frontends.onnx.contrib_quant import CONTRIB_QUANT
 from modelcc.frontends.onnx.contrib_signal import CONTRIB_SIGNAL
@@ -44,6 +44,7 @@ from modelcc.frontends.onnx.texts import TEXTS
 from modelcc.frontends.onnx.tfidf import TFIDF
 from modelcc.frontends.onnx.training import TRAINING
 from modelcc.frontends.onnx.trees import TREES
+from modelcc.frontends.onnx.unofficial import UNOFFICIAL
 
 _STANDARD = (
     ELEMENTWISE,
@@ -66,6 +67,7 @@ _STANDARD = (
 )
 
 _TABLES: tuple[tuple[str, Handlers], ...] = (
+    ("", UNOFFICIAL),  # where a name is in both, the standard's counts
     *(("", with_old_forms(table)) for table in _STANDARD),
     *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES, MAPS)),
     *(("ai.onnx.preview.training", table) for table in (TRAINING, GRADIENT)),
@@ -88,7 +90,6 @@ _TABLES: tuple[tuple[str, Handlers], ...] = (
             CONTRIB_TOKENS,
         )
     ),
-    ("", UNOFFICIAL),
 )
 
 HANDLERS: Mapping[tuple[str, str], Handler] = MappingProxyType(

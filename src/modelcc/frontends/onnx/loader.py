@@ -39,8 +39,41 @@ def load(model: Model) -> LoadedModel:
         return LoadedModel(model, model.graph.name or "model", None)
     if isinstance(model, bytes):
         return _parse(memoryview(model), "model", None)
-    path = Path(model)
+    path = _path(model)
     return _parse(_mapped(path), path.name, path.parent)
+
+
+def _path(given: object) -> Path:
+    """A path; other packages' objects are told how to become a model."""
+    if isinstance(given, str | Path):
+        return Path(given)
+    kind = type(given)
+    packages = {base.__module__.split(".")[0] for base in kind.__mro__}
+    hint = next((text for package, text in _EXPORTS if package in packages), None)
+    if hint is None and hasattr(given, "read"):
+        hint = "give its bytes: model.read()"
+    expected = "a path, the bytes of an .onnx file, an onnx.ModelProto or a modelcc graph"
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    raise ModelError(f"the model must be {expected}, not {name}", (), hint)
+
+
+_EXPORTS = (
+    (
+        "torch",
+        "export it: torch.onnx.export(model, (example,), 'model.onnx', dynamo=True), "
+        "and compile the file",
+    ),
+    ("onnx", "make it a model: onnx.helper.make_model(graph)"),
+    ("keras", "export it: model.export('model.onnx', format='onnx'), and compile the file"),
+    ("tensorflow", "convert it: python -m tf2onnx.convert, and compile the file"),
+    ("jax", "export it with jax2onnx, and compile the file"),
+    ("flax", "export it with jax2onnx, and compile the file"),
+    ("sklearn", "convert it: skl2onnx.to_onnx(model, example), and compile what that returns"),
+    ("xgboost", "convert it with onnxmltools.convert_xgboost, and compile what that returns"),
+    ("lightgbm", "convert it with onnxmltools.convert_lightgbm, and compile what that returns"),
+    ("modelcc", "it is compiled already; call it, or compile the .onnx file again"),
+)
+"""Package → how its models become ONNX."""
 
 
 def _mapped(path: Path) -> memoryview:
@@ -79,7 +112,18 @@ def _again(data: memoryview) -> str:
     if start.startswith(b"version https://git-lfs"):
         return "this is a Git LFS pointer; fetch the file itself with git lfs pull"
     if start[4:8] == b"TFL3":
-        return "this is a TensorFlow Lite model; name it .tflite"
+        return "this is a TensorFlow Lite model; convert it: python -m tf2onnx.convert --tflite"
+    if start.startswith(b"\x89HDF"):
+        return "this is an HDF5 file (Keras?); export the model to ONNX"
+    if start.startswith(b"\x80") and start[1:2] in b"\2\3\4\5":
+        return "this is a Python pickle (a PyTorch checkpoint?); export the model to ONNX"
+    if start[8:10] == b'{"':
+        return "this is a safetensors file, which has weights only; export the model to ONNX"
+    if start.startswith(b"PK\x03\x04") and bytes(data[30:43]) == b"manifest.json":
+        return (
+            "this is a model that modelcc has compiled (.mcc); compile the model it was made from, "
+            "or give it to run, bench or verify --against"
+        )
     if start.startswith(b"PK\x03\x04"):
         return "this is a zip archive (a PyTorch checkpoint?); export the model to ONNX"
     return "export or download the model again"

@@ -10,11 +10,12 @@ from modelcc.frontends.onnx.conversion import computed_in, sums_of_bools
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.views import part
-from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, spatial
+from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, pooled, spatial
 from modelcc.ir.index import Index, Range, floordiv, minimum, product
 from modelcc.ir.types import F32, F64
 from modelcc.ops import conv, matmul, norm, pool
 from modelcc.ops.arithmetic import Cast, Value, of
+from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.columns import Col2Im
 from modelcc.ops.gather_elements import ScatterElements
 from modelcc.ops.generate import Full
@@ -60,6 +61,11 @@ def conv_transpose(call: Call) -> str:
         (n - 1) * s + (k - 1) * d + 1 + o
         for n, s, k, d, o in zip(sizes, strides, kernel, dilations, extra, strict=True)
     )
+    if mode not in ("NOTSET", "") and any((*before, *after)):
+        call.fail(f"it has both pads and auto_pad={mode}")
+    for o, s, d in zip(extra, strides, dilations, strict=False):
+        if o >= max(s, d):
+            call.fail(f"output_padding {o} is not less than its stride {s} or dilation {d}")
     target: tuple[Index, ...] | None = None
     if call.attrs.has("output_shape"):
         target = call.attrs.integers("output_shape")[-rank:]
@@ -69,6 +75,8 @@ def conv_transpose(call: Call) -> str:
         before, after = (0,) * rank, (0,) * rank
     if target is not None:
         totals = tuple(f - t for f, t in zip(full, target, strict=True))
+        if any(isinstance(t, int) and -t >= max(strides) for t in totals):
+            call.fail(f"output_shape {list(target)} is larger than what it can make, {list(full)}")
         before, after = halves(totals, mode == "SAME_UPPER")
     op = conv.ConvTranspose(
         strides, before, after, dilations, call.attrs.integer("group", 1), extra
@@ -78,7 +86,7 @@ def conv_transpose(call: Call) -> str:
 
 def max_pool(call: Call) -> tuple[str, ...]:
     """The greatest elements and, where wanted, their positions in the whole tensor."""
-    window = geometry(call, call.attrs.integers("kernel_shape"))
+    window = pooled(call)
     sides = (window.before, window.after, window.dilations, call.attrs.flag("ceil_mode"))
     values = call.emit(pool.MaxPool(window.kernel, window.strides, *sides), call.input(0))
     if not call.want(1):
@@ -125,7 +133,7 @@ def col_to_im(call: Call) -> str:
 
 
 def average_pool(call: Call) -> str:
-    window = geometry(call, call.attrs.integers("kernel_shape"))
+    window = pooled(call)
     return call.emit(
         pool.AveragePool(
             window.kernel,
@@ -141,7 +149,7 @@ def average_pool(call: Call) -> str:
 
 
 def lp_pool(call: Call) -> str:
-    window = geometry(call, call.attrs.integers("kernel_shape"))
+    window = pooled(call)
     return call.emit(
         pool.LpPool(
             window.kernel,
@@ -165,6 +173,9 @@ def batch_norm(call: Call) -> tuple[str, ...]:
         return _batch_norm_in_training(call, op)
     if any(call.want(i) for i in range(1, 5)):
         unsupported("batch normalisation in training mode; export the model for inference")
+    if call.rank() == 1:  # of one channel
+        column = reshaped(call, call.input(0), (*call.shape(), 1))
+        return (reshaped(call, call.emit(op, column, *call.inputs[1:]), call.shape()),)
     return (call.emit(op, *call.inputs),)
 
 
@@ -205,8 +216,15 @@ def mean_variance_normalization(call: Call) -> str:
     axes = tuple(
         sorted(call.normal(a, call.rank()) for a in call.attrs.integers("axes", (0, 2, 3)))
     )
+    return normalised_over(call, axes)
+
+
+def normalised_over(call: Call, axes: tuple[int, ...], divided: bool = True) -> str:
+    """Operand 0 centred over ``axes``, then ``divided`` by its deviation."""
     x = Value(call, call.input(0))
     centred = x - of(ReduceMean(axes, True), x)
+    if not divided:
+        return centred.name
     deviation = of(Sqrt(), of(ReduceMean(axes, True), centred * centred))
     return (centred / (deviation + 1e-9)).name
 
@@ -234,9 +252,14 @@ def center_crop_pad(call: Call) -> str:
 def group_norm(call: Call) -> str:
     """Parameters are for each channel from opset 21 on, before for each group."""
     groups = call.attrs.integer("num_groups")
-    if call.opset < 21 and call.shape(1) != call.shape()[1:2]:
-        unsupported("parameters for each group (opset 18); convert the model to opset 21")
-    return call.emit(norm.GroupNorm(groups, call.attrs.number("epsilon", 1e-5)), *call.inputs)
+    parameters = [Value(call, call.input(i)) for i in (1, 2)]
+    channels = call.shape()[1] if call.rank() > 1 else 0
+    if call.opset < 21 and call.shape(1) != (channels,):
+        whole = (groups, floordiv(channels, groups))
+        columns = [of(Expand(whole), of(Reshape((groups, 1)), p)) for p in parameters]
+        parameters = [of(Reshape((channels,)), c) for c in columns]
+    op = norm.GroupNorm(groups, call.attrs.number("epsilon", 1e-5))
+    return of(op, Value(call, call.input(0)), *parameters).name
 
 
 def lp_normalization(call: Call) -> str:
@@ -275,7 +298,24 @@ def einsum(call: Call) -> str:
         equation = f"{equation}->{'...' if '...' in equation else ''}{once}"
     if "..." in equation:
         equation = _spelled_out(call, equation)
-    return call.emit(matmul.Einsum(equation), *call.inputs)
+    return _broadcast_product(call, equation)
+
+
+def _broadcast_product(call: Call, equation: str) -> str:
+    """Without the axes of extent 1 whose letter stands for more in another operand."""
+    terms, result = equation.split("->")
+    parts = terms.split(",")
+    shapes = [call.shape(i) for i in range(len(call.inputs))]
+    if list(map(len, parts)) != list(map(len, shapes)):
+        return call.emit(matmul.Einsum(equation), *call.inputs)  # which says what is wrong
+    pairs = [zip(p, shape, strict=True) for p, shape in zip(parts, shapes, strict=True)]
+    wide = {letter for pair in pairs for letter, extent in pair if extent != 1}
+    values: list[str] = []
+    for i, (letters, shape) in enumerate(zip(tuple(parts), shapes, strict=True)):
+        kept = [a for a, c in enumerate(letters) if shape[a] != 1 or c not in wide]
+        parts[i] = "".join(letters[a] for a in kept)
+        values.append(reshaped(call, call.inputs[i], tuple(shape[a] for a in kept)))
+    return call.emit(matmul.Einsum(f"{','.join(parts)}->{result}"), *values)
 
 
 def _spelled_out(call: Call, equation: str) -> str:

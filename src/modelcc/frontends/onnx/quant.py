@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+import numpy as np
+
 from modelcc.frontends.onnx.call import Call, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
@@ -11,7 +13,10 @@ from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.window import geometry
 from modelcc.ir.types import F32, U8, DType
 from modelcc.ops import quant, quant_matmul
-from modelcc.ops.elementwise import Cast
+from modelcc.ops.activation import Clip
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import Reshape
+from modelcc.ops.elementwise import Cast, Round
 from modelcc.ops.matmul import MatMul
 
 
@@ -87,12 +92,40 @@ def qlinear_conv(call: Call) -> str:
 
 def quantised_matmul(call: Call) -> str:
     """By integers; 8-bit floats by their values."""
-    if not call.dtype(0).is_float and not call.dtype(3).is_float:
+    floats = call.dtype(0).is_float or call.dtype(3).is_float
+    if not floats and not _plain_parameters(call):
+        return _by_dequantised(call)
+    if not floats:
         return call.emit(quant_matmul.QLinearMatMul(), *call.inputs)
     a, b = (call.emit(quant.DequantizeLinear(0), *call.inputs[i : i + 3]) for i in (0, 3))
     scale, zero = call.inputs[6:]
     op = quant.QuantizeLinear(call.dtype(7), 0)
     return call.emit(op, call.emit(MatMul(), a, b), scale, zero)
+
+
+def _plain_parameters(call: Call) -> bool:
+    """Whether a's and y's parameters are single numbers, and b's one for each column at most."""
+    single = all(call.type(i).elements == 1 and call.rank(i) <= 1 for i in (1, 2, 6, 7))
+    return single and all(call.rank(i) <= 1 for i in (4, 5))
+
+
+def _by_dequantised(call: Call) -> str:
+    """With parameters for each row of a, or of tensors that broadcast: in floats."""
+
+    def parameter(i: int, rows: bool) -> Value:
+        name = call.input(i)
+        if rows and call.rank(i) == 1 and call.type(i).elements != 1:
+            name = call.emit(Reshape((*call.shape(i), 1)), name)
+        return of(Cast(F32), Value(call, name))
+
+    a, b = (
+        (of(Cast(F32), Value(call, call.input(i))) - parameter(i + 2, rows))
+        * parameter(i + 1, rows)
+        for i, rows in ((0, True), (3, False))
+    )
+    scaled = of(Round(), of(MatMul(), a, b) / parameter(6, True)) + parameter(7, True)
+    info = np.iinfo(call.dtype(7).numpy)
+    return of(Cast(call.dtype(7)), of(Clip(float(info.min), float(info.max)), scaled)).name
 
 
 QUANT: Handlers = MappingProxyType(

@@ -1,11 +1,13 @@
 """Handlers of random numbers: drawn when the model is compiled, by NumPy's Mersenne Twister.
 
 A compiled model is a function: the same inputs give the same outputs, so every call sees the same
-numbers.  They follow from attribute ``seed`` (0 where there is none).
+numbers.  They follow from attribute ``seed`` (0 where there is none).  As many as a named dimension
+says, or more than fit into a constant, are made from their places when the model is run.
 """
 
 from __future__ import annotations
 
+import math
 from math import prod
 from types import MappingProxyType
 
@@ -14,29 +16,52 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
-from modelcc.ir.index import Index
-from modelcc.ir.types import BOOL, F32, I32, Array, DType
+from modelcc.ir.index import Index, product
+from modelcc.ir.types import BOOL, F32, I32, U32, DType
 from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.reduce import ArgMax
-from modelcc.ops.shape import Full, Reshape
+from modelcc.ops.shape import Full, Iota, Reshape
 
 LARGEST = 1 << 26
 """More numbers than this are no constant of a sensible size."""
 
 
-def _generator(call: Call) -> np.random.RandomState:
+def _seed(call: Call) -> int:
     whole = call.op_type.endswith("Dropout")
     seed = call.attrs.integer("seed", 0) if whole else int(call.attrs.number("seed", 0.0))
-    return np.random.RandomState(seed & 0xFFFFFFFF)
+    return seed & 0xFFFFFFFF
 
 
-def _extents(call: Call, shape: tuple[Index, ...]) -> tuple[int, ...]:
+def _generator(call: Call) -> np.random.RandomState:
+    return np.random.RandomState(_seed(call))
+
+
+def _fixed(shape: tuple[Index, ...]) -> tuple[int, ...] | None:
+    """The extents if as many numbers may be stored."""
     found = tuple(e for e in shape if isinstance(e, int))
-    if len(found) < len(shape):
-        unsupported("as many random numbers as a named dimension says; fix the dimension")
-    if prod(found) > LARGEST:
-        unsupported(f"{prod(found)} random numbers; up to {LARGEST} are supported")
-    return found
+    return found if len(found) == len(shape) and prod(found) <= LARGEST else None
+
+
+def _counted(call: Call, shape: tuple[Index, ...], stream: int = 0) -> Value:
+    """Uniform f32 within [0, 1): a mixed-up place of each element, for ``seed`` and ``stream``.
+
+    The mixing is Wellons' lowbias32 (Hash Function Prospector, 2018).
+    """
+
+    def word(number: int) -> Value:
+        return Value(call, call.constant(np.array(number, np.uint32)))
+
+    def folded(x: Value, bits: int) -> Value:
+        return of(ew.BitwiseXor(), x, of(ew.BitShift(False), x, word(bits)))
+
+    line = Value(call, call.emit(Iota((product(shape),), 0, 0, 1, U32)))
+    offset = (_seed(call) * 0x9E3779B9 + stream * 0x85EBCA6B + 1) & 0xFFFFFFFF
+    x = line + word(offset)
+    for bits, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = of(ew.Mul(), folded(x, bits), word(factor))
+    x = of(ew.BitShift(False), folded(x, 16), word(8))
+    return of(Reshape(shape), of(ew.Cast(F32), x) * 2.0**-24)
 
 
 def _like(call: Call) -> tuple[tuple[Index, ...], DType]:
@@ -48,31 +73,50 @@ def _like(call: Call) -> tuple[tuple[Index, ...], DType]:
     return call.attrs.integers("shape"), dtype_from_onnx(code, call.source[-1]) if code else F32
 
 
-def _stored(call: Call, values: Array, dtype: DType) -> str:
+def _checked(call: Call, dtype: DType) -> DType:
     if not dtype.is_float:
         unsupported(f"random numbers of {dtype}")
-    return call.constant(values.astype(dtype.numpy))
+    return dtype
 
 
 def uniform(call: Call) -> str:
     shape, dtype = _like(call)
     low, high = call.attrs.number("low", 0.0), call.attrs.number("high", 1.0)
-    return _stored(call, _generator(call).uniform(low, high, _extents(call, shape)), dtype)
+    fixed = _fixed(shape)
+    if fixed is not None:
+        drawn = _generator(call).uniform(low, high, fixed)
+        return call.constant(drawn.astype(_checked(call, dtype).numpy))
+    found = _counted(call, shape) * (high - low) + low
+    return of(ew.Cast(_checked(call, dtype)), found).name
 
 
 def normal(call: Call) -> str:
     shape, dtype = _like(call)
     mean, scale = call.attrs.number("mean", 0.0), call.attrs.number("scale", 1.0)
-    return _stored(call, _generator(call).normal(mean, scale, _extents(call, shape)), dtype)
+    fixed = _fixed(shape)
+    if fixed is not None:
+        drawn = _generator(call).normal(mean, scale, fixed)
+        return call.constant(drawn.astype(_checked(call, dtype).numpy))
+    # Box and Muller, "A note on the generation of random normal deviates", 1958.
+    logarithm = of(ew.Log(), _counted(call, shape) * -1.0 + 1.0)
+    turn = of(ew.Cos(), _counted(call, shape, 1) * (2.0 * math.pi))
+    found = of(ew.Sqrt(), logarithm * -2.0) * turn * scale + mean
+    return of(ew.Cast(_checked(call, dtype)), found).name
 
 
 def multinomial(call: Call) -> str:
     """Draws from rows of log-probabilities: the greatest after adding Gumbel noise."""
-    batch, classes = _extents(call, call.shape())
-    count = call.attrs.integer("sample_size", 1)
-    noise = _generator(call).gumbel(size=(batch, count, classes)).astype(call.dtype().numpy)
+    batch, classes = call.shape()
+    shape = (batch, call.attrs.integer("sample_size", 1), classes)
+    fixed, dtype = _fixed(shape), call.dtype()
+    if fixed is not None:
+        noise = call.constant(_generator(call).gumbel(size=fixed).astype(dtype.numpy))
+    else:
+        logarithm = of(ew.Log(), _counted(call, shape))
+        gumbel = of(ew.Log(), logarithm * -1.0) * -1.0
+        noise = of(ew.Cast(dtype), gumbel).name
     rows = call.emit(Reshape((batch, 1, classes)), call.input(0))
-    drawn = call.emit(ArgMax(2, False), call.emit(ew.Add(), rows, call.constant(noise)))
+    drawn = call.emit(ArgMax(2, False), call.emit(ew.Add(), rows, noise))
     code = call.attrs.integer("dtype", 0)
     return call.emit(ew.Cast(dtype_from_onnx(code, call.source[-1]) if code else I32), drawn)
 
@@ -83,10 +127,17 @@ def dropout(call: Call) -> tuple[str, ...]:
     if mode is not None and not mode.any():
         return _kept(call)
     x, dtype = call.input(0), call.dtype()
+    share = call.known(1) if call.has(1) else None
+    if share is not None and not (0 <= share.reshape(-1)[0] < 1):
+        call.fail(f"its ratio {share.reshape(-1)[0]} is not within [0, 1)")
     ratio = call.input(1) if call.has(1) else call.constant(0.5, dtype)
     ratio = call.emit(ew.Cast(F32), ratio)
-    drawn = _generator(call).uniform(0.0, 1.0, _extents(call, call.shape()))
-    mask = call.emit(ew.GreaterOrEqual(), call.constant(drawn.astype(np.float32)), ratio)
+    fixed = _fixed(call.shape())
+    if fixed is not None:
+        drawn = call.constant(_generator(call).uniform(0.0, 1.0, fixed).astype(np.float32))
+    else:
+        drawn = _counted(call, call.shape()).name
+    mask = call.emit(ew.GreaterOrEqual(), drawn, ratio)
     share = call.emit(ew.Reciprocal(), call.emit(ew.Sub(), call.constant(1.0, F32), ratio))
     scaled = call.emit(ew.Mul(), x, call.emit(ew.Cast(dtype), share))
     result = call.emit(ew.Where(), mask, scaled, call.constant(0.0, dtype))

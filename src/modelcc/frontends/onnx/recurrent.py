@@ -79,6 +79,9 @@ def _layer(call: Call, op: Recurrent) -> tuple[str, ...]:
             else name
             for i, name in enumerate(operands)
         ]
+    hidden = call.type_of(operands[2]).shape[-1] if call.type_of(operands[2]).rank else 0
+    if call.attrs.integer("hidden_size", 0) not in (0, hidden) and isinstance(hidden, int):
+        call.fail(f"hidden_size differs from that of its weights, {hidden}")
     operands[0] = _of_one_batch(call, operands)
     y, *states = call.add(op, *operands)
     if not batch_first:

@@ -10,11 +10,14 @@ from modelcc.frontends.onnx.call import Call, Handler, Handlers
 from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
-from modelcc.frontends.onnx.vectors import operand
+from modelcc.frontends.onnx.vectors import axes_at
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
 from modelcc.ops import attention, reduce
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import Abs
 from modelcc.ops.cumulative import CumProd, CumSum
+from modelcc.ops.transcendental import Pow
 
 _AXES_SINCE_18 = 18
 _AXES_SINCE_13 = 13
@@ -26,11 +29,11 @@ def reduction(op: Callable[[tuple[int, ...], bool], Op], since: int = _AXES_SINC
     def handler(call: Call) -> str:
         if call.opset >= since and call.has(1) and call.known(1) is None:
             return _over_axes(call, op)
-        axes = call.axes(1, since)
+        axes = call.axes(1, since, repeated=True)
         if not axes:
-            if call.attrs.flag("noop_with_empty_axes"):
-                return call.input(0)
-            axes = tuple(range(call.rank()))
+            # Without axes nothing is reduced, but logarithms, squares and so on are still taken.
+            empty = call.attrs.flag("noop_with_empty_axes")
+            axes = () if empty else tuple(range(call.rank()))
         return call.emit(op(tuple(sorted(axes)), call.attrs.flag("keepdims", True)), call.input(0))
 
     return handler
@@ -38,9 +41,9 @@ def reduction(op: Callable[[tuple[int, ...], bool], Op], since: int = _AXES_SINC
 
 def _over_axes(call: Call, op: Callable[[tuple[int, ...], bool], Op]) -> str:
     """A reduction over axes that are computed at run time."""
-    axes, keepdims = operand(call, 1), call.attrs.flag("keepdims", True)
+    axes, keepdims = axes_at(call, 1, call.rank()), call.attrs.flag("keepdims", True)
     if axes.length == 0 and call.attrs.flag("noop_with_empty_axes"):
-        return call.input(0)
+        return call.emit(op((), keepdims), call.input(0))
 
     def apply(x: str, over: tuple[int, ...]) -> str:
         return call.emit(op(over, False), x)
@@ -104,8 +107,13 @@ def global_pool(op: Callable[[tuple[int, ...], bool], Op]) -> Handler:
 
 def global_lp_pool(call: Call) -> str:
     power = call.attrs.integer("p", 2)
-    if power not in (1, 2):
-        unsupported(f"a norm of order p={power}; 1 and 2 are supported")
+    if power < 1:
+        unsupported(f"a norm of order p={power}; it is at least 1")
+    if power > 2:
+        x = of(Abs(), Value(call, call.input(0)))
+        powers = of(Pow(), x, x.lift(float(power)))
+        total = of(reduce.ReduceSum(tuple(range(2, call.rank())), True), powers)
+        return of(Pow(), total, total.lift(1.0 / power)).name
     return _called(global_pool(reduce.ReduceL1 if power == 1 else reduce.ReduceL2), call)
 
 
@@ -123,8 +131,8 @@ REDUCE: Handlers = MappingProxyType(
         "ReduceProd": reduction(reduce.ReduceProd),
         "ReduceL1": reduction(reduce.ReduceL1),
         "ReduceL2": computed_in(floats, reduction(reduce.ReduceL2)),
-        "ReduceLogSum": reduction(reduce.ReduceLogSum),
-        "ReduceLogSumExp": reduction(reduce.ReduceLogSumExp),
+        "ReduceLogSum": computed_in(floats, reduction(reduce.ReduceLogSum)),
+        "ReduceLogSumExp": computed_in(floats, reduction(reduce.ReduceLogSumExp)),
         "ReduceSumSquare": reduction(reduce.ReduceSumSquare),
         "ArgMax": arg_reduction(reduce.ArgMax),
         "ArgMin": arg_reduction(reduce.ArgMin),

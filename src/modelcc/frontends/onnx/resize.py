@@ -7,14 +7,18 @@ from math import gcd, isfinite
 from types import MappingProxyType
 from typing import get_args
 
+import numpy as np
+
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in
+from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in, floats
 from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
 from modelcc.frontends.onnx.rational import scales_of
 from modelcc.ir.index import Expr, Index, Range, floordiv, maximum, minimum, product
+from modelcc.ops.activation import Clip
 from modelcc.ops.coordinates import Nearest, Scale, Transformation, ratio
+from modelcc.ops.elementwise import Cast, Round
 from modelcc.ops.resize import Mode, Resize
 
 COORDINATES: tuple[Transformation, ...] = get_args(Transformation)
@@ -26,6 +30,8 @@ _MODES = {"bilinear": "linear", "trilinear": "linear"}
 def upsample(call: Call) -> str:
     """Scales are an attribute before opset 9, then an operand."""
     scales = call.attrs.numbers("scales") if call.opset < 9 else _scales(call, 1)
+    if any(isinstance(s, float) and s < 1 for s in scales or ()):
+        call.fail(f"scales {list(scales or ())} make the image smaller")
     return _resized(call, scales, None, "asymmetric", "floor")
 
 
@@ -129,7 +135,20 @@ def _resized(
         antialias=call.attrs.flag("antialias"),
         region=region,
     )
-    return call.emit(op, call.input(0))
+    if op.mode == "nearest" or not call.dtype().is_integer:
+        return call.emit(op, call.input(0))
+    return _interpolated_integers(call, op)
+
+
+def _interpolated_integers(call: Call, op: Resize) -> str:
+    """In floats; cut as in onnxruntime if linear, else to the nearest, within the type's range."""
+    dtype = call.dtype()
+    wide = floats(dtype) or dtype
+    y = call.emit(op, call.emit(Cast(wide), call.input(0)))
+    if op.mode == "cubic" or op.antialias:
+        info = np.iinfo(dtype.numpy)
+        y = call.emit(Clip(float(info.min), float(info.max)), call.emit(Round(), y))
+    return call.emit(Cast(dtype), y)
 
 
 def _is_positive(scale: Scale) -> bool:

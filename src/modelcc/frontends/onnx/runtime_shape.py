@@ -7,11 +7,14 @@ arithmetic on small tensors, which are then read as index symbols.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.vectors import Vector, operand, positions, vector_of
-from modelcc.ir.index import Index, Range, Sym, product
-from modelcc.ir.types import I64, DType
+from modelcc.frontends.onnx.vectors import Vector, axes_at, operand, positions, vector_of
+from modelcc.ir.index import Index, Range, Sym, ceildiv, product
+from modelcc.ir.types import F64, I64, U64, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
 from modelcc.ops.runtime_size import Demand
@@ -27,7 +30,7 @@ def reshape(call: Call) -> str:
     if not call.attrs.flag("allowzero"):
         padded = (*source, *(1,) * rank)[:rank]
         target = target.equals(0).where(vector_of(call, padded), target)
-    rest = target < 0
+    rest = target.equals(-1)
     total = product(source)
     known = rest.where(1, target).product()
     missing = vector_of(call, (total,)) // known.clipped(1)
@@ -44,8 +47,8 @@ def _reshaped(call: Call, target: Vector, label: str) -> str:
 
 def unsqueeze(call: Call) -> str:
     """Extent 1 at ``axes`` of the result, the operand's extents elsewhere."""
-    axes, source = operand(call, 1), call.shape()
-    rank = call.rank() + axes.length
+    source, rank = call.shape(), call.rank() + operand(call, 1).length
+    axes = axes_at(call, 1, rank)
     added = _marks(call, rank, axes)
     if not source:
         return call.emit(sh.Reshape((1,) * rank), call.input(0))
@@ -56,7 +59,7 @@ def unsqueeze(call: Call) -> str:
 
 def squeeze(call: Call) -> str:
     """The operand's extents but for those at ``axes``."""
-    axes, source = operand(call, 1), call.shape()
+    axes, source = axes_at(call, 1, call.rank()), call.shape()
     kept = _marks(call, call.rank(), axes).where(0, 1)
     extents = _packed(vector_of(call, source), kept, call.rank() - axes.length)
     return _reshaped(call, extents, f"{call.labels[1]}_extents")
@@ -93,7 +96,9 @@ def expand(call: Call) -> str:
     for extent, found in zip(own, read, strict=True):
         fixed = isinstance(extent, int) and extent != 1
         shape.append(extent if fixed else found)
-        if extent != 1:
+        if fixed:
+            demands.append((found, "==", extent))
+        elif extent != 1:
             demands.append(((found - extent) * (extent - 1), "==", 0))
     call.emitter.demand(demands, call.source)
     return call.emit(sh.Expand(tuple(shape)), call.input(0))
@@ -104,7 +109,7 @@ def slice_(call: Call) -> str:
     rank, extents = call.rank(), call.shape()
     starts, ends = operand(call, 1), operand(call, 2)
     count = starts.length
-    axes = operand(call, 3) if call.has(3) else positions(count, call)
+    axes = axes_at(call, 3, rank) if call.has(3) else positions(count, call)
     steps = operand(call, 4) if call.has(4) else vector_of(call, (1,) * count)
     whole = vector_of(call, extents)
     if not call.has(3) or call.known(3) is not None:
@@ -124,21 +129,25 @@ def _sliced(call: Call, axes: Sequence[int], starts: Vector, ends: Vector, steps
     extents = call.shape()
     along = [extents[a] for a in axes]
     n = vector_of(call, along)
+    if call.known(4) is None and call.has(4):
+        steps = steps.clipped(n * -1 - 1, n + 1)  # a longer one meets no more elements
     first, last = from_front(starts, n), from_front(ends, n)
+    steps = steps.bounded()
     forward = steps > 0
     low, high = forward.where(0, -1), forward.where(n, n - 1)
     first = first.clipped(forward.where(0, 0), high)
     last = last.clipped(low, high)
     stride = forward.where(steps, steps * -1)
     reach = forward.where(last - first, first - last)
-    # Div truncates, but what is below 0 becomes 0 all the same.
-    count = ((reach + stride - 1) // stride).clipped(0)
+    count = (reach > 0).where((reach - 1).clipped(0) // stride + 1, 0)
     label = f"{call.labels[1] or 'slice'}"
     begin = first.read(f"{label}_first", [Range(-1, e) for e in along])
-    size = count.read(f"{label}_count", [Range(0, e) for e in along])
     step = steps.read(f"{label}_step")
+    most = [_most(b, s, e) for b, s, e in zip(begin, step, along, strict=True)]
+    size = count.read(f"{label}_count", [Range(0, e) for e in most])
     if any(s == 0 for s in step):
         call.fail("a step is 0")
+    call.emitter.demand([(s, "!=", 0) for s in step], call.source)
     ranges = dict(zip(axes, zip(begin, size, step, strict=True), strict=True))
     line = [ranges.get(a, (0, e, 1)) for a, e in enumerate(extents)]
     return call.emit(
@@ -149,6 +158,15 @@ def _sliced(call: Call, axes: Sequence[int], starts: Vector, ends: Vector, steps
     )
 
 
+def _most(first: Index, step: Index, extent: Index) -> Index:
+    """How many elements a slice may have."""
+    if not isinstance(step, int) or step == 0:
+        return extent
+    if isinstance(first, int):
+        return ceildiv(extent - first, step) if step > 0 else first // -step + 1
+    return ceildiv(extent, abs(step))
+
+
 def from_front(places: Vector, extents: Vector) -> Vector:
     """Positions that may be negative, counted from the end of ``extents``, made positive."""
     return (places < 0).where(places + extents, places)
@@ -156,7 +174,7 @@ def from_front(places: Vector, extents: Vector) -> Vector:
 
 def pads(call: Call, rank: int) -> tuple[Index, ...]:
     """Amounts before, then after, each axis, given for axes that are computed at run time."""
-    amounts, axes = operand(call, 1), operand(call, 3)
+    amounts, axes = operand(call, 1), axes_at(call, 3, rank)
     count, none = axes.length, vector_of(call, (0,) * rank)
     before = none.replaced(axes, amounts.slice(0, count))
     after = none.replaced(axes, amounts.slice(count, 2 * count))
@@ -173,18 +191,49 @@ def range_(call: Call) -> str:
     return call.emit(ew.Add(), call.emit(ew.Mul(), line, delta), start)
 
 
+_COUNTED = 2**62
+"""More elements are counted as so many: i64 has it, and no size may be as large."""
+
+
 def _count(call: Call, start: str, limit: str, delta: str, dtype: DType) -> str:
-    span = call.emit(ew.Sub(), limit, start)
     if dtype.is_float:
-        steps = call.emit(ew.Ceil(), call.emit(ew.Div(), span, delta))
-        whole = Vector(call, call.emit(ew.Cast(I64), steps))
-    else:
-        reach = Vector(call, call.emit(ew.Cast(I64), span))
-        step = Vector(call, call.emit(ew.Cast(I64), delta))
-        down = step < 0
-        reach, stride = down.where(reach * -1, reach), down.where(step * -1, step)
-        whole = (reach + stride - 1) // stride
-    return whole.clipped(0).name
+        # As in onnxruntime: the distance is rounded to the type, the quotient is not.
+        delta = _cast(call, F64, delta)
+        distance = _cast(call, F64, _minus(call, limit, start))
+        steps = call.emit(ew.Ceil(), call.emit(ew.Div(), distance, delta))
+        most = call.constant(np.full(1, _COUNTED), F64)
+        whole = call.emit(ew.Where(), call.emit(ew.Less(), steps, most), steps, most)
+        # A step of 0 or NaN leaves no number of elements; a negative one ends the run.
+        zero = call.constant(np.zeros(1), F64)
+        still = call.emit(ew.Equal(), delta, zero)
+        real = call.emit(
+            ew.Equal(),
+            call.emit(ew.Where(), still, call.constant(np.full(1, np.nan), F64), steps),
+            steps,
+        )
+        count = Vector(call, call.emit(ew.Cast(I64), whole)).clipped(0)
+        return Vector(call, real).where(count, -1).name
+    # Distances between the ends of a type need its unsigned one.
+    wide = partial(_cast, call, U64 if dtype.bits == 64 else I64)
+    nothing = call.constant(np.zeros(1), dtype)
+    up = call.emit(ew.Greater(), delta, nothing)
+    low, high = (call.emit(ew.Where(), up, *pair) for pair in ((start, limit), (limit, start)))
+    reach = _minus(call, wide(high), wide(low))
+    size = call.emit(ew.Where(), up, wide(delta), _minus(call, wide(nothing), wide(delta)))
+    one = wide(call.constant(np.ones(1, np.int64)))
+    full = call.emit(ew.Div(), _minus(call, reach, one), size)
+    count = Vector(call, _cast(call, I64, call.emit(ew.Add(), full, one)))
+    found = Vector(call, call.emit(ew.Less(), low, high)).where(count, 0)
+    # Without a step there is no number of elements; a negative one ends the run.
+    return Vector(call, call.emit(ew.Equal(), delta, nothing)).where(-1, found).name
+
+
+def _minus(call: Call, a: str, b: str) -> str:
+    return call.emit(ew.Sub(), a, b)
+
+
+def _cast(call: Call, dtype: DType, x: str) -> str:
+    return x if call.type_of(x).dtype == dtype else call.emit(ew.Cast(dtype), x)
 
 
 def _scalar(call: Call, i: int) -> str:
@@ -195,7 +244,7 @@ def _scalar(call: Call, i: int) -> str:
 def along_axis(call: Call, i: int, apply: Callable[[str], str]) -> str:
     """``apply`` along axis 1 of operand 0 as [before, along, after] the axis in operand ``i``."""
     extents, rank = call.shape(), call.rank()
-    axis = from_front(operand(call, i), vector_of(call, (rank,)))
+    axis = axes_at(call, i, rank)
     whole, places = vector_of(call, extents), positions(rank, call)
     parts = [
         (places < axis).where(whole, 1).product(),

@@ -26,6 +26,12 @@ class Schema:
     attributes: Mapping[str, tuple[int, bool]]
     definition: onnx.defs.OpSchema
 
+    @property
+    def has_definition(self) -> bool:
+        """Whether the standard says by a function what the operator means."""
+        found = cast(Any, self.definition)  # its stub lacks functions
+        return bool(found.has_function or found.has_context_dependent_function)
+
     def check(self, node: NodeProto, where: str) -> None:
         """:class:`ModelError` if ``node`` breaks the rules."""
         present = [i for i, name in enumerate(node.input) if name]
@@ -96,6 +102,14 @@ class Schemas:
         return self._known[key]
 
 
+def newest(domain: str) -> int:
+    """The operator set meant where a model does not say which of ``domain`` it uses."""
+    if domain == "":
+        return onnx.defs.onnx_opset_version()
+    every = (s for s in onnx.defs.get_all_schemas() if s.domain == domain)
+    return max((s.since_version for s in every), default=1)
+
+
 def _code(kind: object) -> int:
     """An ``AttrType``, an enumeration that its stub leaves without values, as ONNX's code."""
     return int(cast(Any, kind).value)
@@ -106,10 +120,8 @@ def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
         found = onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
         return None
-    if found.deprecated:
-        return None
     attributes = {name: (_code(a.type), bool(a.required)) for name, a in found.attributes.items()}
-    return Schema(
+    schema = Schema(
         found.min_input,
         found.max_input,
         found.min_output,
@@ -117,6 +129,8 @@ def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
         attributes,
         found,
     )
+    # One that a function defines keeps its meaning, and onnxruntime runs it.
+    return None if found.deprecated and not schema.has_definition else schema
 
 
 @dataclass(frozen=True)

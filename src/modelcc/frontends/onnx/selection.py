@@ -100,6 +100,9 @@ def suppression(call: Call) -> str:
         _scalar(call, 4, None),
     ]
     op = NonMaxSuppression(limit, call.attrs.flag("center_point_box"))
+    overlap = call.known(3) if call.has(3) else None
+    if overlap is not None and not 0 <= overlap.reshape(-1)[0] <= 1:
+        call.fail(f"the overlap {overlap.reshape(-1)[0]} is not within [0, 1]")
     rows, count = call.emitter.add_node(
         op, _cut(call, call.input(0), 2, 4), call.input(1), *operands, source=call.source
     )

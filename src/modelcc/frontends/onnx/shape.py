@@ -10,9 +10,9 @@ import numpy as np
 
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
+from modelcc.frontends.onnx.vectors import BEYOND, operand
 from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, product, simplify
 from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.types import BOOL, I64, dtype_of
@@ -71,6 +71,8 @@ def reshape(call: Call) -> str:
     """The target is an attribute before opset 5, then an operand."""
     if call.opset >= 5 and call.known(1) is None:
         return runtime_shape.reshape(call)
+    if call.opset >= 5 and call.rank(1) > 1:
+        call.fail(f"its shape must be a vector, not {call.type(1)}")
     target: tuple[Index, ...]
     target = call.attrs.integers("shape") if call.opset < 5 else call.indices(1, "shape")
     keep_zeros = call.attrs.flag("allowzero")
@@ -125,11 +127,12 @@ def flatten(call: Call) -> str:
 def squeeze(call: Call) -> str:
     if call.opset >= 13 and call.has(1) and call.known(1) is None:
         return runtime_shape.squeeze(call)
-    extents, axes = call.shape(), call.axes(1, 13)
+    extents, axes = call.shape(), call.axes(1, 13, repeated=True)
     if axes is None:
-        if any(not isinstance(d, int) for d in extents):
-            unsupported("without axes, the rank of its result depends on named dimensions")
         axes = tuple(i for i, d in enumerate(extents) if d == 1)
+        # The rank of the result must be known: a named dimension is no 1, or the run ends.
+        named = [d for d in dict.fromkeys(extents) if not isinstance(d, int)]
+        call.emitter.demand([(d, "!=", 1) for d in named], call.source, always=True)
     for a in axes:
         if compare(extents[a], "!=", 1, call.bounds):
             call.fail(f"cannot squeeze dimension {a} of extent {extents[a]}")
@@ -210,6 +213,8 @@ def slice_(call: Call) -> str:
         starts, ends = call.indices(1, "starts"), call.indices(2, "ends")
         axes = call.integers(3, "axes") if call.has(3) else tuple(range(len(starts)))
         steps = call.integers(4, "steps") if call.has(4) else (1,) * len(starts)
+    if any(compare(p, "<", 0, call.bounds) is None for p in (*starts, *ends)):
+        return runtime_shape.slice_(call)  # a run can tell whether it counts from the end
     if not len(starts) == len(ends) == len(axes) == len(steps):
         call.fail("starts, ends, axes and steps have different lengths")
     if 0 in steps:
@@ -218,6 +223,8 @@ def slice_(call: Call) -> str:
     ranges: dict[int, tuple[Index, Index, int]] = {}
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         a = call.normal(axis, rank)
+        if a in ranges:
+            call.fail(f"axes {list(axes)} name an axis twice")
         first, count = clamped_range(start, end, step, extents[a], call.bounds)
         ranges[a] = (first, count, step)
     return sliced(call, call.input(0), ranges, extents)
@@ -244,6 +251,8 @@ def split(call: Call) -> tuple[str, ...]:
 def _split_sizes(call: Call, extent: Index) -> tuple[Index, ...]:
     if call.opset < 13 and call.attrs.has("split"):
         return call.attrs.integers("split")
+    if call.opset >= 18 and call.has(1) and call.attrs.has("num_outputs"):
+        call.fail("it has both sizes of its parts and num_outputs")
     if (call.opset >= 13 or call.opset < 2) and call.has(1):
         return call.indices(1, "split", Range(0, extent))
     count = len(call.wanted)
@@ -325,11 +334,14 @@ def constant_of_shape(call: Call) -> str:
 def eye_like(call: Call) -> str:
     code = call.attrs.integer("dtype", 0)
     dtype = dtype_from_onnx(code, call.source[-1]) if code else call.dtype()
-    return call.emit(sh.EyeLike(dtype, call.attrs.integer("k", 0)), call.input(0))
+    k = min(max(call.attrs.integer("k", 0), -BEYOND), BEYOND)
+    return call.emit(sh.EyeLike(dtype, k), call.input(0))
 
 
 def trilu(call: Call) -> str:
-    k = call.index(1, "k") if call.has(1) else 0
+    k: Index = 0
+    if call.has(1):
+        (k,) = operand(call, 1).bounded().read(call.labels[1] or "k", Range(-BEYOND, BEYOND))
     return call.emit(sh.Trilu(call.attrs.flag("upper", True), k), call.input(0))
 
 
@@ -340,9 +352,13 @@ def range_(call: Call) -> str:
         return runtime_shape.range_(call)
     if dtype.is_float:
         bounds = [float(call.array(i, w).reshape(())) for i, w in enumerate(_RANGE)]
-        count: Index = max(0, int(np.ceil((bounds[1] - bounds[0]) / bounds[2])))
-        values = (bounds[0] + np.arange(count) * bounds[2]).astype(dtype.numpy)
-        return call.constant(values)
+        if bounds[2] == 0:
+            call.fail("delta is 0")
+        steps = np.ceil((bounds[1] - bounds[0]) / bounds[2])
+        if not np.isfinite(steps):
+            call.fail(f"from {bounds[0]} to {bounds[1]} by {bounds[2]} is no number of elements")
+        places = np.arange(max(0, int(steps)))
+        return call.constant((bounds[0] + places * bounds[2]).astype(dtype.numpy))
     start, limit = call.index(0, "start"), call.index(1, "limit")
     (step,) = call.integers(2, "delta")
     if step == 0:
@@ -365,6 +381,8 @@ def iota(call: Call, count: Index, start: Index, step: int) -> str:
 def depth_to_space(call: Call) -> str:
     n, c, h, w = _image(call)
     b = call.attrs.integer("blocksize")
+    if isinstance(c, int) and c % (b * b):
+        call.fail(f"{c} channels do not divide into blocks of {b} by {b}")
     if call.attrs.text("mode", "DCR") == "DCR":
         split, perm = (n, b, b, floordiv(c, b * b), h, w), (0, 3, 4, 1, 5, 2)
     else:
@@ -376,6 +394,8 @@ def depth_to_space(call: Call) -> str:
 def space_to_depth(call: Call) -> str:
     n, c, h, w = _image(call)
     b = call.attrs.integer("blocksize")
+    if any(isinstance(e, int) and e % b for e in (h, w)):
+        call.fail(f"images of {h} by {w} do not divide into blocks of {b} by {b}")
     rows, columns = floordiv(h, b), floordiv(w, b)
     split = call.emit(sh.Reshape((n, c, rows, b, columns, b)), call.input(0))
     crd = call.attrs.text("mode", "DCR") == "CRD"

@@ -11,10 +11,10 @@ import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.runtime_shape import SIZE, from_front
+from modelcc.frontends.onnx.runtime_shape import SIZE
 from modelcc.frontends.onnx.shape import reshaped, sliced
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
-from modelcc.frontends.onnx.vectors import operand, positions, vector_of
+from modelcc.frontends.onnx.vectors import axes_at, positions, vector_of
 from modelcc.ir.index import Index, Range, Sym, compare, floordiv, minimum, product, simplify
 from modelcc.ir.types import F32, F64, I64, Array, DType
 from modelcc.ops import elementwise as ew
@@ -61,7 +61,7 @@ def _along_late_axis(call: Call, form: Form) -> str:
     if len(static) == len(extents) and parts == 2 and not call.has(1) and not form.onesided:
         return _along_one_of(call, form, static)
     rank = len(extents)
-    axis = from_front(operand(call, 2), vector_of(call, (rank + 1,)))
+    axis = axes_at(call, 2, rank + 1)
     whole, places = vector_of(call, extents), positions(rank, call)
     split = (
         (places < axis)
@@ -85,7 +85,7 @@ def _along_late_axis(call: Call, form: Form) -> str:
 def _along_one_of(call: Call, form: Form, extents: Sequence[int]) -> str:
     """Along every axis, of which the one that is asked for is taken: their matrices are known."""
     rank = len(extents)
-    axis = from_front(operand(call, 2), vector_of(call, (rank + 1,))).name
+    axis = axes_at(call, 2, rank + 1).name
     result = transformed(call, call.input(0), 0, form, extents[0])
     for other in range(1, rank):
         here = call.emit(ew.Equal(), axis, call.constant(np.array([other])))

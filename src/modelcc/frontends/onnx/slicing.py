@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.vectors import BEYOND
 from modelcc.ir.index import Bounds, Index, ceildiv, compare, maximum, minimum, simplify
 
 FAR = 2**31 - 1
@@ -16,6 +17,7 @@ def clamped_range(
 
     Follows ONNX: negative bounds count from the end, bounds beyond the ends are clamped.
     """
+    step = min(max(step, -BEYOND), BEYOND)
     whole = isinstance(end, int) and end >= FAR and step > 0
     if isinstance(end, int) and abs(end) >= FAR:
         end = (extent if end > 0 else 0) if step > 0 else (extent - 1 if end > 0 else -1 - extent)

@@ -48,6 +48,9 @@ from modelcc.ir.types import (
 MAX_BYTES = 1 << 40
 """No tensor of a real model is larger; a larger one is a corrupted shape."""
 
+_FLOAT6E2M3, _FLOAT6E3M2 = 27, 28
+"""The standard's numbers; ``onnx`` names them since 1.23."""
+
 DTYPES: Mapping[int, DType] = MappingProxyType(
     {
         TensorProto.FLOAT: F32,
@@ -59,8 +62,8 @@ DTYPES: Mapping[int, DType] = MappingProxyType(
         TensorProto.FLOAT8E5M2: F8E5M2,
         TensorProto.FLOAT8E5M2FNUZ: F8E5M2FNUZ,
         TensorProto.FLOAT8E8M0: F8E8M0,
-        TensorProto.FLOAT6E2M3: F6E2M3,
-        TensorProto.FLOAT6E3M2: F6E3M2,
+        _FLOAT6E2M3: F6E2M3,
+        _FLOAT6E3M2: F6E3M2,
         TensorProto.FLOAT4E2M1: F4E2M1,
         TensorProto.INT64: I64,
         TensorProto.INT32: I32,
@@ -112,9 +115,10 @@ def checked_dims(tensor: TensorProto, dtype: DType, where: str) -> tuple[int, ..
     dims = tuple(int(d) for d in tensor.dims)
     if any(d < 0 for d in dims):
         raise ModelError(f"the tensor has negative dims {list(dims)}", (where,), _CORRUPT)
-    if math.prod(dims) * dtype.bytes > MAX_BYTES:
+    room = math.prod(max(1, d) for d in dims) * dtype.bytes  # there are no arrays beyond it
+    if room > MAX_BYTES:
         raise ModelError(
-            f"dims {list(dims)} need {math.prod(dims) * dtype.bytes} bytes, beyond any real tensor",
+            f"dims {list(dims)} need {room} bytes, beyond any real tensor",
             (where,),
             _CORRUPT,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -78,9 +78,16 @@ def _flat_nodes(call: Call, prefix: str, dtype: DType) -> tuple[Nodes, list[Node
         below = ((name[0], true), (name[0], false))
         children.update(below)
         nodes[name] = branch(mode, feature, value, *below, bool(track), dtype)
-    roots = [next((n for n in names if n[0] == tree and n not in children), (tree, -1))
-             for tree in dict.fromkeys(trees)]  # fmt: skip
-    return nodes, roots
+    return nodes, _roots(names, children)
+
+
+def _roots(names: Sequence[NodeId], children: Collection[NodeId]) -> list[NodeId]:
+    """The first node of each tree that is nobody's child; node -1 where there is none."""
+    roots: dict[int, NodeId] = {}
+    for name in names:
+        if name not in children:
+            roots.setdefault(name[0], name)
+    return [roots.get(tree, (tree, -1)) for tree in dict.fromkeys(tree for tree, _ in names)]
 
 
 def _forest(call: Call, nodes: Nodes, roots: list[NodeId], targets: int, aggregate: str) -> str:

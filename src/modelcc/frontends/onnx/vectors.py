@@ -24,6 +24,9 @@ from modelcc.ops import shape as sh
 from modelcc.ops.cumulative import CumSum
 from modelcc.ops.runtime_size import Demand
 
+BEYOND = 2**48
+"""More elements than any tensor has."""
+
 
 @dataclass(frozen=True)
 class Vector:
@@ -68,6 +71,10 @@ class Vector:
         """At least ``low``, then at most ``high``."""
         raised = self._with(ew.Max(), low)
         return raised if high is None else raised._with(ew.Min(), high)
+
+    def bounded(self) -> Vector:
+        """With those too large for any extent brought near, so that sums do not overflow."""
+        return self.clipped(-BEYOND, BEYOND)
 
     def where(self, then: Vector | int, other: Vector | int) -> Vector:
         """``then`` where this bool holds, else ``other``."""
@@ -125,6 +132,16 @@ def operand(call: Call, i: int) -> Vector:
     if type.rank != 1:
         name = call.emit(sh.Reshape((type.elements,)), name)
     return Vector(call, name)
+
+
+def axes_at(call: Call, i: int, rank: int) -> Vector:
+    """Operand ``i``, axes of a tensor of ``rank``, from the front; a run with another one ends."""
+    found = operand(call, i)
+    for axis in found.read(call.labels[i] or "axes"):
+        if isinstance(axis, int):
+            call.normal(axis, rank)
+        call.emitter.demand([(axis, ">=", -rank), (axis, "<", rank)], call.source)
+    return (found < 0).where(found + rank, found)
 
 
 def positions(count: int, call: Call) -> Vector:

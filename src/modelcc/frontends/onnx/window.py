@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.ir.index import Index, ceildiv, floordiv, maximum, simplify
+from modelcc.ir.index import Index, ceildiv, compare, floordiv, maximum, minimum, simplify
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,31 @@ def geometry(call: Call, kernel: tuple[int, ...]) -> Geometry:
     dilations = per_axis(call, "dilations", rank)
     before, after = _pads(call, sizes, kernel, strides, dilations)
     return Geometry(kernel, strides, before, after, dilations)
+
+
+def pooled(call: Call) -> Geometry:
+    """The window of a pooling.
+
+    As in onnxruntime one that is larger than its padded input has one position, unless it is so
+    by its stride or more: numbers of steps are rounded towards zero.
+    """
+    window = geometry(call, call.attrs.integers("kernel_shape"))
+    for name, pads in (("before", window.before), ("after", window.after)):
+        if any(compare(p, ">=", k, {}) for p, k in zip(pads, window.kernel, strict=True)):
+            call.fail(f"pads {name} of {list(pads)} leave windows {list(window.kernel)} of nothing")
+    sides = zip(spatial(call), window.before, window.after, strict=True)
+    reaches = ((k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations, strict=True))
+    after = tuple(
+        _reaching(call, size + b + a - reach, a, stride)
+        for (size, b, a), reach, stride in zip(sides, reaches, window.strides, strict=True)
+    )
+    return replace(window, after=after)
+
+
+def _reaching(call: Call, room: Index, after: Index, stride: int) -> Index:
+    if stride == 1 or compare(room, ">=", 0, call.bounds):
+        return after
+    return simplify(after + minimum(maximum(-room, 0), stride - 1), call.bounds)
 
 
 def per_axis(call: Call, name: str, rank: int) -> tuple[int, ...]:

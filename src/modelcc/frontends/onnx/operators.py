@@ -1,0 +1,61 @@
+"""Which operator a node names, and what converts it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cached_property
+
+from modelcc.frontends.onnx.call import Handler
+from modelcc.frontends.onnx.extensions import extensions
+from modelcc.frontends.onnx.handlers import HANDLERS
+from modelcc.frontends.onnx.refusals import refusal
+from modelcc.frontends.onnx.schema import Schema, Schemas, newest
+from modelcc.frontends.onnx.unofficial import UNOFFICIAL
+
+_log = logging.getLogger(__name__)
+
+
+class Operators:
+    """The standard's operators, onnxruntime's and those of installed packages."""
+
+    def __init__(self) -> None:
+        self._schemas = Schemas()
+        self._assumed: set[str] = set()
+
+    def version(self, domain: str, opsets: Mapping[str, int]) -> int:
+        """Of the operator set ``domain``; as in onnxruntime the newest if the model has none."""
+        version = opsets.get(domain)
+        if version is not None:
+            return version
+        if domain not in self._assumed:
+            self._assumed.add(domain)
+            name, version = domain or "ai.onnx", newest(domain)
+            _log.info("the model does not import %s; taken to be of version %d", name, version)
+        return newest(domain)
+
+    def schema(self, domain: str, op_type: str, version: int) -> Schema | None:
+        """What the standard says of an operator, if it has it in this version."""
+        return self._schemas.find(domain, op_type, version)
+
+    def handler(self, domain: str, op_type: str, version: int) -> Handler | None:
+        """What converts an operator; None for one that is unknown or has a definition only."""
+        if domain == "" and self.schema(domain, op_type, version) is None:
+            return UNOFFICIAL.get(op_type)
+        found = HANDLERS.get((domain, op_type))
+        return found or (self._extensions.get((domain, op_type)) if domain else None)
+
+    @cached_property
+    def _extensions(self) -> Mapping[tuple[str, str], Handler]:
+        return extensions()
+
+    def unknown(self, domain: str, op_type: str, version: int) -> str | None:
+        """Why an operator is not to be had; None if it is."""
+        if self.handler(domain, op_type, version) is not None:
+            return None
+        schema = self.schema(domain, op_type, version)
+        if schema is not None:
+            return None if schema.has_definition else "modelcc does not have this operator"
+        custom = "" if domain in ("", "ai.onnx.ml") else " (a custom operator)"
+        reason = refusal(domain, op_type)
+        return reason or f"there is no such operator in this operator set{custom}"

@@ -1,0 +1,87 @@
+"""Operators that stand in the standard's domain though no operator set of the model has them.
+
+onnxruntime registers them there: some were experiments of the standard's first sets, others are
+written by its optimiser.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.contrib_norm import simplified
+from modelcc.frontends.onnx.elementwise import ELEMENTWISE
+from modelcc.frontends.onnx.nn import NN, normalised_over
+from modelcc.frontends.onnx.shape import sliced
+from modelcc.ops.activation import Affine, ScaledTanh, Softplus
+from modelcc.ops.arithmetic import Value, of
+
+
+def affine(call: Call) -> str:
+    """``alpha * x + beta``."""
+    attrs = call.attrs
+    return call.emit(Affine(attrs.number("alpha", 1.0), attrs.number("beta", 0.0)), call.input(0))
+
+
+def scaled_tanh(call: Call) -> str:
+    """``alpha * tanh(beta * x)``."""
+    attrs = call.attrs
+    return call.emit(ScaledTanh(attrs.number("alpha"), attrs.number("beta")), call.input(0))
+
+
+def parametric_softplus(call: Call) -> str:
+    """``alpha * log(1 + exp(beta * x))``."""
+    x = Value(call, call.input(0)) * call.attrs.number("beta")
+    return (of(Softplus(), x) * call.attrs.number("alpha")).name
+
+
+def image_scaler(call: Call) -> str:
+    """``scale * x``, plus a number for each channel."""
+    if call.rank() != 4:
+        call.fail(f"expected images (NCHW), not {call.type()}")
+    bias = np.array(call.attrs.numbers("bias", ()), np.float64).reshape(-1, 1, 1)
+    if bias.size and call.shape()[1] != bias.size:
+        call.fail(f"bias has {bias.size} numbers for {call.shape()[1]} channels")
+    scaled = Value(call, call.input(0)) * call.attrs.number("scale", 1.0)
+    if not bias.size:
+        return scaled.name
+    return (scaled + Value(call, call.constant(bias, call.dtype()))).name
+
+
+def crop(call: Call) -> str:
+    """Images without ``border``: left, top, right, bottom; or of the extents ``scale`` from it."""
+    border, extents = call.attrs.integers("border"), call.shape()
+    if call.rank() != 4 or len(border) != 4 or min(border) < 0:
+        call.fail(f"border {list(border)} is no left, top, right and bottom of {call.type()}")
+    left, top, right, bottom = border
+    counts = (extents[2] - top - bottom, extents[3] - left - right)
+    if call.attrs.has("scale"):
+        height, width = call.attrs.integers("scale")
+        counts = (height, width)
+    ranges = {2: (top, counts[0], 1), 3: (left, counts[1], 1)}
+    return sliced(call, call.input(0), ranges, extents)
+
+
+def mean_variance(call: Call) -> str:
+    """Each channel, or all ``across_channels``, centred and then divided by its deviation."""
+    across = call.attrs.flag("across_channels")
+    axes = tuple(a for a in range(call.rank()) if a != 1 or across)
+    return normalised_over(call, axes, call.attrs.flag("normalize_variance", True))
+
+
+UNOFFICIAL: Handlers = MappingProxyType(
+    {
+        "Affine": affine,
+        "Crop": crop,
+        "ImageScaler": image_scaler,
+        "LayerNormalization": NN["LayerNormalization"],
+        "MeanVarianceNormalization": mean_variance,
+        "ParametricSoftplus": parametric_softplus,
+        "ScaledTanh": scaled_tanh,
+        "SimplifiedLayerNormalization": simplified,
+        "ThresholdedRelu": ELEMENTWISE["ThresholdedRelu"],
+    }
+)
+"""Taken where the model's operator set has no operator of that name."""
