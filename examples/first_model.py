@@ -22,6 +22,7 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper, version_conve
 from onnx.reference import ReferenceEvaluator
 
 import modelcc
+from modelcc.progress import progress_bars
 
 Array = np.ndarray
 MODELS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -52,7 +53,8 @@ def main() -> int:
 def recorded(model: ModelProto, path: Path, threads: int | None) -> float:
     """Largest error against the output that the ONNX project recorded."""
     output = TensorProto.FromString(path.with_name(f"{path.stem}_output_0.pb").read_bytes())
-    net = modelcc.compile(model, threads=threads)
+    with progress_bars() as progress:
+        net = modelcc.compile(model, threads=threads, progress=progress)
     shape = [int(extent) for extent in net.inputs[0].shape]
     error = relative_error(net(np.ones(shape, np.float32)), numpy_helper.to_array(output))
     print(f"{path.stem}: agrees with the recorded output to {error:.1e}")
@@ -63,7 +65,8 @@ def measured(model: ModelProto, threads: int | None) -> float:
     """Largest error with random weights against onnx's evaluator; prints what was compiled."""
     model = with_random_weights(model, np.random.default_rng(0))
     start = perf_counter()
-    net = modelcc.compile(model, threads=threads, cache=None)
+    with progress_bars() as progress:
+        net = modelcc.compile(model, threads=threads, cache=None, progress=progress)
     seconds = perf_counter() - start
     spec = net.inputs[0]
     x = np.random.default_rng(1).normal(size=[int(e) for e in spec.shape]).astype(np.float32)

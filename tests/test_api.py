@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
+import multiprocessing
+import pickle
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,10 +18,12 @@ import pytest
 from small_models import mlp, two_outputs
 
 import modelcc
+from modelcc.artifact.file import read_artifact
 from modelcc.environment import read_environment
 from modelcc.report import most_live, report_from_json
 from modelcc.report_page import report_page
 from modelcc.runtime.errors import InputError
+from modelcc.targets.native.machine import host_machine
 
 
 def expected(model: object, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -136,6 +142,21 @@ def test_wrong_arguments_are_named() -> None:
         modelcc.compile(mlp(), cpu="x86-64-v9", cache=None)
 
 
+def test_the_environment_names_the_default_processor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MODELCC_CPU", "x86-64-v2")
+    (x,) = inputs((2, 6))
+    for number, cpu in enumerate(("", "native")):
+        net = modelcc.compile(mlp(), threads=1, cpu=cpu, cache=None)
+        net.save(tmp_path / f"{number}.mcc")
+        assert net(x).shape == (2, 3)
+    named, native = (read_artifact(tmp_path / f"{n}.mcc").manifest.machine for n in range(2))
+    assert named.cpu == "x86-64-v2"
+    assert "+sse4.2" in named.features
+    assert native.cpu == host_machine().cpu
+
+
 def test_report_accounts_for_everything() -> None:
     net = modelcc.compile(mlp(), threads=1, cache=None)
     report = net.report(profile=True)
@@ -158,6 +179,7 @@ def test_verify() -> None:
 def test_environment() -> None:
     assert read_environment({"MODELCC_NUM_THREADS": "3"}).threads == 3
     assert read_environment({"MODELCC_CACHE_DIR": ""}).cache is None
+    assert read_environment({"MODELCC_CPU": "x86-64-v2"}).cpu == "x86-64-v2"
     assert read_environment({"XDG_CACHE_HOME": "/c"}).cache == Path("/c/modelcc")
     with pytest.raises(modelcc.ModelError, match="MODELCC_NUM_THREADS is 'many'"):
         read_environment({"MODELCC_NUM_THREADS": "many"})
@@ -175,3 +197,44 @@ def test_all_is_sorted_and_there() -> None:
         assert getattr(modelcc, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'compyle'"):
         _ = modelcc.compyle
+
+
+def test_copies_and_pickles(tmp_path: Path) -> None:
+    (x,) = inputs((3, 6))
+    net = modelcc.compile(mlp("batch"), threads=2, cache=None)
+    assert copy.copy(net) is net and copy.deepcopy([net])[0] is net
+    again = pickle.loads(pickle.dumps(net))
+    assert (again.inputs, again.dims, again.threads) == (net.inputs, net.dims, 2)
+    np.testing.assert_array_equal(again(x), net(x))
+    assert again.report().kernels == net.report().kernels
+    net.save(tmp_path / "a.mcc")
+    again.save(tmp_path / "b.mcc")
+    assert (tmp_path / "a.mcc").read_bytes() == (tmp_path / "b.mcc").read_bytes()
+    loaded = pickle.loads(pickle.dumps(modelcc.load(tmp_path / "a.mcc")))
+    np.testing.assert_array_equal(loaded(x), net(x))
+
+
+def test_other_processes_take_models() -> None:
+    feeds = inputs((1, 6), (4, 6))
+    net = modelcc.compile(mlp("batch"), threads=1, cache=None)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        for got, x in zip(pool.map(net, feeds), feeds, strict=True):
+            np.testing.assert_array_equal(got, net(x))
+
+
+def test_repr_tells_what_a_model_is() -> None:
+    text = repr(modelcc.compile(mlp("batch"), dims={"batch": (1, 9)}, threads=2, cache=None))
+    for part in ("small", "native", "2 threads", "x: f32[batch, 6]", "y: f32[batch, 3]", "1..9"):
+        assert part in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+async def answers(net: modelcc.Model, feeds: list[np.ndarray]) -> list[np.ndarray]:
+    return await asyncio.gather(*(asyncio.to_thread(net, x) for x in feeds))
+
+
+def test_async_use() -> None:
+    feeds = inputs(*((n, 6) for n in range(1, 9)))
+    net = modelcc.compile(mlp("batch"), threads=1, cache=None)
+    for got, x in zip(asyncio.run(answers(net, feeds)), feeds, strict=True):
+        np.testing.assert_array_equal(got, net(x))

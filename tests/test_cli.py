@@ -116,7 +116,9 @@ def test_verify_differs(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_bench(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["bench", "net.onnx", "--against", "onnxruntime", "--rounds", "1", "--json"]
     assert main(command) == 0
-    engines = json.loads(capsys.readouterr().out)["engines"]
+    printed = json.loads(capsys.readouterr().out)
+    engines = printed["engines"]
+    assert printed["sizes"] == {"batch": 2}
     assert set(engines) == {"modelcc", "onnxruntime"}
     assert engines["onnxruntime"]["difference"] < 1e-5
     assert all(e["seconds"] > 0 and e["peak_bytes"] > 0 for e in engines.values())

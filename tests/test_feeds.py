@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 from small_models import model
 
+import modelcc
 from modelcc.driver import import_model
 from modelcc.feeds import index_limits, nominal_sizes, random_feeds, read_feeds
+from modelcc.ir.condition import Condition
 from modelcc.ir.index import DIM, Range, Sym
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import F32, I64, TensorType
 from modelcc.options import Limit, Options, dimension, rewrite_limit
+from modelcc.verification import Request, subject_of
 
 BATCH, WIDE = Sym("batch"), Sym("w")
 TYPES = {"x": TensorType((BATCH, WIDE), F32), "i": TensorType((BATCH,), I64)}
@@ -93,3 +97,40 @@ def test_options_have_a_key_of_their_own() -> None:
     assert len(keys) == 1 + len(changed)
     assert Options().key() == Options().key()
     assert rewrite_limit("Fold=2") == Limit("Fold", 2)
+
+
+def test_sizes_meet_demands() -> None:
+    dims = {"a": Range(0, None), "b": Range(0, None), "c": Range(0, 9)}
+    a, b, c = Sym("a"), Sym("b"), Sym("c")
+    demands = (Condition(a, "==", 1), Condition(b, "==", 4 * c), Condition(c, ">=", 3))
+    shapes = [("a", "b"), ("c",)]
+    found = nominal_sizes(dims, {}, [tuple(map(Sym, s)) for s in shapes], demands)
+    assert found["a"] == 1
+    assert all(condition.holds(found) for condition in demands)
+    given = nominal_sizes(dims, {"c": 5}, [], demands)
+    assert given == {"a": 1, "b": 20, "c": 5}
+    impossible = (Condition(a, "==", 1), Condition(a, "==", 2))
+    assert nominal_sizes(dims, {}, [], impossible).keys() == dims.keys()
+
+
+def test_sizes_meet_what_a_model_demands() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]> g
+        (float[n, 3] x, float[m, 3] w, float[1, 4, t] s) => (float[n, 3] y, float[k] z, float[j] v)
+        {
+          y = Add(x, w)
+          u = Pad(s, p)
+          v = Squeeze(u)
+          z = Squeeze(x, none)
+        }"""
+    )
+    for name, value in (("none", [0]), ("p", [0, 0, 0, 0, 0, -100])):
+        array = np.array(value, np.int64)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    subject = subject_of(Request(model, Options()))
+    assert subject.sizes["n"] == subject.sizes["m"] == 1
+    assert subject.sizes["t"] >= 100  # which are cut off
+    assert subject.sizes["t"] != 101  # one element would be squeezed away
+    net = modelcc.compile(model, threads=1, cache=None)
+    net.run(subject.feeds)
+    net.run(net.random_inputs())

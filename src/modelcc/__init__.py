@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING
 from modelcc.version import VERSION
 
 if TYPE_CHECKING:
-    from modelcc.api import Model, compile, import_model, load, verify
+    from modelcc.api import compile, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
+    from modelcc.ir.errors import Error
     from modelcc.ir.op import ModelError
-    from modelcc.options import Options
+    from modelcc.model import Model
+    from modelcc.options import Limit, Options
+    from modelcc.pipeline import StageError
     from modelcc.report import Report
-    from modelcc.runtime.errors import InputError
+    from modelcc.runtime.errors import InputError, LoadError, RunError
     from modelcc.verification import Verification
 
 __version__ = VERSION
@@ -31,11 +34,16 @@ __version__ = VERSION
 _HOME = MappingProxyType(
     {
         "ArtifactError": "modelcc.artifact.errors",
+        "Error": "modelcc.ir.errors",
         "InputError": "modelcc.runtime.errors",
-        "Model": "modelcc.api",
+        "Limit": "modelcc.options",
+        "LoadError": "modelcc.runtime.errors",
+        "Model": "modelcc.model",
         "ModelError": "modelcc.ir.op",
         "Options": "modelcc.options",
         "Report": "modelcc.report",
+        "RunError": "modelcc.runtime.errors",
+        "StageError": "modelcc.pipeline",
         "Verification": "modelcc.verification",
         "compile": "modelcc.api",
         "import_model": "modelcc.api",
@@ -46,11 +54,16 @@ _HOME = MappingProxyType(
 
 __all__ = [
     "ArtifactError",
+    "Error",
     "InputError",
+    "Limit",
+    "LoadError",
     "Model",
     "ModelError",
     "Options",
     "Report",
+    "RunError",
+    "StageError",
     "Verification",
     "compile",
     "import_model",

@@ -8,121 +8,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from modelcc.artifact.file import Artifact, read_artifact, write_artifact
-from modelcc.artifact.manifest import DimSpec, TensorSpec
-from modelcc.compile_cache import HOST_TARGETS, find_compiled
+from modelcc import checks
+from modelcc.artifact.file import read_artifact
+from modelcc.compile_cache import find_compiled
 from modelcc.environment import Environment, read_environment
-from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import Array, TensorType
-from modelcc.options import Dims, Options, fixed_dims
+from modelcc.ir.types import Array
+from modelcc.model import Model, opened
+from modelcc.options import Dims, Limit, Options
 from modelcc.runtime.pool import available_cores
-from modelcc.runtime.session import Outs, Session
-from modelcc.runtime.values import session_of
 
 if TYPE_CHECKING:
     from modelcc.driver import Compiled, ModelSource
     from modelcc.ir.graph import Graph
-    from modelcc.report import Report, StageTime
     from modelcc.targets.base import Progress
     from modelcc.verification import Verification
 
 
-class Model:
-    """A compiled model, ready to run; safe to call from several threads at once."""
-
-    def __init__(
-        self,
-        artifact: Artifact,
-        session: Session,
-        threads: int,
-        times: Sequence[StageTime] = (),
-    ) -> None:
-        """Made by :func:`compile` and :func:`load`."""
-        self._artifact = artifact
-        self._session = session
-        self._times = tuple(times)
-        self.threads = threads
-
-    @property
-    def name(self) -> str:
-        """The model's own name."""
-        return self._artifact.manifest.name
-
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """Name, element type and shape of each input; extents may be named dimensions."""
-        return self._artifact.manifest.inputs
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        """Name, element type and shape of each output."""
-        return self._artifact.manifest.outputs
-
-    @property
-    def dims(self) -> tuple[DimSpec, ...]:
-        """Named dimensions, with the least and greatest size of each."""
-        return self._artifact.manifest.dims
-
-    def __call__(
-        self, *arguments: object, out: Outs | None = None, **named: object
-    ) -> Array | tuple[Array, ...]:
-        """The output, or a tuple of the outputs, for inputs in order, by keyword, or in a dict.
-
-        Inputs are NumPy arrays or anything with ``__dlpack__`` and are not copied if contiguous.
-        ``out`` gives arrays to write into.  :class:`InputError` says what does not fit.
-        """
-        return self._session(*arguments, out=out, **named)
-
-    def run(
-        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None
-    ) -> dict[str, Array]:
-        """Outputs by name for inputs by name; otherwise as a call."""
-        return self._session.run(feeds, out)
-
-    def save(self, path: str | Path) -> None:
-        """Write the artifact, ``model.mcc``; ``OSError`` if the path cannot be written."""
-        write_artifact(path, self._artifact)
-
-    def report(self, profile: Mapping[str, object] | bool = False) -> Report:
-        """Kernels, memory plan and, just after compiling, the compiler's times.
-
-        ``profile`` (inputs, or True for random ones) also measures each kernel.
-        """
-        report: Report | None = _driver().report_in(self._artifact)
-        if report is None:
-            raise ModelError("the artifact carries no report", (self.name,), "compile it again")
-        if profile is not False:
-            feeds = self.random_inputs(report.sizes) if profile is True else profile
-            seconds = np.median(self._session.profile(feeds, len(report.kernels)), axis=0)
-            report = report.with_profile([float(s) for s in seconds])
-        return report.with_stages(self._times)
-
-    def random_inputs(self, sizes: Mapping[str, int] | None = None, seed: int = 0) -> (
-        dict[str, Array]
-    ):  # fmt: skip
-        """Random arrays for all inputs; ``sizes`` are those of named dimensions."""
-        types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in self.inputs}
-        bounds = {dim.name: Range(dim.low, dim.high) for dim in self.dims}
-        shapes = [type.shape for type in types.values()]
-        feeds: Any = import_module("modelcc.feeds")
-        return feeds.random_feeds(types, feeds.nominal_sizes(bounds, sizes or {}, shapes), seed)
-
-
 def compile(
     model: ModelSource,
-    target: str = "native",
+    target: str | None = None,
     *,
+    options: Options | None = None,
     threads: int | None = None,
     dims: Dims | None = None,
-    cpu: str = "",
-    optimize: int = 2,
+    cpu: str | None = None,
+    optimize: int | None = None,
+    winograd: bool | None = None,
+    strassen: bool | None = None,
+    skip: Sequence[str] | None = None,
+    limit: Limit | tuple[str, int] | None = None,
+    keep: Sequence[str] | None = None,
+    unchecked: bool | None = None,
     cache: str | Path | None = "",
     progress: Progress | None = None,
 ) -> Model:
@@ -130,20 +53,33 @@ def compile(
 
     ``threads``: how many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
     ``dims`` fixes named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``).
-    ``cpu`` names a processor to compile for, ``optimize`` is 0 to 3.  ``cache`` is a folder, None
-    for no cache.  ``progress`` is told about long work.  :class:`ModelError` says what is wrong
-    with the model or an argument.
+    ``cpu`` names a processor to compile for (default: ``MODELCC_CPU``, else this one), ``optimize``
+    is 0 to 3, ``unchecked`` leaves out the checks of indices that come from data.  These and the
+    others are the fields of :class:`Options`; ``options`` gives all of them (its ``threads``
+    too), and an argument that is not None takes the place of its field.
+
+    ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no
+    cache.  ``progress`` is called with a text, the parts that are done and how many there are.
+    :class:`ModelError` says what is wrong with the model or an argument.
     """
     environment = read_environment(os.environ)
-    options = Options(
+    asked = asked_options(
+        environment,
+        options,
         target=target,
+        threads=threads,
+        dims=dims,
         cpu=cpu,
-        threads=default_threads(threads, environment),
         optimize=optimize,
-        dims=fixed_dims(dims),
+        winograd=winograd,
+        strassen=strassen,
+        skip=skip,
+        limit=limit,
+        keep=keep,
+        unchecked=unchecked,
     )
-    folder = environment.cache if cache == "" else (None if cache is None else Path(cache))
-    return compiled_model(model, options, folder, progress)
+    checks.function("progress", progress, _PROGRESS)
+    return compiled_model(_source(model), asked, _folder(cache, environment), progress)
 
 
 def compiled_model(
@@ -152,53 +88,151 @@ def compiled_model(
     """The model of :func:`compile`, from the folder ``cache`` if it is there."""
     found = None if cache is None else find_compiled(model, options, cache)
     if found is not None:
-        artifact = found[0]
-        return Model(artifact, session_of(artifact, options.threads), options.threads)
+        return opened(found, options.target, options.threads)
     workplace = _driver().Workplace(cache, available_cores(), progress)
     compiled: Compiled = _driver().compile_model(model, options, workplace)
     session = compiled.target.load(compiled.artifact, options.threads)
-    return Model(compiled.artifact, session, options.threads, compiled.times)
+    return Model(compiled.artifact, session, options.threads, options.target, compiled.times)
 
 
-def load(path: str | Path, *, threads: int | None = None, target: str = "native") -> Model:
-    """A compiled model from its file; :class:`ArtifactError` if it is none or damaged."""
-    count = default_threads(threads, read_environment(os.environ))
-    artifact = read_artifact(path)
-    if target in HOST_TARGETS:
-        return Model(artifact, session_of(artifact, count), count)
-    loader = _driver().target_of(Options(target=target, threads=count))
-    return Model(artifact, loader.load(artifact, count), count)
+def load(
+    path: str | Path,
+    *,
+    threads: int | None = None,
+    target: str = "native",
+    sha256: str | None = None,
+) -> Model:
+    """A compiled model from its file; :class:`ArtifactError` if it is none or damaged.
+
+    **The file is machine code, which runs in this process with all its rights: load none that you
+    would not run as a program.**  Checksums notice damage, not intent; ``sha256``, the digest of
+    the file as ``sha256sum`` prints it, lets no other file pass.  ``target`` is the one it was
+    compiled for.  :class:`LoadError` if this machine cannot run it.
+    """
+    asked = asked_options(read_environment(os.environ), None, target=target, threads=threads)
+    place = checks.file_path("path", path)
+    pin = None if sha256 is None else checks.text("sha256", sha256, "as sha256sum prints it")
+    artifact = read_artifact(place, sha256=pin)
+    return opened(artifact, asked.target, asked.threads)
 
 
-def import_model(model: ModelSource, *, dims: Dims | None = None) -> Graph:
-    """The graph of a model, before any pass."""
-    return _driver().import_model(model, Options(dims=fixed_dims(dims)))
+def import_model(
+    model: ModelSource,
+    *,
+    options: Options | None = None,
+    dims: Dims | None = None,
+    keep: Sequence[str] | None = None,
+) -> Graph:
+    """The graph of a model, before any pass; arguments as for :func:`compile`."""
+    environment = read_environment(os.environ)
+    asked = asked_options(environment, options, dims=dims, keep=keep)
+    return _driver().import_model(_source(model), asked)
 
 
 def verify(
     model: ModelSource,
     feeds: Mapping[str, Array] | None = None,
+    target: str | None = None,
     *,
-    dims: Dims | None = None,
+    options: Options | None = None,
     threads: int | None = None,
+    dims: Dims | None = None,
+    cpu: str | None = None,
+    optimize: int | None = None,
+    winograd: bool | None = None,
+    strassen: bool | None = None,
+    skip: Sequence[str] | None = None,
+    limit: Limit | tuple[str, int] | None = None,
+    unchecked: bool | None = None,
+    sizes: Mapping[str, int] | None = None,
     seed: int = 0,
+    tolerance: float | None = None,
+    layers: bool = False,
+    bisect: bool = False,
+    cache: str | Path | None = "",
+    progress: Progress | None = None,
 ) -> Verification:
     """The compiled model against the reference interpreter and, if installed, onnxruntime.
 
-    ``feeds`` are the inputs to use (default: random ones from ``seed``).
+    ``feeds`` are inputs to use; others are random from ``seed``, with ``sizes`` for their named
+    dimensions.  ``tolerance`` is the error to accept, as a fraction of the greatest value.
+    ``layers`` also names the first node that is wrong, ``bisect`` the stage of the compiler.
+    The rest is as for :func:`compile`.
     """
     environment = read_environment(os.environ)
-    count = default_threads(threads, environment)
-    options = Options(threads=count, dims=fixed_dims(dims))
-    workplace = _driver().Workplace(environment.cache, available_cores())
+    asked = asked_options(
+        environment,
+        options,
+        target=target,
+        threads=threads,
+        dims=dims,
+        cpu=cpu,
+        optimize=optimize,
+        winograd=winograd,
+        strassen=strassen,
+        skip=skip,
+        limit=limit,
+        unchecked=unchecked,
+    )
+    checks.function("progress", progress, _PROGRESS)
     verification: Any = import_module("modelcc.verification")
-    request = verification.Request(model, options, workplace, feeds or {}, {}, seed)
-    return verification.verify_model(request)
+    request = verification.Request(
+        _source(model),
+        asked,
+        _driver().Workplace(_folder(cache, environment), available_cores(), progress),
+        {} if feeds is None else checks.mapping("feeds", feeds, _FEEDS),
+        {} if sizes is None else checks.sizes("sizes", sizes),
+        checks.whole_number("seed", seed),
+        None if tolerance is None else checks.number("tolerance", tolerance),
+    )
+    steps = {"layers": checks.flag("layers", layers), "bisect": checks.flag("bisect", bisect)}
+    return verification.verified(request, **steps)
+
+
+_PROGRESS = "give a function of (what: str, done: int, total: int)"
+_FEEDS = "for example {'x': numpy.zeros((1, 3), 'float32')}"
+
+
+def asked_options(environment: Environment, base: Options | None, **given: Any) -> Options:
+    """``base`` with what is ``given`` (not None) in place of its fields.
+
+    Without a base: the defaults, with as many threads as the environment says, else one per core.
+    Where no processor is named, the environment's is.
+    """
+    if base is None:
+        base = Options(threads=default_threads(None, environment))
+    checks.instance("options", base, Options, "for example options=modelcc.Options(optimize=3)")
+    asked = replace(base, **{name: value for name, value in given.items() if value is not None})
+    return asked if asked.cpu else replace(asked, cpu=environment.cpu)
+
+
+def _source(model: ModelSource) -> ModelSource:
+    """A model in the form that the cache knows; the frontend refuses what is none."""
+    if isinstance(model, str | PathLike):
+        return checks.file_path("model", model)
+    return bytes(model) if isinstance(model, bytearray | memoryview) else model
+
+
+def _folder(cache: str | Path | None, environment: Environment) -> Path | None:
+    if cache is None:
+        return None
+    default = isinstance(cache, str) and not cache
+    return environment.cache if default else checks.file_path("cache", cache)
 
 
 def _driver() -> Any:
-    """The compiler, imported when it is wanted."""
-    return import_module("modelcc.driver")
+    """The compiler, imported when it is wanted; an environment to run models in may lack it."""
+    try:
+        return import_module("modelcc.driver")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in _COMPILERS:
+            raise
+        hint = "install modelcc with its dependencies: pip install modelcc"
+        raise ModelError(f"compiling needs the package {error.name}", (), hint) from error
+
+
+_COMPILERS = ("onnx", "llvmlite", "google")
+"""Packages that compiling needs and running does not."""
 
 
 def default_threads(asked: int | None, environment: Environment) -> int:

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from modelcc.npz import write_npz
+
 Feeds = Mapping[str, Any]
 Run = Callable[[Feeds], Mapping[str, Any]]
 
@@ -42,8 +44,7 @@ def main(arguments: list[str]) -> None:
     loaded = perf_counter()
     results = run(feeds)
     first = perf_counter()
-    with Path(outputs_path).open("wb") as file:
-        np.savez(file, allow_pickle=False, **results)
+    write_npz(Path(outputs_path), results)
     _reply({"load": loaded - start, "first": first - loaded})
     for line in sys.stdin:
         times: list[float] = []

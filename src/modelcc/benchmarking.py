@@ -17,6 +17,7 @@ import numpy as np
 from modelcc.bench_worker import ENGINES
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
+from modelcc.npz import write_npz
 from modelcc.targets.base import Progress
 
 BATCH_SECONDS = 0.1
@@ -73,12 +74,13 @@ def measure(
         raise ModelError(f"there is no engine {unknown[0]!r}", (), hint)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        np.savez(folder / "feeds.npz", allow_pickle=False, **feeds)  # pyright: ignore
+        write_npz(folder / "feeds.npz", feeds)
         workers: list[_Worker] = []
         try:
             for engine in engines:
-                workers.append(_Worker(engine, model, folder, options))
                 progress("loading engines", len(workers), len(engines))
+                workers.append(_Worker(engine, model, folder, options))
+            progress("loading engines", len(engines), len(engines))
             return _in_turns(workers, rounds, progress)
         finally:
             for worker in workers:
@@ -88,6 +90,7 @@ def measure(
 def _in_turns(
     workers: Sequence[_Worker], rounds: int, progress: Progress
 ) -> tuple[Measurement, ...]:
+    progress("measuring", 0, rounds)
     counts = [_batch(worker) for worker in workers]
     for done in range(rounds):
         for worker, count in zip(workers, counts, strict=True):

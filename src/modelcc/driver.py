@@ -6,11 +6,11 @@ One observer sees every stage with the program before and after it, and the seco
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
+from time import perf_counter
+from typing import Any, cast
 
 from modelcc.artifact.file import Artifact, write_artifact
 from modelcc.collection import no_cycle_collection
@@ -18,18 +18,21 @@ from modelcc.compile_cache import (
     HOST_TARGETS,
     artifact_cache,
     artifact_key,
-    external_files,
     host_key,
-    replace_file,
+    keep,
+    seen_model,
 )
 from modelcc.feeds import nominal_sizes
+from modelcc.file_digests import Seen, seen
 from modelcc.frontends.onnx import import_onnx
+from modelcc.frontends.onnx.external import external_files
+from modelcc.frontends.onnx.loader import LoadedModel, load
 from modelcc.frontends.onnx.loader import Model as OnnxModel
 from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.mapped import release_all
 from modelcc.ir.op import ModelError
-from modelcc.ir.program import Program
+from modelcc.ir.program import Program, checks
 from modelcc.ir.region import map_leaves
 from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
 from modelcc.ir.structure import Interface
@@ -43,6 +46,7 @@ from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
 from modelcc.passes.graph.dead_code import DeadCode
 from modelcc.passes.graph.decompose import Decompose
+from modelcc.passes.graph.demand_sizes import DemandSizes
 from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
@@ -68,6 +72,7 @@ from modelcc.passes.program.from_scheduled import lower_to_program
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.passes.tensor.assign_layouts import AssignLayouts
+from modelcc.passes.tensor.check_indices import CheckIndices
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
@@ -83,6 +88,7 @@ from modelcc.passes.tensor.winograd_cost import WinogradCost
 from modelcc.pipeline import (
     Observer,
     Stage,
+    StageError,
     StageRun,
     all_of,
     block,
@@ -91,11 +97,12 @@ from modelcc.pipeline import (
     run_stages,
 )
 from modelcc.report import Report, StageTime, report_from_json, report_of
+from modelcc.stage_progress import announcer, log_stage
 from modelcc.targets.base import Module, Target, TargetOptions, Workplace
 from modelcc.targets.native.building_ahead import building_ahead
 from modelcc.targets.registry import make_target
 
-ModelSource = OnnxModel | Graph
+ModelSource = OnnxModel | LoadedModel | Graph
 """A path of an .onnx file, its bytes, an ``onnx.ModelProto``, or a graph built by hand."""
 
 DEFAULT = Options()
@@ -165,10 +172,10 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             ),
             InternStrings(),
         ),
-        *block("lower", lower_graph),
+        *block("lower", DemandSizes(), lower_graph, CheckIndices(options.unchecked)),
         *block(
             "tensor",
-            *_in_regions(AssignLayouts(), InlineStages(), PermuteProducts()),
+            *_in_regions(*_layouts(options), InlineStages(), PermuteProducts()),
             *_in_regions(PackOperands(), FuseKernels(), FuseContractions()),
             *_in_regions(JoinParts(threads=options.threads), SplitBlocks()),
             *_in_regions(*_fewer_multiplications(options)),
@@ -193,10 +200,16 @@ def _in_regions(*steps: Pass[TensorProgram]) -> tuple[tuple[str, InRegions], ...
     return tuple((type(step).__name__, InRegions(step)) for step in steps)
 
 
+def _layouts(options: Options) -> Iterator[AssignLayouts]:
+    """At level 0 tensors lie as the model says, for whoever looks at them."""
+    if options.optimize > 0:
+        yield AssignLayouts()
+
+
 def _fewer_multiplications(options: Options) -> Iterator[Winograd | Strassen]:
-    if options.winograd:
+    if options.winograd and options.optimize > 0:
         yield Winograd(WinogradCost(threads=options.threads))
-    if options.strassen:
+    if options.strassen and options.optimize > 0:
         yield Strassen()
 
 
@@ -225,21 +238,15 @@ def _with_outputs(graph: Graph, more: Sequence[str]) -> Graph:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A finished artifact; ``file`` is its place in the cache and ``times`` are empty if it
-    was found there."""
+    """A finished artifact; ``times`` are empty if it was found in the cache."""
 
     artifact: Artifact
     target: Target
     times: tuple[StageTime, ...] = ()
-    file: Path | None = None
 
     def save(self, path: Path) -> None:
         """Write the artifact to ``path``, which is seen whole or not at all."""
-        found = self.file
-        if found is None:
-            write_artifact(path, self.artifact)
-        else:
-            replace_file(path, lambda temporary: shutil.copyfile(found, temporary))
+        write_artifact(path, self.artifact)
 
 
 def compile_model(
@@ -258,42 +265,46 @@ def compile_model(
     target = target_of(options)
     cache = workplace.cache if observer is None else None
     own = host_key() if options.target in HOST_TARGETS else target.key
+    before = seen_model(model) if cache else []
     key = artifact_key(model, options, own, cache) if cache else None
     if cache and key:
         found = artifact_cache(cache).read(key)
         if found:
-            artifact, path = found
-            return Compiled(artifact, target, (), path)
+            return Compiled(found, target)
     times: list[StageTime] = []
     interfaces: list[Interface | None] = []
-    files: list[Path] = []
+    files: list[Seen] = []
 
     def note(run: StageRun) -> None:
         times.append(StageTime(run.stage.label, run.seconds))
         if isinstance(run.after, Graph):
-            if not interfaces:
-                files.extend(external_files(run.after))
             interfaces.append(run.after.interface)
         if isinstance(run.before, Graph) and isinstance(run.after, TensorProgram):
             release_all(constant.data for constant in run.before.constants.values())
+
+    def source() -> Any:
+        """The model, read as far as it tells which files it has beside it."""
+        if not (cache and key and before):
+            return model
+        start = perf_counter()
+        loaded = load(cast("str | Path", model))
+        files.extend(map(seen, external_files(loaded)))
+        times.append(StageTime("import/load", perf_counter() - start))
+        return loaded
 
     # Whoever watches wants to see one stage after the other.
     place = workplace if observer is None else replace(workplace, jobs=1)
     with building_ahead(target, place) as working, no_cycle_collection():
         stages = from_block(pipeline(working, options, workplace), entering)
-        artifact: Artifact = run_stages(stages, model, all_of(note, check_stage, observer))
+        watching = all_of(note, log_stage, check_stage, observer)
+        begin = announcer(stages, workplace)
+        artifact: Artifact = run_stages(stages, source(), watching, begin)
     if interfaces and interfaces[-1] is not None:
         manifest = artifact.manifest.with_interface(interfaces[-1])
         artifact = replace(artifact, manifest=manifest)
     if cache and key:
-        # A damaged entry is compiled again, so there is no need to wait for the disk.
-        save = partial(write_artifact, artifact=artifact, durable=False)
-        artifact_cache(cache).add(key, save, files)
+        keep(artifact, key, cache, before, files)
     return Compiled(artifact, target, tuple(times))
-
-
-class StageError(RuntimeError):
-    """A stage of the compiler broke the rules of a level: a fault of modelcc."""
 
 
 def check_stage(run: StageRun) -> None:
@@ -371,7 +382,8 @@ def _packager(target: Target) -> Callable[[Built], Artifact]:
     def run(built: Built) -> Artifact:
         program = built.program
         shapes = [program.bindings[name].type.shape for name in program.inputs]
-        sizes = nominal_sizes(program.dims, _greatest(program), shapes)
+        demands = [check.condition for check in checks(program)]
+        sizes = nominal_sizes(program.dims, _greatest(program), shapes, demands)
         report = report_of(program, target.name, sizes)
         return target.package(program, built.objects, {REPORT: report.to_json()})
 

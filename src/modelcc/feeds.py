@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, cast
+from zipfile import BadZipFile
 
 import numpy as np
 
+from modelcc.ir.condition import Condition
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.index import Bounds, Index, Range, evaluate, symbols
+from modelcc.ir.index import Bounds, Index, Range, evaluate, split_affine, substitute, symbols
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
 from modelcc.ops.elementwise import Cast, Equal, Identity
 from modelcc.ops.gather import Gather, OneHot
+from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Concat, Expand, Reshape, Transpose
 from modelcc.ops.slicing import Slice
+from modelcc.passes.graph.bound_dimensions import BoundDimensions
+from modelcc.passes.graph.demand_sizes import DemandSizes
 
 MOVING = (Cast, Identity, Concat, Expand, Reshape, Slice, Transpose)
 """Ops whose result holds their operand's numbers, elsewhere or in another type."""
+
+HOSTILE = (-(2**63), -(2**31) - 1, -(2**31), 2**31, 2**40, 2**62, 2**63 - 1)
+"""Integers that are no index of anything."""
+
+HOSTILE_FLOATS = (float("nan"), float("inf"), float("-inf"), 1e30)
 
 LEADING_EXTENT, INNER_EXTENT = 2, 64
 """Sizes given to named dimensions that are not bound: small batches, and pictures and sequences
 that windows fit into."""
 
 
+TRIED = 1 << 12
+"""Combinations of sizes that are tried until all demands are met."""
+
+
 def nominal_sizes(
-    dims: Bounds, given: Mapping[str, int], shapes: Iterable[Sequence[Index]]
+    dims: Bounds,
+    given: Mapping[str, int],
+    shapes: Iterable[Sequence[Index]],
+    demands: Iterable[Condition] = (),
 ) -> dict[str, int]:
     """A number for every named dimension: as ``given``, else a modest one within its bounds.
 
-    ``shapes`` are those of the inputs: dimensions that lead one are taken for batches.
+    ``shapes`` are those of the inputs: dimensions that lead one are taken for batches.  The
+    ``demands`` on these dimensions are met if numbers that meet them are found easily.
     :class:`ModelError` for a ``given`` name that is none.
     """
     unknown = [name for name in given if name not in dims]
@@ -39,7 +59,66 @@ def nominal_sizes(
         raise ModelError(f"there is no dimension {unknown[0]!r}", (), f"the model has {known}")
     leading = {name for shape in shapes for name in symbols(shape[0] if shape else 0)}
     wanted = {name: LEADING_EXTENT if name in leading else INNER_EXTENT for name in dims}
-    return {name: given.get(name, _within(dims[name], wanted[name])) for name in dims}
+    sizes = {name: given.get(name, _within(dims[name], wanted[name])) for name in dims}
+    due = [c for c in demands if _mentions(c) and _mentions(c) <= dims.keys()]
+    if all(c.holds(sizes) for c in due):
+        return sizes
+    free = sorted({n for c in due for n in _mentions(c)} - given.keys())
+    known = {name: size for name, size in sizes.items() if name not in free}
+    wishes = {name: sizes[name] for name in free}
+    found = next(filter(None, islice(_meeting(wishes, known, due, dims), TRIED)), None)
+    return sizes if found is None else {name: found[name] for name in dims}
+
+
+def size_demands(graph: Graph) -> tuple[Bounds, tuple[Condition, ...]]:
+    """Bounds of the dimensions of ``graph``, and what every run demands of them."""
+    checked = DemandSizes()(BoundDimensions()(graph))
+    reads = (node.op for node in checked.nodes if isinstance(node.op, ReadSize))
+    dims = {name: known for name, known in checked.dims.items() if name in graph.dims}
+    return dims, tuple(c for read in reads for c in read.conditions())
+
+
+def _mentions(condition: Condition) -> frozenset[str]:
+    return symbols(condition.left) | symbols(condition.right)
+
+
+def _meeting(
+    wishes: Mapping[str, int], known: Mapping[str, int], due: Sequence[Condition], dims: Bounds
+) -> Iterator[dict[str, int] | None]:
+    """``known`` with sizes near ``wishes`` that meet what is ``due``; None for each dead end."""
+    ready = [c for c in due if _mentions(c) <= known.keys()]
+    if not all(c.holds(known) for c in ready):
+        yield None
+        return
+    if not wishes:
+        yield dict(known)
+        return
+    rest = [c for c in due if c not in ready]
+    name = next(iter(wishes))
+    others = {n: size for n, size in wishes.items() if n != name}
+    bounds = dims[name]
+    for size in _candidates(name, wishes[name], known, rest):
+        if size == _within(bounds, size):
+            yield from _meeting(others, {**known, name: size}, rest, dims)
+
+
+def _candidates(
+    name: str, wish: int, known: Mapping[str, int], due: Sequence[Condition]
+) -> list[int]:
+    """Sizes to try: what demands of one unknown say, then others, those near ``wish`` first."""
+    solved: list[int] = []
+    near = {1, 2, 3, *(1 << n for n in range(2, 12)), *known.values()}
+    for condition in due:
+        left, right = (substitute(e, known) for e in (condition.left, condition.right))
+        near |= {abs(e) for e in (left, right) if isinstance(e, int)}
+        split = split_affine(left - right, (name,))
+        if split is None or not isinstance(split[1], int):
+            continue
+        factor = split[0][name]
+        if isinstance(factor, int) and factor:
+            solved += [-split[1] // factor, -(split[1] // factor)]
+    ordered = sorted(near, key=lambda size: (abs(size - wish), size))
+    return [size for size in dict.fromkeys((wish, *solved, *ordered)) if size >= 0]
 
 
 def _within(bounds: Range, wanted: int) -> int:
@@ -53,11 +132,35 @@ def random_feeds(
     sizes: Mapping[str, int],
     seed: int = 0,
     limits: Mapping[str, int] | None = None,
+    hostile: bool = False,
 ) -> dict[str, Array]:
-    """Normal floats, integers below ``limits`` (2 where that has none), for each input."""
+    """Normal floats, integers below ``limits`` (2 where that has none), for each input.
+
+    ``hostile`` ones have a few numbers among them that no index or size should be.
+    """
     generator = np.random.default_rng(seed)
     below = limits or {}
-    return {n: _random(t, sizes, below.get(n, 2), generator) for n, t in types.items()}
+    found = {n: _random(t, sizes, below.get(n, 2), generator) for n, t in types.items()}
+    if hostile:
+        for name, array in found.items():
+            found[name] = _spoilt(array, below.get(name, 2), generator)
+    return found
+
+
+def _spoilt(array: Array, limit: int, generator: np.random.Generator) -> Array:
+    """``array`` with one element in eight, and at least one, out of any range."""
+    if array.dtype.kind not in "iuf" or not array.size:
+        return array
+    if array.dtype.kind == "f":
+        values = np.array(HOSTILE_FLOATS, array.dtype)
+    else:
+        own = np.iinfo(array.dtype)
+        near = (limit, -limit - 1, -1)
+        values = np.array([v for v in (*near, *HOSTILE) if own.min <= v <= own.max], array.dtype)
+    result = array.copy()
+    places = generator.choice(array.size, max(1, array.size // 8), replace=False)
+    result.reshape(-1)[places] = generator.choice(values, len(places))
+    return result
 
 
 def _random(
@@ -120,16 +223,22 @@ def read_feeds(
     """
     found: dict[str, Array] = {}
     for item in items:
-        name, equals, file = item.partition("=")
-        if not equals and item.endswith(".npz"):
-            found |= _load_npz(Path(item))
-        elif not equals:
-            found[_only_input(types, item)] = _load_npy(Path(item))
-        else:
-            found[name] = _load_npy(Path(file))
-    for name, array in found.items():
-        _check_feed(name, array, types)
+        for name, array in _arrays(item, types).items():
+            if name in found:
+                hint = f"inputs are {', '.join(types)}; write NAME=FILE.npy for each"
+                raise ModelError(f"input {name!r} is given twice", (), hint)
+            _check_feed(name, array, types)
+            found[name] = array
     return found, [name for name in types if name not in found]
+
+
+def _arrays(item: str, types: Mapping[str, TensorType]) -> dict[str, Array]:
+    name, equals, file = item.partition("=")
+    if not equals and item.endswith(".npz"):
+        return _load_npz(Path(item))
+    if not equals:
+        return {_only_input(types, item): _load_npy(Path(item))}
+    return {name: _load_npy(Path(file))}
 
 
 def _only_input(types: Mapping[str, TensorType], item: str) -> str:
@@ -163,6 +272,7 @@ def _load_npz(path: Path) -> dict[str, Array]:
 
 
 def _load(path: Path) -> Array | dict[str, Array]:
+    """What NumPy reads from ``path``; its own messages advise to unpickle, which runs code."""
     try:
         loaded: Any = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -170,6 +280,23 @@ def _load(path: Path) -> Array | dict[str, Array]:
         return {name: loaded[name] for name in loaded.files}
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        hint = "write it with numpy.save"
-        raise ModelError(f"{path} is not a NumPy file: {error}", (), hint) from error
+    except (ValueError, EOFError, BadZipFile, TokenError) as error:
+        raise _unreadable(path) from error
+
+
+def _unreadable(path: Path) -> ModelError:
+    with path.open("rb") as file:
+        start = file.read(_HEADER)
+    hint = "write numbers or texts: numpy.save(file, array.astype('float32')), or astype('U')"
+    if start.startswith(b"PK"):
+        return ModelError(f"cannot read {path}: it is damaged, or holds Python objects", (), hint)
+    if not start.startswith(b"\x93NUMPY"):
+        hint = "write it with numpy.save or numpy.savez"
+        return ModelError(f"{path} is not a NumPy file", (), hint)
+    if b"|O" in start:
+        return ModelError(f"{path} holds Python objects, which are not read", (), hint)
+    return ModelError(f"{path} is cut off or damaged", (), "write it with numpy.save again")
+
+
+_HEADER = 1024
+"""Bytes of an .npy file that its description is in."""

@@ -33,6 +33,7 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, DType, dtype_of
+from modelcc.npz import write_npz
 
 Functions = tuple[Function, ...]
 
@@ -138,8 +139,7 @@ def constants_path(text: Path) -> Path:
 def write_constants(path: Path, constants: Mapping[str, Constant]) -> None:
     """Write each constant under its digest and element type."""
     arrays = {f"{d}.{dtype_of(c.data)}": _plain(c.data) for d, c in constants.items()}
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
+    write_npz(path, arrays)
 
 
 def read_constants(path: Path) -> dict[str, Constant]:

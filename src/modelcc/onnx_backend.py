@@ -36,6 +36,11 @@ class CompiledModel(BackendRep):
         self._model = model
         self._names = tuple(names)
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the outputs are called."""
+        return tuple(o.name for o in self._model.outputs)
+
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Outputs in the model's order, for inputs in order, by name, or a single array."""
         return _called(self._model, _feeds(self._names, inputs))
@@ -139,8 +144,9 @@ def _feeds(names: Sequence[str], inputs: Any) -> dict[str, Any]:
 
 
 def _called(model: Model, feeds: Mapping[str, Any]) -> tuple[Any, ...]:
-    results = model(dict(feeds))
-    return results if isinstance(results, tuple) else (results,)
+    results: Any = model(dict(feeds))
+    several = isinstance(results, tuple)
+    return cast(tuple[Any, ...], results) if several else (results,)
 
 
 def _identity(name: str, value: Any) -> tuple[object, ...]:

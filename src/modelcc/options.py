@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
+from types import MappingProxyType
+from typing import Any, cast
 
+from modelcc.checks import dimensions, flag, names, shown, text, whole_number
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 
@@ -26,9 +30,12 @@ class Options:
     """Everything that changes the compiled result.
 
     ``dims`` fixes (a number) or bounds (a ``Range``) named dimensions; ``threads`` is the number
-    of threads that schedules are laid out for; ``optimize`` is 0 (quick, for debugging) to 3;
+    of threads that schedules are laid out for; ``optimize`` is 0 (quick, for debugging: plain
+    layouts and, in C, loops over single elements) to 3;
     ``winograd`` allows Winograd's convolutions and ``strassen`` Strassen's matrix products, whose
     rounding errors are a few times larger.
+    ``unchecked`` leaves out the checks of indices that come from data: one out of range then reads
+    or writes whatever is there.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
     values to return as outputs too.  The last three are for finding faults.
     """
@@ -40,15 +47,17 @@ class Options:
     dims: tuple[tuple[str, int | Range], ...] = ()
     winograd: bool = True
     strassen: bool = True
+    unchecked: bool = False
     skip: tuple[str, ...] = ()
     limit: Limit | None = None
     keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ModelError(f"threads must be at least 1, not {self.threads}")
-        if self.optimize not in (0, 1, 2, 3):
-            raise ModelError(f"the optimisation level is 0, 1, 2 or 3, not {self.optimize}")
+        for field in fields(self):
+            check = _CHECKS.get(field.name, flag if field.type == "bool" else None)
+            if check is not None:
+                value = check(field.name, getattr(self, field.name))
+                object.__setattr__(self, field.name, value)
 
     def key(self) -> str:
         """SHA-256 of all fields, in hexadecimal."""
@@ -57,9 +66,35 @@ class Options:
 
 
 def fixed_dims(dims: Dims | None) -> tuple[tuple[str, int | Range], ...]:
-    """``dims`` as :class:`Options` wants them."""
-    pairs = (dims or {}).items()
-    return tuple((n, Range(*size) if isinstance(size, tuple) else size) for n, size in pairs)
+    """``dims`` as :class:`Options` has them; :class:`ModelError` says which is no size."""
+    return dimensions("dims", {} if dims is None else dims)
+
+
+def _limit(what: str, value: Any) -> Limit | None:
+    if value is None or isinstance(value, Limit):
+        return value
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        hint = "give the name of a stage and a number, as in limit=('SimplifyAlgebra', 3)"
+        raise ModelError(f"{what} must be a stage and rewrites, not {shown(value)}", (), hint)
+    pair = cast("Sequence[object]", value)
+    if len(pair) != 2:
+        raise ModelError(f"{what} must have a stage and a number, not {len(pair)} values")
+    return Limit(text("the stage of limit", pair[0]), whole_number("limit", pair[1]))
+
+
+_CHECKS: Mapping[str, Callable[[str, Any], object]] = MappingProxyType(
+    {
+        "target": partial(text, hint="for example target='native'"),
+        "cpu": partial(text, hint="for example cpu='x86-64-v3'"),
+        "threads": partial(whole_number, low=1),
+        "optimize": partial(whole_number, low=0, high=3),
+        "dims": dimensions,
+        "skip": names,
+        "limit": _limit,
+        "keep": names,
+    }
+)
+"""By field; those of type ``bool`` are flags."""
 
 
 def dimension(text: str) -> tuple[str, int | Range]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from time import perf_counter
 from typing import Any, cast
 
+from modelcc.ir.errors import Error
+
 Transform = Callable[[Any], Any]
 """A pass or lowering: takes the program on one level, returns it changed or one level down."""
 
@@ -53,6 +55,10 @@ class StageRun:
 Observer = Callable[[StageRun], None]
 
 
+class StageError(Error, RuntimeError):
+    """A stage of the compiler broke the rules of a level: a fault of modelcc."""
+
+
 def block(name: str, *steps: Transform | tuple[str, Transform]) -> tuple[Stage, ...]:
     """Stages of one block.  A pass is named after its class or function, unless a name is given."""
     return tuple(Stage(name, *_named(step)) for step in steps)
@@ -75,9 +81,16 @@ def numbered(stages: Iterable[Stage]) -> tuple[Stage, ...]:
     return tuple(result)
 
 
-def run_stages(stages: Sequence[Stage], program: Any, observer: Observer | None = None) -> Any:
-    """The program after all stages; ``observer`` is called after each."""
+def run_stages(
+    stages: Sequence[Stage],
+    program: Any,
+    observer: Observer | None = None,
+    begin: Callable[[Stage], None] | None = None,
+) -> Any:
+    """The program after all stages; ``begin`` is called before each and ``observer`` after it."""
     for stage in stages:
+        if begin is not None:
+            begin(stage)
         start = perf_counter()
         after = stage.run(program)
         seconds = perf_counter() - start

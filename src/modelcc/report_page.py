@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from modelcc.formats import byte_text
 from modelcc.report import KernelRow, Region, Report
-from modelcc.report_tables import byte_text
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 460, 80, 30
 

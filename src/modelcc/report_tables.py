@@ -8,9 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from modelcc.formats import byte_text
 from modelcc.report import KernelRow, Report, StageTime
-
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def report_tables(report: Report, rows: int | None = None) -> RenderableType:
@@ -69,14 +68,6 @@ def stage_table(stages: Sequence[StageTime]) -> Table:
         table.add_row(stage.stage, f"{stage.seconds * 1e3:.1f}")
     table.add_row("in all", f"{sum(s.seconds for s in stages) * 1e3:.1f}", style="bold")
     return table
-
-
-def byte_text(size: float) -> str:
-    """A number of bytes for people: ``3.2 MiB``."""
-    value, unit = float(size), 0
-    while value >= 1024 and unit < len(_BYTES) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.1f} {_BYTES[unit]}" if unit else f"{int(size)} B"
 
 
 def _dearest(kernels: Sequence[KernelRow], rows: int | None) -> Sequence[KernelRow]:

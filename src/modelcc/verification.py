@@ -6,16 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Protocol, cast
 
+from modelcc.artifact.file import Artifact
+from modelcc.artifact.manifest import Manifest
 from modelcc.bisection import Culprit, differences_by_interpreter, find_culprit
 from modelcc.comparison import Difference, compare, compare_all
-from modelcc.driver import NOWHERE, ModelSource, compile_model, import_model
-from modelcc.feeds import index_limits, nominal_sizes, random_feeds
+from modelcc.driver import NOWHERE, ModelSource, compile_model, import_model, target_of
+from modelcc.feeds import index_limits, nominal_sizes, random_feeds, size_demands
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import bind_feeds, interpret
 from modelcc.ir.graph_verifier import node_place
+from modelcc.ir.index import Sym
 from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.pipeline import StageRun
@@ -67,6 +71,7 @@ class Request:
 
     ``feeds`` are inputs; those missing are random from ``seed``, with ``sizes`` for their named
     dimensions.  ``tolerance`` replaces the one of :data:`~modelcc.comparison.TOLERANCES`.
+    ``artifact`` is what is verified, in place of what ``model`` is compiled to.
     """
 
     model: ModelSource
@@ -76,6 +81,7 @@ class Request:
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     seed: int = 0
     tolerance: float | None = None
+    artifact: Artifact | None = None
 
 
 @dataclass(frozen=True)
@@ -89,10 +95,13 @@ class Subject:
 
 def subject_of(request: Request) -> Subject:
     """The graph of a request and all its inputs."""
+    request.workplace.report("importing the model", 0, 1)
     graph = import_model(request.model, request.options)
+    request.workplace.report("importing the model", 1, 1)
     types = {name: graph.types[name] for name in graph.inputs if name not in request.feeds}
     shapes = [graph.types[name].shape for name in graph.inputs]
-    sizes = nominal_sizes(graph.dims, request.sizes, shapes)
+    dims, demands = size_demands(graph)
+    sizes = nominal_sizes(dims, request.sizes, shapes, demands)
     random = random_feeds(types, sizes, request.seed, index_limits(graph))
     feeds = {**request.feeds, **random}
     return Subject(graph, feeds, bind_feeds(graph, feeds))
@@ -102,11 +111,11 @@ def verify_model(request: Request) -> Verification:
     """Compile the model, run it and compare its outputs."""
     subject = subject_of(request)
     got = _run_compiled(request, subject)
-    request.workplace.report("running the reference interpreter", 0, 1)
-    expected = interpret(subject.graph, subject.feeds)
-    request.workplace.report("running the reference interpreter", 1, 1)
+    expected = _interpreted(request.workplace, subject)
+    request.workplace.report("running onnxruntime", 0, 1)
     peer = peer_of(request.model, request.options.threads)
     others = peer.run(subject.feeds) if peer else {}
+    request.workplace.report("running onnxruntime", 1, 1)
     wanted = {name: others[name] for name in got if name in others}
     return Verification(
         subject.graph.name,
@@ -114,6 +123,28 @@ def verify_model(request: Request) -> Verification:
         compare_all(got, expected, request.tolerance),
         compare_all(got, wanted, request.tolerance),
     )
+
+
+def _interpreted(workplace: Workplace, subject: Subject) -> dict[str, Array]:
+    """Results of the reference interpreter, which tells how many nodes it has run."""
+    title, total = "running the reference interpreter", len(subject.graph.nodes)
+    nodes = count(1)
+    workplace.report(title, 0, total)
+
+    def tell(node: Node, values: tuple[Array, ...]) -> None:
+        workplace.report(title, next(nodes), total)
+
+    results = interpret(subject.graph, subject.feeds, tell)
+    workplace.report(title, total, total)
+    return results
+
+
+def verified(request: Request, layers: bool = False, bisect: bool = False) -> Verification:
+    """As :func:`verify_model`; ``layers`` also looks for the node, ``bisect`` for the stage."""
+    result = verify_model(request)
+    if layers:
+        result = first_wrong_layer(request, result)
+    return first_wrong_stage(request, result) if bisect else result
 
 
 def first_wrong_layer(request: Request, result: Verification) -> Verification:
@@ -159,6 +190,20 @@ def peer_of(model: ModelSource, threads: int) -> Peer | None:
 
 
 def _run_compiled(request: Request, subject: Subject) -> dict[str, Array]:
-    compiled = compile_model(request.model, request.options, request.workplace)
-    session = compiled.target.load(compiled.artifact, request.options.threads)
-    return session.run(subject.feeds)
+    if request.artifact is not None:
+        target, artifact = target_of(request.options), request.artifact
+    else:
+        compiled = compile_model(request.model, request.options, request.workplace)
+        target, artifact = compiled.target, compiled.artifact
+    return target.load(artifact, request.options.threads).run(subject.feeds)
+
+
+def fixed_sizes(manifest: Manifest, graph: Graph) -> dict[str, int]:
+    """Sizes of named dimensions of ``graph`` that are numbers in a model compiled from it."""
+    known = {spec.name: spec.shape for spec in manifest.inputs}
+    pairs = (
+        pair
+        for name in graph.inputs
+        for pair in zip(graph.types[name].shape, known.get(name, ()), strict=False)
+    )
+    return {own.name: size for own, size in pairs if isinstance(own, Sym) and isinstance(size, int)}

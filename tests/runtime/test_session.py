@@ -7,8 +7,10 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
+import modelcc
 from modelcc.artifact.constants import constant_table
 from modelcc.artifact.file import Artifact, write_artifact
 from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
@@ -333,22 +335,65 @@ def test_types_outside_the_buffer_protocol():
         assert x.dtype == ml_dtypes.bfloat16
 
 
-def test_many_threads_share_a_session(add):
-    wrong = []
+def shared_model() -> onnx.ModelProto:
+    """Several operators with parallel loops, and an index that is checked."""
+    make = onnx.helper.make_tensor_value_info
+    nodes = [
+        onnx.helper.make_node("Gather", ["table", "ids"], ["rows"], "take"),
+        onnx.helper.make_node("MatMul", ["rows", "w"], ["h"]),
+        onnx.helper.make_node("Softmax", ["h"], ["p"], axis=-1),
+        onnx.helper.make_node("MatMul", ["p", "w"], ["y"]),
+    ]
+    generator = np.random.default_rng(0)
+    weights = [
+        onnx.numpy_helper.from_array(generator.standard_normal(s).astype(np.float32), n)
+        for n, s in (("table", (50, 128)), ("w", (128, 128)))
+    ]
+    ids = make("ids", onnx.TensorProto.INT64, ["n"])
+    y = make("y", onnx.TensorProto.FLOAT, ["n", 128])
+    graph = onnx.helper.make_graph(nodes, "shared", [ids], [y], weights)
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
+    )
 
-    def work(seed):
-        sizes = np.random.default_rng(seed).integers(1, 3000, 100)
-        for size in sizes:
-            x = np.full(size, seed, np.float32)
-            if not np.array_equal(add(x), x + 10):
-                wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_threads_share_a_session(threads):
+    """In parallel: all wait for each other first, and calls leave Python's lock for most of the
+    time.  Some have an index out of range, which must not reach the results of others."""
+    net = modelcc.compile(shared_model(), threads=threads, cache=None)
+    assert any(b"mcc_parallel_for" in o for o in net._artifact.objects.values())
+    sizes = (1, 7, 64, 300)
+    given = {n: np.random.default_rng(n).integers(-50, 50, n) for n in sizes}
+    right = {n: net(ids) for n, ids in given.items()}
+    wrong: list[object] = []
+    done: list[int] = []
+    together = threading.Barrier(6)
+
+    def work(seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        together.wait()
+        for size in generator.choice(sizes, 40).tolist():
+            if seed % 3 == 0:
+                ids = given[size].copy()
+                ids[-1] = 50 + seed
+                try:
+                    net(ids)
+                    wrong.append("no error")
+                except RunError as error:
+                    if f"take: index {50 + seed} is outside" not in str(error):
+                        wrong.append(str(error))
+            elif not np.array_equal(net(given[size]), right[size]):
+                wrong.append(size)
+            done.append(seed)
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
     assert not wrong
+    assert len(done) == 240
 
 
 @pytest.mark.parametrize("threads", [2, 3])

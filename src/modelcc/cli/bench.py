@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import click
 from rich.table import Table
 
+from modelcc.api import load
 from modelcc.bench_worker import ENGINES
 from modelcc.benchmarking import Measurement, measure
 from modelcc.cli.console import output_console, print_json, progress_of
@@ -19,21 +21,23 @@ from modelcc.cli.parameters import (
     options_of,
     sizes_of,
 )
+from modelcc.cli.verbosity import told
 from modelcc.cli.workplace import workplace_of
 from modelcc.comparison import compare_all
 from modelcc.driver import compile_model
 from modelcc.environment import Environment
+from modelcc.formats import byte_text
 from modelcc.ir.op import ModelError
-from modelcc.report_tables import byte_text
 from modelcc.verification import Request, subject_of
 
-HELP = """Measure the latency and memory of the compiled MODEL, and of other engines in turns
-with it, each in a process of its own. Times are medians.
+HELP = """Measure the latency and memory of the compiled MODEL (.onnx, or a .mcc as it is), and of
+other engines in turns with it, each in a process of its own. Times are medians.
 
 \b
   modelcc bench model.onnx
   modelcc bench model.onnx --against onnxruntime --threads 1
   modelcc bench model.onnx --size batch=8 --json
+  modelcc bench model.mcc
 """
 
 
@@ -52,6 +56,7 @@ with it, each in a process of its own. Times are medians.
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @compiling
 @feeding
+@told
 @click.pass_obj
 def bench(
     environment: Environment,
@@ -73,24 +78,56 @@ def bench(
     if inputs:
         raise ModelError("bench uses random inputs", (), "give --seed and --size instead of -i")
     with progress_of() as progress:
-        workplace = workplace_of(environment, no_cache, progress)
-        request = Request(model, options, workplace, sizes=sizes_of(sizes), seed=seed)
-        subject = subject_of(request)
-        compiled = compile_model(model, options, workplace)
-        engines = ("modelcc", *dict.fromkeys(peers))
-        with TemporaryDirectory() as folder:
-            artifact = Path(folder, "model.mcc")
-            compiled.save(artifact)
-            settings = {
-                "artifact": str(artifact),
-                "threads": options.threads,
-                "target": options.target,
-            }
-            found = measure(engines, model, subject.feeds, settings, rounds, progress)
+        request = Request(
+            model,
+            options,
+            workplace_of(environment, no_cache, progress),
+            sizes=sizes_of(sizes),
+            seed=seed,
+        )
+        measured = _compiled_file if model.suffix == ".mcc" else _model
+        found, chosen = measured(request, ("modelcc", *dict.fromkeys(peers)), rounds)
     if as_json:
-        print_json({"model": str(model), "threads": options.threads, "engines": _figures(found)})
+        named = {name: chosen[name] for name in sorted(chosen)}
+        head = {"model": str(model), "threads": options.threads, "sizes": named}
+        print_json({**head, "engines": _figures(found)})
     else:
-        output_console().print(_table(found, model, options.threads))
+        output_console().print(_table(found, model, options.threads, chosen))
+
+
+Measured = tuple[tuple[Measurement, ...], Mapping[str, int]]
+"""What was measured, and at which sizes of named dimensions."""
+
+
+def _compiled_file(request: Request, engines: tuple[str, ...], rounds: int) -> Measured:
+    model = cast(Path, request.model)
+    _refuse_peers(model, engines)
+    options = request.options
+    net = load(model, threads=options.threads, target=options.target)
+    chosen = net.nominal_sizes(request.sizes)
+    feeds = net.random_inputs(chosen, request.seed)
+    settings = {"threads": options.threads, "target": options.target, "artifact": str(model)}
+    found = measure(engines, model, feeds, settings, rounds, request.workplace.report)
+    return found, chosen
+
+
+def _model(request: Request, engines: tuple[str, ...], rounds: int) -> Measured:
+    model, options, workplace = cast(Path, request.model), request.options, request.workplace
+    subject = subject_of(request)
+    compiled = compile_model(model, options, workplace)
+    with TemporaryDirectory() as folder:
+        artifact = Path(folder, "model.mcc")
+        compiled.save(artifact)
+        settings = {"threads": options.threads, "target": options.target, "artifact": str(artifact)}
+        found = measure(engines, model, subject.feeds, settings, rounds, workplace.report)
+    return found, subject.sizes
+
+
+def _refuse_peers(model: Path, peers: tuple[str, ...]) -> None:
+    for name in peers:
+        if name != "modelcc":
+            hint = f"bench the .onnx file it was made from against {name}"
+            raise ModelError(f"{name} cannot run a compiled model", (str(model),), hint)
 
 
 def _figures(found: tuple[Measurement, ...]) -> dict[str, Any]:
@@ -111,8 +148,11 @@ def _difference(measured: Measurement, first: Measurement) -> float:
     return max((d.relative if not d.problem else float("inf") for d in differences), default=0.0)
 
 
-def _table(found: tuple[Measurement, ...], model: Path, threads: int) -> Table:
-    table = Table(title=f"{model.name}, {threads} threads", title_justify="left")
+def _table(
+    found: tuple[Measurement, ...], model: Path, threads: int, sizes: Mapping[str, int]
+) -> Table:
+    named = "".join(f", {name} = {sizes[name]}" for name in sorted(sizes))
+    table = Table(title=f"{model.name}, {threads} threads{named}", title_justify="left")
     table.add_column("engine")
     for name in ("ms", "±", "speed", "load s", "peak memory", "difference"):
         table.add_column(name, justify="right")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import click
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from modelcc.cli.console import output_console, print_json
+from modelcc.cli.verbosity import told
 from modelcc.frontends.onnx.support import operators
 from modelcc.ir.op import Op
 from modelcc.ops.accepted import accepted, summary
@@ -37,6 +39,7 @@ FACETS = ("compute", "algorithm", "decompose", "grad")
 @click.argument("word", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--onnx", "as_onnx", is_flag=True, help="List the operators of ONNX instead.")
+@told
 def ops(word: str, as_json: bool, as_onnx: bool) -> None:
     """See OPS_HELP."""
     if as_onnx:
@@ -46,14 +49,17 @@ def ops(word: str, as_json: bool, as_onnx: bool) -> None:
     if as_json:
         print_json({op.mnemonic(): _described(op) for op in found})
         return
-    table = Table()
-    for name in ("op", *FACETS, "elements", "meaning"):
-        table.add_column(name)
+    console = output_console()
     for op in found:
-        marks = ["✓" if op.has(facet) else "" for facet in FACETS]
-        elements = summary(accepted(op))
-        table.add_row(op.mnemonic(), *marks, elements, Text(first_line(op)))
-    output_console().print(table)
+        console.print(Text(op.mnemonic(), "bold"))
+        for text, style in ((first_line(op), ""), (_known(op), "dim")):
+            console.print(Padding(Text(text, style), (0, 0, 0, 4), expand=False))
+
+
+def _known(op: type[Op]) -> str:
+    """Facets and the element types of the first operand."""
+    elements = summary(accepted(op))
+    return " · ".join((*facets(op), *([elements] if elements else ())))
 
 
 def _described(op: type[Op]) -> dict[str, object]:
@@ -78,6 +84,7 @@ def _onnx(word: str, as_json: bool) -> None:
 
 @click.command("targets", help=TARGETS_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@told
 def targets(as_json: bool) -> None:
     """See TARGETS_HELP."""
     found = [make_target(name, TargetOptions()) for name in target_names()]

@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from modelcc.artifact.file import Artifact
+from modelcc.artifact.replacement import replace_file
 from modelcc.cli.console import note, output_console, print_json, progress_of
+from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifact, may_be_read
 from modelcc.cli.parameters import MODEL, check_writable, compiling, options_of
+from modelcc.cli.verbosity import told
 from modelcc.cli.workplace import workplace_of
-from modelcc.compile_cache import replace_file
+from modelcc.delivery import deliver
 from modelcc.driver import Compiled, compile_model, report_in, target_of
 from modelcc.dumping import dump_observer
-from modelcc.emission import FORMS, Emission, check_form, emit, entering_block, read_level
+from modelcc.emission import (
+    FORMS,
+    Emission,
+    check_form,
+    emit,
+    entering_block,
+    is_binary,
+    read_level,
+    suffix_of,
+)
 from modelcc.environment import Environment
+from modelcc.formats import byte_text
+from modelcc.frontends.onnx.external import external_files
+from modelcc.frontends.onnx.loader import load
+from modelcc.ir.op import ModelError
 from modelcc.levels import LEVELS, constants_path, write_constants
 from modelcc.pipeline import Observer
 from modelcc.report_page import report_page
-from modelcc.report_tables import byte_text, report_tables, stage_table
+from modelcc.report_tables import report_tables, stage_table
+from modelcc.targets.c.delivery.facts import Request, WeightsForm
+from modelcc.targets.c.delivery.folder import File
+from modelcc.targets.c.delivery.naming import checked_prefix, prefix_of
+from modelcc.targets.native.host import PORTABLE
+from modelcc.version import VERSION
 
 HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the way.
 
@@ -33,7 +56,8 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
   modelcc compile model.onnx --emit program -o d/ write its text and its constants into d/
   modelcc compile d/model.program.txt --from program
   modelcc compile model.onnx --emit asm | less
-  modelcc compile model.onnx --emit c -o model.c  everything but the weights
+  modelcc compile model.onnx --emit c -o folder/  header, C, weights, example, CMake file
+  modelcc compile model.onnx --emit c -o model.c  everything but the weights in one file
   modelcc compile model.onnx --pass-timing --dump-dir dumps/
 """
 
@@ -66,6 +90,17 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
     metavar="FILE",
     help="Constants of --from.  [default: MODEL with .npz]",
 )
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="What names in C begin with, for --emit c -o FOLDER/.  [default: MODEL]",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["bin", "array", "incbin"]),
+    help="Weights of --emit c -o FOLDER/: a file to load, a C array, or a file that the "
+    "assembler puts into the program.  [default: bin]",
+)
 @click.option("--report", "show_report", is_flag=True, help="Print kernels and memory plan.")
 @click.option(
     "--page",
@@ -82,6 +117,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @compiling
+@told
 @click.pass_obj
 def compile_command(
     environment: Environment,
@@ -90,6 +126,8 @@ def compile_command(
     form: str | None,
     level: str | None,
     constants: Path | None,
+    name: str | None,
+    weights: WeightsForm | None,
     show_report: bool,
     page: Path | None,
     pass_timing: bool,
@@ -100,32 +138,44 @@ def compile_command(
 ) -> None:  # fmt: skip
     """See HELP."""
     if form == "c" and asked["target"] == "native":
-        asked["target"] = "c"  # the same machine, by way of C
+        asked["target"] = "c"
+        asked["cpu"] = asked["cpu"] or environment.cpu or PORTABLE  # C is for taking elsewhere
     options = options_of(environment, **asked)
     place = None if output is None else Path(output)
     is_folder = output is not None and (output.endswith(os.sep) or Path(output).is_dir())
+    wanted = form or ("obj" if level == "llvm" else None)
     check_writable(place, page)
+    in_folder = form == "c" and is_folder and level != "loop"
+    if (name or weights) and not in_folder:
+        raise ModelError("--name and --weights are for C in a folder", (), "--emit c -o FOLDER/")
+    path = _destination(model, place, is_folder, wanted)
+    _check_outputs(model, level, constants, path, page, wanted)
     observer: Observer | None = None
     if dump_dir is not None:
         observer = dump_observer(dump_dir)
     with progress_of() as progress:
         workplace = workplace_of(environment, no_cache or pass_timing, progress)
         target = target_of(options)
-        wanted = form or ("obj" if level == "llvm" else None)
         if wanted is not None:
             check_form(wanted, level, target)
         source = read_level(model, level, constants) if level else model
-        result: Emission | Compiled
-        if wanted is not None:
+        result: Emission | Compiled | tuple[File, ...]
+        if in_folder:
+            prefix = prefix_of(stem_of(model)) if name is None else checked_prefix(name)
+            request = Request(prefix, weights or "bin", model.name, VERSION)
+            result = deliver(source, level, request, target, options, workplace, observer)
+        elif wanted is not None:
             result = emit(source, level, wanted, target, options, workplace, observer)
         else:
             entering = entering_block(level)
             result = compile_model(source, options, workplace, observer, entering)
     if isinstance(result, Emission):
-        _write_emission(result, model, place, is_folder)
+        _write_emission(result, path, is_folder)
         return
-    own = f"{stem_of(model)}.mcc"
-    path = place / own if place and is_folder else place or model.with_name(own)
+    if not isinstance(result, Compiled):
+        _write_folder(result, place or Path(), partial(_sources, model, level, constants))
+        return
+    assert path is not None
     result.save(path)
     _tell(result, path, page, show_report, pass_timing, as_json)
 
@@ -135,17 +185,54 @@ def stem_of(model: Path) -> str:
     return model.name.split(".")[0]
 
 
-def _write_emission(emission: Emission, model: Path, output: Path | None, is_folder: bool) -> None:
-    if output is None and not emission.binary:
+def _destination(model: Path, place: Path | None, is_folder: bool, form: str | None) -> Path | None:
+    """The file to write: an artifact, or ``form``; None for what may be printed instead."""
+    own = f"{stem_of(model)}{'.mcc' if form is None else suffix_of(form)}"
+    if place is not None:
+        return place / own if is_folder else place
+    if form is None:
+        return model.with_name(own)
+    return Path(own) if is_binary(form) else None
+
+
+def _check_outputs(
+    model: Path,
+    level: str | None,
+    constants: Path | None,
+    path: Path | None,
+    page: Path | None,
+    form: str | None,
+) -> None:
+    """Refuse to write over what is read, or under a name of something else."""
+    if is_artifact(model):
+        hint = "compile the model it was made from; run, bench and verify --against take this one"
+        raise ModelError("it is a compiled model already", (str(model),), hint)
+    outputs = [path, page]
+    if path is not None and form in LEVELS:
+        outputs.append(constants_path(path))
+    check_outputs(outputs, _sources(model, level, constants, outputs))
+    check_suffix(path, form or ARTIFACT)
+
+
+def _sources(
+    model: Path, level: str | None, constants: Path | None, outputs: Sequence[Path | None]
+) -> list[Path]:
+    """Files that are read; those beside a model only if one of ``outputs`` may be among them."""
+    if level is not None:
+        return [model, constants or constants_path(model)]
+    if model.is_file() and any(map(may_be_read, outputs)):
+        return [model, *external_files(load(model))]
+    return [model]
+
+
+def _write_emission(emission: Emission, path: Path | None, is_folder: bool) -> None:
+    if path is None:
         click.echo(emission.contents.decode(), nl=False)
         if emission.constants:
             note("constants are not part of the text; -o FOLDER/ writes them beside it")
         return
-    own = stem_of(model) + emission.suffix
-    if output is not None and is_folder:
-        output.mkdir(exist_ok=True)
-        output = output / own
-    path = output or Path(own)
+    if is_folder:
+        path.parent.mkdir(exist_ok=True)
     replace_file(path, lambda temporary: _write_bytes(temporary, emission.contents))
     note(f"wrote {path} ({byte_text(len(emission.contents))})")
     if emission.constants:
@@ -154,7 +241,20 @@ def _write_emission(emission: Emission, model: Path, output: Path | None, is_fol
         note(f"wrote {beside}")
 
 
-def _write_bytes(path: Path, contents: bytes) -> None:
+def _write_folder(
+    files: Sequence[File], folder: Path, sources: Callable[[Sequence[Path]], list[Path]]
+) -> None:
+    """Write ``files``, unless they would replace one of ``sources``."""
+    outputs = [folder / file.name for file in files]
+    check_outputs(outputs, sources(outputs))
+    folder.mkdir(exist_ok=True)
+    for file in files:
+        replace_file(folder / file.name, partial(_write_bytes, contents=file.contents))
+    sizes = ", ".join(f"{file.name} ({byte_text(len(file.contents))})" for file in files)
+    note(f"wrote {folder}{os.sep}: {sizes}")
+
+
+def _write_bytes(path: Path, contents: bytes | memoryview) -> None:
     path.write_bytes(contents)
 
 

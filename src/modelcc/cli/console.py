@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from modelcc.cli.verbosity import is_default, is_quiet
+from modelcc.progress import progress_bars
 
 if TYPE_CHECKING:
     from modelcc.targets.base import Progress as Report
@@ -17,12 +19,20 @@ if TYPE_CHECKING:
 
 def output_console() -> Console:
     """Tables and summaries: stdout."""
-    return Console(highlight=False)
+    return _Output(highlight=False)
+
+
+class _Output(Console):
+    """Leaves a reader that has gone (``| head``) to the command's end, which is no failure."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 def note(text: str) -> None:
-    """A line for the person at the terminal: stderr."""
-    click.echo(text, err=True)
+    """A line for the person at the terminal: stderr, unless that is to be quiet."""
+    if not is_quiet():
+        click.echo(text, err=True)
 
 
 def print_json(data: Mapping[str, Any]) -> None:
@@ -32,18 +42,6 @@ def print_json(data: Mapping[str, Any]) -> None:
 
 @contextmanager
 def progress_of() -> Generator[Report]:
-    """A progress callback drawn as bars on stderr, if that is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               TimeElapsedColumn())  # fmt: skip
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        tasks: dict[str, Any] = {}
-
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
-
+    """A progress callback drawn as bars on stderr, if that is a terminal and lines do not come."""
+    with progress_bars(is_default()) as report:
         yield report

@@ -17,8 +17,10 @@ import click
 from rich.console import Console
 
 from modelcc.artifact.errors import ArtifactError
+from modelcc.cli.verbosity import is_default, logging_to_stderr, told
 from modelcc.environment import read_environment
 from modelcc.ir.op import ModelError
+from modelcc.progress import progress_bars
 from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.pool import PoolError
 from modelcc.targets.c.toolchain import ToolchainError
@@ -50,6 +52,7 @@ Each command explains itself: modelcc COMMAND --help.
 \b
 Environment:
   MODELCC_NUM_THREADS   threads to run on (default: one per core)
+  MODELCC_CPU           processor to compile for (default: this machine's)
   MODELCC_CACHE_DIR     where compiled models are kept (default: ~/.cache/modelcc);
                         empty for no cache
 
@@ -64,8 +67,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "run": ("modelcc.cli.run", "run"),
         "bench": ("modelcc.cli.bench", "bench"),
         "verify": ("modelcc.cli.verify", "verify"),
+        "inspect": ("modelcc.cli.inspect", "inspect"),
+        "cache": ("modelcc.cli.cache", "cache"),
         "ops": ("modelcc.cli.catalogue", "ops"),
         "targets": ("modelcc.cli.catalogue", "targets"),
+        "version": ("modelcc.cli.version", "version_command"),
     }
 )
 """Module and name of each command."""
@@ -85,8 +91,22 @@ class Commands(click.Group):
         module, name = COMMANDS[cmd_name]
         return getattr(import_module(module), name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As ever; a bar tells that the compiler is loaded, unless the command is to be quiet."""
+        shown = is_default() and _TELLING.isdisjoint(args)
+        with progress_bars(shown) as progress:
+            progress("loading the compiler", 0, 1)
+            return super().resolve_command(ctx, args)
+
+
+_TELLING = frozenset({"-q", "--quiet", "-v", "-vv", "--verbose", "-h", "--help"})
+"""Options of commands with which nothing is drawn."""
+
 
 @click.group(cls=Commands, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@told
 @click.version_option(VERSION, prog_name="modelcc")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -96,6 +116,11 @@ def cli(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code, and prints one message on errors."""
+    with logging_to_stderr():
+        return _ended(arguments)
+
+
+def _ended(arguments: Sequence[str] | None) -> int:
     console = Console(stderr=True, highlight=False)
     try:
         result = cli.main(arguments, prog_name="modelcc", standalone_mode=False)

@@ -36,7 +36,8 @@ _COMPILING = (
     click.option("--target", default="native", show_default=True, metavar="NAME",
                  help="Kind of machine; `modelcc targets` lists them."),
     click.option("--cpu", default="", metavar="NAME",
-                 help="Processor to compile for, e.g. x86-64-v3.  [default: this machine's]"),
+                 help="Processor to compile for, e.g. x86-64-v3.  [default: MODELCC_CPU, "
+                      "or this machine's]"),
     click.option("-O", "--optimize", type=click.IntRange(0, 3), default=2, show_default=True,
                  help="0 compiles quickest, 3 tries hardest."),
     click.option("--threads", type=click.IntRange(1), metavar="N",
@@ -49,6 +50,9 @@ _COMPILING = (
     click.option("--strassen/--no-strassen", default=True, show_default=True,
                  help="Matrix products by Strassen's algorithm where that is faster; "
                       "its rounding errors are a few times larger."),
+    click.option("--unchecked", is_flag=True,
+                 help="Leave out the checks of indices that come from data; one that is out of "
+                      "range then reads or writes whatever is there."),
     click.option("--no-cache", is_flag=True, help="Compile afresh and keep nothing."),
     click.option("--skip", multiple=True, metavar="STAGE",
                  help="Leave a stage of the compiler out, to find a fault."),
@@ -76,6 +80,7 @@ def options_of(
     dims: Sequence[str],
     winograd: bool,
     strassen: bool,
+    unchecked: bool,
     skip: Sequence[str],
     stop_after: str | None,
 ) -> Options:
@@ -83,12 +88,13 @@ def options_of(
     default = environment.threads if environment.threads is not None else available_cores()
     return Options(
         target=target,
-        cpu=cpu,
+        cpu=cpu or environment.cpu,
         optimize=optimize,
         threads=default if threads is None else threads,
         dims=tuple(dimension(text) for text in dims),
         winograd=winograd,
         strassen=strassen,
+        unchecked=unchecked,
         skip=tuple(skip),
         limit=None if stop_after is None else rewrite_limit(stop_after),
     )

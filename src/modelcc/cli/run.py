@@ -14,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.api import Model, compiled_model, load
+from modelcc.artifact.replacement import replace_file
 from modelcc.cli.console import output_console, print_json, progress_of
+from modelcc.cli.outputs import check_outputs
 from modelcc.cli.parameters import (
     MODEL,
     check_writable,
@@ -23,10 +25,12 @@ from modelcc.cli.parameters import (
     options_of,
     sizes_of,
 )
-from modelcc.compile_cache import replace_file
+from modelcc.cli.verbosity import told
 from modelcc.environment import Environment
 from modelcc.feeds import read_feeds
+from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
+from modelcc.npz import write_npz
 
 HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
 
@@ -51,16 +55,23 @@ HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
 @click.option(
     "--repeat", type=click.IntRange(1), default=10, show_default=True, help="Runs to time."
 )
+@click.option(
+    "--sha256",
+    metavar="HEX",
+    help="Refuse a .mcc that is not this file, as sha256sum tells it.",
+)
 @click.option("--profile", is_flag=True, help="Also measure each kernel.")
 @click.option("--json", "as_json", is_flag=True, help="Print outputs' facts and times as JSON.")
 @compiling
 @feeding
+@told
 @click.pass_obj
 def run(
     environment: Environment,
     model: Path,
     output: Path | None,
     repeat: int,
+    sha256: str | None,
     profile: bool,
     as_json: bool,
     no_cache: bool,
@@ -71,9 +82,14 @@ def run(
 ) -> None:  # fmt: skip
     """See HELP."""
     check_writable(output)
+    files = [Path(item.partition("=")[2] or item) for item in inputs]
+    check_outputs([output], [model, *files])
     options = options_of(environment, **asked)
     if model.suffix == ".mcc":
-        net = load(model, threads=options.threads, target=options.target)
+        net = load(model, threads=options.threads, target=options.target, sha256=sha256)
+    elif sha256:
+        hint = "compile the model, and pin the file that is written"
+        raise ModelError("--sha256 pins a compiled model (.mcc)", (str(model),), hint)
     else:
         with progress_of() as progress:
             cache = None if no_cache else environment.cache
@@ -116,8 +132,7 @@ def timed(net: Model, feeds: dict[str, Array], repeat: int) -> list[float]:
 
 def save_arrays(path: Path, arrays: dict[str, Array]) -> None:
     """Write named arrays as .npz."""
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
+    write_npz(path, arrays)
 
 
 def facts(array: Array) -> dict[str, Any]:

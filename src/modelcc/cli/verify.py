@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from modelcc.artifact.file import read_artifact
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.parameters import (
     MODEL,
@@ -19,18 +20,14 @@ from modelcc.cli.parameters import (
     options_of,
     sizes_of,
 )
+from modelcc.cli.verbosity import told
 from modelcc.cli.workplace import workplace_of
 from modelcc.comparison import Difference
 from modelcc.driver import import_model
 from modelcc.environment import Environment
 from modelcc.feeds import read_feeds
-from modelcc.verification import (
-    Request,
-    Verification,
-    first_wrong_layer,
-    first_wrong_stage,
-    verify_model,
-)
+from modelcc.ir.op import ModelError
+from modelcc.verification import Request, Verification, fixed_sizes, verified
 
 HELP = """Compare the compiled MODEL with the reference interpreter, and with onnxruntime
 where that is installed, on the same inputs. The exit code is 1 if they differ.
@@ -38,6 +35,7 @@ where that is installed, on the same inputs. The exit code is 1 if they differ.
 \b
   modelcc verify model.onnx
   modelcc verify model.onnx -i image=cat.npy --size batch=4
+  modelcc verify model.mcc --against model.onnx
   modelcc verify model.onnx --layers    name the first node whose result is wrong
   modelcc verify model.onnx --bisect    name the pass, and the rewrite in it, at fault
 """
@@ -45,6 +43,12 @@ where that is installed, on the same inputs. The exit code is 1 if they differ.
 
 @click.command("verify", help=HELP)
 @click.argument("model", type=MODEL)
+@click.option(
+    "--against",
+    type=MODEL,
+    metavar="FILE.onnx",
+    help="The model that MODEL, a .mcc, was made from.",
+)
 @click.option("--layers", is_flag=True, help="Keep the result of every node and compare each.")
 @click.option("--bisect", is_flag=True, help="Interpret the program between passes.")
 @click.option(
@@ -56,10 +60,12 @@ where that is installed, on the same inputs. The exit code is 1 if they differ.
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @compiling
 @feeding
+@told
 @click.pass_context
 def verify(
     context: click.Context,
     model: Path,
+    against: Path | None,
     layers: bool,
     bisect: bool,
     tolerance: float | None,
@@ -73,21 +79,40 @@ def verify(
     """See HELP."""
     environment: Environment = context.obj
     options = options_of(environment, **asked)
+    source = _source(model, against, layers or bisect)
     with progress_of() as progress:
         workplace = workplace_of(environment, no_cache, progress)
-        graph = import_model(model, options)
+        graph = import_model(source, options)
         given, _ = read_feeds(inputs, {name: graph.types[name] for name in graph.inputs})
-        request = Request(model, options, workplace, given, sizes_of(sizes), seed, tolerance)
-        result = verify_model(request)
-        if layers:
-            result = first_wrong_layer(request, result)
-        if bisect:
-            result = first_wrong_stage(request, result)
+        wanted = sizes_of(sizes)
+        request = Request(source, options, workplace, given, wanted, seed, tolerance)
+        if source is not model:
+            artifact = read_artifact(model)
+            fixed = fixed_sizes(artifact.manifest, graph)
+            request = replace(request, artifact=artifact, sizes=fixed | wanted)
+        result = verified(request, layers, bisect)
     if as_json:
         print_json({"agrees": result.agrees, **asdict(result)})
     else:
         _show(result, layers, bisect)
     context.exit(0 if result.agrees else 1)
+
+
+def _source(model: Path, against: Path | None, compiling: bool) -> Path:
+    """The ONNX model that is right by definition."""
+    if model.suffix != ".mcc":
+        if against is not None:
+            hint = "leave it out: the model is compiled, and onnxruntime is asked where it is there"
+            raise ModelError("--against is for a compiled model (.mcc)", (str(model),), hint)
+        return model
+    if against is None:
+        hint = f"modelcc verify {model} --against MODEL.onnx"
+        problem = "a compiled model does not carry the one it was made from"
+        raise ModelError(problem, (str(model),), hint)
+    if compiling:
+        hint = f"modelcc verify {against} --layers, or --bisect"
+        raise ModelError("--layers and --bisect compile the model again", (str(model),), hint)
+    return against
 
 
 def _show(result: Verification, layers: bool, bisect: bool) -> None:

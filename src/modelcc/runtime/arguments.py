@@ -50,7 +50,7 @@ def ordered(
 
 
 def as_input(spec: TensorSpec, value: object) -> Array:
-    """``value`` as a contiguous, aligned array; a copy only if it is not.
+    """``value`` as an array of the input's element type.
 
     Takes NumPy arrays and scalars, and whatever has ``__dlpack__``.  InputError for anything
     else and for another element type: nothing is converted silently.
@@ -63,9 +63,25 @@ def as_input(spec: TensorSpec, value: object) -> Array:
             f"{array.dtype}",
             f"convert it, as in x.astype('{spec.dtype.numpy}')",
         )
+    return array
+
+
+def contiguous(spec: TensorSpec, array: Array) -> Array:
+    """``array``, which has the input's shape, contiguous and aligned; a copy only if it is not.
+
+    InputError if there is no memory for the copy: elements of a view may share theirs.
+    """
     if array.flags.c_contiguous and not address_of(array) % array.itemsize:
         return array
-    return array.copy(order="C")
+    try:
+        return array.copy(order="C")
+    except (MemoryError, ValueError) as error:
+        raise InputError(
+            f"input '{spec.name}'",
+            f"an array that fits into memory, {spec}",
+            f"a view of shape {list(array.shape)}, which cannot be copied ({error})",
+            "give fewer elements",
+        ) from error
 
 
 def _as_array(spec: TensorSpec, value: object) -> Array:

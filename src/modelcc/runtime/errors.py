@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from modelcc.ir.errors import Error, OutOfMemoryError, RunError
 
-class InputError(ValueError):
+__all__ = ["InputError", "LoadError", "OutOfMemoryError", "RunError"]
+
+
+class InputError(Error, ValueError):
     """An argument that does not fit the model: which one, expected and given, and a remedy."""
 
     def __init__(self, where: str, expected: str, given: str, remedy: str) -> None:
@@ -14,9 +18,5 @@ class InputError(ValueError):
         self.remedy = remedy
 
 
-class RunError(RuntimeError):
-    """A model that stopped before the end."""
-
-
-class LoadError(Exception):
+class LoadError(Error):
     """Object files that cannot run in this process, and why."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,10 +14,11 @@ from typing import cast
 
 from modelcc.runtime.elf import MACHINES, NotElfError, ObjectFile, read_object
 from modelcc.runtime.errors import LoadError
-from modelcc.runtime.linker import link
+from modelcc.runtime.linker import Linked, link
+from modelcc.runtime.symbols import ALLOWED, needed
 
-_LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")
-"""Where names are looked up: this process, then libraries that Python itself need not use."""
+_LIBRARIES = (None, "libm.so.6")
+"""Where names of the system are looked up: this process, then what Python itself need not use."""
 
 _LLVM = "modelcc.runtime.llvm_linker"
 """Links where :mod:`modelcc.runtime.linker` cannot; imported when it is wanted, for its size."""
@@ -51,19 +53,26 @@ def load_objects(
     """Link `objects` (ELF) with each other and with this process, and load them.
 
     What the objects do not define comes from `symbols` (name to address) first, then from `lookup`
-    (0: unknown), then from the process: the C library with its mathematics and threads. Raises
+    (0: unknown), then from the system's C library if it is one of `symbols.ALLOWED`. Raises
     LoadError when a name is missing or defined twice, or an object is damaged or made for another
     processor.
     """
     files = [_read(number, data) for number, data in enumerate(objects)]
     defined = [name for file in files for name in file.defined]
     _refuse_duplicates(defined)
-    external = _external(files, defined, symbols, lookup)
+    external = _external(files, symbols, lookup)
     if platform.machine() == "x86_64":
-        linked = link(files, lambda name: external.get(name, 0))
+        linked = _linked(files, external)
         return NativeCode(linked, linked.addresses)
     by_llvm = cast(Callable[..., NativeCode], import_module(_LLVM).link_objects)
     return by_llvm(objects, external, defined)
+
+
+def _linked(files: Sequence[ObjectFile], external: Mapping[str, int]) -> Linked:
+    try:
+        return link(files, lambda name: external.get(name, 0))
+    except (struct.error, ValueError, LookupError, OverflowError, OSError) as error:
+        raise LoadError(f"cannot link the compiled code: it is damaged ({error})") from error
 
 
 def load_llvm(text: str, exports: Sequence[str]) -> NativeCode:
@@ -97,16 +106,11 @@ def _refuse_duplicates(defined: Sequence[str]) -> None:
 
 
 def _external(
-    files: Sequence[ObjectFile],
-    defined: Sequence[str],
-    given: Mapping[str, int],
-    lookup: Callable[[str], int],
+    files: Sequence[ObjectFile], given: Mapping[str, int], lookup: Callable[[str], int]
 ) -> dict[str, int]:
     """Addresses of what `files` need and do not define themselves."""
-    needed = {name for file in files for name in file.undefined}.difference(defined)
     found = {
-        name: given.get(name) or lookup(name) or _address_in_process(name)
-        for name in sorted(needed)
+        name: given.get(name) or lookup(name) or _address_in_system(name) for name in needed(files)
     }
     missing = sorted(name for name, address in found.items() if not address)
     if missing:
@@ -114,8 +118,8 @@ def _external(
     return found
 
 
-def _address_in_process(name: str) -> int:
-    for library in _LIBRARIES:
+def _address_in_system(name: str) -> int:
+    for library in _LIBRARIES if name in ALLOWED else ():
         with suppress(OSError, AttributeError):
             function = ctypes.CDLL(library)[name]
             return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Self
 
+from modelcc.ir.errors import Error
 from modelcc.runtime.errors import LoadError
 from modelcc.runtime.loader import NativeCode, load_llvm
 
@@ -26,7 +27,7 @@ _PARALLEL_FOR = ctypes.CFUNCTYPE(
 _EXPORTS = ("mcc_pool_create", "mcc_pool_destroy", "mcc_parallel_for")
 
 
-class PoolError(Exception):
+class PoolError(Error):
     """A thread pool that cannot be made or used, and why."""
 
 

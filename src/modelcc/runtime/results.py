@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
+from modelcc.runtime.errors import OutOfMemoryError
 
 _KEPT = 2  # blocks of an output: the caller often holds one result while the next is computed
 _ALIGNMENT = 64
@@ -52,7 +53,7 @@ def _fresh(size: int) -> Block:
             return np.empty(size + spare, np.uint8)
         except (MemoryError, ValueError):
             continue
-    raise MemoryError(f"the system has no {size:,} bytes of memory for a result of the model")
+    raise OutOfMemoryError(f"the system has no {size:,} bytes of memory for a result of the model")
 
 
 def _holders(blocks: Sequence[Block], position: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -12,16 +11,16 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from modelcc.artifact.constants import Block, block_size
+from modelcc.artifact.constants import Block, block_size, constant_bytes
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
-from modelcc.ir.mapped import copy_all, release_pages
+from modelcc.artifact.memory import Memory
 from modelcc.ir.types import Array
-from modelcc.runtime.arguments import as_input, check_output, ordered, overlap
+from modelcc.runtime.arguments import as_input, check_output, contiguous, ordered, overlap
+from modelcc.runtime.checks import check_message
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.machine import check_machine
-from modelcc.runtime.memory import Memory
 from modelcc.runtime.pool import ThreadPool, native_pool, shared_pool
 from modelcc.runtime.signature import Signature, SignatureMaker
 from modelcc.runtime.slot import ENTRY, Entry, Model, Slot
@@ -151,26 +150,30 @@ class Session:
             slot = Slot(self._model)
         try:
             status, results = self._run_any(slot, arguments, out)
-            sizes = slot.sizes() if status > 0 else {}
+            failure = self._failure(status, slot) if status else None
         finally:
             self._idle.append(slot)
-        if status:
-            raise self._failure(status, sizes)
+        if failure is not None:
+            raise failure
         return results
 
-    def _failure(self, status: int, sizes: Mapping[str, int]) -> RunError:
-        checks = self.manifest.checks
+    def _failure(self, status: int, slot: Slot) -> RunError:
+        checks, indices = self.manifest.checks, self.manifest.indices
+        sizes = slot.sizes() if status > 0 else {}
+        if 0 < status - len(checks) <= len(indices):
+            bound = indices[status - len(checks) - 1]
+            where = f"{', '.join(bound.source)}: " if bound.source else ""
+            return RunError(where + bound.fault(slot.index(), sizes))
         if not 0 < status <= len(checks):
             return RunError(f"{self.manifest.name} stopped with status {status}")
-        check = checks[status - 1]
-        found = ", ".join(f"{n} = {v}" for n, v in sizes.items() if re.search(rf"\b{n}\b", check))
-        return RunError(f"{check} does not hold, with {found}; other inputs are needed")
+        return RunError(f"{check_message(checks[status - 1], sizes)}; other inputs are needed")
 
     def _run_any(
         self, slot: Slot, arguments: tuple[object, ...], out: Outs | None
     ) -> tuple[int, list[Array]]:
         arrays = [as_input(s, v) for s, v in zip(self.manifest.inputs, arguments, strict=True)]
         signature = self._signature(tuple(array.shape for array in arrays))
+        arrays = [contiguous(s, a) for s, a in zip(self.manifest.inputs, arrays, strict=True)]
         slot.prepare(signature)
         if out is None:
             slot.place(arrays)
@@ -227,6 +230,9 @@ def _check_apart(manifest: Manifest, outs: Sequence[Array]) -> None:
 
 
 def _by_position(manifest: Manifest, out: Outs) -> Mapping[int, object]:
+    if not _gives_arrays(out):
+        expected = "an array, a sequence of them, or a dict by output name"
+        raise InputError("out=", expected, type(out).__name__, "give NumPy arrays")
     arrays: list[object] = [out] if isinstance(out, np.ndarray) else list(out)
     names = [spec.name for spec in manifest.outputs]
     if isinstance(out, Mapping):
@@ -239,6 +245,10 @@ def _by_position(manifest: Manifest, out: Outs) -> Mapping[int, object]:
         expected = f"{len(names)} arrays ({', '.join(names)})"
         raise InputError("out=", expected, f"{len(arrays)}", "give one array for each output")
     return dict(enumerate(arrays))
+
+
+def _gives_arrays(out: object) -> bool:
+    return isinstance(out, np.ndarray | Sequence | Mapping) and not isinstance(out, str | bytes)
 
 
 def _linked(artifact: Artifact) -> NativeCode:
@@ -274,9 +284,7 @@ def _copied(artifact: Artifact) -> Memory:
     specs = artifact.manifest.constants
     memory = Memory(block_size(specs))
     target = np.frombuffer(memory.view, np.uint8) if memory.size else np.empty(0, np.uint8)
-    distinct = {spec.offset: spec for spec in specs}.values()  # equal constants share a place
-    parts = [(target[s.offset : s.offset + s.size], artifact.constants[s.name]) for s in distinct]
-    copy_all(parts)
-    for spec in specs[:1]:  # all of them are mapped from one file
-        release_pages(artifact.constants[spec.name])
+    for spec in specs:
+        data = constant_bytes(artifact.constants[spec.name])
+        target[spec.offset : spec.offset + spec.size] = data
     return memory

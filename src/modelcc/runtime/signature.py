@@ -21,6 +21,7 @@ class Signature:
     """One set of input shapes: values of the dimensions, output shapes, bytes of the arena.
 
     ``sizes`` has room for those that depend on data; ``outputs`` takes these to be 1 (some divide).
+    What would be negative is 0: the run ends before anything is written there.
     """
 
     inputs: tuple[Shape, ...]
@@ -52,7 +53,7 @@ class SignatureMaker:
             values[name] = evaluate(values)
         return Signature(
             inputs=tuple(shapes),
-            outputs=tuple(tuple(e(values) for e in shape) for shape in self._outputs),
+            outputs=tuple(tuple(max(0, e(values)) for e in shape) for shape in self._outputs),
             sizes=np.array([*sizes.values(), *late.values()], np.int64),
             arena=self._arena(values),
             late=tuple(self._outputs) if late else (),

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from modelcc.artifact.manifest import Manifest
+from modelcc.artifact.memory import Memory
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
+from modelcc.runtime.errors import OutOfMemoryError
 from modelcc.runtime.host import Host
-from modelcc.runtime.memory import Memory
 from modelcc.runtime.results import ResultMemory
 from modelcc.runtime.signature import Signature
 
@@ -145,6 +146,10 @@ class Slot:
         names = (*(dim.name for dim in manifest.dims), *manifest.sizes)
         return dict(zip(names, self._sizes.tolist(), strict=True))
 
+    def index(self) -> int:
+        """The index that ended the last call, if one did."""
+        return _number(self._arena.address).value
+
     def run(self) -> tuple[int, list[Array]]:
         """The entry point's status and the results, in arrays that nobody else has."""
         if self._host is not None:
@@ -167,10 +172,11 @@ class Slot:
         results = self._fresh(frozenset(position for position, _ in self._late))
         try:
             status, results = self.run_into(results)
-            shapes = self._signature.late_shapes(self.sizes()) if self._signature else []
-            for position, which in () if status else self._late:
-                dtype = self._results[position][1]
-                results[position] = host.take(which, dtype, shapes[position])
+            if not status and self._signature is not None:
+                shapes = self._signature.late_shapes(self.sizes())
+                for position, which in self._late:
+                    dtype = self._results[position][1]
+                    results[position] = host.take(which, dtype, shapes[position])
         finally:
             host.clear()
         return status, results
@@ -184,11 +190,11 @@ class Slot:
 
 
 def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Bytes of an array; MemoryError if there is no array of that shape, even without elements."""
+    """Bytes of an array; OutOfMemoryError if there is none of that shape, even without elements."""
     size, room = dtype.itemsize, dtype.itemsize
     for extent in shape:
         size *= extent
         room *= extent or 1
     if room > sys.maxsize:
-        raise MemoryError(f"the system has no room for a result of shape {shape}")
+        raise OutOfMemoryError(f"the system has no room for a result of shape {shape}")
     return size

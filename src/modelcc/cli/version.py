@@ -1,0 +1,67 @@
+"""``modelcc version``: what is installed here, for reports of faults."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, cast
+
+import click
+import llvmlite.binding as llvm
+from rich.table import Table
+from rich.text import Text
+
+from modelcc.cli.console import output_console, print_json
+from modelcc.cli.verbosity import told
+from modelcc.runtime.pool import available_cores
+from modelcc.version import VERSION
+
+HELP = """Show the versions of modelcc, LLVM and the libraries it uses, and this processor with
+its features. Add this to a report of a fault.
+"""
+
+_LIBRARIES = ("numpy", "ml_dtypes", "onnx", "llvmlite", "click", "rich", "onnxruntime", "pillow")
+
+
+@click.command("version", help=HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@told
+def version_command(as_json: bool) -> None:
+    """See HELP."""
+    facts = _facts()
+    if as_json:
+        print_json(facts)
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, Text(_text(value)))
+    output_console().print(table)
+
+
+def _text(value: Any) -> str:
+    if hasattr(value, "items"):
+        return ", ".join(f"{name} {known or '-'}" for name, known in value.items())
+    return str(value) if isinstance(value, str | int) else " ".join(map(str, value))
+
+
+def _facts() -> dict[str, Any]:
+    features = cast("dict[str, bool]", llvm.get_host_cpu_features())
+    return {
+        "modelcc": VERSION,
+        "llvm": ".".join(map(str, cast("tuple[int, ...]", llvm.llvm_version_info))),
+        "processor": llvm.get_host_cpu_name(),
+        "features": sorted(name for name, there in features.items() if there),
+        "cores": available_cores(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": platform.platform(),
+        "libraries": {name: _version(name) for name in _LIBRARIES},
+    }
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None

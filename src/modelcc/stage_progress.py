@@ -1,0 +1,51 @@
+"""What a person is told while stages run: the block at work, and how much of it is done."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from modelcc.pipeline import Stage, StageRun
+from modelcc.targets.base import Workplace
+
+LOG = logging.getLogger("modelcc.stages")
+
+TITLES: Mapping[str, str] = MappingProxyType(
+    {
+        "import": "importing the model",
+        "graph": "graph passes",
+        "lower": "tensor passes",
+        "tensor": "tensor passes",
+        "schedule": "scheduling kernels",
+        "loop": "loop passes",
+        "plan": "planning memory",
+        "emit": "writing code",
+    }
+)
+"""What blocks are called; of the one that builds, the target tells, and packing is quick."""
+
+
+def announcer(stages: Sequence[Stage], workplace: Workplace) -> Callable[[Stage], None]:
+    """Tells the workplace's progress callback of each of ``stages`` as it begins."""
+    totals = Counter(TITLES[stage.block] for stage in stages if stage.block in TITLES)
+    done: Counter[str] = Counter()
+    last: list[str] = []
+
+    def begin(stage: Stage) -> None:
+        title = TITLES.get(stage.block)
+        if last and last[-1] != title:
+            workplace.report(last[-1], totals[last[-1]], totals[last[-1]])
+            last.clear()
+        if title is not None:
+            workplace.report(title, done[title], totals[title])
+            done[title] += 1
+            last[:] = [title]
+
+    return begin
+
+
+def log_stage(run: StageRun) -> None:
+    """One line for each stage, at level INFO."""
+    LOG.info("%s: %.1f ms", run.stage.label, run.seconds * 1e3)
