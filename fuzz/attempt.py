@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from modelcc.ir.index import evaluate
 from modelcc.options import Options
 from modelcc.pipeline import StageRun
 from modelcc.runtime.errors import InputError, RunError
+from modelcc.runtime.session import Session
 
 OUTSIDE = "secret"
 """A file beside the model's folder, which no mutant may read."""
@@ -64,11 +67,16 @@ class Outcome:
 
 def attempt(path: Path, limits: Limits) -> Outcome:
     """The outcome of the model at ``path``, from a child process."""
+    return limited(lambda: _tried(path, limits), limits)
+
+
+def limited(trial: Callable[[], Outcome], limits: Limits) -> Outcome:
+    """The outcome of ``trial``, from a child process."""
     read, write = os.pipe()
     begin = time.monotonic()
     child = os.fork()
     if child == 0:
-        _child(path, limits, read, write)
+        _child(trial, limits, read, write)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         said = pipe.read()
@@ -88,7 +96,7 @@ def _killed(number: int, used: float, limits: Limits, spent: float) -> Outcome:
     return Outcome("crash", message=name, seconds=spent)
 
 
-def _child(path: Path, limits: Limits, read: int, write: int) -> None:
+def _child(trial: Callable[[], Outcome], limits: Limits, read: int, write: int) -> None:
     """Never returns."""
     os.close(read)
     faulthandler.disable()  # a crash is told by the parent, in a line
@@ -99,7 +107,7 @@ def _child(path: Path, limits: Limits, read: int, write: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + limits.memory, used + limits.memory))
     resource.setrlimit(resource.RLIMIT_CPU, (limits.seconds, limits.seconds + 2))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    outcome = _tried(path, limits)
+    outcome = trial()
     said = asdict(outcome)
     del said["seconds"]
     os.write(write, json.dumps(said).encode()[:60_000])
@@ -142,20 +150,31 @@ def _outcome(path: Path, limits: Limits) -> Outcome:
         feeds = _feeds(graph)
         if feeds is None:
             return Outcome("imported", "inputs too large to try")
-        compiled.target.load(compiled.artifact, 1).run(feeds)
+        session = compiled.target.load(compiled.artifact, 1)
+        session.run(feeds)
+        stage[0] = "run with hostile inputs"
+        _run_hostile(session, graph)
     except (modelcc.ModelError, InputError, RunError) as error:
         named = bool(getattr(error, "where", ())) or ": " in str(error)
         return Outcome("refused", stage[0], str(error)[:2000], named)
     except MemoryError as error:
         if "the system has no" in str(error):
             return Outcome("refused", stage[0], str(error), True)
-        return Outcome("memory", stage[0], _last_lines(error))
+        return Outcome("memory", stage[0], last_lines(error))
     except BaseException as error:
-        return Outcome("fault", stage[0], _last_lines(error))
+        return Outcome("fault", stage[0], last_lines(error))
     return Outcome("ran", stage[0])
 
 
-def _feeds(graph: Graph) -> dict[str, np.ndarray] | None:
+def _run_hostile(session: Session, graph: Graph) -> None:
+    """Numbers that no index should be: the model may refuse them, and must survive them."""
+    for seed in (1, 2):
+        feeds = _feeds(graph, seed, hostile=True)
+        with contextlib.suppress(InputError, RunError, MemoryError):
+            session.run(feeds or {})
+
+
+def _feeds(graph: Graph, seed: int = 0, hostile: bool = False) -> dict[str, np.ndarray] | None:
     """Random inputs; None if they have more than a million elements."""
     types = {name: graph.types[name] for name in graph.inputs}
     sizes = nominal_sizes(graph.dims, {}, [type.shape for type in types.values()])
@@ -167,10 +186,11 @@ def _feeds(graph: Graph) -> dict[str, np.ndarray] | None:
         elements += product
     if elements > 1 << 20:
         return None
-    return random_feeds(types, sizes, 0, index_limits(graph))
+    return random_feeds(types, sizes, seed, index_limits(graph), hostile)
 
 
-def _last_lines(error: BaseException) -> str:
+def last_lines(error: BaseException) -> str:
+    """The exception and where it comes from, in a line."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     where = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
     return f"{type(error).__name__}: {str(error)[:300]} | {where}"

@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from small_models import computed_gather, mlp, two_outputs
 
 import modelcc
@@ -20,6 +22,43 @@ from fuzz.report import groups, summary
 MODELS = tuple(
     m.SerializeToString() for m in (mlp(), mlp("batch"), two_outputs(), computed_gather())
 )
+
+
+def with_everything() -> bytes:
+    """A model with parts of every kind that mutations change: functions, branches, attributes."""
+    side = helper.make_graph(
+        [helper.make_node("Softmax", ["h"], ["s"], axis=1)], "side", [],
+        [helper.make_tensor_value_info("s", TensorProto.FLOAT, [2, 3])],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Twice", ["x"], ["h"], "call", domain="own"),
+        helper.make_node("If", ["c"], ["y"], "if", then_branch=side, else_branch=side),
+        helper.make_node("Concat", ["y", "w"], ["z"], "join", axis=0),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+    ]
+    outputs = [helper.make_tensor_value_info("z", TensorProto.FLOAT, [4, 3])]
+    weights = [numpy_helper.from_array(np.ones((2, 3), np.float32), "w")]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    twice = helper.make_function(
+        "own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], opsets[:1]
+    )
+    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
+    graph.value_info.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, [2, 3]))
+    model = helper.make_model(graph, opset_imports=opsets, functions=[twice], ir_version=9)
+    return model.SerializeToString()
+
+
+CHANGEABLE = (*MODELS, with_everything())
+
+
+def test_hostile_inputs_are_drawn_and_survived(tmp_path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(computed_gather().SerializeToString())
+    outcome = attempt(path, Limits(seconds=120))
+    assert (outcome.kind, outcome.stage) == ("ran", "run with hostile inputs")
 
 
 def test_mutants_of_small_models_are_refused_or_run() -> None:
@@ -41,15 +80,15 @@ def test_a_mutant_can_be_made_again() -> None:
 
 @pytest.mark.parametrize("mutation", dict.fromkeys(MUTATIONS), ids=lambda m: m.__name__)
 def test_every_mutation_changes_something(mutation) -> None:
-    def changes(seed: int) -> bool:
-        model = onnx.load_from_string(MODELS[0])
+    def changes(data: bytes, seed: int) -> bool:
+        model = onnx.load_from_string(data)
         try:
             mutation(model, Random(seed))
         except NothingToChangeError:
-            return True
-        return model.SerializeToString() != MODELS[0]
+            return False
+        return model.SerializeToString() != data
 
-    assert any(changes(seed) for seed in range(20))
+    assert any(changes(data, seed) for data in CHANGEABLE for seed in range(20))
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda c: c.__name__)

@@ -1,0 +1,228 @@
+"""Models as they are, in modelcc and in onnxruntime: do the results agree?
+
+    python -m fuzz.agreement FOLDER
+
+Every model in FOLDER and below gets a process with limits.  onnxruntime runs it without and with
+its optimisations.  Results that differ are explained if onnxruntime differs from itself about as
+much: between the two, or when every float of the inputs moves to a neighbouring number; or if
+onnx's own evaluator sides with modelcc.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+import modelcc
+from fuzz.attempt import Limits, Outcome, last_lines, limited
+from modelcc.comparison import compare
+from modelcc.driver import compile_model, import_model
+from modelcc.feeds import index_limits, nominal_sizes, random_feeds
+from modelcc.options import Options
+
+Arrays = Mapping[str, Any]
+Runner = Callable[[Arrays], Arrays]
+
+TOLERANCES = {"f64": 1e-6, "f32": 1e-3, "f16": 5e-2, "bf16": 1e-1}
+"""As fractions of the greatest value: random models amplify rounding errors."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A model and its outcome: ``agreed``, ``explained`` (how, in the message), ``refused`` (by
+    modelcc alone), ``peer-refused`` (by onnxruntime), or a finding: ``wrong`` and those of
+    :class:`~fuzz.attempt.Outcome`."""
+
+    path: Path
+    outcome: Outcome
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether something has to be mended."""
+        return self.outcome.kind not in ("agreed", "explained", "refused", "peer-refused")
+
+
+def compared(path: Path, limits: Limits) -> Compared:
+    """The model at ``path`` in both engines."""
+    return Compared(path, limited(lambda: _outcome(path), limits))
+
+
+def _outcome(path: Path) -> Outcome:
+    stage = "onnxruntime"
+    try:
+        plain = _peer(path, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+        feeds = _feeds(path)
+        wanted = plain(feeds)
+    except Exception as error:
+        return _alone(path, f"{type(error).__name__}: {error}")
+    try:
+        stage = "compile"
+        compiled = compile_model(path, Options(threads=1))
+        stage = "run"
+        got = compiled.target.load(compiled.artifact, 1).run(feeds)
+        stage = "compare"
+        return _judged(path, feeds, got, wanted)
+    except modelcc.ModelError as error:
+        return Outcome("refused", stage, str(error)[:2000], bool(error.where))
+    except Exception as error:
+        return Outcome("fault", stage, last_lines(error))
+
+
+def _alone(path: Path, reason: str) -> Outcome:
+    """What onnxruntime refuses may be refused or run, but not end in a fault."""
+    try:
+        compile_model(path, Options(threads=1))
+    except modelcc.ModelError:
+        pass
+    except Exception as error:
+        return Outcome("fault", "compile", last_lines(error))
+    return Outcome("peer-refused", message=reason[:300])
+
+
+def _feeds(path: Path) -> dict[str, Any]:
+    graph = import_model(path, Options())
+    types = {name: graph.types[name] for name in graph.inputs}
+    sizes = nominal_sizes(graph.dims, {}, [type.shape for type in types.values()])
+    return random_feeds(types, sizes, 0, index_limits(graph))
+
+
+def _peer(path: Path, level: Any) -> Runner:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda feeds: dict(zip(names, session.run(None, dict(feeds)), strict=True))
+
+
+def _judged(path: Path, feeds: Arrays, got: Arrays, wanted: Arrays) -> Outcome:
+    wrong = _differences(got, wanted)
+    if not wrong:
+        return Outcome("agreed")
+    for explanation, others in _opinions(path, feeds):
+        if all(_differences({n: got[n]}, {n: others[n]}) == {} for n in wrong):
+            return Outcome("explained", message=f"{explanation} gives what modelcc gives")
+        apart = _differences(others, wanted)
+        if all(apart.get(name, 0.0) >= wrong[name] / 8 for name in wrong):
+            return Outcome("explained", message=f"{explanation} differs as much")
+    first = next(iter(wrong))
+    return Outcome("wrong", "compare", str(compare(first, got[first], wanted[first])))
+
+
+def _differences(got: Arrays, wanted: Arrays) -> dict[str, float]:
+    """Names of outputs that differ, and by how much of their greatest value (infinite: in type or
+    shape, or in where they are not finite)."""
+    found: dict[str, float] = {}
+    for name, value in wanted.items():
+        difference = compare(name, got[name], value)
+        tolerance = TOLERANCES.get(_float_name(value), 0.0)
+        if difference.problem or difference.relative > tolerance:
+            found[name] = float("inf") if difference.problem else difference.relative
+    return found
+
+
+def _float_name(array: Any) -> str:
+    """``f32`` and the like; empty for what is no float."""
+    return f"f{array.dtype.itemsize * 8}" if array.dtype.kind == "f" else ""
+
+
+def _opinions(path: Path, feeds: Arrays) -> Iterator[tuple[str, Arrays]]:
+    """Others' results, and of onnxruntime for neighbouring inputs."""
+    model = onnx.load(path)
+    plain = _peer(path, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    makers: dict[str, Callable[[], Arrays]] = {
+        "onnxruntime with its optimisations": lambda: _peer(
+            path, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        )(feeds),
+        "onnxruntime for inputs an ulp larger": lambda: plain(_neighbours(feeds, np.inf)),
+        "onnxruntime for inputs an ulp smaller": lambda: plain(_neighbours(feeds, -np.inf)),
+        "onnxruntime with constants an ulp larger": lambda: _moved(model, np.inf)(feeds),
+        "onnx's evaluator": lambda: dict(
+            zip(
+                [output.name for output in model.graph.output],
+                ReferenceEvaluator(model).run(None, dict(feeds)),
+                strict=True,
+            )
+        ),
+    }
+    for name, make in makers.items():
+        try:
+            with np.errstate(all="ignore"):
+                yield name, make()
+        except Exception:
+            continue  # no opinion
+
+
+def _neighbours(feeds: Arrays, towards: float) -> Arrays:
+    def moved(array: Any) -> Any:
+        return np.nextafter(array, array.dtype.type(towards)) if array.dtype.kind == "f" else array
+
+    return {name: moved(array) for name, array in feeds.items()}
+
+
+def _moved(model: onnx.ModelProto, towards: float) -> Runner:
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for tensor in changed.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.dtype.kind == "f":
+            array = np.nextafter(array, array.dtype.type(towards))
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(changed.SerializeToString(), options)
+    names = [output.name for output in session.get_outputs()]
+    return lambda feeds: dict(zip(names, session.run(None, dict(feeds)), strict=True))
+
+
+def all_compared(paths: Sequence[Path], jobs: int, limits: Limits) -> Iterator[Compared]:
+    """Outcomes in the order of ``paths``."""
+    with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+        yield from pool.map(partial(compared, limits=limits), paths)
+
+
+def summary(found: Sequence[Compared]) -> str:
+    """Counts of outcomes, and of what explains differences."""
+    counts = Counter(each.outcome.kind for each in found)
+    lines = [f"{len(found)} models"]
+    lines += [f"  {kind:13}{count:6}" for kind, count in counts.most_common()]
+    explained = Counter(e.outcome.message for e in found if e.outcome.kind == "explained")
+    lines += [f"  explained: {message}: {count}" for message, count in explained.most_common()]
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--jobs", default=2, show_default=True, help="Processes.")
+@click.option("--seconds", default=60, show_default=True, help="Processor time of a model.")
+@click.option("--memory", default=4096, show_default=True, help="MiB of a model.")
+def main(folder: Path, jobs: int, seconds: int, memory: int) -> None:
+    """Compare both engines on the models of FOLDER; exit code 1 if something is found."""
+    paths = sorted(folder.rglob("*.onnx"), key=lambda p: (len(p.name), p))
+    found: list[Compared] = []
+    for each in all_compared(paths, jobs, Limits(seconds, memory << 20)):
+        found.append(each)
+        if each.is_finding or each.outcome.kind == "refused":
+            first = each.outcome.message.split("\n")
+            where = f"{each.path}: {each.outcome.kind} at {each.outcome.stage}"
+            click.echo(f"{where}: {' '.join(first)[:400]}")
+    click.echo(summary(found))
+    sys.exit(1 if any(each.is_finding for each in found) else 0)
+
+
+if __name__ == "__main__":
+    main()
