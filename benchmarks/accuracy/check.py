@@ -110,6 +110,8 @@ class Peer:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = THREADS
         options.log_severity_level = 3
+        # Else sums of u8 times i8 saturate on processors without VNNI.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]
         )

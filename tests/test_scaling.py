@@ -1,0 +1,84 @@
+"""The work of compiling is linear in the number of nodes.
+
+What is counted is calls of functions rather than seconds, so that a busy machine changes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import modelcc
+from benchmarks.scaling_families import FAMILIES
+from modelcc.driver import pipeline, target_of
+from modelcc.options import Options
+from modelcc.pipeline import run_stages
+from modelcc.targets.base import Workplace
+
+LINEAR = 1.5
+"""Growth per node that is borne between a number of nodes and four times as many."""
+
+AFTER = ("emit", "build", "package")
+"""Blocks of the pipeline whose work is mostly LLVM's."""
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Python and C functions that ``work`` calls."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def calls_to_plan(family: str, nodes: int) -> int:
+    """Calls from the import to the memory plan."""
+    options = Options(threads=1)
+    stages = pipeline(target_of(options), options, Workplace())
+    wanted = [stage for stage in stages if stage.block not in AFTER]
+    model = FAMILIES[family][0](nodes)
+    return calls_of(lambda: run_stages(wanted, model))
+
+
+@pytest.mark.parametrize(
+    ("family", "nodes"),
+    [
+        ("unary", 150),
+        ("binary_earlier", 150),
+        ("diamonds", 150),
+        ("wide_sum", 150),
+        ("many_outputs", 150),
+        ("matmul", 150),
+        ("residual", 60),
+        ("norms", 30),
+        ("reshapes", 60),
+        ("slices", 60),
+        ("sequence", 100),
+        ("streaming", 80),
+        ("shape_rounds", 70),
+        ("trees", 3000),
+    ],
+)
+def test_four_times_the_nodes_are_four_times_the_work(family: str, nodes: int) -> None:
+    few, many = calls_to_plan(family, nodes), calls_to_plan(family, 4 * nodes)
+    assert many / few < 4 * LINEAR
+
+
+@pytest.mark.parametrize("family", ["unary", "doubling"])
+def test_chains_that_are_longer_than_the_stack_compile_and_compute(family: str) -> None:
+    model = FAMILIES[family][0](sys.getrecursionlimit() + 100)
+    net = modelcc.compile(model, threads=1, cache=None)
+    x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
+    assert np.isfinite(np.asarray(net(x))).all()
