@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test bench bench-quick bench-int8 accuracy backends conformance fuzz fmt docs
+.PHONY: check test levels bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-artifacts fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -12,6 +12,14 @@ check:  ## style and types
 
 test:  ## all tests, on all cores
 	$(PYTHON) -m pytest -q -n auto
+
+MATRICES = tests/passes/loop tests/ops/test_native.py tests/targets tests/passes/tensor tests/test_models.py \
+	tests/test_quantised_models.py tests/test_random_models.py tests/test_control_flow.py
+levels:  ## op matrix, models and conformance on code for every processor level this machine has
+	@for level in $$($(PYTHON) -m tests.levels); do echo "== $$level"; \
+		$(PYTHON) -m pytest -q -n auto --cpu $$level --all-ops $(MATRICES) && \
+		MODELCC_CPU=$$level $(PYTHON) -m conformance $(if $(SUITE),--suite $(SUITE)) || exit 1; \
+	done
 
 bench:  ## side by side with other engines: tables, JSON and a plot; needs the bench extra
 	$(PYTHON) -m benchmarks.zoo --all --out $(MODELS)
@@ -44,6 +52,16 @@ conformance:  ## the standard's own suite through compiled code; SUITE=folder of
 
 fuzz:  ## N broken models from SEED, each in a process with limits; REAL=folder adds trained ones
 	$(PYTHON) -m fuzz -n $(or $(N),1000) --seed $(or $(SEED),0) $(if $(REAL),--real $(REAL))
+
+GENERATED ?= build/nnsmith
+fuzz-models:  ## N random models by NNSmith against ONNX Runtime; needs the bench extra, whose torch writes them
+	$(PYTHON) -m pip install -q --no-deps nnsmith  # its own pins would bring another torch
+	$(PYTHON) -m pip install -q z3-solver hydra-core hydra-colorlog multipledispatch appdirs
+	PYTHONHASHSEED=0 $(PYTHON) -m fuzz.nnsmith_models -n $(or $(N),2000) --out $(GENERATED)
+	$(PYTHON) -m fuzz.agreement $(GENERATED)
+
+fuzz-artifacts:  ## N broken .mcc files from SEED, each in a process with limits
+	$(PYTHON) -m fuzz.artifacts -n $(or $(N),2000) --seed $(or $(SEED),0)
 
 fmt:  ## put the sources into the project's style
 	$(PYTHON) -m ruff check --fix .
