@@ -30,7 +30,7 @@ LAYERS = (
 )
 """Lowest first.  A layer imports itself and those below; siblings never import each other."""
 
-ARTIFACT_SEES = ("ir.types", "ir.index", "ir.mapped", "ir.structure")
+ARTIFACT_SEES = ("ir.errors", "ir.types", "ir.index", "ir.condition", "ir.structure")
 RUNTIME_SEES = (*ARTIFACT_SEES, "artifact", "runtime")
 """Prefixes: the index algebra is a family of modules."""
 
@@ -106,6 +106,8 @@ def layer(module: str) -> str:
     parts = module.split(".")
     if len(parts) == 1:
         return "modelcc"
+    if parts == ["modelcc", "__main__"]:
+        return "cli"
     named = {name for names in LAYERS for name in names} | {"artifact", "runtime"}
     return parts[1] if parts[1] in named else "driver"
 

@@ -10,6 +10,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import ModelProto
@@ -18,11 +19,11 @@ from small_models import computed_gather, mlp, two_outputs
 import modelcc
 from modelcc.driver import compile_model
 from modelcc.emission import emit
-from modelcc.ir.program import Program
+from modelcc.ir.output_names import bound_names, user_name
 from modelcc.options import Options
 from modelcc.targets import registry
 from modelcc.targets.base import TargetOptions, Workplace
-from modelcc.targets.native.target import native_target, user_output_name
+from modelcc.targets.native.target import native_target
 from modelcc.verification import Request, verify_model
 
 MODELS = {"mlp": mlp("batch"), "two_outputs": two_outputs(), "computed_gather": computed_gather()}
@@ -64,7 +65,7 @@ def test_c_is_one_file_that_compiles(tmp_path: Path) -> None:
     target = registry.make_target("c", TargetOptions())
     emission = emit(mlp(), None, "c", target, options, Workplace())
     (tmp_path / "model.c").write_bytes(emission.contents)
-    command = ["cc", "-std=gnu99", "-O1", "-march=native", "-c", "model.c", "-Wno-psabi"]
+    command = ["cc", "-std=gnu11", "-O1", "-march=native", "-c", "model.c", "-Wno-psabi"]
     subprocess.run(command, cwd=tmp_path, check=True)
     assert b"small_run" in (tmp_path / "model.o").read_bytes()
 
@@ -103,10 +104,24 @@ def test_installed_targets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_outputs_bound_under_other_names_get_the_users_back() -> None:
-    bindings = {}
-    program = Program("p", ("x",), ("x.output", "y"), bindings, (), (), 0)
-    assert user_output_name(program, "x.output") == "x"
-    assert user_output_name(program, "y") == "y"
+    outputs = ("x", "y", "x.output", "x.output1", "x", "z.output.output2")
+    bound = bound_names(outputs, {"x", "x.output", "z"})
+    assert len({*bound, "x", "x.output", "z"}) == len(bound) + 3
+    assert bound[1] == "y"
+    assert tuple(map(user_name, bound)) == outputs
+
+
+def test_outputs_that_steps_need_in_the_arena_keep_their_names() -> None:
+    text = """
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (float[3, 2, 2] data, int64[1] axes) => (float[3, 2] reduced, float[3, 2, 2] other) {
+      reduced = ReduceSumSquare <keepdims = 0> (data, axes)
+      other = Neg(data)
+    }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.node[1].output[0] = model.graph.output[1].name = "reduced.output"
+    net = modelcc.compile(model, threads=1, cache=None)
+    assert [o.name for o in net.outputs] == ["reduced", "reduced.output"]
 
 
 def test_an_input_returned_as_output() -> None:
