@@ -164,7 +164,7 @@ def test_a_package_that_gives_no_extension_is_named(
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
     (described / "entry_points.txt").write_text("[modelcc.onnx]\nbroken = math:pi\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModelError, match="math:pi is a float, no Extension"):
+    with pytest.raises(ModelError, match="math:pi is a float, not of the kind Extension"):
         import_onnx(onnx.parser.parse_model(ONNX_MODEL.format(attributes="")))
 
 
@@ -174,5 +174,5 @@ def test_a_broken_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
     (described / "entry_points.txt").write_text(f"[{GROUP}]\nbroken = no_such_module:D\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModelError, match="dialect 'broken' of no_such_module:D cannot be imported"):
+    with pytest.raises(ModelError, match=r"'broken' of no_such_module:D cannot be imported"):
         dialects()

@@ -21,7 +21,7 @@ from modelcc.cli.parameters import (
     options_of,
     sizes_of,
 )
-from modelcc.cli.verbosity import told
+from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
 from modelcc.comparison import compare_all
 from modelcc.driver import compile_model
@@ -56,7 +56,7 @@ other engines in turns with it, each in a process of its own. Times are medians.
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @compiling
 @feeding
-@told
+@verbosity_options
 @click.pass_obj
 def bench(
     environment: Environment,

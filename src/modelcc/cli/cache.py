@@ -10,7 +10,7 @@ from rich.table import Table
 
 from modelcc.cache_maintenance import CacheUsage, cache_usage, clear_cache, trim_cache
 from modelcc.cli.console import note, output_console, print_json
-from modelcc.cli.verbosity import told
+from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment
 from modelcc.formats import byte_text
 from modelcc.ir.op import ModelError
@@ -32,7 +32,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "
 @click.option("--trim", metavar="SIZE", help="Remove the least used until SIZE is left.")
 @click.option("--clear", is_flag=True, help="Remove everything.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-@told
+@verbosity_options
 @click.pass_obj
 def cache(environment: Environment, trim: str | None, clear: bool, as_json: bool) -> None:
     """See HELP."""

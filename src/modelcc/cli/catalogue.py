@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.cli.console import output_console, print_json
-from modelcc.cli.verbosity import told
+from modelcc.cli.verbosity import verbosity_options
 from modelcc.frontends.onnx.support import operators
 from modelcc.ir.op import Op
 from modelcc.ops.accepted import accepted, summary
@@ -39,7 +39,7 @@ FACETS = ("compute", "algorithm", "decompose", "grad")
 @click.argument("word", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--onnx", "as_onnx", is_flag=True, help="List the operators of ONNX instead.")
-@told
+@verbosity_options
 def ops(word: str, as_json: bool, as_onnx: bool) -> None:
     """See OPS_HELP."""
     if as_onnx:
@@ -84,7 +84,7 @@ def _onnx(word: str, as_json: bool) -> None:
 
 @click.command("targets", help=TARGETS_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@told
+@verbosity_options
 def targets(as_json: bool) -> None:
     """See TARGETS_HELP."""
     found = [make_target(name, TargetOptions()) for name in target_names()]

@@ -15,7 +15,7 @@ from modelcc.artifact.replacement import replace_file
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifact, may_be_read
 from modelcc.cli.parameters import MODEL, check_writable, compiling, options_of
-from modelcc.cli.verbosity import told
+from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
 from modelcc.delivery import deliver
 from modelcc.driver import Compiled, compile_model, report_in, target_of
@@ -117,7 +117,7 @@ HELP = """Compile MODEL (.onnx) for this machine, or look at any level on the wa
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @compiling
-@told
+@verbosity_options
 @click.pass_obj
 def compile_command(
     environment: Environment,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from modelcc.cli.verbosity import is_default, is_quiet
 from modelcc.progress import progress_bars
@@ -33,6 +35,16 @@ def note(text: str) -> None:
     """A line for the person at the terminal: stderr, unless that is to be quiet."""
     if not is_quiet():
         click.echo(text, err=True)
+
+
+def print_pairs(rows: Iterable[tuple[str, str]]) -> None:
+    """Names and values in two columns on stdout; long values are folded."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    output_console().print(table)
 
 
 def print_json(data: Mapping[str, Any]) -> None:

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
-from rich.text import Text
 
-from modelcc.cli.console import output_console, print_json
+from modelcc.cli.console import print_json, print_pairs
 from modelcc.cli.parameters import MODEL
-from modelcc.cli.verbosity import told
+from modelcc.cli.verbosity import verbosity_options
 from modelcc.formats import byte_text
 from modelcc.model_facts import facts_of
 
@@ -32,19 +30,14 @@ _SHOWN = 12
 @click.command("inspect", help=HELP)
 @click.argument("model", type=MODEL)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@told
+@verbosity_options
 def inspect(model: Path, as_json: bool) -> None:
     """See HELP."""
     facts = facts_of(model)
     if as_json:
         print_json(facts)
         return
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in _rows(facts):
-        table.add_row(Text(name), Text(text))
-    output_console().print(table)
+    print_pairs(_rows(facts))
 
 
 def _rows(facts: Mapping[str, Any]) -> Sequence[tuple[str, str]]:

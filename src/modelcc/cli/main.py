@@ -1,7 +1,7 @@
 """The command ``modelcc``, its help and its exit codes.
 
 0: done; 1: a result is wrong (``verify``); 2: something about the model, the files or the
-arguments, told in one message; 3: a fault of modelcc.
+arguments, all in one message; 3: a fault of modelcc.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 
 from modelcc.artifact.errors import ArtifactError
-from modelcc.cli.verbosity import is_default, logging_to_stderr, told
+from modelcc.cli.verbosity import is_default, logging_to_stderr, verbosity_options
 from modelcc.environment import read_environment
 from modelcc.ir.op import ModelError
 from modelcc.progress import progress_bars
@@ -106,7 +106,7 @@ _TELLING = frozenset({"-q", "--quiet", "-v", "-vv", "--verbose", "-h", "--help"}
 
 
 @click.group(cls=Commands, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
-@told
+@verbosity_options
 @click.version_option(VERSION, prog_name="modelcc")
 @click.pass_context
 def cli(context: click.Context) -> None:

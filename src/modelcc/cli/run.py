@@ -25,7 +25,7 @@ from modelcc.cli.parameters import (
     options_of,
     sizes_of,
 )
-from modelcc.cli.verbosity import told
+from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import Environment
 from modelcc.feeds import read_feeds
 from modelcc.ir.op import ModelError
@@ -64,7 +64,7 @@ HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
 @click.option("--json", "as_json", is_flag=True, help="Print outputs' facts and times as JSON.")
 @compiling
 @feeding
-@told
+@verbosity_options
 @click.pass_obj
 def run(
     environment: Environment,

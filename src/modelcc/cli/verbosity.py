@@ -1,4 +1,4 @@
-"""``-v`` and ``-q``: how much of what happens is told on stderr, by the logger ``modelcc``."""
+"""``-v`` and ``-q``: how much of what happens is reported on stderr, by the logger ``modelcc``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _QUIET, _NORMAL = logging.ERROR, logging.WARNING
 
 
-def told(command: Command) -> Command:
+def verbosity_options(command: Command) -> Command:
     """Adds the options ``-v`` and ``-q``, which set the level of the logger."""
     for option in (_QUIETER, _LOUDER):
         command = option(command)

@@ -20,7 +20,7 @@ from modelcc.cli.parameters import (
     options_of,
     sizes_of,
 )
-from modelcc.cli.verbosity import told
+from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
 from modelcc.comparison import Difference
 from modelcc.driver import import_model
@@ -60,7 +60,7 @@ where that is installed, on the same inputs. The exit code is 1 if they differ.
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @compiling
 @feeding
-@told
+@verbosity_options
 @click.pass_context
 def verify(
     context: click.Context,

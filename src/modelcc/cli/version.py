@@ -8,11 +8,9 @@ from typing import Any, cast
 
 import click
 import llvmlite.binding as llvm
-from rich.table import Table
-from rich.text import Text
 
-from modelcc.cli.console import output_console, print_json
-from modelcc.cli.verbosity import told
+from modelcc.cli.console import print_json, print_pairs
+from modelcc.cli.verbosity import verbosity_options
 from modelcc.runtime.pool import available_cores
 from modelcc.version import VERSION
 
@@ -25,19 +23,14 @@ _LIBRARIES = ("numpy", "ml_dtypes", "onnx", "llvmlite", "click", "rich", "onnxru
 
 @click.command("version", help=HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-@told
+@verbosity_options
 def version_command(as_json: bool) -> None:
     """See HELP."""
     facts = _facts()
     if as_json:
         print_json(facts)
         return
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(name, Text(_text(value)))
-    output_console().print(table)
+    print_pairs((name, _text(value)) for name, value in facts.items())
 
 
 def _text(value: Any) -> str:

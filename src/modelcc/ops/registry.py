@@ -9,9 +9,8 @@ A package adds a dialect by an entry point of the group ``modelcc.dialects`` tha
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
-
 from modelcc.ir.op import Dialect, ModelError
+from modelcc.ir.plugin import plugins
 from modelcc.ops.catalog import MCC
 
 GROUP = "modelcc.dialects"
@@ -24,8 +23,8 @@ def dialects() -> tuple[Dialect, ...]:
     is in use.
     """
     found = [MCC]
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        added = _load(point)
+    for point, added in plugins(GROUP, Dialect):
+        _check_ops(added)
         if any(added.name == known.name for known in found):
             message = f"two packages provide a dialect {added.name!r}; one is {point.value}"
             raise ModelError(message, (), "uninstall one of them")
@@ -33,18 +32,8 @@ def dialects() -> tuple[Dialect, ...]:
     return tuple(found)
 
 
-def _load(point: EntryPoint) -> Dialect:
-    hint = "reinstall or uninstall the package that provides it"
-    try:
-        value: object = point.load()
-    except (ImportError, AttributeError) as error:
-        message = f"dialect {point.name!r} of {point.value} cannot be imported: {error}"
-        raise ModelError(message, (), hint) from error
-    if not isinstance(value, Dialect):
-        raise ModelError(f"{point.value} is a {type(value).__name__}, not a dialect", (), hint)
-    foreign = [op.mnemonic() for op in value.ops if op.dialect != value.name]
+def _check_ops(dialect: Dialect) -> None:
+    foreign = [op.mnemonic() for op in dialect.ops if op.dialect != dialect.name]
     if foreign:
-        raise ModelError(
-            f"dialect {value.name!r} lists {foreign[0]}, which is of another", (), hint
-        )
-    return value
+        message = f"dialect {dialect.name!r} lists {foreign[0]}, which is of another"
+        raise ModelError(message, (), "reinstall or uninstall the package that provides it")

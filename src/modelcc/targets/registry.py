@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from types import MappingProxyType
+from typing import cast
 
 from modelcc.ir.op import ModelError
+from modelcc.ir.plugin import load_plugin
 from modelcc.targets.base import Target, TargetOptions
 from modelcc.targets.native.c_target import c_target
 from modelcc.targets.native.target import native_target
@@ -35,12 +37,8 @@ def make_target(name: str, options: TargetOptions) -> Target:
         hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(target_names())}"
         raise ModelError(f"there is no target {name!r}", (), hint)
     point = next(iter(points))
-    try:
-        make: MakeTarget = point.load()
-    except ImportError as error:
-        raise ModelError(
-            f"target {name!r} of {point.value} cannot be imported: {error}",
-            (),
-            "reinstall the package that provides it",
-        ) from error
-    return make(options)
+    make = load_plugin(point, object)
+    if not callable(make):
+        hint = "reinstall or uninstall the package that provides it"
+        raise ModelError(f"{point.value} makes no target: it is no function", (), hint)
+    return cast(MakeTarget, make)(options)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from modelcc.frontends.onnx.call import Handler, simple
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.op import Op
+from modelcc.ir.plugin import plugins
 
 GROUP = "modelcc.onnx"
 
@@ -46,21 +46,8 @@ def extensions() -> Mapping[tuple[str, str], Handler]:
 
     :class:`ModelError` if a package cannot be imported or gives no extension.
     """
-    points = sorted(entry_points(group=GROUP), key=lambda point: point.name)
     return {
         (extension.domain, name): handler
-        for extension in map(_load, points)
+        for _, extension in plugins(GROUP, Extension)
         for name, handler in extension.handlers.items()
     }
-
-
-def _load(point: EntryPoint) -> Extension:
-    hint = "reinstall or uninstall the package that provides it"
-    try:
-        value: object = point.load()
-    except (ImportError, AttributeError) as error:
-        message = f"operators {point.name!r} of {point.value} cannot be imported: {error}"
-        raise ModelError(message, (), hint) from error
-    if not isinstance(value, Extension):
-        raise ModelError(f"{point.value} is a {type(value).__name__}, no Extension", (), hint)
-    return value
