@@ -132,3 +132,22 @@ def test_an_input_returned_as_output() -> None:
     results = compiled.target.load(compiled.artifact, 1).run({"a": a, "b": b})
     assert list(results) == ["a", "total"]
     np.testing.assert_array_equal(results["a"], a)
+
+
+def test_choices_in_the_last_vector_of_a_row() -> None:
+    """LLVM's vector combiner takes the one element for a vector and aborts."""
+    text = """
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (double[14, 8, 146] x, double[14, 1, 1] y, double[1] w) => (double[14, 8, 61] z)
+    <int64[1] starts = {25}, int64[1] ends = {1000}, int64[1] axes = {2}, int64[1] steps = {2}> {
+      s = Slice(x, starts, ends, axes, steps)
+      p = Pow(s, y)
+      l = Log(p)
+      d = Div(l, w)
+      z = Sqrt(d)
+    }"""
+    random = np.random.default_rng(0)
+    x, y = random.uniform(1, 2, (14, 8, 146)), random.uniform(1, 3, (14, 1, 1))
+    net = modelcc.compile(onnx.parser.parse_model(text), threads=2, cache=None)
+    wanted = np.sqrt(np.log(x[..., 25::2] ** y) / 0.5)
+    np.testing.assert_allclose(net(x, y, np.array([0.5])), wanted, rtol=1e-13)

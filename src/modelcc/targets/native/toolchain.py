@@ -34,11 +34,14 @@ in blocks of 16 channels, and an elementwise exp.
   is for loops that LLVM has vectorised or unrolled.  Four of five kernels of the zoo become the
   same machine code, others differ in registers and the order of instructions, in two thirds of
   the optimiser's time.
+- The vector combiner of LLVM 22 aborts at a shuffle of two choices between vectors by one bool
+  (`foldShuffleOfSelects` takes every condition for a vector), so it is left out; most kernels
+  never met it, for it is not among the passes on single functions.
 - llvmlite holds one lock around LLVM: threads do not compile in parallel, processes do.
 """
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
 from typing import Literal, cast
@@ -50,6 +53,9 @@ from modelcc.targets.native.machine import Machine
 
 _FLAGS = Lock()
 """Held by the thread that has changed LLVM's flags."""
+
+_STRENGTH_REDUCTION = "-disable-lsr"
+_VECTOR_COMBINE = "-disable-vector-combine"
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ def compile_llvm(text: str, machine: Machine, options: CodegenOptions = CodegenO
     """
     with _parsed(text) as module, _target_machine(machine, options) as target:
         _optimize(module, machine, options, target)
-        with _without_strength_reduction(machine):
+        with _machine_code(machine):
             return target.emit_object(module)
 
 
@@ -86,7 +92,7 @@ def assembly(text: str, machine: Machine, options: CodegenOptions = CodegenOptio
     """Assembly text (PTX for nvptx) of an LLVM module; raises like `compile_llvm`."""
     with _parsed(text) as module, _target_machine(machine, options) as target:
         _optimize(module, machine, options, target)
-        with _without_strength_reduction(machine):
+        with _machine_code(machine):
             return target.emit_assembly(module)
 
 
@@ -139,7 +145,8 @@ def _optimize(
         for function in _defined(module):
             passes.run(function, builder)
     else:
-        builder.getModulePassManager().run(module, builder)
+        with _without(_VECTOR_COMBINE):
+            builder.getModulePassManager().run(module, builder)
 
 
 def _inlines(module: llvm.ModuleRef) -> bool:
@@ -152,17 +159,18 @@ def _defined(module: llvm.ModuleRef) -> list[llvm.ValueRef]:
 
 
 @contextmanager
-def _without_strength_reduction(machine: Machine) -> Generator[None]:
-    """Generate code without the pass on x86; LLVM has no switch for it but one of the process."""
-    if machine.architecture != "x86_64":
-        yield
-        return
+def _without(flag: str) -> Generator[None]:
+    """Leaves a pass out; LLVM has no switch for some but one of the process."""
     with _FLAGS:
-        llvm.set_option("modelcc", "-disable-lsr")
+        llvm.set_option("modelcc", flag)
         try:
             yield
         finally:
-            llvm.set_option("modelcc", "-disable-lsr=false")
+            llvm.set_option("modelcc", f"{flag}=false")
+
+
+def _machine_code(machine: Machine) -> AbstractContextManager[None]:
+    return _without(_STRENGTH_REDUCTION) if machine.architecture == "x86_64" else nullcontext()
 
 
 @contextmanager
