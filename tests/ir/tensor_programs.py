@@ -8,6 +8,7 @@ import numpy as np
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Range, Sym
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.tensor import (
     Apply,
     Axis,
@@ -21,6 +22,7 @@ from modelcc.ir.tensor import (
     Number,
     Read,
     Scalar,
+    Scatter,
     Select,
     Stage,
     TensorProgram,
@@ -129,4 +131,20 @@ def scalar_program(body: Scalar) -> TensorProgram:
     return TensorProgram("s", ("a", "n", "p"), ("y",), items, types)
 
 
-PROGRAMS = (matmul_relu, padded_pool, gather_rows)
+def scatter_rows() -> TensorProgram:
+    """Rows of u added to rows of x that an index chooses."""
+    bound = IndexBound(m, "axis 0 of 'x'")
+    body = Bind("g", Read("rows", (i,), I64), read("u", i, j), F32, bound)
+    stage = Stage("y", (Axis("i", 5), Axis("j", 32)), (g, j), body, (), "sum")
+    return TensorProgram(
+        "scatter",
+        ("x", "rows", "u"),
+        ("y",),
+        (Scatter(stage, "x", ("x", "rows", "u"), ("s",)),),
+        {"x": f32(m, 32), "rows": TensorType((5,), I64), "u": f32(5, 32), "y": f32(m, 32)},
+        {},
+        {"m": Range(0, None)},
+    )
+
+
+PROGRAMS = (matmul_relu, padded_pool, gather_rows, scatter_rows)

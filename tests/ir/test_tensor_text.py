@@ -150,7 +150,7 @@ def test_parentheses_only_where_they_matter(body: Scalar, text: str) -> None:
         (
             "view",
             "look",
-            "expected constant, kernel, view, algorithm, read, if or repeat after 'look'",
+            "expected constant, kernel, view, scatter, algorithm, read, if or repeat after 'look'",
         ),
         ("j < 32] sum", "3 < 32] sum", "expected a name before this, not 3"),
     ],

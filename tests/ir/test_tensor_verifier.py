@@ -20,7 +20,7 @@ from modelcc.ir.tensor_ranges import misread
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import F32, TensorType
-from tests.ir.tensor_programs import PROGRAMS, i, k, matmul_relu, padded_pool
+from tests.ir.tensor_programs import PROGRAMS, i, k, matmul_relu, padded_pool, scatter_rows
 
 
 @pytest.mark.parametrize("make", PROGRAMS)
@@ -63,6 +63,42 @@ BROKEN: Mapping[str, tuple[Callable[[], TensorProgram], tuple[tuple[str, str], .
         matmul_relu,
         (("%A[i, k] *", "%A[i, k floordiv 2 + 64] *"),),
         "index k floordiv 2 + 64 in dimension 1 of extent 64",
+    ),
+    "a place that nothing binds": (
+        scatter_rows,
+        (("%y[g, j]", "%y[h, j]"),),
+        "the written position uses 'h' in h, which is not bound here",
+    ),
+    "a place without its index": (
+        scatter_rows,
+        (("%y[g, j]", "%y[g]"),),
+        "writes 1 indices of f32[m, 32]",
+    ),
+    "a copy of another type": (
+        scatter_rows,
+        (("(%x: f32[m, 32], %rows", "(%x: f32[m, 33], %rows"),),
+        "is f32[m, 32], no row-major copy of f32[m, 33]",
+    ),
+    "an input that is not read": (
+        scatter_rows,
+        (
+            (
+                "scatter %x (%x: f32[m, 32], %rows: i64[5]",
+                "scatter %x (%x: f32[m, 32], %v: i64[5], %rows: i64[5]",
+            ),
+            ("program @scatter(", "program @scatter(%v: i64[5], "),
+        ),
+        "inputs are not %x, %rows, %u",
+    ),
+    "an update that reads past the end": (
+        scatter_rows,
+        (("in %u[i, j]", "in %u[i + 1, j]"),),
+        "i + 1 reaches 5 in dimension 0 of extent 5",
+    ),
+    "a reduction among updates": (
+        scatter_rows,
+        (("sum[] ", "sum[k < 3] "),),
+        "an update neither reduces nor reads the result",
     ),
     "rank of a read": (
         matmul_relu,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.scalar import FUNCTIONS, Combine
+from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import (
     Apply,
     Axis,
@@ -25,6 +26,7 @@ from modelcc.ir.tensor import (
     Number,
     Read,
     Scalar,
+    Scatter,
     Select,
     Stage,
 )
@@ -165,7 +167,7 @@ class StageBuilder:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.stages: list[Stage] = []
+        self.stages: list[Stage | Scatter] = []
         self.types: dict[str, TensorType] = {}
         self._axes = 0
 
@@ -222,6 +224,34 @@ class StageBuilder:
         element = body(point + tuple(Sym(a.name) for a in reduction))
         stage = Stage(target.name, axes, tuple(write(point)), element.scalar, reduction, combine)
         self.stages.append(stage)
+
+    def scatter(
+        self,
+        initial: Operand,
+        extents: Sequence[Index],
+        places: Callable[[tuple[Index, ...]], Sequence[tuple[Element, IndexBound | None]]],
+        write: Callable[[tuple[Index, ...], tuple[Index, ...]], Sequence[Index]],
+        body: Callable[[tuple[Index, ...]], Element],
+        combine: Combine | None = None,
+    ) -> Operand:
+        """A copy of ``initial`` in which ``result[write(o, p)] = body(o)`` for every ``o`` in
+        ``extents``, in row-major order, or by ``combine`` of what is there and ``body(o)``.
+
+        ``p`` are the run-time integers ``places(o)``; the run ends where one is out of its bound.
+        """
+        axes = self.axes(extents)
+        point = tuple(Sym(a.name) for a in axes)
+        given = list(places(point))
+        names = [a.name for a in self.axes((1,) * len(given), "g")]
+        scalar = body(point).scalar
+        for name, (value, bound) in zip(reversed(names), reversed(given), strict=True):
+            scalar = Bind(name, value.scalar, scalar, scalar.dtype, bound)
+        result = self.tensor(initial.shape, initial.dtype)
+        found = tuple(write(point, tuple(map(Sym, names))))
+        stage = Stage(result.name, axes, found, scalar, (), combine)
+        inputs = dict.fromkeys((initial.name, *(r.tensor for r in reads(scalar))))
+        self.stages.append(Scatter(stage, initial.name, tuple(inputs)))
+        return result
 
     def gather(
         self, value: Element, body: Callable[[Index], Element], bound: IndexBound | None

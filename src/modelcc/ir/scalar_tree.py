@@ -79,6 +79,15 @@ def walk(scalar: Scalar) -> Iterator[Scalar]:
         pending += children(node)[::-1]
 
 
+def outer_binds(scalar: Scalar) -> tuple[tuple[Bind, ...], Scalar]:
+    """The :class:`Bind` s around ``scalar``, outermost first, and what is in them all."""
+    found: list[Bind] = []
+    while isinstance(scalar, Bind):
+        found.append(scalar)
+        scalar = scalar.body
+    return tuple(found), scalar
+
+
 def size(scalar: Scalar) -> int:
     """Number of nodes."""
     return sum(1 for _ in walk(scalar))

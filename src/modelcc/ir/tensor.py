@@ -30,8 +30,8 @@ from modelcc.ir.types import DType, TensorType
 
 __all__ = [
     "Algorithm", "Apply", "Axis", "Bind", "Cast", "Comparison", "Condition", "Guard", "IndexBound",
-    "IndexValue", "Item", "Kernel", "Number", "Read", "ReadSize", "Scalar", "Select", "Stage",
-    "TensorProgram", "View", "counters", "item_inputs", "item_outputs", "item_tensors",
+    "IndexValue", "Item", "Kernel", "Number", "Read", "ReadSize", "Scalar", "Scatter", "Select",
+    "Stage", "TensorProgram", "View", "counters", "item_inputs", "item_outputs", "item_tensors",
     "leaf_items", "size_conditions",
 ]  # fmt: skip
 
@@ -162,6 +162,27 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Scatter:
+    """``stage.output`` is a copy of ``initial`` that is then changed at places from memory.
+
+    The points of ``stage.axes`` come in row-major order.  At each the element at ``stage.write``,
+    where the symbols of the outermost :class:`Bind` s of the body may occur, becomes the body, or
+    with a combine that of itself and the body.  There are no reduction axes, and the body does
+    not read the output.  ``inputs`` are ``initial`` and what the body reads.
+    """
+
+    stage: Stage
+    initial: str
+    inputs: tuple[str, ...]
+    source: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The one tensor that it defines."""
+        return (self.stage.output,)
+
+
+@dataclass(frozen=True)
 class View:
     """``output`` is ``input``'s row-major buffer under another shape; nothing is computed."""
 
@@ -225,7 +246,7 @@ def size_conditions(item: ReadSize, dims: Bounds) -> tuple[Condition, ...]:
     return (*found, *item.requires)
 
 
-LeafItem: TypeAlias = Kernel | View | Algorithm | ReadSize
+LeafItem: TypeAlias = Kernel | Scatter | View | Algorithm | ReadSize
 Item: TypeAlias = "LeafItem | Branch[Item] | Repeat[Item]"
 
 

@@ -21,6 +21,7 @@ from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.op import ModelError
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine
+from modelcc.ir.scalar_tree import outer_binds
 from modelcc.ir.tensor import (
     Algorithm,
     Apply,
@@ -38,6 +39,7 @@ from modelcc.ir.tensor import (
     Read,
     ReadSize,
     Scalar,
+    Scatter,
     Select,
     Stage,
     TensorProgram,
@@ -73,6 +75,8 @@ def _run_items(
                 fresh = {n: program.types[n] for n in names if n not in tensors}
                 tensors |= allocate(fresh, env)  # several kernels may write parts of one tensor
                 evaluate_stages(item.stages, tensors, env, program.types)
+            case Scatter():
+                _scatter(item, tensors, env, program.types)
             case View():
                 shape = [evaluate(e, env) for e in program.types[item.output].shape]
                 tensors[item.output] = tensors[item.input].reshape(shape)
@@ -129,7 +133,7 @@ def allocate(types: Mapping[str, TensorType], env: Mapping[str, int]) -> dict[st
 
 
 def evaluate_stages(
-    stages: Sequence[Stage],
+    stages: Sequence[Stage | Scatter],
     tensors: dict[str, Array],
     env: Mapping[str, int],
     types: Mapping[str, TensorType] | None = None,
@@ -141,8 +145,45 @@ def evaluate_stages(
     """
     with np.errstate(all="ignore"):
         for stage in stages:
+            if isinstance(stage, Scatter):
+                _scatter(stage, tensors, env, types or {})
+                continue
             for ranges in _blocks(stage, env):
                 _evaluate_block(stage, ranges, tensors, env, types or {})
+
+
+def _scatter(
+    item: Scatter,
+    tensors: dict[str, Array],
+    env: Mapping[str, int],
+    types: Mapping[str, TensorType],
+) -> None:
+    """Defines the output of ``item``; all indices are looked at before anything is written."""
+    stage = item.stage
+    target = np.array(tensors[item.initial])
+    binds, value = outer_binds(stage.body)
+    for ranges in _blocks(stage, env):
+        point = _Point(stage.output, tensors, types, {**env, **_lines(stage.axes, ranges)})
+        for bind in binds:
+            point = point.bound(bind)
+        space = tuple(map(len, ranges))
+        places = np.zeros(space, np.int64)
+        for w, extent in zip(stage.write, target.shape, strict=True):
+            places = places * extent + _index(w, point.env)
+        values = np.broadcast_to(point.scalar(value), space)
+        _update(target.reshape(-1), places.ravel(), values.ravel(), stage.combine)
+    tensors[stage.output] = target
+
+
+def _update(target: Array, places: Array, values: Array, combine: Combine | None) -> None:
+    """One update after the other; of several at one place that replace it the last one stays."""
+    if combine is None:
+        last = dict(zip(places.tolist(), range(places.size), strict=True))
+        target[list(last)] = values[list(last.values())]
+        return
+    ufunc: Any = FUNCTIONS[COMBINE_FUNCTION[combine]].numpy
+    for place, value in zip(places.tolist(), values, strict=True):
+        target[place] = ufunc(target[place], value)
 
 
 def _blocks(stage: Stage, env: Mapping[str, int]) -> Iterator[list[range]]:
@@ -271,11 +312,15 @@ class _Point:
                 return self.scalar(value).view(dtype.numpy)
             case Guard():
                 return self._guard(s)
-            case Bind(symbol, value, body, _, bound):
-                place = self.scalar(value).astype(np.int64)
-                if bound is not None:
-                    place = self._checked(place, bound)
-                return replace(self, env={**self.env, symbol: place}).scalar(body)
+            case Bind():
+                return self.bound(s).scalar(s.body)
+
+    def bound(self, s: Bind) -> _Point:
+        """The point with the symbol of ``s`` bound to its value, which is checked."""
+        place = self.scalar(s.value).astype(np.int64)
+        if s.bound is not None:
+            place = self._checked(place, s.bound)
+        return replace(self, env={**self.env, s.symbol: place})
 
     def _checked(self, place: Array, bound: IndexBound) -> Array:
         """``place`` if it is in ``bound`` at active points, 0 elsewhere."""

@@ -33,6 +33,7 @@ from modelcc.ir.tensor import (
     Read,
     ReadSize,
     Scalar,
+    Scatter,
     Select,
     Stage,
     TensorProgram,
@@ -115,6 +116,8 @@ class _TensorParser:
                 return self.kernel()
             case "view":
                 return self._view()
+            case "scatter":
+                return self._scatter()
             case "algorithm":
                 return self._algorithm()
             case "read":
@@ -124,7 +127,7 @@ class _TensorParser:
             case "repeat":
                 return self._repeat()
             case _:
-                known = "constant, kernel, view, algorithm, read, if or repeat"
+                known = "constant, kernel, view, scatter, algorithm, read, if or repeat"
                 raise self.at.error(f"expected {known} after {word!r}")
 
     def _items(self) -> tuple[Item, ...]:
@@ -185,6 +188,15 @@ class _TensorParser:
         output = self._typed()
         self.at.expect("=")
         return View(output, self._value(), self._source())
+
+    def _scatter(self) -> Scatter:
+        initial = self._value()
+        inputs = self._list("(", ")", self._typed)
+        source = self._source()
+        self.at.expect("{")
+        stage = self._stage()
+        self.at.expect("}")
+        return Scatter(stage, initial, inputs, source)
 
     def _algorithm(self) -> Algorithm:
         at = self.at

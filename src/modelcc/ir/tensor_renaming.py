@@ -7,7 +7,17 @@ from dataclasses import replace
 
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.scalar_tree import transform
-from modelcc.ir.tensor import Algorithm, Item, Kernel, Read, ReadSize, Scalar, Stage, View
+from modelcc.ir.tensor import (
+    Algorithm,
+    Item,
+    Kernel,
+    Read,
+    ReadSize,
+    Scalar,
+    Scatter,
+    Stage,
+    View,
+)
 
 
 def rename_tensors(item: Item, names: Mapping[str, str]) -> Item:
@@ -36,6 +46,9 @@ def rename_tensors(item: Item, names: Mapping[str, str]) -> Item:
                 item.counter, item.trips, carries, all_new(item.filled), inner(item.body),
                 condition, item.source,
             )  # fmt: skip
+        case Scatter():
+            stage = rename_stage(item.stage, names)
+            return Scatter(stage, new(item.initial), all_new(item.inputs), item.source)
         case Algorithm():
             inputs, outputs = all_new(item.inputs), all_new(item.outputs)
             return replace(item, inputs=inputs, outputs=outputs)

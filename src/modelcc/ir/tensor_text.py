@@ -7,6 +7,9 @@
         %h: f32[batch, 32] = [i < batch, j < 32] max(%t[i, j], 0.0)
       }
       view %y: f32[32*batch] = %h source("flatten")
+      scatter %h (%h: f32[batch, 32], %i: i64[5], %u: f32[5, 32]) {
+        %s[g, j]: f32[batch, 32] = [i < 5, j < 32] sum[] (let g = %i[i] below [batch] in %u[i, j])
+      }                                         a copy of %h, with rows of %u added to it
       algorithm (%h: f32[batch, 32]) -> (%p: i64[2, 32*batch], %n: i64[1]) sizes(batch) {
         func @NonZero(…) { … }                    as the loop level has it
       }
@@ -58,6 +61,7 @@ from modelcc.ir.tensor import (
     Read,
     ReadSize,
     Scalar,
+    Scatter,
     Select,
     Stage,
     TensorProgram,
@@ -117,6 +121,11 @@ def _item_lines(item: Item, types: Mapping[str, TensorType], indent: str) -> Ite
             yield f"{indent}view {result} = {value_text(item.input)}{_source(item.source)}"
         case Kernel():
             yield from _kernel_lines(item, types, indent)
+        case Scatter():
+            head = f"{value_text(item.initial)} ({_typed(item.inputs, types)})"
+            yield f"{indent}scatter {head}{_source(item.source)} {{"
+            yield f"{indent}  {print_stage(item.stage, types)}"
+            yield f"{indent}}}"
         case Algorithm():
             yield from _algorithm_lines(item, types, indent)
         case ReadSize():

@@ -6,22 +6,21 @@ What depends on named dimensions is reported only where it is proved to be wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.index import Bounds, Index, Range, compare, symbols
-from modelcc.ir.index_uses import Use, uses
+from modelcc.ir.index import Bounds, Range, compare, symbols
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.op import ModelError
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.scalar_tree import index_symbols, reads
-from modelcc.ir.scalar_typing import verify_body
+from modelcc.ir.stage_verifier import verify_scatter, verify_stage, verify_symbols
 from modelcc.ir.tensor import (
     Algorithm,
-    Axis,
     Item,
     Kernel,
     ReadSize,
+    Scatter,
     Stage,
     TensorProgram,
     View,
@@ -31,7 +30,7 @@ from modelcc.ir.tensor import (
     item_tensors,
     leaf_items,
 )
-from modelcc.ir.tensor_ranges import misread, miswritten, written_twice
+from modelcc.ir.tensor_ranges import written_twice
 from modelcc.ir.types import BOOL, I64, TensorType
 
 
@@ -82,6 +81,8 @@ class _Verifier:
                 case Kernel():
                     if not self._is_known(item, dims):
                         verify_kernel(item, program.types, dims)
+                case Scatter():
+                    verify_scatter(item, program.types, dims, item_place(item))
                 case Algorithm():
                     _verify_algorithm(item, program, dims)
                 case ReadSize():
@@ -122,7 +123,7 @@ class _Verifier:
             raise ModelError(f"{loop.counter!r} is already a dimension or a counter", place)
         if loop.trips is None and loop.condition is None:
             raise ModelError("the loop has neither a bound nor a condition", place)
-        _verify_symbols("the bound", () if loop.trips is None else (loop.trips,), dims, place)
+        verify_symbols("the bound", () if loop.trips is None else (loop.trips,), dims, place)
         states = [carry.state for carry in loop.carries]
         if loop.condition is not None:
             if loop.condition not in states:
@@ -157,6 +158,8 @@ def item_place(item: Item) -> tuple[str, ...]:
     match item:
         case Kernel():
             return (*item.source, f"kernel {item.name!r}")
+        case Scatter():
+            return (*item.source, f"scatter %{item.stage.output}")
         case View():
             return (*item.source, f"view {item.output!r}")
         case Algorithm():
@@ -197,7 +200,7 @@ def _verify_algorithm(item: Algorithm, program: TensorProgram, dims: Bounds) -> 
             raise ModelError(message, place)
         if parameter.mutable != (name in item.outputs):
             raise ModelError(f"%{name} must be written if, and only if, it is an output", place)
-    _verify_symbols("a size", item.sizes, dims, place)
+    verify_symbols("a size", item.sizes, dims, place)
 
 
 def _verify_read_size(item: ReadSize, program: TensorProgram) -> None:
@@ -207,7 +210,7 @@ def _verify_read_size(item: ReadSize, program: TensorProgram) -> None:
         raise ModelError(f"sizes are read from row-major i64 elements, not from {found}", place)
     if compare(found.elements, "!=", len(item.symbols), program.dims) is True:
         raise ModelError(f"{found} does not hold {len(item.symbols)} sizes", place)
-    _verify_symbols("the item", [s for c in item.requires for s in (c.left, c.right)],
+    verify_symbols("the item", [s for c in item.requires for s in (c.left, c.right)],
                     program.dims, place)  # fmt: skip
     unknown = [name for name in item.symbols if name not in program.dims]
     if unknown:
@@ -236,8 +239,8 @@ def item_symbols(item: Item, types: Mapping[str, TensorType]) -> frozenset[str]:
     tensors = (*item_inputs(item), *item_outputs(item))
     found = {name for t in tensors for extent in types[t].shape for name in symbols(extent)}
     match item:
-        case Kernel():
-            for stage in item.stages:
+        case Kernel() | Scatter():
+            for stage in item.stages if isinstance(item, Kernel) else (item.stage,):
                 found |= {n for a in (*stage.axes, *stage.reduce) for n in symbols(a.extent)}
                 own = {a.name for a in (*stage.axes, *stage.reduce)}
                 found |= {n for i in stage.write for n in symbols(i)} - own
@@ -274,7 +277,7 @@ def _verify_types(program: TensorProgram, place: tuple[str, ...]) -> None:
     for name in used:
         if not name or name not in program.types:
             raise ModelError(f"tensor {name!r} has no type", place)
-        _verify_symbols(f"type of {name!r}", program.types[name].shape, known, place)
+        verify_symbols(f"type of {name!r}", program.types[name].shape, known, place)
         _verify_layout(name, program.types[name], place)
     spare = min(program.types.keys() - frozenset(used), default=None)
     if spare is not None:
@@ -305,18 +308,6 @@ def _verify_view(view: View, program: TensorProgram) -> None:
         raise ModelError(f"a view of {source} as {output} needs row-major layouts", place)
 
 
-def _verify_symbols(
-    what: str, indices: Iterable[Index], known: Iterable[str], place: tuple[str, ...]
-) -> None:
-    allowed = frozenset(known)
-    for index in indices:
-        if not symbols(index) <= allowed:
-            unknown = sorted(symbols(index) - allowed)
-            names = ", ".join(sorted(allowed)) or "none"
-            message = f"{what} uses {unknown[0]!r} in {index}, which is not bound here"
-            raise ModelError(message, place, f"bound are: {names}")
-
-
 # --- kernels ---------------------------------------------------------------------------------
 
 
@@ -338,7 +329,7 @@ def verify_kernel(
             if written.get(name, -1) >= position:
                 message = f"reads %{name} before all of it is computed"
                 raise ModelError(message, here, "stages must be in order of execution")
-        _verify_stage(stage, types, dims, here)
+        verify_stage(stage, types, dims, here)
 
 
 def read_tensors(stage: Stage) -> tuple[str, ...]:
@@ -359,65 +350,6 @@ def _verify_interface(kernel: Kernel, written: Mapping[str, int], place: tuple[s
     missing = sorted(used - set(kernel.inputs) - written.keys())
     if missing:
         raise ModelError(f"reads %{missing[0]}, which is no input of it", place)
-
-
-def _verify_stage(
-    stage: Stage,
-    types: Mapping[str, TensorType],
-    dims: Mapping[str, Range],
-    place: tuple[str, ...],
-) -> None:
-    axes = (*stage.axes, *stage.reduce)
-    _verify_axes(axes, dims, place)
-    _verify_combine(stage, place)
-    target = types[stage.output]
-    if len(stage.write) != target.rank:
-        raise ModelError(f"writes {len(stage.write)} indices of {target}", place)
-    parallel = (*dims, *(axis.name for axis in stage.axes))
-    _verify_symbols("the written position", stage.write, parallel, place)
-    bound = frozenset(dims) | {axis.name for axis in axes}
-    found = uses(stage)
-    for use in found:
-        _verify_use(use, bound, types, place)
-    verify_body(stage, types, place)
-    faults = [*miswritten(stage, target, dims), *misread(stage, found, types, dims)]
-    if faults:
-        raise ModelError(faults[0], place)
-
-
-def _verify_axes(axes: Sequence[Axis], dims: Mapping[str, Range], place: tuple[str, ...]) -> None:
-    seen = dict.fromkeys(dims)
-    for axis in axes:
-        if axis.name in seen:
-            raise ModelError(f"axis {axis.name!r} has the name of another axis or dimension", place)
-        seen[axis.name] = None
-        _verify_symbols(f"the extent of axis {axis.name!r}", [axis.extent], dims, place)
-        if compare(axis.extent, "<", 0, dims) is True:
-            raise ModelError(f"axis {axis.name!r} has the negative extent {axis.extent}", place)
-
-
-def _verify_combine(stage: Stage, place: tuple[str, ...]) -> None:
-    if stage.reduce and stage.combine is None:
-        raise ModelError("has reduction axes but does not say how to combine", place)
-    if stage.combine is not None and not stage.reduce:
-        raise ModelError(f"combines by {stage.combine} but has no reduction axis", place)
-
-
-def _verify_use(
-    use: Use, bound: frozenset[str], types: Mapping[str, TensorType], place: tuple[str, ...]
-) -> None:
-    for symbol in use.gathered:
-        if symbol in bound:
-            raise ModelError(f"gather symbol {symbol!r} is the name of an axis", place)
-    known = bound.union(use.gathered)
-    for condition in use.conditions:
-        _verify_symbols("a guard", (condition.left, condition.right), known, place)
-    if not all([symbols(index) <= known for index in use.indices]):
-        _verify_symbols(use.text, use.indices, known, place)  # which puts names into its message
-    rank = types[use.tensor].rank if use.tensor is not None else len(use.indices)
-    if len(use.indices) != rank:
-        message = f"{use.text} has {len(use.indices)} indices for a tensor of rank {rank}"
-        raise ModelError(message, place)
 
 
 # --- several writers of one tensor -----------------------------------------------------------

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
-from modelcc.ir.index import Index
+from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.op import Builder, Op, Sample, require
-from modelcc.ir.tensor import Condition
-from modelcc.ir.types import I32, I64, Array, TensorType
+from modelcc.ir.types import I32, Array, TensorType
 from modelcc.ops.accumulate import require_equal
 from modelcc.ops.generate import Full
 from modelcc.ops.runtime_index import (
@@ -21,8 +19,7 @@ from modelcc.ops.runtime_index import (
     Point,
     at_index,
     check_updates,
-    checked,
-    neutral,
+    place_along,
     require_integer,
 )
 from modelcc.ops.samples import tensor
@@ -76,8 +73,7 @@ class GatherElements(Op):
 class ScatterElements(Op):
     """x with ``updates[i]`` put at, or combined into, ``i with i[axis] replaced by indices[i]``.
 
-    Of several updates of one element ``none`` keeps the last.  As stages every element looks at
-    all updates of its line.
+    Of several updates of one element ``none`` keeps the last.
     """
 
     axis: int = 0
@@ -115,48 +111,14 @@ class ScatterElements(Op):
         return result
 
     def compute(self, at: StageBuilder, x: Operand, indices: Operand, updates: Operand) -> Operand:
-        lines = (indices.shape[self.axis],)
-        places = checked(at, indices, x, self.axis)
-
-        def met(o: Point, j: Index, then: Element, other: float) -> Element:
-            """``then`` where update j of the line of ``o`` goes to ``o``."""
-            index = places[self._source(o, j)]
-            here = apply("eq", index, index_value(o[self.axis], index.dtype))
-            return guard(self._limits(o, x, indices), select(here, then, other), other)
-
-        def update(o: Point, j: Index) -> Element:
-            return updates[self._source(o, j)]
-
-        if self.reduction != "none":
-            combine, function = COMBINE[self.reduction]
-            start = neutral(self.reduction, x.dtype)
-            total = at.reduce(
-                x.shape, lines, combine, lambda o, r: met(o, r[0], update(o, r[0]), start)
-            )
-            return at.stage(x.shape, lambda o: apply(function, x[o], total[o]))
-        last = at.reduce(
-            x.shape, lines, "max", lambda o, r: met(o, r[0], index_value(r[0], I64), -1)
+        return at.scatter(
+            x,
+            indices.shape,
+            lambda o: [place_along(indices[o], x, self.axis)],
+            lambda o, found: (*o[: self.axis], *found, *o[self.axis + 1 :]),
+            lambda o: updates[o],
+            COMBINE.get(self.reduction),
         )
-
-        def body(o: Point) -> Element:
-            # The number of an update, where there are any.
-            latest = at.gather(apply("max", last[o], 0), lambda j: update(o, j), None)
-            some = (*self._limits(o, x, indices), Condition(lines[0], ">=", 1))
-            return select(last[o] < 0, x[o], guard(some, latest, 0))
-
-        return at.stage(x.shape, body)
-
-    def _source(self, o: Point, j: Index) -> Point:
-        """Where update ``j`` of the line of ``o`` stands."""
-        return (*o[: self.axis], j, *o[self.axis + 1 :])
-
-    def _limits(self, o: Point, x: Operand, indices: Operand) -> list[Condition]:
-        """What must hold for the line of ``o`` to have updates."""
-        return [
-            Condition(o[a], "<", e)
-            for a, e in enumerate(indices.shape)
-            if a != self.axis and e != x.shape[a]
-        ]
 
     def grad(
         self, build: Builder, dys: Sequence[str], x: str, indices: str, updates: str

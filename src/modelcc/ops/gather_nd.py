@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
-from modelcc.ir.index import Index, mod, product
+from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.op import Builder, Op, Sample, require
-from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
-from modelcc.ops.accumulate import combined, require_equal
+from modelcc.ops.accumulate import require_equal
 from modelcc.ops.generate import Full
 from modelcc.ops.runtime_index import (
     ACCUMULATE,
@@ -21,7 +19,7 @@ from modelcc.ops.runtime_index import (
     Point,
     at_index,
     check_updates,
-    neutral,
+    place_along,
     require_integer,
 )
 from modelcc.ops.samples import tensor
@@ -98,8 +96,7 @@ class GatherND(Op):
 class ScatterND(Op):
     """x with slice ``updates[j…]`` put at, or combined into, ``x[*indices[j…, :]]``.
 
-    Of several updates of one slice ``none`` keeps the last.  As stages every element looks at
-    all index tuples.
+    Of several updates of one slice ``none`` keeps the last.
     """
 
     reduction: Combination = "none"
@@ -140,56 +137,15 @@ class ScatterND(Op):
         return result
 
     def compute(self, at: StageBuilder, x: Operand, indices: Operand, updates: Operand) -> Operand:
-        outer, depth = indices.shape[:-1], self.depth(indices.type)
-        places = [self._places(at, indices, x, k) for k in range(depth)]
-
-        def met(o: Point, j: Point, then: Element, other: float) -> Element:
-            """``then`` where index tuple j selects the slice of ``o``."""
-            result = then
-            for k in range(depth):
-                index = places[k][j]
-                here = apply("eq", index, index_value(o[k], index.dtype))
-                result = select(here, result, other)
-            return result
-
-        if self.reduction != "none":
-            combine, function = COMBINE[self.reduction]
-            start = neutral(self.reduction, x.dtype)
-            total = combined(
-                at,
-                x.shape,
-                outer,
-                combine,
-                lambda o, j: met(o, j, updates[(*j, *o[depth:])], start),
-            )
-            return at.stage(x.shape, lambda o: apply(function, x[o], total[o]))
-        last = combined(
-            at,
-            x.shape,
-            outer,
-            "max",
-            lambda o, j: met(o, j, index_value(_linear(j, outer), I64), -1),
+        outer, depth = indices.rank - 1, self.depth(indices.type)
+        return at.scatter(
+            x,
+            updates.shape,
+            lambda o: [place_along(indices[(*o[:outer], k)], x, k) for k in range(depth)],
+            lambda o, found: (*found, *o[outer:]),
+            lambda o: updates[o],
+            COMBINE.get(self.reduction),
         )
-
-        def body(o: Point) -> Element:
-            # The number of an update, where there are any.
-            update = at.gather(
-                apply("max", last[o], 0),
-                lambda j: updates[(*_unlinear(j, outer), *o[depth:])],
-                None,
-            )
-            some = [Condition(product(outer), ">=", 1)]
-            return select(last[o] < 0, x[o], guard(some, update, 0))
-
-        return at.stage(x.shape, body)
-
-    def _places(self, at: StageBuilder, indices: Operand, x: Operand, axis: int) -> Operand:
-        """Where tuples are along ``axis`` of x; the run ends if x has no such place."""
-
-        def body(o: Point) -> Element:
-            return at_index(at, indices[(*o, axis)], x, axis, lambda i: index_value(i, I64))
-
-        return at.stage(indices.shape[:-1], body)
 
     def grad(
         self, build: Builder, dys: Sequence[str], x: str, indices: str, updates: str
@@ -198,20 +154,3 @@ class ScatterND(Op):
         if self.reduction == "add":
             return dys[0], None, du
         return None, None, None
-
-
-def _linear(j: Sequence[Index], extents: Sequence[Index]) -> Index:
-    """Row-major position of index ``j``."""
-    position: Index = 0
-    for i, extent in zip(j, extents, strict=True):
-        position = position * extent + i
-    return position
-
-
-def _unlinear(position: Index, extents: Sequence[Index]) -> Point:
-    """The index at a row-major position."""
-    result: list[Index] = []
-    for axis, extent in enumerate(extents):
-        i = position // product(extents[axis + 1 :])
-        result.append(mod(i, extent) if axis else i)
-    return tuple(result)

@@ -13,7 +13,7 @@ from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.op import require, same_dtype
 from modelcc.ir.scalar import Combine
-from modelcc.ir.types import I64, DType, TensorType
+from modelcc.ir.types import I64, TensorType
 from modelcc.ops.accumulate import require_numeric
 
 Point = tuple[Index, ...]
@@ -44,41 +44,23 @@ def bound_along(x: Operand, axis: int, wrapped: bool = True) -> IndexBound:
     return IndexBound(x.shape[axis], f"axis {axis} of {x.name!r}", wrapped=wrapped)
 
 
+def place_along(index: Element, x: Operand, axis: int) -> tuple[Element, IndexBound]:
+    """The run-time ``index`` along ``axis`` of x, which may count from the end, and its bound."""
+    return wrapped(index, x.shape[axis]), bound_along(x, axis)
+
+
 def at_index(
     at: StageBuilder, index: Element, x: Operand, axis: int, body: Callable[[Index], Element]
 ) -> Element:
     """``body(i)`` at the run-time ``index`` along ``axis`` of x, which may count from the end."""
-    return at.gather(wrapped(index, x.shape[axis]), body, bound_along(x, axis))
+    value, bound = place_along(index, x, axis)
+    return at.gather(value, body, bound)
 
 
-def checked(at: StageBuilder, indices: Operand, x: Operand, axis: int) -> Operand:
-    """``indices`` along ``axis`` of x, counted from the start; the run ends if x has no such place.
-
-    They are i64, stored: whoever looks at all of them for every element does not check again.
-    """
-
-    def body(o: Point) -> Element:
-        return at_index(at, indices[o], x, axis, lambda i: index_value(i, I64))
-
-    return at.stage(indices.shape, body)
-
-
-def neutral(reduction: Combination, dtype: DType) -> float | int:
-    """What changes nothing when combined by ``reduction``."""
-    if reduction in ("none", "add"):
-        return 0
-    if reduction == "mul":
-        return 1
-    if dtype.is_float:
-        return float("-inf") if reduction == "max" else float("inf")
-    low = 0 if dtype.kind == "uint" else -(1 << (dtype.bits - 1))
-    return low if reduction == "max" else low + (1 << dtype.bits) - 1
-
-
-COMBINE: Mapping[Combination, tuple[Combine, str]] = MappingProxyType(
-    {"add": ("sum", "add"), "mul": ("prod", "mul"), "max": ("max", "max"), "min": ("min", "min")}
+COMBINE: Mapping[Combination, Combine] = MappingProxyType(
+    {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 )
-"""Reduction over the updates of one element, and the function that adds them to it."""
+"""How an update is combined with what is there; ``none`` is missing."""
 
 ACCUMULATE: Mapping[Combination, np.ufunc] = MappingProxyType(
     {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}

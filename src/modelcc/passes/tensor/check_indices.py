@@ -18,6 +18,7 @@ from modelcc.ir.tensor import (
     Kernel,
     Read,
     Scalar,
+    Scatter,
     Stage,
     TensorProgram,
 )
@@ -54,10 +55,12 @@ class CheckIndices:
         ranges = ValueRanges(program)
         if not self.unchecked:
             for item in program.items:
-                for stage in item.stages if isinstance(item, Kernel) else ():
+                for stage in _stages(item):
                     _refuse_constants(stage, program)
 
         def visit(item: Item) -> Item:
+            if isinstance(item, Scatter):
+                return replace(item, stage=self._without_idle(item.stage, ranges))
             if not isinstance(item, Kernel):
                 return item
             stages = tuple(self._without_idle(stage, ranges) for stage in item.stages)
@@ -78,6 +81,16 @@ class CheckIndices:
             return replace(node, bound=None) if idle else node
 
         return replace(stage, body=transform(stage.body, visit))
+
+
+def _stages(item: Item) -> tuple[Stage, ...]:
+    match item:
+        case Kernel():
+            return item.stages
+        case Scatter():
+            return (item.stage,)
+        case _:
+            return ()
 
 
 def _is_within(node: Bind, ranges: ValueRanges, bounds: Bounds) -> bool:

@@ -28,13 +28,14 @@ from modelcc.ir.tensor import (
     Read,
     ReadSize,
     Scalar,
+    Scatter,
     Stage,
     TensorProgram,
     View,
     item_outputs,
 )
 from modelcc.ir.tensor_interpreter import identity
-from modelcc.ir.tensor_renaming import rename_stage
+from modelcc.ir.tensor_renaming import rename_stage, rename_tensors
 from modelcc.ir.types import TensorType
 from modelcc.ops import runtime_size
 from modelcc.ops.control import Control
@@ -160,10 +161,10 @@ def _lower_node(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorT
             items.append(View(name, rename.get(operand.name, operand.name), node.source))
     touched = {n: graph.types[n] for n in (*node.inputs, *node.outputs) if n}
     types = {**touched, **builder.types}
-    stages = (_with_source(_without_empty_parts(s, types), node) for s in builder.stages)
-    kernels = [_kernel(rename_stage(stage, rename), node) for stage in stages]
+    parts = (_with_source(_without_empty_parts(part, types), node) for part in builder.stages)
+    made = [_item(part, rename, node) for part in parts]
     internal = {n: t for n, t in builder.types.items() if n not in rename}
-    return [*kernels, *items], internal
+    return [*made, *items], internal
 
 
 def _empty(name: str, type: TensorType) -> Stage:
@@ -172,9 +173,14 @@ def _empty(name: str, type: TensorType) -> Stage:
     return Stage(name, axes, tuple(Sym(a.name) for a in axes), Number(0, type.dtype))
 
 
-def _without_empty_parts(stage: Stage, types: Mapping[str, TensorType]) -> Stage:
+def _without_empty_parts(
+    stage: Stage | Scatter, types: Mapping[str, TensorType]
+) -> Stage | Scatter:
     """Reads of tensors without elements, which never happen, become zeros; what is combined of
-    no values is what combining starts from."""
+    no values is what combining starts from, and without updates there is the copy."""
+    if isinstance(stage, Scatter):
+        none = any(axis.extent == 0 for axis in stage.stage.axes)
+        return _copy(stage, types) if none else stage
     if any(axis.extent == 0 for axis in (*stage.axes, *stage.reduce)):
         dtype = types[stage.output].dtype
         start = 0 if stage.combine is None else identity(stage.combine, dtype)
@@ -188,7 +194,15 @@ def _without_empty_parts(stage: Stage, types: Mapping[str, TensorType]) -> Stage
     return replace(stage, body=transform(stage.body, visit))
 
 
-def _with_source(stage: Stage, node: Node) -> Stage:
+def _copy(item: Scatter, types: Mapping[str, TensorType]) -> Stage:
+    """What is left of ``item`` without updates."""
+    type = types[item.initial]
+    axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(type.shape))
+    point = tuple(Sym(a.name) for a in axes)
+    return Stage(item.stage.output, axes, point, Read(item.initial, point, type.dtype))
+
+
+def _with_source(stage: Stage | Scatter, node: Node) -> Stage | Scatter:
     """``stage`` with the user's nodes in what is said of an index that is out of range."""
     place = node.source or (f"{type(node.op).__name__} ({node.outputs[0]})",)
 
@@ -197,7 +211,15 @@ def _with_source(stage: Stage, node: Node) -> Stage:
             return scalar
         return replace(scalar, bound=replace(scalar.bound, source=place))
 
+    if isinstance(stage, Scatter):
+        return replace(stage, stage=replace(stage.stage, body=transform(stage.stage.body, visit)))
     return replace(stage, body=transform(stage.body, visit))
+
+
+def _item(part: Stage | Scatter, names: Mapping[str, str], node: Node) -> Item:
+    if isinstance(part, Scatter):
+        return rename_tensors(replace(part, source=node.source), names)
+    return _kernel(rename_stage(part, names), node)
 
 
 def _kernel(stage: Stage, node: Node) -> Kernel:

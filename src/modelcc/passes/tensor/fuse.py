@@ -22,6 +22,7 @@ from modelcc.ir.tensor import (
     Kernel,
     ReadSize,
     Scalar,
+    Scatter,
     Stage,
     TensorProgram,
     View,
@@ -75,7 +76,7 @@ class FuseKernels:
             if isinstance(item, View):
                 home[item.output] = home.get(item.input, -1)
                 continue
-            if isinstance(item, Algorithm | ReadSize):
+            if isinstance(item, Algorithm | Scatter | ReadSize):
                 symbols_at |= _bound_at(item, len(groups))
                 home |= dict.fromkeys(item_outputs(item), len(groups))
                 groups.append(_Group(alone=item))
@@ -150,7 +151,7 @@ class _Group:
     """Kernels being fused, in order; or an item that is left ``alone``."""
 
     kernels: list[Kernel] = field(default_factory=list[Kernel])
-    alone: Algorithm | ReadSize | None = None
+    alone: Algorithm | Scatter | ReadSize | None = None
     work: int = 0
 
     @property
@@ -174,7 +175,7 @@ class _Group:
         self.work += cost(kernel.stages[0].body)
 
 
-def _bound_at(item: Algorithm | ReadSize, position: int) -> dict[str, int]:
+def _bound_at(item: Algorithm | Scatter | ReadSize, position: int) -> dict[str, int]:
     return dict.fromkeys(item.symbols, position) if isinstance(item, ReadSize) else {}
 
 

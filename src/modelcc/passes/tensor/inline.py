@@ -42,6 +42,7 @@ from modelcc.ir.tensor import (
     Kernel,
     Read,
     Scalar,
+    Scatter,
     Stage,
     TensorProgram,
     item_inputs,
@@ -91,6 +92,9 @@ class InlineStages:
         inlined = _Inlined(program.dims)
         items: list[Item] = []
         for item in program.items:
+            if isinstance(item, Scatter):
+                items.append(inlined.into_scatter(item))
+                continue
             if not isinstance(item, Kernel):
                 items.append(item)
                 continue
@@ -216,8 +220,17 @@ class _Inlined:
             return kernel
         body = self._body(stage, None)
         inputs = tuple(dict.fromkeys(r.tensor for r in reads(body)))
-        source = tuple(self._source(kernel))
+        source = tuple(self._source(stage, kernel.source))
         return replace(kernel, inputs=inputs, stages=(replace(stage, body=body),), source=source)
+
+    def into_scatter(self, item: Scatter) -> Scatter:
+        """``item`` with all that is inlined into its updates and their places."""
+        if not self._reads_inlined(item.stage):
+            return item
+        stage = replace(item.stage, body=self._body(item.stage, None))
+        inputs = dict.fromkeys((item.initial, *(r.tensor for r in reads(stage.body))))
+        source = self._source(item.stage, item.source)
+        return Scatter(stage, item.initial, tuple(inputs), tuple(source))
 
     def _reads_inlined(self, stage: Stage) -> bool:
         return any(r.tensor in self.kernels for r in reads(stage.body))
@@ -236,13 +249,14 @@ class _Inlined:
 
         return transform(stage.body, visit)
 
-    def _source(self, kernel: Kernel) -> dict[str, None]:
-        """Sources of what is inlined, in the order of reads, then those of ``kernel``."""
+    def _source(self, stage: Stage, own: Sequence[str]) -> dict[str, None]:
+        """Sources of what is inlined into ``stage``, in the order of reads, then its ``own``."""
         found: dict[str, None] = {}
-        for read in reads(kernel.stages[0].body):
+        for read in reads(stage.body):
             if read.tensor in self.kernels:
-                found |= self._source(self.kernels[read.tensor])
-        return found | dict.fromkeys(kernel.source)
+                kernel = self.kernels[read.tensor]
+                found |= self._source(kernel.stages[0], kernel.source)
+        return found | dict.fromkeys(own)
 
 
 def _has_border(type_: TensorType) -> bool:
@@ -302,12 +316,17 @@ class _Usage:
 
     @staticmethod
     def of(program: TensorProgram) -> _Usage:
-        whole = {t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)}
+        whole: set[str] = set()
+        for item in program.items:
+            if isinstance(item, Scatter):
+                whole.add(item.initial)
+            elif not isinstance(item, Kernel):
+                whole |= set(item_inputs(item))
         usage = _Usage(frozenset(whole | set(program.outputs)))
         for item in program.items:
-            if not isinstance(item, Kernel):
+            if not isinstance(item, Kernel | Scatter):
                 continue
-            for stage in item.stages:
+            for stage in item.stages if isinstance(item, Kernel) else (item.stage,):
                 usage.writers[stage.output] = usage.writers.get(stage.output, 0) + 1
                 for read in reads(stage.body):
                     usage.readers.setdefault(read.tensor, []).append(stage)

@@ -31,6 +31,7 @@ from modelcc.ir.tensor import (
     Read,
     ReadSize,
     Scalar,
+    Scatter,
     Stage,
     View,
     item_inputs,
@@ -83,7 +84,7 @@ def blocked_dims(
     convolved = _convolved(items, constants)
     wanted: dict[str, int] = {}
     along: dict[str, int] = {}
-    plain = [i for i in items if isinstance(i, Algorithm | ReadSize)]
+    plain = [i for i in items if isinstance(i, Algorithm | Scatter | ReadSize)]
     refused = {t for i in plain for t in (*item_inputs(i), *item_outputs(i))}
     bytes = byte_dims(items, types)
     for stage in stages_of(items):

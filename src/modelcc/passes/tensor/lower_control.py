@@ -20,7 +20,7 @@ from modelcc.ir.graph import Constant, Graph, Node
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.naming import Names
 from modelcc.ir.region import Branch, Carry, Repeat
-from modelcc.ir.tensor import Axis, Item, Kernel, Read, Stage, item_outputs
+from modelcc.ir.tensor import Axis, Item, Kernel, Read, Scatter, Stage, item_outputs
 from modelcc.ir.tensor_renaming import rename_tensors
 from modelcc.ir.types import TensorType
 from modelcc.ops.control import Control, If, Loop
@@ -165,10 +165,10 @@ class _Body:
         return items
 
     def _is_computed(self, value: str) -> bool:
-        """Whether kernels of the body, and nothing else in it, define ``value``."""
+        """Whether kernels or scatters of the body, and nothing else in it, define ``value``."""
         items = self._lowered.items
         writers = [item for item in items if value in item_outputs(item)]
-        return bool(writers) and all(isinstance(item, Kernel) for item in writers)
+        return bool(writers) and all(isinstance(item, Kernel | Scatter) for item in writers)
 
     def _copy(self, value: str, name: str, axis: int | None, position: Index) -> None:
         type = self._types[value]

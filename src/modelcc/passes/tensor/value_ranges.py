@@ -31,6 +31,7 @@ from modelcc.ir.tensor import (
     Number,
     Read,
     Scalar,
+    Scatter,
     Select,
     Stage,
     TensorProgram,
@@ -235,7 +236,7 @@ def _filled(items: Iterable[Item]) -> Iterator[str]:
 
 
 def _made_otherwise(items: Iterable[Item]) -> frozenset[str]:
-    """Tensors that algorithms write, and those that are a view on one side of a branch only."""
+    """What algorithms and scatters write, and what is a view on one side of a branch only."""
     views: set[str] = set()
     kernels: set[str] = set()
     algorithms: set[str] = set()
@@ -245,7 +246,7 @@ def _made_otherwise(items: Iterable[Item]) -> frozenset[str]:
                 (algorithms if item.output in views else views).add(item.output)
             case Kernel():
                 kernels |= {stage.output for stage in item.stages}
-            case Algorithm():
+            case Algorithm() | Scatter():
                 algorithms |= {*item.outputs}
             case _:
                 pass

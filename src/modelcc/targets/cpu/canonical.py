@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index, Range, Sym, substitute, symbols
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.scalar_tree import index_symbols, map_indices, map_own_indices, transform
+from modelcc.ir.scalar_tree import (
+    index_symbols,
+    map_indices,
+    map_own_indices,
+    outer_binds,
+    transform,
+)
 from modelcc.ir.tensor import Axis, Bind, Guard, IndexValue, Kernel, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
 
@@ -103,11 +109,14 @@ def _rename_stage(stage: Stage, names: Mapping[str, str], counter: _Counter) -> 
             case _:
                 return node
 
+    body = transform(stage.body, visit)
+    before, after = outer_binds(stage.body)[0], outer_binds(body)[0]
+    values |= {old.symbol: Sym(new.symbol) for old, new in zip(before, after, strict=True)}
     return Stage(
         names[stage.output],
         tuple(Axis(axes[a.name], a.extent) for a in stage.axes),
         tuple(substitute(i, values) for i in stage.write),
-        transform(stage.body, visit),
+        body,
         tuple(Axis(axes[a.name], a.extent) for a in stage.reduce),
         stage.combine,
     )

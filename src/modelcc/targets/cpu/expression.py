@@ -185,7 +185,7 @@ class PointEmitter:
             case Guard():
                 return self._guard(scalar, point, internal)
             case Bind():
-                return self._bind(scalar, point, internal)
+                return self.emit(scalar.body, self.bind(scalar, point, internal), internal)
 
     def dot4(self, repeated: Read, vectors: Read, point: Mapping[str, Index], sums: Expr) -> Dot4:
         """``sums`` plus dot products of four bytes; ``point`` is that of the first byte."""
@@ -276,7 +276,10 @@ class PointEmitter:
         self.statements.append(If(Test(conditions), then))
         return self.name("v", Var(register, node.dtype, width))
 
-    def _bind(self, node: Bind, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
+    def bind(
+        self, node: Bind, point: Mapping[str, Index], internal: Mapping[str, Expr]
+    ) -> Mapping[str, Index]:
+        """``point`` with the symbol of ``node`` at its value, which is found and checked here."""
         value = self.emit(node.value, point, internal)
         key = (value, node.bound)
         symbol = self._bound.get(key)
@@ -290,8 +293,7 @@ class PointEmitter:
             if node.bound is not None:
                 extent = substitute(node.bound.extent, point)
                 self.statements.append(self._check(symbol, extent, node.bound.number, point))
-        from_symbol = {**point, node.symbol: Sym(symbol)}
-        return self.emit(node.body, from_symbol, internal)
+        return {**point, node.symbol: Sym(symbol)}
 
     def _check(self, symbol: str, extent: Index, number: int, point: Mapping[str, Index]) -> Check:
         value = self._spread.get(symbol)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Sym, coefficient, product, symbols
-from modelcc.ir.loop import Buffer, Function, Parameter, Stmt
+from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.region import Branch, Repeat
@@ -19,6 +19,7 @@ from modelcc.ir.tensor import (
     Item,
     Kernel,
     ReadSize,
+    Scatter,
     Stage,
     TensorProgram,
     View,
@@ -37,6 +38,13 @@ from modelcc.targets.cpu.plan import Plan, plan_stages
 from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
+from modelcc.targets.cpu.scatter import schedule_scatter
+from modelcc.targets.cpu.scheduled_kernel import (
+    PARALLEL_CHUNKS,
+    WORTH_A_FORK,
+    ScheduledKernel,
+    buffer_parameter,
+)
 from modelcc.targets.cpu.shared_copies import is_copy, with_free_place
 from modelcc.targets.cpu.streaming import streams
 from modelcc.targets.cpu.structure import Group, make_group
@@ -44,25 +52,8 @@ from modelcc.targets.cpu.sweeps import there_and_back
 from modelcc.targets.cpu.tiled import emit_tiled
 from modelcc.targets.cpu.work import nanoseconds
 
-PARALLEL_CHUNKS = 16
-"""Iterations that a parallel loop has at least, if it can."""
-
-WORTH_A_FORK = 5_000
-"""Nanoseconds by :func:`nanoseconds`, which is on the safe side; threads that are awake start and
-meet within 500."""
-
-
 WORTH_SHARING = 8
 """Copies of which one function is made, that takes all places as arguments, rather than some."""
-
-
-@dataclass(frozen=True)
-class ScheduledKernel:
-    """A canonical kernel as a function, the layouts its constants want, and in-place pairs."""
-
-    function: Function
-    layouts: Mapping[str, Layout]
-    in_place: tuple[tuple[str, str], ...]
 
 
 class NoScheduleError(Exception):
@@ -140,6 +131,7 @@ class _Scheduler:
         self._machine = machine
         self._ready = ready
         self._cache: dict[CanonicalKernel, ScheduledKernel] = {}
+        self._scatters: dict[tuple[CanonicalKernel, str], ScheduledKernel] = {}
         self._constants = frozenset(program.constants)
         self._copies = Counter[CanonicalKernel]()
         self._parts = _parts(program)
@@ -158,6 +150,8 @@ class _Scheduler:
             match item:
                 case Kernel():
                     result += self._kernel(item, dims, counter)
+                case Scatter():
+                    result.append(self._scatter(item, dims))
                 case View() | ReadSize():
                     result.append(item)
                 case Algorithm():
@@ -203,6 +197,21 @@ class _Scheduler:
         if self._ready is not None:
             self._ready(call.function)
         return [call]
+
+    def _scatter(self, item: Scatter, dims: Bounds) -> KernelCall:
+        kernel = Kernel("Scatter", item.inputs, item.outputs, (item.stage,), item.source)
+        numbered, bounds = with_numbers(kernel)
+        key, own = canonical(numbered, self._program.types, self._constants, dims)
+        initial = key.inputs[item.inputs.index(item.initial)]
+        scheduled = self._scatters.get((key, initial))
+        if scheduled is None:
+            name = f"s{len(self._scatters)}_Scatter"
+            scheduled = schedule_scatter(key, initial, name, self._machine, item.source)
+            self._scatters[key, initial] = scheduled
+        call = _call(kernel, scheduled, own, {}, self.packed, self._parts)
+        if self._ready is not None:
+            self._ready(call.function)
+        return replace(call, bounds=bounds)
 
     def _constant_bytes(self, call: KernelCall) -> int:
         """Bytes of the weights that a call reads."""
@@ -305,8 +314,8 @@ def schedule_kernel(
             in_place += _in_place(plan.group.nests, plan.group.stored, kernel, types)
     laid_out = {n: t.with_layout(layouts.get(n, t.layout)) for n, t in types.items()}
     shared = frozenset(name for pair in in_place for name in pair)
-    parameters = [_parameter(n, laid_out[n], False, shared) for n in kernel.inputs]
-    parameters += [_parameter(n, laid_out[n], True, shared) for n in kernel.outputs]
+    parameters = [buffer_parameter(n, laid_out[n], False, shared) for n in kernel.inputs]
+    parameters += [buffer_parameter(n, laid_out[n], True, shared) for n in kernel.outputs]
     sizes = tuple(name for name, _ in kernel.dims)
     ends = [known.hi for known in dims.values()]
     body = without_idle_loops(statements, dims) if any(ends) else tuple(statements)
@@ -354,11 +363,6 @@ def _alone_in_place(
     read = {r.tensor for n in others for r in reads(n.body)}
     found = _in_place(plan.group.nests, plan.group.stored, kernel, types)
     return [(output, name) for output, name in found if name not in read]
-
-
-def _parameter(name: str, type_: TensorType, mutable: bool, shared: frozenset[str]) -> Parameter:
-    size: Index = type_.physical.size(type_.shape)
-    return Parameter(Buffer(name, type_.dtype, size), mutable, name in shared)
 
 
 def partition(stages: Sequence[Stage]) -> list[tuple[Stage, ...]]:

@@ -1,0 +1,121 @@
+"""Checks that one stage is well formed: symbols, ranks, element types, ranges of accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from modelcc.ir.index import Index, Range, compare, symbols
+from modelcc.ir.index_uses import Use, uses
+from modelcc.ir.op import ModelError
+from modelcc.ir.scalar_tree import outer_binds, reads
+from modelcc.ir.scalar_typing import verify_body
+from modelcc.ir.tensor import Axis, Scatter, Stage
+from modelcc.ir.tensor_ranges import misread, miswritten
+from modelcc.ir.types import TensorType
+
+
+def verify_stage(
+    stage: Stage,
+    types: Mapping[str, TensorType],
+    dims: Mapping[str, Range],
+    place: tuple[str, ...],
+) -> None:
+    """:class:`ModelError` that names ``place`` and the first rule that ``stage`` breaks."""
+    _verify_axes((*stage.axes, *stage.reduce), dims, place)
+    _verify_combine(stage, place)
+    parallel = (*dims, *(axis.name for axis in stage.axes))
+    verify_symbols("the written position", stage.write, parallel, place)
+    _verify_body(stage, types, dims, place)
+    for fault in miswritten(stage, types[stage.output], dims):
+        raise ModelError(fault, place)
+
+
+def verify_scatter(
+    item: Scatter,
+    types: Mapping[str, TensorType],
+    dims: Mapping[str, Range],
+    place: tuple[str, ...],
+) -> None:
+    """As :func:`verify_stage`, for updates at places from memory."""
+    stage = item.stage
+    found = dict.fromkeys((item.initial, *(read.tensor for read in reads(stage.body))))
+    if set(item.inputs) != found.keys() or len(item.inputs) != len(found):
+        raise ModelError(f"inputs are not %{', %'.join(found)}", place)
+    target = types[stage.output]
+    if types[item.initial] != target or not target.physical.is_row_major:
+        message = f"%{stage.output} is {target}, no row-major copy of {types[item.initial]}"
+        raise ModelError(message, place)
+    if stage.reduce or stage.output in found:
+        raise ModelError("an update neither reduces nor reads the result", place)
+    _verify_axes(stage.axes, dims, place)
+    _verify_body(stage, types, dims, place)
+    binds, _ = outer_binds(stage.body)
+    known = (*dims, *(a.name for a in stage.axes), *(b.symbol for b in binds))
+    verify_symbols("the written position", stage.write, known, place)
+
+
+def _verify_body(
+    stage: Stage,
+    types: Mapping[str, TensorType],
+    dims: Mapping[str, Range],
+    place: tuple[str, ...],
+) -> None:
+    """What holds of all stages, whatever the places that they write."""
+    target = types[stage.output]
+    if len(stage.write) != target.rank:
+        raise ModelError(f"writes {len(stage.write)} indices of {target}", place)
+    bound = frozenset(dims) | {axis.name for axis in (*stage.axes, *stage.reduce)}
+    found = uses(stage)
+    for use in found:
+        _verify_use(use, bound, types, place)
+    verify_body(stage, types, place)
+    for fault in misread(stage, found, types, dims):
+        raise ModelError(fault, place)
+
+
+def _verify_axes(axes: Sequence[Axis], dims: Mapping[str, Range], place: tuple[str, ...]) -> None:
+    seen = dict.fromkeys(dims)
+    for axis in axes:
+        if axis.name in seen:
+            raise ModelError(f"axis {axis.name!r} has the name of another axis or dimension", place)
+        seen[axis.name] = None
+        verify_symbols(f"the extent of axis {axis.name!r}", [axis.extent], dims, place)
+        if compare(axis.extent, "<", 0, dims) is True:
+            raise ModelError(f"axis {axis.name!r} has the negative extent {axis.extent}", place)
+
+
+def _verify_combine(stage: Stage, place: tuple[str, ...]) -> None:
+    if stage.reduce and stage.combine is None:
+        raise ModelError("has reduction axes but does not say how to combine", place)
+    if stage.combine is not None and not stage.reduce:
+        raise ModelError(f"combines by {stage.combine} but has no reduction axis", place)
+
+
+def _verify_use(
+    use: Use, bound: frozenset[str], types: Mapping[str, TensorType], place: tuple[str, ...]
+) -> None:
+    for symbol in use.gathered:
+        if symbol in bound:
+            raise ModelError(f"gather symbol {symbol!r} is the name of an axis", place)
+    known = bound.union(use.gathered)
+    for condition in use.conditions:
+        verify_symbols("a guard", (condition.left, condition.right), known, place)
+    if not all([symbols(index) <= known for index in use.indices]):
+        verify_symbols(use.text, use.indices, known, place)  # which puts names into its message
+    rank = types[use.tensor].rank if use.tensor is not None else len(use.indices)
+    if len(use.indices) != rank:
+        message = f"{use.text} has {len(use.indices)} indices for a tensor of rank {rank}"
+        raise ModelError(message, place)
+
+
+def verify_symbols(
+    what: str, indices: Iterable[Index], known: Iterable[str], place: tuple[str, ...]
+) -> None:
+    """:class:`ModelError` unless ``indices`` mention ``known`` symbols only."""
+    allowed = frozenset(known)
+    for index in indices:
+        if not symbols(index) <= allowed:
+            unknown = sorted(symbols(index) - allowed)
+            names = ", ".join(sorted(allowed)) or "none"
+            message = f"{what} uses {unknown[0]!r} in {index}, which is not bound here"
+            raise ModelError(message, place, f"bound are: {names}")

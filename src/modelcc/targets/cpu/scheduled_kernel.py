@@ -1,0 +1,34 @@
+"""What scheduling a kernel gives, and when it is worth more than one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index
+from modelcc.ir.loop import Buffer, Function, Parameter
+from modelcc.ir.types import Layout, TensorType
+
+PARALLEL_CHUNKS = 16
+"""Iterations that a parallel loop has at least, if it can."""
+
+WORTH_A_FORK = 5_000
+"""Nanoseconds by :func:`nanoseconds`, which is on the safe side; threads that are awake start and
+meet within 500."""
+
+
+@dataclass(frozen=True)
+class ScheduledKernel:
+    """A canonical kernel as a function, the layouts its constants want, and in-place pairs."""
+
+    function: Function
+    layouts: Mapping[str, Layout]
+    in_place: tuple[tuple[str, str], ...]
+
+
+def buffer_parameter(
+    name: str, type_: TensorType, mutable: bool, shared: frozenset[str]
+) -> Parameter:
+    """The parameter for a tensor; ``shared`` names those that may be in one place."""
+    size: Index = type_.physical.size(type_.shape)
+    return Parameter(Buffer(name, type_.dtype, size), mutable, name in shared)
