@@ -75,6 +75,15 @@ class Contents:
 
     segments: dict[str, Pieces] = field(default_factory=dict[str, Pieces])
 
+    @property
+    def regions(self) -> frozenset[Region]:
+        """All of them."""
+        return frozenset(
+            (name, start, end)
+            for name, pieces in self.segments.items()
+            for start, end in pieces.ends.items()
+        )
+
     def put(self, region: Region) -> list[tuple[int, int]]:
         """Write a region; returns what is lost by that."""
         name, start, end = region

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TypeAlias
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import evaluate, symbols
@@ -24,6 +25,7 @@ from modelcc.ir.program import (
     Step,
 )
 from modelcc.ir.program_contents import Contents, Memory, Values, given_values
+from modelcc.ir.program_symbols import mentioned_symbols
 from modelcc.ir.tensor import ReadSize, size_conditions
 
 WALKED = 4
@@ -77,11 +79,18 @@ class _EndOfRun(Exception):  # noqa: N818 - no error: the program says so itself
     """Raised at a demand on the dimensions that does not hold."""
 
 
+_LoopState: TypeAlias = tuple[int, frozenset[tuple[str, int]], object, frozenset[tuple[str, int]]]
+"""A loop, what it depends on: values of symbols, contents of memory, sizes of segments."""
+
+
 class _Walk:
     def __init__(self, program: Program, late: Values) -> None:
         self._program = program
         self._functions = {f.name: f for f in program.functions}
         self._late = late
+        self._inside = 0
+        self._after: dict[_LoopState, tuple[Contents, dict[str, int]]] = {}
+        self._mentioned: dict[int, frozenset[str]] = {}
         self.memory = Memory(program)
 
     def steps(self, steps: Sequence[Step], values: Values) -> Values:
@@ -152,6 +161,28 @@ class _Walk:
         self.memory.contents = ends[0].merged(ends[-1])
 
     def _repeat(self, step: RepeatSteps, values: Values) -> None:
+        """A loop; one in another that is met again as it was before has the same effect."""
+        if not self._inside:
+            self._iterations(step, values)
+            return
+        mentioned = mentioned_symbols(self._program, step, self._mentioned)
+        known = frozenset((n, v) for n, v in values.items() if n in mentioned)
+        memory = self.memory
+        state = (id(step), known, memory.contents.regions, frozenset(memory.sizes.items()))
+        if state not in self._after:
+            self._iterations(step, values)
+            self._after[state] = memory.contents, memory.sizes
+        contents, sizes = self._after[state]
+        memory.contents, memory.sizes = contents.copy(), sizes.copy()
+
+    def _iterations(self, step: RepeatSteps, values: Values) -> None:
+        self._inside += 1
+        try:
+            self._walked_iterations(step, values)
+        finally:
+            self._inside -= 1
+
+    def _walked_iterations(self, step: RepeatSteps, values: Values) -> None:
         trips = None if step.trips is None else evaluate(step.trips, values)
         for number in _walked(trips):
             inside = {**values, step.counter: number}
