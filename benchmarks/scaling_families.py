@@ -412,7 +412,7 @@ FAMILIES: Mapping[str, tuple[Family, int]] = MappingProxyType(
             (nested_loop, 12),
             (loop_body, 10_000),
             (nested_functions, 8_192),
-            (trees, 100_000),
+            (trees, 1_000_000),
         )
     }
 )
