@@ -174,12 +174,12 @@ def _chains(call: Call, modes: Array, value: Array) -> tuple[Array, Array, Array
         raise ForestError(f"there are {len(starts)} sets of values for {len(members)} nodes")
     starts, more = starts[: len(members)], lengths[: len(members)] - 1
     begins = len(modes) + np.cumsum(more) - more
-    within = np.arange(more.sum()) - np.repeat(np.cumsum(more) - more, more)
+    within: Array = np.arange(int(more.sum())) - np.repeat(np.cumsum(more) - more, more)
     value = value.astype(np.result_type(value, values)) if len(values) else value.copy()
     value[members] = values[starts]
     following = np.zeros(len(modes) + len(within), np.int64)
     following[members] = np.where(more > 0, begins, 0)
-    last = within == np.repeat(more, more) - 1
+    last = np.equal(within, np.repeat(more, more) - 1)
     following[len(modes) :] = np.where(last, 0, len(modes) + np.arange(len(within)) + 1)
     row = np.concatenate([np.arange(len(modes)), np.repeat(members, more)])
     return row, np.concatenate([value, values[np.repeat(starts, more) + 1 + within]]), following

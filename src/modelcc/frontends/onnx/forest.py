@@ -135,8 +135,8 @@ def _children(nodes: Nodes, inner: Array) -> Array:
     if children.size and children.min() < 0:
         row, side = np.argwhere(children < 0)[0]
         node = inner[row]
-        name = (nodes.left_names, nodes.right_names)[side][node]
-        missing(nodes.trees[node], name)
+        names = nodes.right_names if side else nodes.left_names
+        missing(int(nodes.trees[node]), int(names[node]))
     return children.reshape(-1)
 
 
