@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modelcc.ir.index import evaluate
@@ -20,6 +20,7 @@ from modelcc.ir.program import (
     step_tensors,
 )
 from modelcc.ir.program_cost import step_work
+from modelcc.ir.union import Union
 
 ALIGNMENT = 64
 """Bytes; regions of the arena start and end at multiples of it."""
@@ -121,7 +122,7 @@ class Report:
 
     def to_json(self) -> str:
         """The report as a JSON object."""
-        return json.dumps(asdict(self), indent=1)
+        return json.dumps(self, indent=1, default=vars)
 
 
 def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report:
@@ -157,18 +158,24 @@ def report_from_json(text: str) -> Report:
 
 
 def most_live(regions: Sequence[Region]) -> int:
-    """The greatest number of bytes that hold live tensors at one step; shared bytes count once."""
-    steps = sorted({region.first for region in regions})
-    return max((_covered(r for r in regions if r.first <= s <= r.last) for s in steps), default=0)
+    """The greatest number of bytes that hold live tensors at one step; shared bytes count once.
 
-
-def _covered(regions: Iterable[Region]) -> int:
-    """Bytes of the union of the regions' places, rounded as the planner rounds."""
-    total, reached = 0, 0
-    for start, end in sorted((r.offset, r.offset + _aligned(r.size)) for r in regions):
-        total += max(0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
+    Sizes are rounded as the planner rounds.
+    """
+    places = [(r.offset, r.offset + _aligned(r.size)) for r in regions]
+    union = Union(end for place in places for end in place)
+    born = sorted(range(len(regions)), key=lambda i: regions[i].first)
+    dying = sorted(range(len(regions)), key=lambda i: regions[i].last)
+    most, gone = 0, 0
+    for number, i in enumerate(born, 1):
+        union.add(*places[i])
+        if number < len(born) and regions[born[number]].first == regions[i].first:
+            continue
+        while regions[dying[gone]].last < regions[i].first:
+            union.remove(*places[dying[gone]])
+            gone += 1
+        most = max(most, union.length)
+    return most
 
 
 def _aligned(size: int) -> int:

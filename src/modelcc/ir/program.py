@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from modelcc.ir.condition import Condition
@@ -200,6 +201,18 @@ class Program:
         """Outputs and segments that the host is asked for while the program runs, in order."""
         found = (s.name for s in leaves(self.steps) if isinstance(s, Allocate))
         return tuple(dict.fromkeys(found))
+
+    def position(self, binding: Binding) -> int:
+        """Which of the inputs, outputs or constants a tensor is; ``KeyError`` if it is none."""
+        return self._positions[binding.place][binding.name]
+
+    @cached_property
+    def _positions(self) -> Mapping[Place, Mapping[str, int]]:
+        places: tuple[Place, ...] = ("input", "output", "constant")
+        return {
+            place: {name: n for n, name in reversed(list(enumerate(self.named(place))))}
+            for place in places
+        }
 
     def named(self, place: Place) -> tuple[str, ...]:
         """The tensors that are passed as inputs, outputs or constants, in order."""

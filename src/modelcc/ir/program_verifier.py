@@ -24,7 +24,8 @@ from modelcc.ir.program import (
     Step,
     counters,
 )
-from modelcc.ir.program_walk import Values, require_inside, step_place, walk_steps
+from modelcc.ir.program_contents import Values, require_inside
+from modelcc.ir.program_walk import step_place, walk_steps
 from modelcc.ir.tensor import ReadSize
 from modelcc.ir.types import BOOL, I64
 

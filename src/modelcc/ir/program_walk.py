@@ -6,8 +6,7 @@ its counter, so that state alternating between two halves of a buffer is found w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -25,9 +24,10 @@ from modelcc.ir.program import (
     RepeatSteps,
     Step,
 )
+from modelcc.ir.program_contents import Contents, Memory, Values, given_values
+from modelcc.ir.program_symbols import mentioned_symbols
 from modelcc.ir.tensor import ReadSize, size_conditions
 
-ALIGNMENT = 64
 WALKED = 4
 """Loops of at most this many iterations are walked through completely."""
 
@@ -36,10 +36,6 @@ TRIED = 16
 
 ATTEMPTS = 1 << 10
 """Combinations of them that are tried."""
-
-Values: TypeAlias = Mapping[str, int]
-Region: TypeAlias = tuple[str, int, int] | str
-"""Segment of the arena, start and end in it; or the name of a tensor with its own memory."""
 
 
 def walk_steps(program: Program, values: Values) -> None:
@@ -79,35 +75,12 @@ def step_place(step: Step) -> tuple[str, ...]:
     return (*step.source, what)
 
 
-def require_inside(
-    program: Program, binding: Binding, values: Values, size: int | None = None
-) -> tuple[int, int]:
-    """First byte of a tensor in the arena and the one after its last; aligned and inside.
-
-    ``size`` is that of its segment, None for the arena that is there from the start.
-    """
-    where = (program.name, binding.name)
-    try:
-        start = evaluate(binding.offset, values)
-        end = start + evaluate(binding.type.bytes, values)
-    except KeyError as error:
-        raise ModelError(f"{error} is needed before a step has read it", where) from error
-    arena = evaluate(program.arena, values) if size is None else size
-    if start % ALIGNMENT:
-        raise ModelError(f"offset {start} is no multiple of {ALIGNMENT}{_given(values)}", where)
-    if start < 0 or end > arena:
-        message = f"bytes {start} to {end} lie outside of an arena of {arena}{_given(values)}"
-        raise ModelError(message, where)
-    return start, end
-
-
-def _given(values: Values) -> str:
-    listed = ", ".join(f"{name} = {value}" for name, value in values.items())
-    return f" (with {listed})" if listed else ""
-
-
 class _EndOfRun(Exception):  # noqa: N818 - no error: the program says so itself
     """Raised at a demand on the dimensions that does not hold."""
+
+
+_LoopState: TypeAlias = tuple[int, frozenset[tuple[str, int]], object, frozenset[tuple[str, int]]]
+"""A loop, what it depends on: values of symbols, contents of memory, sizes of segments."""
 
 
 class _Walk:
@@ -115,7 +88,10 @@ class _Walk:
         self._program = program
         self._functions = {f.name: f for f in program.functions}
         self._late = late
-        self.memory = _Memory(program)
+        self._inside = 0
+        self._after: dict[_LoopState, tuple[Contents, dict[str, int]]] = {}
+        self._mentioned: dict[int, frozenset[str]] = {}
+        self.memory = Memory(program)
 
     def steps(self, steps: Sequence[Step], values: Values) -> Values:
         """Walk through ``steps``; ``values`` with those of the symbols that they read."""
@@ -166,13 +142,13 @@ class _Walk:
             for name in (step.source_tensor, step.target)
         )
         if source != target:
-            raise ModelError(f"cannot copy {source} bytes to {target}{_given(values)}", where)
+            raise ModelError(f"cannot copy {source} bytes to {target}{given_values(values)}", where)
         self.memory.access((step.source_tensor,), (step.target,), values, where)
 
     def _branch(self, step: BranchSteps, values: Values) -> None:
         self.memory.access((step.condition,), (), values, step_place(step))
         before = self.memory.contents
-        ends: list[_Contents] = []
+        ends: list[Contents] = []
         for steps in (step.then, step.other):
             self.memory.contents = before.copy()
             try:
@@ -185,6 +161,28 @@ class _Walk:
         self.memory.contents = ends[0].merged(ends[-1])
 
     def _repeat(self, step: RepeatSteps, values: Values) -> None:
+        """A loop; one in another that is met again as it was before has the same effect."""
+        if not self._inside:
+            self._iterations(step, values)
+            return
+        mentioned = mentioned_symbols(self._program, step, self._mentioned)
+        known = frozenset((n, v) for n, v in values.items() if n in mentioned)
+        memory = self.memory
+        state = (id(step), known, memory.contents.regions, frozenset(memory.sizes.items()))
+        if state not in self._after:
+            self._iterations(step, values)
+            self._after[state] = memory.contents, memory.sizes
+        contents, sizes = self._after[state]
+        memory.contents, memory.sizes = contents.copy(), sizes.copy()
+
+    def _iterations(self, step: RepeatSteps, values: Values) -> None:
+        self._inside += 1
+        try:
+            self._walked_iterations(step, values)
+        finally:
+            self._inside -= 1
+
+    def _walked_iterations(self, step: RepeatSteps, values: Values) -> None:
         trips = None if step.trips is None else evaluate(step.trips, values)
         for number in _walked(trips):
             inside = {**values, step.counter: number}
@@ -250,87 +248,6 @@ def _verify_size(
     if wanted > present:
         raise ModelError(
             f"%{buffer.name} needs {wanted} bytes, but '{binding.name}' ({binding.type}) has "
-            f"{present}{_given(values)}",
+            f"{present}{given_values(values)}",
             where,
         )
-
-
-@dataclass
-class _Contents:
-    """Regions that a step has written, and those of them that are lost, with who did it."""
-
-    written: set[Region] = field(default_factory=set[Region])
-    overwritten: dict[Region, str] = field(default_factory=dict[Region, str])
-
-    def copy(self) -> _Contents:
-        return _Contents(set(self.written), dict(self.overwritten))
-
-    def merged(self, other: _Contents) -> _Contents:
-        """What holds on both ways here."""
-        return _Contents(self.written & other.written, {**self.overwritten, **other.overwritten})
-
-
-class _Memory:
-    """Which tensors hold what was written to them."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        given = (b.name for b in program.bindings.values() if b.place in ("input", "constant"))
-        self.contents = _Contents(set(given))
-        self.sizes: dict[str, int] = {}
-        self._overlaps: dict[Region, list[Region]] = {}
-
-    def holds(self, name: str, values: Values) -> bool:
-        """Whether a step has written the tensor, or it has no elements."""
-        empty = evaluate(self._program.bindings[name].type.bytes, values) == 0
-        return empty or self._region(name, values) in self.contents.written
-
-    def access(
-        self,
-        reads: tuple[str, ...],
-        writes: tuple[str, ...],
-        values: Values,
-        where: tuple[str, ...],
-    ) -> None:
-        """A step that reads tensors and writes others."""
-        for name in reads:
-            self._read(name, values, where)
-        own = {self._region(name, values) for name in writes}
-        for name in writes:
-            self._write(name, values, own, where)
-
-    def _read(self, name: str, values: Values, where: tuple[str, ...]) -> None:
-        region = self._region(name, values)
-        if not self.holds(name, values):
-            raise ModelError(f"'{name}' is read before any step has written it", where)
-        if region in self.contents.overwritten:
-            by = self.contents.overwritten[region]
-            raise ModelError(f"'{name}' is read after {by} has overwritten it", where)
-
-    def _write(self, name: str, values: Values, own: set[Region], where: tuple[str, ...]) -> None:
-        region = self._region(name, values)
-        self.contents.written.add(region)
-        self.contents.overwritten.pop(region, None)
-        for other in self._overlaps[region]:
-            if other not in own:
-                self.contents.overwritten[other] = f"'{name}' of {', '.join(where)}"
-
-    def _region(self, name: str, values: Values) -> Region:
-        binding = self._program.bindings[name]
-        region: Region = name
-        if binding.place == "arena":
-            size = self.sizes.get(binding.segment) if binding.segment else None
-            span = require_inside(self._program, binding, values, size)
-            region = (binding.segment, *span)
-        if region not in self._overlaps:
-            found = [other for other in self._overlaps if _share_bytes(region, other)]
-            for other in found:
-                self._overlaps[other].append(region)
-            self._overlaps[region] = found
-        return region
-
-
-def _share_bytes(a: Region, b: Region) -> bool:
-    if isinstance(a, str) or isinstance(b, str):
-        return False
-    return a[0] == b[0] and max(a[1], b[1]) < min(a[2], b[2])

@@ -1,20 +1,15 @@
 """Placement of blocks: nothing overlaps, never below the bound, near the optimum."""
 
-from itertools import permutations
+from itertools import islice, permutations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelcc.passes.program.placement import (
-    Block,
-    candidate_placements,
-    height,
-    lower_bound,
-    neighbours,
-    place,
-)
+from modelcc.passes.program.block import Block, height, lower_bound, pairs_live
+from modelcc.passes.program.placement import neighbours, place, placements
 from modelcc.passes.program.stacking import stacked_offsets, stacking
+from modelcc.passes.program.sweep import swept, swept_back
 
 blocks_at = st.builds(
     lambda first, length, size: Block(first, first + length, 64 * size),
@@ -38,6 +33,10 @@ def disjoint(blocks, offsets):
     )
 
 
+def best_height(blocks):
+    return min(height(blocks, offsets) for offsets in placements(blocks))
+
+
 def least_height(blocks):
     """Exact: some order of placing at the lowest free offset is optimal."""
     near = neighbours(blocks)
@@ -49,10 +48,7 @@ def least_height(blocks):
 
 @given(st.lists(blocks_at, max_size=25))
 def test_candidates_are_disjoint_and_not_below_the_bound(blocks):
-    candidates = candidate_placements(blocks)
-    heights = [height(blocks, offsets) for offsets in candidates]
-    assert heights == sorted(heights)
-    for offsets in candidates:
+    for offsets in placements(blocks):
         assert disjoint(blocks, offsets)
         assert height(blocks, offsets) >= lower_bound(blocks)
 
@@ -60,16 +56,14 @@ def test_candidates_are_disjoint_and_not_below_the_bound(blocks):
 @settings(deadline=None, max_examples=40)
 @given(st.lists(blocks_at, min_size=1, max_size=6))
 def test_small_sets_are_placed_optimally(blocks):
-    best = candidate_placements(blocks)[0]
-    assert height(blocks, best) == least_height(blocks)
+    assert best_height(blocks) == least_height(blocks)
 
 
 @given(st.lists(blocks_at, max_size=20), st.lists(st.integers(0, 9), min_size=20, max_size=20))
 def test_stacking_is_disjoint_for_any_sizes(blocks, others):
-    near = neighbours(blocks)
-    for offsets in candidate_placements(blocks)[:2]:
+    for offsets in islice(placements(blocks), 2):
         sizes = [b.size for b in blocks]
-        stack = stacking(offsets, sizes, near)
+        stack = stacking(offsets, blocks)
         same = stacked_offsets(stack, sizes)
         assert height(blocks, same) <= height(blocks, offsets)
         changed = [Block(b.first, b.last, 64 * s) for b, s in zip(blocks, others, strict=False)]
@@ -83,8 +77,22 @@ def test_neighbours_are_those_live_together():
 
 def test_a_chain_needs_two_buffers():
     blocks = [Block(i, i + 1, 64 * (1 + i % 3)) for i in range(50)]
-    best = candidate_placements(blocks)[0]
-    assert height(blocks, best) == lower_bound(blocks) == 5 * 64
+    assert best_height(blocks) == lower_bound(blocks) == 5 * 64
+
+
+@given(st.lists(blocks_at, max_size=25))
+def test_pairs_live_are_counted(blocks):
+    assert pairs_live(blocks) == sum(map(len, neighbours(blocks))) // 2
+
+
+@pytest.mark.parametrize("sweep", [swept, swept_back])
+def test_blocks_that_are_all_live_lie_without_gaps_after_a_sweep(sweep):
+    count = 5000  # 12 million pairs
+    blocks = [Block(i, 2 * count - i, 64 * (1 + i % 3)) for i in range(count)]
+    assert len(list(placements(blocks))) == 2  # of the sweeps only
+    assert height(blocks, sweep(blocks)) == lower_bound(blocks)
+    stack = stacking(sweep(blocks), blocks)
+    assert sum(map(len, stack.below)) == count - 1
 
 
 @pytest.mark.parametrize("fit", ["first", "best"])

@@ -96,6 +96,21 @@ class Attributes:
             raise self._missing(name)
         return value
 
+    def integer_array(self, name: str, absent: int | None = None) -> Array:
+        """Many integers; if there are none, and ``absent`` is given, as many zeros."""
+        found = self._get(name, AttributeProto.INTS)
+        if absent is not None and (found is None or not found.ints):
+            return np.zeros(absent, np.int64)
+        if found is None:
+            raise self._missing(name)
+        return np.fromiter(found.ints, np.int64, len(found.ints))
+
+    def float_array(self, name: str) -> Array:
+        """Many numbers, none if the attribute is absent."""
+        found = self._get(name, AttributeProto.FLOATS)
+        values = () if found is None else found.floats
+        return np.fromiter(values, np.float32, len(values))
+
     def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
         found = self._get(name, AttributeProto.STRINGS)
         value = default if found is None else tuple(s.decode() for s in found.strings)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 
 from modelcc.ir.index import Bounds, Index, ceildiv, symbols
 from modelcc.ir.index_upper import upper_bound
@@ -117,15 +118,14 @@ def _segment(name: str, step: int, storages: Sequence[Storage]) -> LateMemory:
     """Storages that are live at once lie apart; the places of others are taken again."""
     offsets: dict[str, Index] = {}
     size: Index = 0
-    free: list[tuple[int, Index, Index]] = []  # last step, offset, size
+    taken: dict[Index, list[tuple[int, str]]] = {}  # by size: last step, and whose place it is
     for storage in sorted(storages, key=lambda s: (s.first, s.name)):
         wanted = aligned(storage.size)
-        spare = next((f for f in free if f[0] < storage.first and f[2] == wanted), None)
-        if spare is None:
+        places = taken.setdefault(wanted, [])
+        if places and places[0][0] < storage.first:
+            offsets[storage.name] = offsets[heappop(places)[1]]
+        else:
             offsets[storage.name] = size
             size = size + wanted
-        else:
-            free.remove(spare)
-            offsets[storage.name] = spare[1]
-        free.append((storage.last, offsets[storage.name], wanted))
+        heappush(places, (storage.last, storage.name))
     return LateMemory(name, size, step, tuple(s.name for s in storages), offsets)

@@ -11,27 +11,22 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, product
 from typing import Literal
+
+from modelcc.passes.program.block import Block, Offsets, height, live_sizes, lower_bound, pairs_live
+from modelcc.passes.program.sweep import swept, swept_back
 
 Fit = Literal["first", "best", "ends"]
 
+FITS: tuple[Fit, ...] = ("first", "best", "ends")
+
+EFFORT, EFFORT_EACH = 1_000_000, 300
+"""Pairs of blocks that greedy orders may look at: of all together, and more for each block."""
+
 WORK = 400_000
 """Pairs of blocks that hill climbing may look at, so that large models stay quick to compile."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """``size`` bytes (a multiple of the alignment), live in steps ``first`` to ``last``."""
-
-    first: int
-    last: int
-    size: int
-
-
-Offsets = tuple[int, ...]
 
 
 def neighbours(blocks: Sequence[Block]) -> tuple[tuple[int, ...], ...]:
@@ -47,41 +42,26 @@ def neighbours(blocks: Sequence[Block]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(ids)) for ids in found)
 
 
-def live_sizes(blocks: Sequence[Block]) -> dict[int, int]:
-    """Bytes live at each step at which a block begins; the sum is greatest at one of these."""
-    steps = sorted({b.first for b in blocks})
-    change = [0] * (len(steps) + 1)
-    for b in blocks:
-        if b.first <= b.last:
-            change[bisect_left(steps, b.first)] += b.size
-            change[bisect_right(steps, b.last)] -= b.size
-    return dict(zip(steps, accumulate(change), strict=False))
+def placements(blocks: Sequence[Block]) -> Iterator[Offsets]:
+    """Good placements: of greedy orders with each fit, of sweeps, and the refined best.
 
-
-def lower_bound(blocks: Sequence[Block]) -> int:
-    """No arena is smaller than the greatest sum of sizes live at once."""
-    return max(live_sizes(blocks).values(), default=0)
-
-
-def height(blocks: Sequence[Block], offsets: Sequence[int]) -> int:
-    """Bytes of the arena."""
-    return max((o + b.size for o, b in zip(offsets, blocks, strict=True)), default=0)
-
-
-def candidate_placements(blocks: Sequence[Block]) -> tuple[Offsets, ...]:
-    """Good placements, best first: each greedy order with each fit, and the refined best."""
-    near = neighbours(blocks)
+    The effort grows with the number of blocks, not with that of their pairs: if many are live at
+    once, fewer orders are tried, or sweeps only.
+    """
     bound = lower_bound(blocks)
+    cost = len(blocks) + 2 * pairs_live(blocks)
+    trials = (EFFORT + EFFORT_EACH * len(blocks)) // max(1, cost)
+    near = neighbours(blocks) if trials else ()
     tried: dict[Offsets, tuple[list[int], Fit]] = {}
-    for order in _orders(blocks):
-        for fit in ("first", "best", "ends"):
-            tried.setdefault(place(order, blocks, near, fit, bound), (order, fit))
-    best = min(tried, key=lambda offsets: height(blocks, offsets))
-    if height(blocks, best) > bound:
-        order, fit = tried[best]
-        refined = _climb(order, fit, best, blocks, near, bound)
-        tried.setdefault(refined, (order, fit))
-    return tuple(sorted(tried, key=lambda offsets: height(blocks, offsets)))
+    for order, fit in islice(product(_orders(blocks), FITS), trials):
+        offsets = place(order, blocks, near, fit, bound)
+        tried.setdefault(offsets, (order, fit))
+        yield offsets
+    yield swept(blocks)
+    yield swept_back(blocks)
+    if tried:
+        best = min(tried, key=lambda offsets: height(blocks, offsets))
+        yield _climb(*tried[best], best, blocks, near, bound)
 
 
 def place(
@@ -124,9 +104,9 @@ def _gap(placed: Sequence[tuple[int, int]], size: int, fit: Fit, capacity: int) 
 
 def _orders(blocks: Sequence[Block]) -> list[list[int]]:
     crowd = live_sizes(blocks)
-    steps, sums = list(crowd), list(crowd.values())
+    steps, greatest = list(crowd), _Greatest(list(crowd.values()))
     contentions = [
-        max(sums[bisect_left(steps, b.first) : bisect_right(steps, b.last)]) for b in blocks
+        greatest.within(bisect_left(steps, b.first), bisect_right(steps, b.last)) for b in blocks
     ]
 
     def duration(i: int) -> int:
@@ -144,6 +124,22 @@ def _orders(blocks: Sequence[Block]) -> list[list[int]]:
     return [sorted(range(len(blocks)), key=key) for key in keys]
 
 
+class _Greatest:
+    """Greatest items of stretches of a list: those of 1, 2, 4 … items are noted."""
+
+    def __init__(self, items: Sequence[int]) -> None:
+        self._levels = [items]
+        while (length := 1 << (len(self._levels) - 1)) * 2 <= len(items):
+            level = self._levels[-1]
+            self._levels.append(list(map(max, level, level[length:])))
+
+    def within(self, start: int, end: int) -> int:
+        """The greatest of a stretch, which is not empty."""
+        level = (end - start).bit_length() - 1
+        items = self._levels[level]
+        return max(items[start], items[end - (1 << level)])
+
+
 def _climb(
     order: Sequence[int],
     fit: Fit,
@@ -156,7 +152,7 @@ def _climb(
     rng = random.Random(0)
     cost = len(blocks) + sum(len(ids) for ids in near)
     current, best = list(order), start
-    for _ in range(min(1000, WORK // cost)):
+    for _ in range(min(1000, WORK // max(1, cost))):
         top = height(blocks, best)
         if top <= bound:
             break

@@ -7,23 +7,18 @@ becomes: %h and %y are the caller's output buffer; the arena is empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.program import Definition
 from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.passes.program.block import Block, Offsets, height, lower_bound
 from modelcc.passes.program.carried import share_carried
 from modelcc.passes.program.late_memory import LateMemory, aligned, bounded, late_memory
 from modelcc.passes.program.nominal import sample_values
-from modelcc.passes.program.placement import (
-    Block,
-    candidate_placements,
-    height,
-    lower_bound,
-    neighbours,
-)
+from modelcc.passes.program.placement import placements
 from modelcc.passes.program.stacking import (
     Stacking,
     stacked_offsets,
@@ -108,16 +103,27 @@ def _blocks(
 
 def _best_stacking(layers: Sequence[Sequence[Block]]) -> Stacking:
     """The stacking whose peak exceeds the lower bound least, in the worst of the samples."""
-    near = neighbours(layers[0])
     bounds = [max(1, lower_bound(blocks)) for blocks in layers]
     best, best_excess = Stacking((), ()), float("inf")
-    for blocks in layers:
-        for offsets in candidate_placements(blocks):
-            stack = stacking(offsets, [block.size for block in blocks], near)
-            excess = max(_peak(stack, b) / low for b, low in zip(layers, bounds, strict=True))
-            if excess < best_excess:
-                best, best_excess = stack, excess
+    for offsets, blocks in _distinct_placements(layers):
+        stack = stacking(offsets, blocks)
+        excess = max(_peak(stack, b) / low for b, low in zip(layers, bounds, strict=True))
+        if excess < best_excess:
+            best, best_excess = stack, excess
+        if best_excess <= 1:
+            break
     return best
+
+
+def _distinct_placements(
+    layers: Sequence[Sequence[Block]],
+) -> Iterator[tuple[Offsets, Sequence[Block]]]:
+    for blocks in layers:
+        seen: set[Offsets] = set()
+        for offsets in placements(blocks):
+            if offsets not in seen:
+                seen.add(offsets)
+                yield offsets, blocks
 
 
 def _peak(stack: Stacking, blocks: Sequence[Block]) -> int:

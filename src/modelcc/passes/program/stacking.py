@@ -7,6 +7,7 @@ right for every size, and for the typical one no higher than the placement it ca
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.program import Definition
+from modelcc.passes.program.block import Block
 
 INLINE = 7
 """Offsets of more terms than this are given a name."""
@@ -35,25 +37,46 @@ class Stacking:
     below: tuple[tuple[int, ...], ...]
 
 
-def stacking(
-    offsets: Sequence[int], sizes: Sequence[int], near: Sequence[Sequence[int]]
-) -> Stacking:
+def stacking(offsets: Sequence[int], blocks: Sequence[Block]) -> Stacking:
     """The vertical order of a placement; an empty block is under what starts where it does.
 
-    What carries a carrying block is left out of ``below``.
+    A block lies on those that are the topmost at one of its steps when it comes; what carries one
+    of these is left out of ``below``.
     """
-    order = sorted(range(len(offsets)), key=lambda i: (offsets[i], sizes[i], i))
-    rank = {block: position for position, block in enumerate(order)}
-    below: list[tuple[int, ...]] = [()] * len(offsets)
-    carried: list[set[int]] = [set() for _ in offsets]
+    order = sorted(range(len(offsets)), key=lambda i: (offsets[i], blocks[i].size, i))
+    below: list[frozenset[int]] = [frozenset()] * len(offsets)
+    skyline = _Skyline()
     for i in order:
-        direct: list[int] = []
-        for j in sorted((j for j in near[i] if rank[j] < rank[i]), key=lambda j: -rank[j]):
-            if j not in carried[i]:
-                direct.append(j)
-                carried[i] |= {j, *carried[j]}
-        below[i] = tuple(direct)
-    return Stacking(tuple(order), tuple(below))
+        seen = skyline.put(i, blocks[i].first, blocks[i].last + 1)
+        below[i] = seen.difference(*(seen & below[j] for j in seen))
+    rank = {block: position for position, block in enumerate(order)}
+    return Stacking(
+        tuple(order), tuple(tuple(sorted(ids, key=lambda j: -rank[j])) for ids in below)
+    )
+
+
+class _Skyline:
+    """The topmost block at each step; -1 where there is none."""
+
+    def __init__(self) -> None:
+        self._starts: list[float] = [float("-inf")]
+        self._tops = {self._starts[0]: -1}
+
+    def put(self, block: int, start: int, end: int) -> frozenset[int]:
+        """The topmost blocks from ``start`` to before ``end``, which ``block`` is put on."""
+        first = bisect_right(self._starts, start) - 1
+        last = bisect_left(self._starts, end)
+        after = self._tops[self._starts[last - 1]]
+        seen = {self._tops[each] for each in self._starts[first:last]}
+        kept = first if self._starts[first] == start else first + 1
+        for each in self._starts[kept:last]:
+            del self._tops[each]
+        follows = last < len(self._starts) and self._starts[last] == end
+        self._starts[kept:last] = [start] if follows else [start, end]
+        self._tops[start] = block
+        if not follows:
+            self._tops[end] = after
+        return frozenset(seen - {-1})
 
 
 def stacked_offsets(stack: Stacking, sizes: Sequence[int]) -> tuple[int, ...]:

@@ -49,6 +49,8 @@ class StepsCode:
         self._sizes_checked = len(checks(program))
         self._indexed = 0
         self._functions = {f.name: f for f in program.functions}
+        self._slots = {name: place for place, name in enumerate(program.dims)}
+        self._allocated = {name: which for which, name in enumerate(program.allocated)}
         self._code = Code()
         for name in _NAMES:
             self._code.fresh(name)
@@ -63,7 +65,8 @@ class StepsCode:
         if count:
             self._code.line(f"int64_t {self._faults}[{2 * count}] = {{0}};")
         self._bind_sizes()
-        self._pending = frozenset(program.allocated)
+        self._pending = set(self._allocated)
+        self._waiting: dict[str, list[str]] = {}
         self._tensors: dict[str, str] = {}
         self._bind_tensors(program.steps)
 
@@ -104,24 +107,24 @@ class StepsCode:
     def _read_size(self, step: ReadSize) -> None:
         for position, name in enumerate(step.symbols):
             self._define(name, f"((const int64_t *){self._tensors[step.tensor]})[{position}]")
-            place = list(self._program.dims).index(name)
+            place = self._slots[name]
             self._code.line(f"sizes[{place}] = {self._code.symbol(name)};")
         for condition in size_conditions(step, self._program.dims):
             self._checked += 1
             self._conditions.require(condition, self._checked)
         for name in step.symbols:
             self._code.scope.bounds[name] = self._program.dims[name]
-        self._bind_tensors(self._program.steps)
+        self._bind_waiting(step.symbols)
 
     def _allocate(self, step: Allocate) -> None:
-        which = self._program.allocated.index(step.name)
+        which = self._allocated[step.name]
         spelled = self._tensors[step.name] = self._code.fresh(step.name)
         size = self._index.text(step.size)
         call = f"host->allocate(host->context, {which}, {size})"
         self._code.line(f"void *const {spelled} = {call};")
         self._code.line(f"if ({spelled} == NULL) return -1;")
         self._pending -= {step.name}
-        self._bind_tensors(self._program.steps)
+        self._bind_waiting((step.name,))
 
     def _branch(self, step: BranchSteps) -> None:
         with self._code.block(f"if ({self._holds(step.condition)})"):
@@ -181,14 +184,26 @@ class StepsCode:
 
     def _bind_tensors(self, steps: Sequence[Step], first: Sequence[str] = ()) -> None:
         """Name the addresses that are known here, in order of use; others wait for their loop."""
-        visible = {name for scope in self._code.scopes for name in scope.symbols}
         for name in dict.fromkeys((*first, *(n for step in steps for n in step_tensors(step)))):
             binding = self._program.bindings[name]
-            waits = binding.segment in self._pending or name in self._pending
-            if waits:
-                continue
-            if name not in self._tensors and visible.issuperset(symbols(binding.offset)):
+            missing = self._missing(binding)
+            if missing:
+                self._waiting.setdefault(missing, []).append(name)
+            elif name not in self._tensors:
                 self._bind_tensor(binding)
+
+    def _bind_waiting(self, known: Sequence[str]) -> None:
+        """Name the addresses that waited for symbols or memory."""
+        self._bind_tensors((), [name for each in known for name in self._waiting.pop(each, ())])
+
+    def _missing(self, binding: Binding) -> str | None:
+        """A symbol, or memory, that the address of a tensor needs and that is not there yet."""
+        for name in (binding.segment, binding.name):
+            if name in self._pending:
+                return name
+        scopes = self._code.scopes
+        needed = sorted(symbols(binding.offset))
+        return next((n for n in needed if not any(n in s.symbols for s in scopes)), None)
 
     def _bind_tensor(self, binding: Binding) -> None:
         if binding.place == "arena":
@@ -196,7 +211,7 @@ class StepsCode:
             start = self._tensors[binding.segment] if binding.segment else "arena"
             source = f"(uint8_t *){start}{offset}"
         else:
-            position = self._program.named(binding.place).index(binding.name)
+            position = self._program.position(binding)
             source = f"{binding.place}s[{position}]"
         spelled = self._tensors[binding.name] = self._named(binding.name)
         self._code.line(f"void *const {spelled} = {source};", str(binding.type))

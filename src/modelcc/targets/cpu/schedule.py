@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.graph import Constant
-from modelcc.ir.index import Bounds, Index, Sym, coefficient, product, symbols
+from modelcc.ir.index import Bounds, Index, Sym, coefficient, product, substitute, symbols
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
@@ -32,6 +32,7 @@ from modelcc.targets.cpu.border import clear_border
 from modelcc.targets.cpu.canonical import CanonicalKernel, canonical, with_numbers
 from modelcc.targets.cpu.chain import Chain, find_chain, in_blocks
 from modelcc.targets.cpu.expression import Names
+from modelcc.targets.cpu.free_sizes import with_free_sizes
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import Nest, depends_on
 from modelcc.targets.cpu.plan import Plan, plan_stages
@@ -135,6 +136,8 @@ class _Scheduler:
         self._constants = frozenset(program.constants)
         self._copies = Counter[CanonicalKernel]()
         self._parts = _parts(program)
+        steps = (item for item in leaf_items(program.items) if isinstance(item, ReadSize))
+        self._read = frozenset(name for step in steps for name in step.symbols)
         self.packed = _PackedConstants(program)
 
     def items(
@@ -170,12 +173,20 @@ class _Scheduler:
         for item in items:
             if isinstance(item, Kernel) and is_copy(item.stages):
                 numbered, _ = with_numbers(item)
-                exact, _ = canonical(numbered, self._program.types, self._constants, dims)
+                exact, _, _ = self._canonical(numbered, dims)
                 yield with_free_place(exact, everywhere=True)[0]
+
+    def _canonical(
+        self, kernel: Kernel, dims: Bounds
+    ) -> tuple[CanonicalKernel, dict[str, str], Mapping[str, Index]]:
+        """``kernel`` in canonical names, and what tensors and sizes are called here."""
+        exact, own = canonical(kernel, self._program.types, self._constants, dims)
+        free, values = with_free_sizes(exact, self._read)
+        return free, own, values
 
     def _kernel(self, item: Kernel, dims: Bounds, counter: str) -> list[KernelCall]:
         numbered, bounds = with_numbers(item)
-        exact, own = canonical(numbered, self._program.types, self._constants, dims)
+        exact, own, values = self._canonical(numbered, dims)
         key, sizes = with_free_place(exact, everywhere=True)
         if self._copies[key] < WORTH_SHARING:
             key, sizes = with_free_place(exact)
@@ -189,6 +200,7 @@ class _Scheduler:
             return [
                 call for kernel in unfused(item) for call in self._kernel(kernel, dims, counter)
             ]
+        sizes = {**values, **{name: substitute(size, values) for name, size in sizes.items()}}
         call = _call(item, scheduled, own, sizes, self.packed, self._parts)
         call = replace(call, bounds=bounds)
         threads = self._machine.threads
@@ -201,14 +213,14 @@ class _Scheduler:
     def _scatter(self, item: Scatter, dims: Bounds) -> KernelCall:
         kernel = Kernel("Scatter", item.inputs, item.outputs, (item.stage,), item.source)
         numbered, bounds = with_numbers(kernel)
-        key, own = canonical(numbered, self._program.types, self._constants, dims)
+        key, own, sizes = self._canonical(numbered, dims)
         initial = key.inputs[item.inputs.index(item.initial)]
         scheduled = self._scatters.get((key, initial))
         if scheduled is None:
             name = f"s{len(self._scatters)}_Scatter"
             scheduled = schedule_scatter(key, initial, name, self._machine, item.source)
             self._scatters[key, initial] = scheduled
-        call = _call(kernel, scheduled, own, {}, self.packed, self._parts)
+        call = _call(kernel, scheduled, own, sizes, self.packed, self._parts)
         if self._ready is not None:
             self._ready(call.function)
         return replace(call, bounds=bounds)

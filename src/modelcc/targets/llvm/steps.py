@@ -37,6 +37,8 @@ class StepsCode:
     def __init__(self, program: Program, declarations: dict[str, None]) -> None:
         self._program = program
         self._functions = {f.name: f for f in program.functions}
+        self._slots = {name: place for place, name in enumerate(program.dims)}
+        self._allocated = {name: which for which, name in enumerate(program.allocated)}
         self.declarations = declarations
         self._code = Code(self.declarations)
         for name in (*_PARAMETERS, "host"):
@@ -51,7 +53,7 @@ class StepsCode:
     def text(self, name: str) -> str:
         """The function's definition."""
         self._code.scope.block.terminator = "ret i32 0"
-        host = ("host",) if self._program.allocated else ()
+        host = ("host",) if self._allocated else ()
         parameters = ", ".join(f"ptr %{name}" for name in (*_PARAMETERS, *host))
         head = f"define i32 @{quoted(name)}({parameters}) #0"
         return f"{head} {{\n{self._code.text()}\n}}"
@@ -86,7 +88,7 @@ class StepsCode:
             slot = self._code.emit(f"getelementptr i64, ptr {source}, i64 {position}", "size")
             value = self._code.emit(f"load i64, ptr {slot}", name)
             self._index.bind(name, value)
-            place = list(self._program.dims).index(name)
+            place = self._slots[name]
             seen = self._code.emit(f"getelementptr i64, ptr %sizes, i64 {place}", "size")
             self._code.effect(f"store i64 {value}, ptr {seen}")
         for condition in size_conditions(step, self._program.dims):
@@ -111,7 +113,7 @@ class StepsCode:
         allocate = self._code.emit("load ptr, ptr %host", "allocate")
         slot = self._code.emit("getelementptr ptr, ptr %host, i64 1", "p")
         context = self._code.emit(f"load ptr, ptr {slot}", "context")
-        which = self._program.allocated.index(step.name)
+        which = self._allocated[step.name]
         size = self._index.operand(step.size)
         given = f"ptr {context}, i64 {which}, i64 {size}"
         memory = self._code.emit(f"call ptr {allocate}({given})", step.name)
@@ -230,7 +232,7 @@ class StepsCode:
         key = f"argument {binding.place} {binding.name}"
         found = self._code.cached(key)
         if found is None:
-            position = self._program.named(binding.place).index(binding.name)
+            position = self._program.position(binding)
             slot = f"%{binding.place}s"
             if position:
                 step = f"getelementptr ptr, ptr {slot}, i64 {position}"

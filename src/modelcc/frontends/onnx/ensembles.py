@@ -1,0 +1,201 @@
+"""Tree ensembles as ONNX's attributes give them, in the form of operator sets 1 to 3 and of 5."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.forest import (
+    LEAF,
+    MODES,
+    ForestError,
+    LeafWeights,
+    Nodes,
+    comparisons,
+    missing,
+)
+from modelcc.ir.types import Array, DType
+
+_MODES = (*MODES, "MEMBER")
+_MEMBER = len(MODES)
+
+
+class Ensemble(NamedTuple):
+    """All trees: their nodes, what leaves add, and the first node of each."""
+
+    nodes: Nodes
+    weights: LeafWeights
+    roots: Array
+
+
+def numbers(call: Call, name: str) -> Array:
+    """Attribute ``name`` or, of more precision, ``<name>_as_tensor``."""
+    if call.attrs.has(f"{name}_as_tensor"):
+        return call.attrs.tensor(f"{name}_as_tensor").reshape(-1)
+    return call.attrs.float_array(name)
+
+
+def _modes(texts: Sequence[str]) -> Array:
+    codes = {f"BRANCH_{mode}": code for code, mode in enumerate(MODES)} | {"LEAF": LEAF}
+    try:
+        return np.fromiter(map(codes.__getitem__, texts), np.int64, len(texts))
+    except KeyError as error:
+        raise ForestError(f"there is no node mode {error}") from error
+
+
+class _Names:
+    """Nodes by tree and number in it; of several of one name the last."""
+
+    def __init__(self, trees: Array, ids: Array) -> None:
+        self._trees, self._ids = np.unique(trees), np.unique(ids)
+        self._keys = self._key(trees, ids)
+        self._order = np.argsort(self._keys, kind="stable")
+        self._sorted = self._keys[self._order]
+
+    def find(self, trees: Array, ids: Array) -> Array:
+        """The nodes of these names, -1 for those that there are none of."""
+        keys = self._key(trees, ids)
+        place = np.searchsorted(self._sorted, keys, side="right") - 1
+        found = (place >= 0) & (self._sorted[place] == keys) & (keys >= 0)
+        return np.where(found, self._order[place], -1)
+
+    def _key(self, trees: Array, ids: Array) -> Array:
+        tree, id = (
+            np.minimum(np.searchsorted(known, values), len(known) - 1)
+            for known, values in ((self._trees, trees), (self._ids, ids))
+        )
+        known = (self._trees[tree] == trees) & (self._ids[id] == ids)
+        return np.where(known, tree * len(self._ids) + id, -1)
+
+
+def flat_nodes(call: Call, prefix: str, dtype: DType) -> Ensemble:
+    """Nodes and roots in the form of operator sets 1 to 3; ``prefix`` is that of leaf weights."""
+    attrs = call.attrs
+    trees, ids = attrs.integer_array("nodes_treeids"), attrs.integer_array("nodes_nodeids")
+    if not len(trees):
+        raise ForestError("there are no nodes")
+    modes = _modes(attrs.texts("nodes_modes"))
+    tracks = attrs.integer_array("nodes_missing_value_tracks_true", len(trees))
+    true, false = (attrs.integer_array(f"nodes_{side}nodeids") for side in ("true", "false"))
+    feature, value = attrs.integer_array("nodes_featureids"), numbers(call, "nodes_values")
+    _require_equal_lengths(trees, ids, modes, tracks, true, false, feature, value)
+    names = _Names(trees, ids)
+    threshold, flags, swaps = comparisons(modes, value, tracks, dtype)
+    left, right = np.where(swaps, false, true), np.where(swaps, true, false)
+    nodes = Nodes(modes == LEAF, feature, threshold, names.find(trees, left),
+                  names.find(trees, right), flags, trees, left, right)  # fmt: skip
+    owners = [attrs.integer_array(f"{prefix}_{part}") for part in ("treeids", "nodeids", "ids")]
+    weight = numbers(call, f"{prefix}_weights")
+    _require_equal_lengths(*owners, weight)
+    weights = LeafWeights(names.find(*owners[:2]), owners[2], weight)
+    return Ensemble(nodes, weights, _roots(nodes, names.find(trees, ids)))
+
+
+def _require_equal_lengths(*columns: Array) -> None:
+    lengths = sorted({len(column) for column in columns})
+    if len(lengths) > 1:
+        raise ForestError(f"attributes have {lengths[0]} and {lengths[1]} items")
+
+
+def _roots(nodes: Nodes, named: Array) -> Array:
+    """The first node of each tree that is nobody's child, in the order of the trees.
+
+    ``named`` is the node that has the name of each.
+    """
+    below = np.concatenate([nodes.left[~nodes.leaf], nodes.right[~nodes.leaf]])
+    child = np.zeros(len(named), bool)
+    child[below[below >= 0]] = True
+    free = np.flatnonzero(~child[named])
+    trees, first = np.unique(nodes.trees, return_index=True)
+    rooted, root = np.unique(nodes.trees[free], return_index=True)
+    alone = np.setdiff1d(trees, rooted)
+    if alone.size:
+        missing(alone[0], -1)
+    return named[free[root[np.argsort(first)]]]
+
+
+def separate_nodes(call: Call) -> Ensemble:
+    """Nodes in the form of operator set 5: inner ones, then those that sets need, then leaves."""
+    attrs = call.attrs
+    modes = attrs.tensor("nodes_modes").reshape(-1).astype(np.int64)
+    for code in np.unique(modes).tolist():
+        call.choice(dict(enumerate(_MODES)).get(code, str(code)), _MODES, "node mode")
+    tracks = attrs.integer_array("nodes_missing_value_tracks_true", len(modes))
+    feature, value = attrs.integer_array("nodes_featureids"), attrs.tensor("nodes_splits")
+    names = [attrs.integer_array(f"nodes_{side}nodeids") for side in ("true", "false")]
+    leaves = [attrs.integer_array(f"nodes_{side}leafs") for side in ("true", "false")]
+    _require_equal_lengths(modes, tracks, feature, value.reshape(-1), *names, *leaves)
+    row, value, following = _chains(call, modes, value.reshape(-1))
+    targets, weight = attrs.integer_array("leaf_targetids"), attrs.tensor("leaf_weights")
+    _require_equal_lengths(targets, weight.reshape(-1))
+    first_leaf, count = len(row), len(targets)
+    true, false = (
+        _children(name, leaf, len(modes), first_leaf, count)[row]
+        for name, leaf in zip(names, leaves, strict=True)
+    )
+    false = np.where(following, following, false)
+    kinds = np.where(modes == _MEMBER, MODES.index("EQ"), modes)[row]
+    threshold, flags, swaps = comparisons(kinds, value, tracks[row], call.dtype())
+    left, right = np.where(swaps, false, true), np.where(swaps, true, false)
+    left_names, right_names = (names[side][row] for side in (0, 1))
+    none = np.zeros(count, np.int64)
+    columns = ((kinds, none + LEAF), (feature[row], none), (threshold, none), (left, none),
+               (right, none), (flags, none), (0 * row, none),
+               (np.where(swaps, right_names, left_names), none),
+               (np.where(swaps, left_names, right_names), none))  # fmt: skip
+    kind, *rest = (np.concatenate(parts) for parts in columns)
+    weights = LeafWeights(first_leaf + np.arange(count), targets, weight.reshape(-1))
+    roots = attrs.integer_array("tree_roots")
+    for root in roots[(roots < 0) | (roots >= len(modes))]:
+        missing(0, root)
+    return Ensemble(Nodes(kind == LEAF, *rest), weights, roots)
+
+
+def _children(names: Array, leaf: Array, inner: int, first_leaf: int, leaves: int) -> Array:
+    """The nodes of these numbers among inner nodes or leaves, -1 for those that there are none
+    of."""
+    is_leaf = leaf.astype(bool)
+    known = (names >= 0) & (names < np.where(is_leaf, leaves, inner))
+    return np.where(known, names + first_leaf * is_leaf, -1)
+
+
+def _chains(call: Call, modes: Array, value: Array) -> tuple[Array, Array, Array]:
+    """Which node each row comes from, the value that it compares with, and the row that follows.
+
+    A node with a set of values is a chain of rows; those that others follow (0: none does) are
+    before, and all but the first are after the rows of all nodes.
+    """
+    members = np.flatnonzero(modes == _MEMBER)
+    values, starts, lengths = _members(call)
+    if len(starts) < len(members):
+        raise ForestError(f"there are {len(starts)} sets of values for {len(members)} nodes")
+    starts, more = starts[: len(members)], lengths[: len(members)] - 1
+    begins = len(modes) + np.cumsum(more) - more
+    within: Array = np.arange(int(more.sum())) - np.repeat(np.cumsum(more) - more, more)
+    value = value.astype(np.result_type(value, values)) if len(values) else value.copy()
+    value[members] = values[starts]
+    following = np.zeros(len(modes) + len(within), np.int64)
+    following[members] = np.where(more > 0, begins, 0)
+    last = np.equal(within, np.repeat(more, more) - 1)
+    following[len(modes) :] = np.where(last, 0, len(modes) + np.arange(len(within)) + 1)
+    row = np.concatenate([np.arange(len(modes)), np.repeat(members, more)])
+    return row, np.concatenate([value, values[np.repeat(starts, more) + 1 + within]]), following
+
+
+def _members(call: Call) -> tuple[Array, Array, Array]:
+    """The sets of values, of each node in turn: all values, where sets start, how many they have.
+
+    NaN ends a set; a set without values is that of NaN, which nothing equals.
+    """
+    if not call.attrs.has("membership_values"):
+        return np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
+    values = call.attrs.tensor("membership_values").reshape(-1)
+    ends = np.flatnonzero(np.isnan(values))
+    starts = np.concatenate([np.zeros(1, np.int64), ends + 1])
+    ends = np.append(ends, len(values))
+    if starts[-1] == len(values):
+        starts, ends = starts[:-1], ends[:-1]
+    return values, starts, np.maximum(ends - starts, 1)

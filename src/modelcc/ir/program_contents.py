@@ -1,0 +1,168 @@
+"""What memory holds between the steps of a host program, for given dimensions.
+
+Tensors in the arena that hold what was written to them are *pieces* of it, disjoint ones: writing
+a tensor takes every piece away that it overlaps, so a step costs no more than finding its place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from modelcc.ir.index import evaluate
+from modelcc.ir.op import ModelError
+from modelcc.ir.program import Binding, Program
+
+ALIGNMENT = 64
+
+Values: TypeAlias = Mapping[str, int]
+Region: TypeAlias = tuple[str, int, int]
+"""Segment of the arena, or a tensor with its own memory; start and end in it."""
+
+
+def require_inside(
+    program: Program, binding: Binding, values: Values, size: int | None = None
+) -> tuple[int, int]:
+    """First byte of a tensor in the arena and the one after its last; aligned and inside.
+
+    ``size`` is that of its segment, None for the arena that is there from the start.
+    """
+    where = (program.name, binding.name)
+    try:
+        start = evaluate(binding.offset, values)
+        end = start + evaluate(binding.type.bytes, values)
+    except KeyError as error:
+        raise ModelError(f"{error} is needed before a step has read it", where) from error
+    arena = evaluate(program.arena, values) if size is None else size
+    if start % ALIGNMENT:
+        message = f"offset {start} is no multiple of {ALIGNMENT}{given_values(values)}"
+        raise ModelError(message, where)
+    if start < 0 or end > arena:
+        message = f"bytes {start} to {end} lie outside of an arena of {arena}{given_values(values)}"
+        raise ModelError(message, where)
+    return start, end
+
+
+@dataclass
+class Pieces:
+    """Disjoint intervals, none of them empty."""
+
+    starts: list[int] = field(default_factory=list[int])
+    ends: dict[int, int] = field(default_factory=dict[int, int])
+
+    def put(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Put an interval in, in place of all that it overlaps; returns these."""
+        first = bisect_left(self.starts, start)
+        if first and self.ends[self.starts[first - 1]] > start:
+            first -= 1
+        last = bisect_left(self.starts, end)
+        gone = [(each, self.ends.pop(each)) for each in self.starts[first:last]]
+        self.starts[first:last] = [start]
+        self.ends[start] = end
+        return gone
+
+    def shared(self, other: Pieces) -> Pieces:
+        """The intervals that both have."""
+        ends = {start: end for start, end in self.ends.items() if other.ends.get(start) == end}
+        return Pieces([start for start in self.starts if start in ends], ends)
+
+
+@dataclass
+class Contents:
+    """The regions that hold what was written to them, by segment."""
+
+    segments: dict[str, Pieces] = field(default_factory=dict[str, Pieces])
+
+    @property
+    def regions(self) -> frozenset[Region]:
+        """All of them."""
+        return frozenset(
+            (name, start, end)
+            for name, pieces in self.segments.items()
+            for start, end in pieces.ends.items()
+        )
+
+    def put(self, region: Region) -> list[tuple[int, int]]:
+        """Write a region; returns what is lost by that."""
+        name, start, end = region
+        pieces = self.segments.setdefault(name, Pieces())
+        return pieces.put(start, end)
+
+    def holds(self, region: Region) -> bool:
+        """Whether a region was written and nothing that overlaps it since."""
+        name, start, end = region
+        return name in self.segments and self.segments[name].ends.get(start) == end
+
+    def copy(self) -> Contents:
+        """The same, to go on from in another way."""
+        return Contents(
+            {n: Pieces(p.starts.copy(), p.ends.copy()) for n, p in self.segments.items()}
+        )
+
+    def merged(self, other: Contents) -> Contents:
+        """What holds on both ways here."""
+        both = self.segments.keys() & other.segments.keys()
+        return Contents({n: self.segments[n].shared(other.segments[n]) for n in both})
+
+
+class Memory:
+    """Which tensors hold what was written to them.  Tensors without elements always do."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.contents = Contents()
+        self.sizes: dict[str, int] = {}
+        self._lost: dict[Region, str] = {}
+
+    def holds(self, name: str, values: Values) -> bool:
+        """Whether the tensor holds what was written to it."""
+        binding = self._program.bindings[name]
+        if binding.place in ("input", "constant") or evaluate(binding.type.bytes, values) == 0:
+            return True
+        return self.contents.holds(self._region(name, values))
+
+    def access(
+        self,
+        reads: tuple[str, ...],
+        writes: tuple[str, ...],
+        values: Values,
+        where: tuple[str, ...],
+    ) -> None:
+        """A step that reads tensors and writes others; :class:`ModelError` if one that it reads
+        was not written, or overwritten since."""
+        for name in reads:
+            self._read(name, values, where)
+        for name in writes:
+            self._write(name, self._region(name, values), where)
+
+    def _read(self, name: str, values: Values, where: tuple[str, ...]) -> None:
+        if self.holds(name, values):
+            return
+        by = self._lost.get(self._region(name, values))
+        if by is None:
+            raise ModelError(f"'{name}' is read before any step has written it", where)
+        raise ModelError(f"'{name}' is read after {by} has overwritten it", where)
+
+    def _write(self, name: str, region: Region, where: tuple[str, ...]) -> None:
+        segment, start, end = region
+        if start == end:
+            return
+        self._lost.pop(region, None)
+        for gone in self.contents.put(region):
+            if gone != (start, end):
+                self._lost[segment, *gone] = f"'{name}' of {', '.join(where)}"
+
+    def _region(self, name: str, values: Values) -> Region:
+        binding = self._program.bindings[name]
+        if binding.place != "arena":
+            return f"tensor {name}", 0, 1
+        size = self.sizes.get(binding.segment) if binding.segment else None
+        return (binding.segment, *require_inside(self._program, binding, values, size))
+
+
+def given_values(values: Values) -> str:
+    """The values, for a message."""
+    listed = ", ".join(f"{name} = {value}" for name, value in values.items())
+    return f" (with {listed})" if listed else ""

@@ -1,0 +1,59 @@
+"""The length of the union of intervals that come and go.
+
+A tree over the stretches between all ends, as in Bentley's sweep ("Algorithms for Klee's rectangle
+problems", 1977): an interval is noted at the few nodes that it covers whole, so each change takes
+time that grows with the logarithm of the number of intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Union:
+    """Intervals ``[start, end)``, all of whose ends are among ``ends``; at first there are none."""
+
+    def __init__(self, ends: Iterable[int]) -> None:
+        self._ends = sorted(set(ends))
+        self._places = {end: place for place, end in enumerate(self._ends)}
+        stretches = max(1, len(self._ends) - 1)
+        self._leaves = 1 << (stretches - 1).bit_length()
+        self._noted = [0] * (2 * self._leaves)
+        self._covered = [0] * (2 * self._leaves)
+
+    @property
+    def length(self) -> int:
+        """How much all intervals cover."""
+        return self._covered[1]
+
+    def add(self, start: int, end: int) -> None:
+        """Put an interval in."""
+        self._change(start, end, 1)
+
+    def remove(self, start: int, end: int) -> None:
+        """Take an interval out that was put in."""
+        self._change(start, end, -1)
+
+    def _change(self, start: int, end: int, by: int) -> None:
+        if start < end:
+            self._note(1, 0, self._leaves, self._places[start], self._places[end], by)
+
+    def _note(self, node: int, first: int, last: int, start: int, end: int, by: int) -> None:
+        """Note the stretches ``start`` to ``end`` below a node of stretches ``first`` to
+        ``last``."""
+        middle = (first + last) // 2
+        if start <= first and last <= end:
+            self._noted[node] += by
+        else:
+            if start < middle:
+                self._note(2 * node, first, middle, start, end, by)
+            if end > middle:
+                self._note(2 * node + 1, middle, last, start, end, by)
+        self._covered[node] = self._length(node, first, last)
+
+    def _length(self, node: int, first: int, last: int) -> int:
+        if self._noted[node]:
+            return self._ends[min(last, len(self._ends) - 1)] - self._ends[first]
+        if node >= self._leaves:
+            return 0
+        return self._covered[2 * node] + self._covered[2 * node + 1]

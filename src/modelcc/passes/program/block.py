@@ -1,0 +1,49 @@
+"""Blocks of memory that are live at known times, and what is live at once."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+
+@dataclass(frozen=True)
+class Block:
+    """``size`` bytes (a multiple of the alignment), live in steps ``first`` to ``last``."""
+
+    first: int
+    last: int
+    size: int
+
+
+Offsets = tuple[int, ...]
+"""First byte of each block."""
+
+
+def live_sizes(blocks: Sequence[Block]) -> dict[int, int]:
+    """Bytes live at each step at which a block begins; the sum is greatest at one of these."""
+    steps = sorted({b.first for b in blocks})
+    change = [0] * (len(steps) + 1)
+    for b in blocks:
+        if b.first <= b.last:
+            change[bisect_left(steps, b.first)] += b.size
+            change[bisect_right(steps, b.last)] -= b.size
+    return dict(zip(steps, accumulate(change), strict=False))
+
+
+def lower_bound(blocks: Sequence[Block]) -> int:
+    """No arena is smaller than the greatest sum of sizes live at once."""
+    return max(live_sizes(blocks).values(), default=0)
+
+
+def height(blocks: Sequence[Block], offsets: Sequence[int]) -> int:
+    """Bytes of the arena."""
+    return max((o + b.size for o, b in zip(offsets, blocks, strict=True)), default=0)
+
+
+def pairs_live(blocks: Sequence[Block]) -> int:
+    """Pairs of blocks that are live at a common step."""
+    ends = sorted(b.last for b in blocks)
+    starts = sorted(b.first for b in blocks)
+    return sum(n - bisect_left(ends, first) for n, first in enumerate(starts))
