@@ -40,8 +40,14 @@ MOVING = frozenset(
 ORDERED = frozenset(("MaxPool", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin"))
 
 
-def onnxruntime_runner(model: Path | onnx.ModelProto, optimised: bool = False) -> Runner:
-    """``model`` in onnxruntime, on one thread."""
+def onnxruntime_runner(
+    model: Path | onnx.ModelProto, optimised: bool = False, exact: bool = False
+) -> Runner:
+    """``model`` in onnxruntime, on one thread.
+
+    Without VNNI its products of u8 and i8 are added in pairs that saturate at 16 bits, unless they
+    have to be ``exact``, which its optimisations see to.
+    """
     levels = onnxruntime.GraphOptimizationLevel
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = (
@@ -49,6 +55,8 @@ def onnxruntime_runner(model: Path | onnx.ModelProto, optimised: bool = False) -
     )
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
+    if exact:
+        options.add_session_config_entry("session.x64quantprecision", "1")
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
@@ -56,7 +64,10 @@ def onnxruntime_runner(model: Path | onnx.ModelProto, optimised: bool = False) -
 
 
 def flat(results: Mapping[str, Any]) -> dict[str, Any]:
-    """``results`` with the elements of lists and dicts as arrays of their own, by longer names."""
+    """``results`` with the elements of lists and dicts as arrays of their own, by longer names.
+
+    Scores in dicts are f32, whatever Python makes of them.
+    """
     found: dict[str, Any] = {}
     for name, value in results.items():
         if isinstance(value, list):
@@ -64,7 +75,7 @@ def flat(results: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, dict):
             found |= flat({f"{name}[{key!r}]": each for key, each in value.items()})
         else:
-            found[name] = np.asarray(value)
+            found[name] = np.asarray(value, np.float32 if isinstance(value, float) else None)
     return found
 
 
@@ -74,6 +85,9 @@ def opinions(path: Path, feeds: Arrays) -> Iterator[tuple[str, Arrays]]:
     up, down = (partial(_neighbours, feeds, towards) for towards in (np.inf, -np.inf))
     makers: dict[str, Callable[[], Arrays]] = {
         "onnxruntime with its optimisations": lambda: onnxruntime_runner(path, True)(feeds),
+        "onnxruntime with exact sums of integers": lambda: onnxruntime_runner(path, True, True)(
+            feeds
+        ),
         "onnxruntime for inputs an ulp larger": lambda: onnxruntime_runner(path)(up()),
         "onnxruntime for inputs an ulp smaller": lambda: onnxruntime_runner(path)(down()),
         "onnxruntime with constants an ulp larger": lambda: onnxruntime_runner(
