@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test levels bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-artifacts fmt docs
+.PHONY: check test levels bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-artifacts fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -59,6 +59,11 @@ fuzz-models:  ## N random models by NNSmith against ONNX Runtime; needs the benc
 	$(PYTHON) -m pip install -q z3-solver hydra-core hydra-colorlog multipledispatch appdirs
 	PYTHONHASHSEED=0 $(PYTHON) -m fuzz.nnsmith_models -n $(or $(N),2000) --out $(GENERATED)
 	$(PYTHON) -m fuzz.agreement $(GENERATED)
+
+TORCH ?= build/torch
+fuzz-torch:  ## torch's layers and functions one by one against ONNX Runtime; needs the bench extra
+	$(PYTHON) -m fuzz.torch_models --out $(TORCH)
+	$(PYTHON) -m fuzz.agreement $(TORCH)
 
 fuzz-artifacts:  ## N broken .mcc files from SEED, each in a process with limits
 	$(PYTHON) -m fuzz.artifacts -n $(or $(N),2000) --seed $(or $(SEED),0)

@@ -3,16 +3,15 @@
     python -m fuzz.agreement FOLDER
 
 Every model in FOLDER and below gets a process with limits.  onnxruntime runs it without and with
-its optimisations.  Results that differ are explained if onnxruntime differs from itself about as
-much: between the two, or when every float of the inputs moves to a neighbouring number; or if
-onnx's own evaluator sides with modelcc.
+its optimisations.  Each result that differs is explained if onnxruntime differs from itself about
+as much, or if another sides with modelcc (:mod:`fuzz.opinions`).
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,20 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import onnx
-import onnxruntime
-from onnx.reference import ReferenceEvaluator
 
 import modelcc
 from fuzz.attempt import Limits, Outcome, last_lines, limited
+from fuzz.opinions import Arrays, flat, onnxruntime_runner, opinions
 from modelcc.comparison import compare
 from modelcc.driver import compile_model, import_model
-from modelcc.feeds import index_limits, nominal_sizes, random_feeds
+from modelcc.feeds import index_limits, nominal_sizes, random_feeds, size_demands
 from modelcc.options import Options
-
-Arrays = Mapping[str, Any]
-Runner = Callable[[Arrays], Arrays]
 
 TOLERANCES = {"f64": 1e-6, "f32": 1e-3, "f16": 5e-2, "bf16": 1e-1}
 """As fractions of the greatest value: random models amplify rounding errors."""
@@ -61,18 +54,20 @@ def compared(path: Path, limits: Limits) -> Compared:
 
 
 def _outcome(path: Path) -> Outcome:
-    stage = "onnxruntime"
+    stage = "import"
     try:
-        plain = _peer(path, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+        plain = onnxruntime_runner(path)
         feeds = _feeds(path)
         wanted = plain(feeds)
+    except modelcc.ModelError as error:
+        return Outcome("refused", stage, str(error)[:2000], bool(error.where))
     except Exception as error:
         return _alone(path, f"{type(error).__name__}: {error}")
     try:
         stage = "compile"
         compiled = compile_model(path, Options(threads=1))
         stage = "run"
-        got = compiled.target.load(compiled.artifact, 1).run(feeds)
+        got = flat(compiled.target.load(compiled.artifact, 1).run(feeds))
         stage = "compare"
         return _judged(path, feeds, got, wanted)
     except modelcc.ModelError as error:
@@ -95,31 +90,28 @@ def _alone(path: Path, reason: str) -> Outcome:
 def _feeds(path: Path) -> dict[str, Any]:
     graph = import_model(path, Options())
     types = {name: graph.types[name] for name in graph.inputs}
-    sizes = nominal_sizes(graph.dims, {}, [type.shape for type in types.values()])
+    dims, demands = size_demands(graph)
+    sizes = nominal_sizes(dims, {}, [type.shape for type in types.values()], demands)
     return random_feeds(types, sizes, 0, index_limits(graph))
-
-
-def _peer(path: Path, level: Any) -> Runner:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = level
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return lambda feeds: dict(zip(names, session.run(None, dict(feeds)), strict=True))
 
 
 def _judged(path: Path, feeds: Arrays, got: Arrays, wanted: Arrays) -> Outcome:
     wrong = _differences(got, wanted)
     if not wrong:
         return Outcome("agreed")
-    for explanation, others in _opinions(path, feeds):
-        if all(_differences({n: got[n]}, {n: others[n]}) == {} for n in wrong):
-            return Outcome("explained", message=f"{explanation} gives what modelcc gives")
-        apart = _differences(others, wanted)
-        if all(apart.get(name, 0.0) >= wrong[name] / 8 for name in wrong):
-            return Outcome("explained", message=f"{explanation} differs as much")
-    first = next(iter(wrong))
+    reasons: dict[str, str] = {}
+    for who, others in opinions(path, feeds):
+        same = _differences(got, {name: others[name] for name in wrong})
+        apart = _differences(others, {name: wanted[name] for name in wrong})
+        for name in wrong.keys() - reasons.keys():
+            if name not in same:
+                reasons[name] = f"{who} gives what modelcc gives"
+            elif apart.get(name, 0.0) >= wrong[name] / 8:
+                reasons[name] = f"{who} differs as much"
+        if len(reasons) == len(wrong):
+            said = sorted(set(reasons.values()))
+            return Outcome("explained", message="; ".join(said))
+    first = next(name for name in wrong if name not in reasons)
     return Outcome("wrong", "compare", str(compare(first, got[first], wanted[first])))
 
 
@@ -138,55 +130,6 @@ def _differences(got: Arrays, wanted: Arrays) -> dict[str, float]:
 def _float_name(array: Any) -> str:
     """``f32`` and the like; empty for what is no float."""
     return f"f{array.dtype.itemsize * 8}" if array.dtype.kind == "f" else ""
-
-
-def _opinions(path: Path, feeds: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """Others' results, and of onnxruntime for neighbouring inputs."""
-    model = onnx.load(path)
-    plain = _peer(path, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
-    makers: dict[str, Callable[[], Arrays]] = {
-        "onnxruntime with its optimisations": lambda: _peer(
-            path, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        )(feeds),
-        "onnxruntime for inputs an ulp larger": lambda: plain(_neighbours(feeds, np.inf)),
-        "onnxruntime for inputs an ulp smaller": lambda: plain(_neighbours(feeds, -np.inf)),
-        "onnxruntime with constants an ulp larger": lambda: _moved(model, np.inf)(feeds),
-        "onnx's evaluator": lambda: dict(
-            zip(
-                [output.name for output in model.graph.output],
-                ReferenceEvaluator(model).run(None, dict(feeds)),
-                strict=True,
-            )
-        ),
-    }
-    for name, make in makers.items():
-        try:
-            with np.errstate(all="ignore"):
-                yield name, make()
-        except Exception:
-            continue  # no opinion
-
-
-def _neighbours(feeds: Arrays, towards: float) -> Arrays:
-    def moved(array: Any) -> Any:
-        return np.nextafter(array, array.dtype.type(towards)) if array.dtype.kind == "f" else array
-
-    return {name: moved(array) for name, array in feeds.items()}
-
-
-def _moved(model: onnx.ModelProto, towards: float) -> Runner:
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
-    for tensor in changed.graph.initializer:
-        array = onnx.numpy_helper.to_array(tensor)
-        if array.dtype.kind == "f":
-            array = np.nextafter(array, array.dtype.type(towards))
-            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(changed.SerializeToString(), options)
-    names = [output.name for output in session.get_outputs()]
-    return lambda feeds: dict(zip(names, session.run(None, dict(feeds)), strict=True))
 
 
 def all_compared(paths: Sequence[Path], jobs: int, limits: Limits) -> Iterator[Compared]:

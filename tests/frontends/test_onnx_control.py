@@ -290,3 +290,30 @@ def test_sizes_found_in_a_loop(trips: int | None) -> None:
     (found,) = modelcc.compile(model, threads=1, cache=None).run(feeds).values()
     expected = run_onnxruntime(model, feeds)["s"]
     np.testing.assert_allclose(found, expected, 1e-5)
+
+
+SIZED_IN_A_LOOP = """<ir_version: 8, opset_import: ["" : 17]>
+g (int64[n] x, int64[m] first, int64[m] last, int64 count) => (float[a, 2] y)
+<float[4, 2] table = {1, 2, 3, 4, 5, 6, 7, 8}, bool go = {1}, int64[1] zero = {0}> {
+  y = Loop(count, go) <body = b (int64 i, bool c) => (bool d, float[2] r) {
+    d = Identity(c)
+    low = Gather(first, i)  begin = Unsqueeze(low, zero)
+    high = Gather(last, i)  end = Unsqueeze(high, zero)
+    part = Slice(x, begin, end, zero)
+    rows = Gather(table, part)
+    r = ReduceMean <axes = [0], keepdims = 0> (rows)
+  }>
+}"""
+
+
+def test_slices_of_outer_tensors_stay_where_their_size_is_read() -> None:
+    """Their operands are the same in every iteration, their sizes are not."""
+    model = onnx.parser.parse_model(SIZED_IN_A_LOOP)
+    feeds = {
+        "x": np.array([0, 3, 1, 2, 2]),
+        "first": np.array([0, 1, 2]),
+        "last": np.array([2, 5, 3]),
+        "count": np.array(3),
+    }
+    (found,) = modelcc.compile(model, threads=1, cache=None).run(feeds).values()
+    np.testing.assert_allclose(found, run_onnxruntime(model, feeds)["y"], 1e-5)

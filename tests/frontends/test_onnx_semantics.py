@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import modelcc
@@ -179,3 +180,15 @@ def test_cubic_samples_are_those_of_the_standards_evaluator(padding: str, align:
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     (y,) = modelcc.compile(model, threads=1, cache=None).run(feeds).values()
     np.testing.assert_allclose(y, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["native", "c"])
+@pytest.mark.parametrize("to", ["uint8", "int8", "uint16", "int16"])
+def test_floats_beyond_narrow_integers_are_cut_to_their_lowest_bits(to: str, target: str) -> None:
+    """In vectors and in what is left of them."""
+    x = np.tile(np.array([-1.5, 256, 300.7, -129, 70000, -70000, 3], np.float32), 11)
+    code = helper.np_dtype_to_tensor_dtype(np.dtype(to))
+    model, feeds = one_node("Cast", [x], 19, to=code)
+    (y,) = modelcc.compile(model, target=target, threads=1, cache=None).run(feeds).values()
+    np.testing.assert_array_equal(y, np.trunc(x).astype(np.int32).astype(to))
+    np.testing.assert_array_equal(y, run_onnxruntime(model, feeds)["y0"])

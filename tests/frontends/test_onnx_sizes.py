@@ -373,3 +373,18 @@ def test_what_only_a_branch_needs_holds_on_that_branch() -> None:
         x = floats(1, 1, size)
         (expected,) = session.run(None, {"x": x})
         np.testing.assert_allclose(net(x), expected, rtol=1e-5)
+
+
+SLICE_OF_1 = """<ir_version: 9, opset_import: ["" : 17]> g (float[n, k] x, float[n, w] z)
+=> (float[a, b] y) <int64[1] zero = {0}, int64[1] one = {1}, float[1, 5] c = {1, 2, 3, 4, 5}>
+{ f = Slice(x, zero, one, one)  BODY }"""
+
+
+@pytest.mark.parametrize("body", [
+    "y = Sub(z, f)", "y = Sub(f, z)", "y = Mul(f, c)", "y = Sub(x, f)",
+    "g = Slice(z, zero, one, one)  y = Sub(f, g)",
+])  # fmt: skip
+def test_a_slice_of_1_at_most_is_broadcast(body: str) -> None:
+    sizes = ((3, 4, 6), (2, 1, 1), (2, 5, 1), (1, 3, 2), (0, 3, 4), (2, 3, 0))
+    pairs = [(floats(n, k), floats(n, w)) for n, k, w in sizes]
+    against_onnxruntime(SLICE_OF_1.replace("BODY", body), pairs)

@@ -19,7 +19,7 @@ from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_text import constants_by_digest, print_graph
 from modelcc.ir.op import ModelError
 from modelcc.ops.catalog import MCC
-from modelcc.runtime.errors import InputError
+from modelcc.runtime.errors import InputError, RunError
 from tests.frontends.ml_models import assert_compiled_agrees, ml_model
 from tests.frontends.onnx_models import run_onnxruntime
 
@@ -101,6 +101,23 @@ def test_a_saved_model_knows_its_texts(tmp_path: Path) -> None:
 def test_categories(op: str, x: Any, attributes: dict[str, Any]) -> None:
     model, feeds = ml_model(op, [x], **attributes)
     assert_compiled_agrees(model, feeds)
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown", "attributes"),
+    [
+        (np.array([["b"], ["c"], ["a"]], object), "z", {"cats_strings": ["a", "b", "c"]}),
+        (np.array([[5], [9], [3]]), 4, {"cats_int64s": [3, 5, 9]}),
+    ],
+)
+def test_unknown_categories_end_the_run(known: Any, unknown: Any, attributes: Any) -> None:
+    model, feeds = ml_model("OneHotEncoder", [known], zeros=0, **attributes)
+    assert_compiled_agrees(model, feeds)
+    known = known.copy()
+    known[1, 0] = unknown
+    net = modelcc.compile(model, threads=1, cache=None)
+    with pytest.raises(RunError, match=r"index 3 is outside .* 'known categories', 3 long"):
+        net(known)
 
 
 def test_labels_of_a_classifier() -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("onnxruntime")
 from fuzz import agreement
 from fuzz.agreement import compared, summary
 from fuzz.attempt import Limits
+from fuzz.opinions import flat, nan_kept, onnxruntime_runner, results_moved
 
 LIMITS = Limits(60, 4 << 30)
 
@@ -69,3 +70,57 @@ def test_what_another_evaluator_gives_too_is_explained(tmp_path: Path) -> None:
     got = {"y": np.full(4, 1e30, np.float32)}
     outcome = agreement._judged(path, feeds, got, wanted)
     assert outcome.kind == "explained" and "gives what modelcc gives" in outcome.message
+
+
+def test_what_modelcc_refuses_is_its_refusal(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.STRING, ["n"])
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING, name="texts")
+    graph = helper.make_graph([node], "g", [x], [y])
+    opsets = [helper.make_opsetid("", 18)]
+    found = compared(
+        saved(tmp_path, helper.make_model(graph, opset_imports=opsets, ir_version=9)), LIMITS
+    )
+    assert found.outcome.kind == "refused" and "texts" in found.outcome.message, found
+
+
+def test_each_result_has_its_own_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = np.ones(1, np.float32), np.full(1, 2, np.float32)
+    got, wanted = {"a": one, "b": one}, {"a": two, "b": two}
+    said = [("first", {"a": one, "b": two}), ("second", {"a": two, "b": one})]
+    monkeypatch.setattr(agreement, "opinions", lambda path, feeds: said)
+    outcome = agreement._judged(Path(), {}, got, wanted)
+    assert outcome.kind == "explained" and "first" in outcome.message, outcome
+    assert "second" in outcome.message
+    monkeypatch.setattr(agreement, "opinions", lambda path, feeds: said[:1])
+    assert agreement._judged(Path(), {}, got, wanted).message.startswith("b:")
+
+
+NAN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 1, 4] x) => (float[1, 1, 2] y) {
+  y = OPERATOR (x)
+}"""
+
+
+@pytest.mark.parametrize("operator", [
+    "MaxPool <kernel_shape = [2], strides = [2]>", "MaxPool <kernel_shape = [3]>",
+])  # fmt: skip
+def test_onnxruntime_told_to_keep_nan_gives_what_numpy_does(operator: str) -> None:
+    x = np.array([[[np.nan, 1, 2, 3]]], np.float32)
+    model = onnx.parser.parse_model(NAN.replace("OPERATOR", operator))
+    (y,) = onnxruntime_runner(nan_kept(model))({"x": x}).values()
+    np.testing.assert_array_equal(y, np.array([[[np.nan, 3]]], np.float32))
+
+
+def test_results_move_by_an_ulp() -> None:
+    model = onnx.parser.parse_model(NAN.replace("OPERATOR", "Abs").replace("2] y", "4] y"))
+    x = np.array([[[1, -2, 3, 0]]], np.float32)
+    (y,) = onnxruntime_runner(results_moved(model, 1))({"x": x}).values()
+    np.testing.assert_array_equal(y, np.abs(x) * np.float32(1 + 2.0**-23))
+    assert (y != np.abs(x)).sum() == 3
+
+
+def test_lists_and_dicts_are_compared_by_their_elements() -> None:
+    records = [{0: 0.25, 1: 0.75}, {0: 1.0, 1: 0.0}]
+    found = flat({"p": records, "x": np.ones(2)})
+    assert list(found) == ["p[0][0]", "p[0][1]", "p[1][0]", "p[1][1]", "x"]
+    assert found["p[0][1]"] == 0.75

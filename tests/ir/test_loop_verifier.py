@@ -80,6 +80,14 @@ def test_guarded_accesses_may_look_out_of_range() -> None:
     ))  # fmt: skip
 
 
+def test_divisors_may_be_0_where_nothing_is_iterated() -> None:
+    """Trial sizes make the divisor, and with it the loop, nothing."""
+    verify_function(parse_function(
+        "func @f(%x: f32[n], %y: mut f32[n]; n) { for i in 0 .. 4*(n floordiv 512) {"
+        "store %y[i mod (n floordiv 512)] = load %x[i floordiv (n floordiv 512)] } }"
+    ))  # fmt: skip
+
+
 def test_variables_agree_with_their_definition() -> None:
     function = CASES[0].function
     body = (Let("v", Const(1.0, F32)), Store("y", 0, Var("v", F64)))

@@ -301,13 +301,12 @@ class _Verifier:
         bounds = self._bounds()
         point = self._point()
         exact = {name for scope in self._scopes for name in scope.exact}
-        size = evaluate(buffer.size, point)
         for end in (offset, offset + (lanes - 1) * stride):
             names = symbols(end) | symbols(buffer.size)
             # Bounds of other than affine expressions need not be reached.
             affine = split_affine(end - buffer.size, sorted(names)) is not None
             certain = names <= exact and affine
-            if not certain and 0 <= evaluate(end, point) < size:
+            if not certain and _is_inside(end, buffer.size, point):
                 continue  # what is inside once is not always outside, and that is cheap to see
             below, above = bounds_of(end, bounds), bounds_of(end - buffer.size, bounds)
             low = below.lo if certain else below.hi
@@ -321,6 +320,15 @@ class _Verifier:
 def function_buffers(function: Function) -> tuple[tuple[Buffer, bool], ...]:
     """Parameter buffers and whether they may be written."""
     return tuple((p.buffer, p.mutable) for p in function.parameters)
+
+
+def _is_inside(end: Index, size: Index, point: Mapping[str, int]) -> bool:
+    """Whether element ``end`` is one of ``size``; none is where its divisors are 0, as those of
+    an index over an empty axis."""
+    try:
+        return 0 <= evaluate(end, point) < evaluate(size, point)
+    except ZeroDivisionError:
+        return False
 
 
 def _shape(e: Expr) -> str:

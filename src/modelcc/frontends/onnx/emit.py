@@ -238,26 +238,40 @@ class Emitter:
         return results
 
     def _stretched(self, names: Sequence[str], source: Sequence[str]) -> tuple[str, ...]:
-        """``names``, those expanded that have a named extent where another has a number.
+        """``names``, those expanded that have a named extent where another has a number, or one
+        that is 1 at most where another has more.
 
-        The named one may be 1 when the model runs, or that number.
+        The named one may be 1 when the model runs, or what the other is.
         """
         shapes = [self.type_of(name).shape for name in names]
-        whole = broadcast_shapes(*shapes)
+        whole = self._whole(shapes)
         return tuple(
             self._stretch(n, s, whole[len(whole) - len(s) :], source)
             for n, s in zip(names, shapes, strict=True)
         )
 
+    def _whole(self, shapes: Sequence[tuple[Index, ...]]) -> tuple[Index, ...]:
+        """The extents that ``shapes`` are broadcast to: of those above 1 where there are some."""
+        narrow = [tuple(1 if self._is_narrow(e) else e for e in shape) for shape in shapes]
+        pairs = zip(broadcast_shapes(*narrow), broadcast_shapes(*shapes), strict=True)
+        return tuple(extent if wide == 1 else wide for wide, extent in pairs)
+
+    def _is_narrow(self, extent: Index) -> bool:
+        """Whether the named ``extent`` is never above 1."""
+        return isinstance(extent, Expr) and compare(extent, "<=", 1, self.bounds) is True
+
+    def _may_stretch(self, old: Index, new: Index) -> bool:
+        """Whether a named extent may be 1 where another is not."""
+        if isinstance(old, int):
+            return False
+        same = compare(old, "==", new, self.bounds)
+        return same is not True if self._is_narrow(old) else same is None and isinstance(new, int)
+
     def _stretch(
         self, name: str, shape: Sequence[Index], whole: Sequence[Index], source: Sequence[str]
     ) -> str:
         open_ = [
-            (old, new)
-            for old, new in zip(shape, whole, strict=True)
-            if isinstance(new, int)
-            and not isinstance(old, int)
-            and compare(old, "==", new, self.bounds) is None
+            (old, new) for old, new in zip(shape, whole, strict=True) if self._may_stretch(old, new)
         ]
         if not open_:
             return name

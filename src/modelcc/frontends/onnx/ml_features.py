@@ -9,7 +9,7 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import RecordsValue
-from modelcc.ir.types import F32, F64, I64, STRING, Array, DType, dtype_of
+from modelcc.ir.types import BOOL, F32, F64, I64, STRING, Array, DType, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
 from modelcc.ops.gather import Gather
@@ -71,15 +71,25 @@ def imputer(call: Call) -> str:
 
 
 def one_hot(call: Call) -> str:
-    """A new last axis of 1.0 at the element's category; all 0 for others if that is allowed."""
+    """A new last axis of 1.0 at the element's category; others are all 0, or end the run."""
     strings = call.dtype() == STRING
     names = call.attrs.texts("cats_strings", ()) if strings else call.attrs.integers("cats_int64s")
-    if not call.attrs.flag("zeros", True):
-        unsupported("categories that an error is wanted for (zeros=0)")
     keys = _keys(names, call.dtype() if strings else I64)
     x = call.input(0) if strings else _as(call, call.input(0), I64)
     column = call.emit(Reshape((*call.shape(), 1)), x)
-    return call.emit(ew.Cast(F32), call.emit(ew.Equal(), column, call.constant(keys)))
+    found = call.emit(ew.Equal(), column, call.constant(keys))
+    flags = call.emit(ew.Cast(F32), found)
+    return flags if call.attrs.flag("zeros", True) else _known_only(call, flags, len(keys))
+
+
+def _known_only(call: Call, flags: str, categories: int) -> str:
+    """``flags`` of the categories, looked up so that an element of none is out of range."""
+    last = call.type_of(flags).rank - 1
+    place = call.emit(rd.ArgMax(last, False), flags)
+    known = call.emit(ew.Cast(BOOL), call.emit(rd.ReduceMax((last,), False), flags))
+    index = call.emit(ew.Where(), known, place, call.constant(categories, I64))
+    table = call.emitter.note(np.eye(categories, dtype=np.float32), F32, "known categories")
+    return call.emit(Gather(0), table, index)
 
 
 def feature_vectorizer(call: Call) -> str:

@@ -136,10 +136,13 @@ class LoopParts:
         self.captured = {n: outer for n, outer in self.captured.items() if n in used}
 
     def _used(self, wanted: set[str]) -> set[str]:
-        """Values of the body that ``wanted`` ones are computed from, and those themselves."""
+        """Values of the body that ``wanted`` ones are computed from, and those themselves.
+
+        Whatever binds a size or is there for its effect stays; dead code is looked for later.
+        """
         used = set(wanted)
         for node in reversed(self.nodes):
-            if not used.isdisjoint(node.outputs):
+            if not used.isdisjoint(node.outputs) or node.op.binds or node.op.required:
                 used.update(node.inputs)
         return used
 
@@ -149,8 +152,9 @@ class LoopParts:
         moved: list[Node] = []
         rest: list[Node] = []
         types: dict[str, TensorType] = {}
+        changing = {self.op.counter, *(name for node in self.nodes for name in node.op.binds)}
         for node in self.nodes:
-            if not self._is_invariant(node, outer):
+            if not self._is_invariant(node, outer) or changing.intersection(node.op.symbols()):
                 rest.append(node)
                 continue
             results = tuple(names.fresh(n) for n in node.outputs)
@@ -168,7 +172,7 @@ class LoopParts:
         known = bool(operands) and all(n in outer for n in operands)
         plain = node.op.pure and not isinstance(node.op, Control)
         divides = isinstance(node.op, Div | Mod) and self.types[node.outputs[0]].dtype.is_integer
-        return known and plain and not divides and self.op.counter not in node.op.symbols()
+        return known and plain and not divides
 
 
 def tidy(body: Graph) -> Graph:

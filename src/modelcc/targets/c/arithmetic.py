@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelcc.ir.types import BOOL, F32, DType
+from modelcc.ir.types import BOOL, F32, I32, DType
 from modelcc.targets.c.code import Operand
 from modelcc.targets.c.dots import DotFunctions
 from modelcc.targets.c.halves import HalfFunctions
@@ -104,7 +104,10 @@ class ArithmeticCode:
     # --- conversions
 
     def convert(self, value: Operand, source: DType, target: DType, lanes: int) -> Operand:
-        """The value as another dtype; float to integer truncates, to bool compares with 0."""
+        """The value as another dtype; float to integer truncates, to bool compares with 0.
+
+        Floats beyond a narrow integer's range are cut to its lowest bits, as NumPy does.
+        """
         if source == target:
             return value
         if source in HALVES:
@@ -115,6 +118,8 @@ class ArithmeticCode:
             return Operand(f"{self._halves.narrow(target, lanes)}({wide.text})")
         if target == BOOL:
             return self.call("ne", (value, self.constant(0, source, lanes)), source, lanes)
+        if source.is_float and target.is_integer and target.bits < 32:
+            return self.convert(self.convert(value, source, I32, lanes), I32, target, lanes)
         if lanes == 1:
             return Operand(f"({scalar_type(target)}){value.inner}")
         if source == BOOL:

@@ -57,7 +57,10 @@ class ArithmeticCode:
         return self._code.emit(f"select {masks} {condition}, {type_} {then}, {type_} {other}")
 
     def convert(self, value: str, source: DType, target: DType, lanes: int) -> str:
-        """The value as another dtype; float to integer truncates, to bool compares with 0."""
+        """The value as another dtype; float to integer truncates, to bool compares with 0.
+
+        Floats beyond a narrow integer's range are cut to its lowest bits, as NumPy does.
+        """
         if source == target:
             return value
         if source in HALVES:
@@ -68,6 +71,8 @@ class ArithmeticCode:
             return self._halves.narrow(wide, target, lanes)
         if target == BOOL:
             return self.call("ne", (value, constant(0, source, lanes)), source, lanes)
+        if source.is_float and target.is_integer and target.bits < 32:
+            return self.convert(self.convert(value, source, I32, lanes), I32, target, lanes)
         if source.is_float and target.is_float:
             cast = "fpext" if target.bits > source.bits else "fptrunc"
         elif source.is_float:
