@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as cartesian
 from math import prod
@@ -22,13 +22,12 @@ from modelcc.ir.compute import (
     select,
 )
 from modelcc.ir.index import Index, Sym, product
-from modelcc.ir.op import Builder, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.types import F16, I8, I32, U8, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
     combined,
-    require_equal,
     require_float,
     require_numeric,
     rounded,
@@ -181,9 +180,13 @@ class MaxPoolGrad(Pool):
             len(pooled.shape) == len(dy.shape),
             f"gradient {dy} of a MaxPool whose result is {pooled}",
         )
-        for ours, theirs in zip(pooled.shape, dy.shape, strict=True):
-            require_equal(ours, theirs, f"gradient {dy} of a MaxPool whose result is {pooled}")
+        self.require_meetings(x, dy)
         return (TensorType(x.shape, x.dtype),)
+
+    def meetings(self, x: TensorType, dy: TensorType) -> Iterator[Meeting]:
+        (pooled,) = super().infer(x)
+        for ours, theirs in zip(pooled.shape, dy.shape, strict=True):
+            yield ours, theirs, f"gradient {dy} of a MaxPool whose result is {pooled}"
 
     def reference(self, x: Array, dy: Array) -> Array:
         views = [view for _, view in taps(x, self.window, lowest(dtype_of(x)))]

@@ -11,10 +11,10 @@ import numpy as np
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.slicing import clamped_range
+from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.vectors import BEYOND, operand
 from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, product, simplify
-from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.types import BOOL, I64, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
@@ -169,7 +169,10 @@ def transpose(call: Call) -> str:
 def expand(call: Call) -> str:
     if call.known(1) is None:
         return runtime_shape.expand(call)
-    target = broadcast_shapes(call.shape(), call.indices(1, "shape"))
+    wanted = call.indices(1, "shape")
+    target = common_shape((call.shape(), wanted), call.bounds)
+    pairs = zip(wanted, target[len(target) - len(wanted) :], strict=True)
+    call.emitter.demand([((e - 1) * (e - t), "==", 0) for e, t in pairs], call.source, always=True)
     return call.input(0) if target == call.shape() else call.emit(sh.Expand(target), call.input(0))
 
 
