@@ -84,7 +84,7 @@ def test_what_onnxruntime_broadcasts_is_broadcast_and_nothing_else(case: str) ->
         given = feeds(inputs, sizes)
         try:
             (wanted,) = peer.run(None, given)
-        except Exception:  # noqa: BLE001
+        except Exception:
             with pytest.raises(modelcc.RunError):
                 net(given)
             continue
@@ -115,3 +115,17 @@ def test_a_computed_extent_is_not_stretched() -> None:
     assert np.asarray(net(np.ones(2, np.float32), np.ones(1, np.float32))).shape == (4,)
     with pytest.raises(modelcc.RunError, match=r"'b' is 2, but must be 1 or 2\*a, 4"):
         net(np.ones(2, np.float32), np.ones(2, np.float32))
+
+
+def test_messages_show_any_name_as_it_is() -> None:
+    """No name is taken for a pattern, in what says that sizes do not fit."""
+    proto = model("float[2, a] x, float[b, 3] y", "z = Gemm(x, y)")
+    for value, name in zip(proto.graph.input, ("a+b (x)", "k.*["), strict=True):
+        dimension = next(d for d in value.type.tensor_type.shape.dim if d.dim_param)
+        dimension.dim_param = name
+    net = modelcc.compile(proto, threads=1, cache=None)
+    ones = np.ones((2, 3), np.float32)
+    assert np.asarray(net(ones, np.ones((3, 3), np.float32))).shape == (2, 3)
+    message = """Gemm#0: 'a+b (x)' is 3, but must be "k.*[", 4 (with k.*[ = 4)"""
+    with pytest.raises(modelcc.RunError, match=re.escape(message)):
+        net(ones, np.ones((4, 3), np.float32))

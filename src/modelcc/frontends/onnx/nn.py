@@ -12,7 +12,14 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.views import part
-from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, pooled, spatial
+from modelcc.frontends.onnx.window import (
+    explicit_pads,
+    geometry,
+    halves,
+    per_axis,
+    pooled,
+    spatial,
+)
 from modelcc.ir.index import Index, Range, floordiv, minimum, product
 from modelcc.ir.types import F32, F64
 from modelcc.ops import conv, matmul, norm, pool
@@ -63,8 +70,6 @@ def conv_transpose(call: Call) -> str:
         (n - 1) * s + (k - 1) * d + 1 + o
         for n, s, k, d, o in zip(sizes, strides, kernel, dilations, extra, strict=True)
     )
-    if mode not in ("NOTSET", "") and any((*before, *after)):
-        call.fail(f"it has both pads and auto_pad={mode}")
     for o, s, d in zip(extra, strides, dilations, strict=False):
         if o >= max(s, d):
             call.fail(f"output_padding {o} is not less than its stride {s} or dilation {d}")
