@@ -92,3 +92,13 @@ def test_an_infinite_constant_exponent() -> None:
 def test_any_number_of_mel_bins(bins: int) -> None:
     edges = np.array(1, np.float32), np.array(20, np.float32)
     alike("MelWeightMatrix", [F], np.array(bins), np.array(8), np.array(100), *edges)
+
+
+def test_of_nothing() -> None:
+    alike("ArgMax", [TensorProto.INT64], floats(0, 0), axis=0)
+    alike("ArgMax", [TensorProto.INT64], floats(0, 2), axis=0)
+    alike("Det", [F], floats(0, 0))
+    alike("Pad", [F], floats(0, 3), np.array([0, 1, 0, 1]), mode="edge")
+    for batches in (0, 1):
+        nowhere = np.zeros((2, 0), np.int64)
+        alike("GatherND", [F], floats(2, 3), nowhere, batch_dims=batches)

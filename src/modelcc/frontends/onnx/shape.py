@@ -14,7 +14,17 @@ from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.vectors import BEYOND, operand
-from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, minimum, product, simplify
+from modelcc.ir.index import (
+    Index,
+    Range,
+    ceildiv,
+    compare,
+    floordiv,
+    maximum,
+    minimum,
+    product,
+    simplify,
+)
 from modelcc.ir.types import BOOL, I64, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
@@ -334,12 +344,10 @@ def _require_sources(
     """What is added is taken from elements that are left: one, or as many as are reflected."""
     demands: list[Demand] = []
     for extent, first, last in zip(call.shape(), before, after, strict=True):
-        if (first, last) == (0, 0):
-            continue
         left = extent + minimum(first, 0) + minimum(last, 0)
-        demands += [(left, ">=", 1)]
+        demands += [(minimum(maximum(first, 0) + maximum(last, 0), 1), "<=", left)]
         if mode == "reflect":
-            demands += [(pad, "<", left) for pad in (first, last)]
+            demands += [(pad, "<=", maximum(left - 1, 0)) for pad in (first, last)]
     for demand in demands:
         if compare(*demand, call.bounds) is False:
             call.fail(f"{call.type()} has too few elements for pads {before} and {after}: {mode}")
