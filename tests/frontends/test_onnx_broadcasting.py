@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
@@ -57,7 +58,7 @@ def operands(inputs: str) -> list[tuple[str, str, list[str]]]:
     return [(kind, name, [e.strip() for e in shape.split(",")]) for kind, shape, name in found]
 
 
-def feeds(inputs: str, sizes: dict[str, int]) -> dict[str, Array]:
+def feeds(inputs: str, sizes: Mapping[str, int]) -> dict[str, Array]:
     rng = np.random.default_rng(0)
     given: dict[str, Array] = {}
     for kind, name, extents in operands(inputs):

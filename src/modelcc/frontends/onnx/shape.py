@@ -345,9 +345,10 @@ def _require_sources(
     demands: list[Demand] = []
     for extent, first, last in zip(call.shape(), before, after, strict=True):
         left = extent + minimum(first, 0) + minimum(last, 0)
-        demands += [(minimum(maximum(first, 0) + maximum(last, 0), 1), "<=", left)]
-        if mode == "reflect":
-            demands += [(pad, "<=", maximum(left - 1, 0)) for pad in (first, last)]
+        added = maximum(first, 0) + maximum(last, 0)
+        demands.append((minimum(added, 1), "<=", left))
+        for pad in (first, last) if mode == "reflect" else ():
+            demands.append((pad, "<=", maximum(left - 1, 0)))
     for demand in demands:
         if compare(*demand, call.bounds) is False:
             call.fail(f"{call.type()} has too few elements for pads {before} and {after}: {mode}")
