@@ -355,7 +355,8 @@ class _Arg(Op):
     def locate(self, find: Any, x: Array) -> Array:
         """NumPy's arg-function, from the end if the last index is wanted."""
         if not x.shape[self.axis]:
-            return np.zeros(np.sum(x, self.axis, keepdims=self.keepdims).shape, np.int64)
+            sums = np.asarray(np.sum(x, self.axis, keepdims=self.keepdims))
+            return np.zeros(sums.shape, np.int64)
         if not self.select_last_index:
             return np.asarray(find(x, self.axis, keepdims=self.keepdims), np.int64)
         place = find(np.flip(x, self.axis), self.axis, keepdims=self.keepdims)
