@@ -14,6 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import modelcc
 from modelcc.driver import compile_model
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.index import Sym
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program, index_bounds
 from modelcc.ir.program_interpreter import interpret_program
@@ -23,6 +25,8 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
+from modelcc.ir.types import F32, I8, I16, U8, TensorType
+from modelcc.ops.gather import Gather
 from modelcc.options import Options
 from modelcc.runtime.errors import RunError
 
@@ -295,6 +299,50 @@ def test_ranges_are_followed_through_what_makes_an_index() -> None:
     graph = helper.make_graph(nodes, "g", inputs, outputs, known)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     assert bounds_in(model) == 0
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_the_place_of_an_extreme_element_is_one_of_its_row(last: int) -> None:
+    nodes = [
+        helper.make_node("ArgMax", ["s"], ["i"], axis=1, select_last_index=last),
+        helper.make_node("Gather", ["x", "i"], ["y"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("s", TensorProto.FLOAT, ["n", 8]),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 2]),
+    ]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", inputs, [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    assert bounds_in(model) == 0
+
+
+NARROW = {
+    "i8": (I8, np.int8, (127, 128, 129, 300)),
+    "u8": (U8, np.uint8, (127, 255, 256, 300)),
+    "i16": (I16, np.int16, (32767, 32768)),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("named", [False, True])
+def test_narrow_indices_do_not_wrap_around(name: str, named: bool) -> None:
+    """The extent that is added to negative ones may be beyond their type."""
+    dtype, array, extents = NARROW[name]
+    info = np.iinfo(array)
+    for extent in extents:
+        build = GraphBuilder("g")
+        x = build.input("x", TensorType((Sym("n") if named else extent,), F32))
+        y = build.emit(Gather(0), x, build.input("i", TensorType((1,), dtype)))
+        net = modelcc.compile(build.build([y]), threads=1, cache=None)
+        table = np.arange(extent, dtype=F)
+        for index in {0, info.max, min(extent - 1, info.max), max(info.min, -extent), info.min}:
+            given = np.array([index], array)
+            if -extent <= index < extent:
+                assert np.asarray(net(table, given))[0] == table[index], (extent, index)
+            else:
+                with pytest.raises(RunError, match="is outside of"):
+                    net(table, given)
 
 
 def test_unchecked_code_computes_the_same() -> None:

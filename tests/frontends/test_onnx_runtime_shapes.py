@@ -163,13 +163,13 @@ def test_bounds_of_what_is_read_can_be_given() -> None:
 def test_extents_that_must_agree_are_compared_when_the_model_runs() -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]>'
-        "g (float[a] x, float[b] y) => (float[c] z) { z = Add(x, y) }"
+        "g (float[2, a] x, float[2, b] y) => (float[2, 2] z) { z = Gemm <transB = 1> (x, y) }"
     )
     net = modelcc.compile(model, cache=None)
-    ones = np.ones(3, np.float32)
-    np.testing.assert_array_equal(net(ones, ones), ones + ones)
-    with pytest.raises(RunError, match=r"Add#0: 'b' is 5, but must be a, 3 \(with a = 3\)"):
-        net(ones, np.ones(5, np.float32))
+    ones = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(net(ones, ones), ones @ ones.T)
+    with pytest.raises(RunError, match=r"Gemm#0: 'a' is 3, but must be b, 5 \(with b = 5\)"):
+        net(ones, np.ones((2, 5), np.float32))
 
 
 SQUEEZED = """

@@ -262,12 +262,6 @@ def test_extents_of_0_as_onnxruntime_has_them(name: str, named: bool) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_resize_to_nothing_gives_nothing() -> None:
-    constants = [X[0, :0], X[0, :0], ints(1, 1, 0, 4)]
-    model = one_node("Resize", [floats(1, 1, 4, 4)], {"mode": "linear"}, constants=constants)
-    assert compiled(model)(floats(1, 1, 4, 4)).shape == (1, 1, 0, 4)
-
-
 @pytest.mark.parametrize(("length", "batch"), [(0, 2), (5, 0)])
 def test_layers_over_no_steps_and_no_sequences(length: int, batch: int) -> None:
     model = onnx.parser.parse_model(

@@ -36,7 +36,14 @@ The affine part of it is the quasi-affine expressions of Feautrier, *Parametric 
 programming* (RAIRO 1988).
 """
 
-from modelcc.ir.index_affine import coefficient, evaluate, split_affine, substitute, total
+from modelcc.ir.index_affine import (
+    coefficient,
+    evaluate,
+    split_affine,
+    substitute,
+    total,
+    without,
+)
 from modelcc.ir.index_bounds import bounds_of
 from modelcc.ir.index_expr import (
     Atom,
@@ -51,7 +58,14 @@ from modelcc.ir.index_expr import (
     product,
     symbols,
 )
-from modelcc.ir.index_extremum import Max, Min, maximum, minimum
+from modelcc.ir.index_extremum import (
+    Max,
+    Min,
+    broadcast_extent,
+    broadcast_parts,
+    maximum,
+    minimum,
+)
 from modelcc.ir.index_interval import DIM, Bounds, Interval, Range, loop_range
 from modelcc.ir.index_names import quote_name
 from modelcc.ir.index_simplify import Comparison, compare, divides, index_size, simplify
@@ -72,6 +86,8 @@ __all__ = [
     "Range",
     "Sym",
     "bounds_of",
+    "broadcast_extent",
+    "broadcast_parts",
     "ceildiv",
     "coefficient",
     "compare",
@@ -94,4 +110,5 @@ __all__ = [
     "substitute",
     "symbols",
     "total",
+    "without",
 ]

@@ -21,6 +21,19 @@ from modelcc.ir.index_expr import (
 from modelcc.ir.index_extremum import Max, Min, maximum, minimum
 
 
+def without(e: Index, name: str) -> Index:
+    """The terms of ``e`` that ``name`` is no factor of.
+
+    >>> from modelcc.ir.index import parse_index
+    >>> str(without(parse_index("a*b + a + b + 3"), "a"))
+    'b + 3'
+    """
+    if isinstance(e, int):
+        return e
+    kept = [(c, mono) for c, mono in e.terms.values() if all(a != Sym(name) for a in mono)]
+    return sum((term(c, mono) for c, mono in kept), e.const)
+
+
 def substitute(e: Index, values: Mapping[str, Index]) -> Index:
     """``e`` with all symbols in ``values`` replaced at once, in canonical form again."""
     if isinstance(e, int) or e.symbols.isdisjoint(values):

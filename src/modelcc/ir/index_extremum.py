@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from modelcc.ir.index_expr import Atom, Index
@@ -49,6 +50,28 @@ def maximum(*args: Index) -> Index:
     """The greatest of ``args`` (at least one)."""
     kept = _pruned(args, Max, -1)
     return kept[0] if len(kept) == 1 else Max(kept)
+
+
+def broadcast_extent(extents: Sequence[Index]) -> Index:
+    """What ``extents`` broadcast to, each of which is 1 or the same: 0 if one is 0.
+
+    >>> from modelcc.ir.index import Sym
+    >>> str(broadcast_extent((Sym("a"), Sym("b"))))
+    'max(a, b)*min(a, b, 1)'
+    """
+    return maximum(*extents) * minimum(1, *extents)
+
+
+def broadcast_parts(e: Index) -> tuple[Index, ...] | None:
+    """The extents that ``e`` is :func:`broadcast_extent` of, or the maximum that is left of it
+    where none can be 0; None if it is something else."""
+    if isinstance(e, int):
+        return None
+    greatest = [a for _, mono in e.terms.values() for a in mono if isinstance(a, Max)]
+    if len(greatest) != 1:
+        return None
+    (found,) = greatest
+    return found.args if e in (found, broadcast_extent(found.args)) else None
 
 
 def _pruned(args: tuple[Index, ...], kind: type[Extremum], sign: int) -> tuple[Index, ...]:

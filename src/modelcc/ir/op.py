@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, cast
 
 from modelcc.ir.errors import Error
 from modelcc.ir.index import Expr, Index, substitute
@@ -28,6 +28,10 @@ class ModelError(Error):
     def at(self, *where: str) -> ModelError:
         """The same fault, located."""
         return self if self.where else ModelError(self.message, where, self.hint)
+
+
+Meeting: TypeAlias = tuple[Index, Index, str]
+"""Two extents that must be equal, and what is wrong where they are not."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +123,19 @@ class Op:
         """Result types (row-major); :class:`ModelError` if the operands break the op's rules."""
         raise NotImplementedError(self.mnemonic())
 
+    def meetings(self, *inputs: TensorType | None) -> Iterable[Meeting]:
+        """Pairs of extents of operands of the right ranks that must be equal, and what if not."""
+        return ()
+
     def agreements(self, *inputs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
         """Pairs of extents that ``infer`` takes to be equal without knowing it."""
-        return ()
+        return tuple((a, b) for a, b, _ in self.meetings(*inputs) if a != b)
+
+    def require_meetings(self, *inputs: TensorType | None) -> None:
+        """Refuse :meth:`meetings` of different numbers; named extents are taken to match."""
+        for a, b, what in self.meetings(*inputs):
+            known = isinstance(a, int) and isinstance(b, int)
+            require(not known or a == b, f"{what}: {a} against {b}")
 
     def reference(self, *inputs: Any) -> Any:
         """NumPy meaning: array, or tuple of arrays when there are several results."""

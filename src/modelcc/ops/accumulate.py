@@ -48,12 +48,6 @@ def rounded(at: StageBuilder, x: Operand, dtype: DType) -> Operand:
     return x if x.dtype == dtype else at.stage(x.shape, lambda o: x[o].cast(dtype))
 
 
-def require_equal(a: Index, b: Index, what: str, hint: str | None = None) -> None:
-    """Refuse two extents that are different numbers; named ones are taken to match."""
-    known = isinstance(a, int) and isinstance(b, int)
-    require(not known or a == b, f"{what}: {a} against {b}", hint)
-
-
 def require_numeric(dtype: DType, op: str) -> None:
     """Refuse booleans, strings and complex numbers."""
     require(

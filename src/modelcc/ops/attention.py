@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
@@ -19,13 +19,12 @@ from modelcc.ir.compute import (
     select,
 )
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, Op, Sample, broadcast_shapes, require, same_dtype
+from modelcc.ir.op import Builder, Meeting, Op, Sample, broadcast_shapes, require, same_dtype
 from modelcc.ir.types import F16, I32, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
     combined,
-    require_equal,
     require_float,
     rounded,
     widen,
@@ -212,16 +211,26 @@ class Attention(Op):
             q.rank == k.rank == v.rank == 4,
             f"Attention needs [batch, heads, length, size] operands, not {q}, {k} and {v}",
         )
-        for axis, what in ((0, "batches"), (1, "heads")):
-            for other in (k, v):
-                require_equal(q.shape[axis], other.shape[axis], f"{what} of {q} and {other} differ")
-        require_equal(q.shape[3], k.shape[3], f"head sizes of queries {q} and keys {k} differ")
-        require_equal(k.shape[2], v.shape[2], f"lengths of keys {k} and values {v} differ")
+        self.require_meetings(q, k, v, mask)
         if mask is not None:
             scores = (*q.shape[:3], k.shape[2])
             fits = mask.rank <= 4 and len(broadcast_shapes(mask.shape, scores)) == 4
             require(fits, f"mask {mask} does not broadcast to {TensorType(scores, dtype)}")
         return (TensorType((*q.shape[:3], v.shape[3]), dtype),)
+
+    def meetings(
+        self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
+    ) -> Iterator[Meeting]:
+        for axis, what in ((0, "batches"), (1, "heads")):
+            for other in (k, v):
+                yield q.shape[axis], other.shape[axis], f"{what} of {q} and {other} differ"
+        yield q.shape[3], k.shape[3], f"head sizes of queries {q} and keys {k} differ"
+        yield k.shape[2], v.shape[2], f"lengths of keys {k} and values {v} differ"
+        if mask is not None:
+            scores = (*q.shape[:3], k.shape[2])
+            for score, own in zip(reversed(scores), reversed(mask.shape), strict=False):
+                if own != 1:
+                    yield score, own, f"mask {mask} of scores {list(map(str, scores))}"
 
     def reference(self, q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
         scores = np.matmul(widen(q), widen(k).swapaxes(2, 3))

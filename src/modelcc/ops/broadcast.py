@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder
+from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.condition import Condition
 from modelcc.ir.index import (
     DIM,
     Bounds,
@@ -166,11 +167,29 @@ class Expand(Op):
         )
         return (TensorType(self.shape, x.dtype),)
 
+    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+        """Each extent is 1 or that of the result."""
+        (shape,) = (x.shape for x in xs if x is not None)
+        pairs = zip(shape, self.shape[len(self.shape) - len(shape) :], strict=True)
+        return tuple(((old - 1) * (old - new), 0) for old, new in pairs if old not in (1, new))
+
     def reference(self, x: Array) -> Array:
         return np.broadcast_to(x, numbers(self.shape)).copy()
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
-        return at.stage(self.shape, lambda o: x[self._source(o, x.shape)])
+        return at.stage(self.shape, lambda o: self._element(o, x))
+
+    def _element(self, o: Sequence[Index], x: Operand) -> Element:
+        """One of x; a named extent may turn out to be 1.
+
+        Along the last axis that is a guard, since vectors are read in rows.
+        """
+        source = self._source(o, x.shape)
+        last = x.shape[-1] if x.shape else 1
+        if isinstance(last, int) or last == self.shape[-1]:
+            return x[source]
+        whole = Condition(last, "==", self.shape[-1])
+        return guard([whole], x[(*source[:-1], o[-1])], x[(*source[:-1], 0)])
 
     def _source(self, o: Sequence[Index], shape: Sequence[Index]) -> tuple[Index, ...]:
         """Where ``o`` is read; a named extent may turn out to be 1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,12 +10,11 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.index import Index, floordiv
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, Sample, require
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
-    require_equal,
     require_float,
     widen,
 )
@@ -27,12 +26,20 @@ from modelcc.ops.transcendental import Rsqrt
 
 
 def require_channels(x: TensorType, *parameters: TensorType | None) -> None:
-    """Every per-channel parameter is a vector over axis 1 of ``x``."""
+    """Every per-channel parameter is a vector."""
     require(x.rank >= 2, f"needs [batch, channels, *spatial], not {x}")
     for p in parameters:
-        if p is not None:
-            require(p.rank == 1, f"per-channel parameter {p} must have one axis")
-            require_equal(p.shape[0], x.shape[1], f"parameter {p} against the channels of {x}")
+        require(p is None or p.rank == 1, f"per-channel parameter {p} must have one axis")
+
+
+class ChannelNorm(Op):
+    """Base: parameters are vectors over axis 1 of the first operand."""
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        x, *parameters = operands
+        for p in parameters:
+            if p is not None and x is not None:
+                yield p.shape[0], x.shape[1], f"parameter {p} against the channels of {x}"
 
 
 def _per_channel(values: Array, rank: int) -> Array:
@@ -40,7 +47,7 @@ def _per_channel(values: Array, rank: int) -> Array:
 
 
 @dataclass(frozen=True)
-class BatchNorm(Op):
+class BatchNorm(ChannelNorm):
     """``(x - mean) * scale / sqrt(var + epsilon) + bias`` with given statistics per channel.
 
     Ioffe & Szegedy, "Batch normalization", 2015, at inference.
@@ -64,6 +71,7 @@ class BatchNorm(Op):
     ) -> tuple[TensorType]:
         require_float(x.dtype, "BatchNorm")
         require_channels(x, scale, bias, mean, var)
+        self.require_meetings(x, scale, bias, mean, var)
         return (TensorType(x.shape, x.dtype),)
 
     def reference(self, x: Array, scale: Array, bias: Array, mean: Array, var: Array) -> Array:
@@ -128,7 +136,7 @@ def channel_sum(x: Value) -> Value:
 
 
 @dataclass(frozen=True)
-class GroupNorm(Op):
+class GroupNorm(ChannelNorm):
     """Normalises each of ``groups`` runs of channels of each image, then scales per channel.
 
     x is ``[N, C, *S]``, scale and bias ``[C]`` (Wu & He, "Group normalization", 2018).
@@ -145,6 +153,7 @@ class GroupNorm(Op):
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[TensorType]:
         require_float(x.dtype, "GroupNorm")
         require_channels(x, scale, bias)
+        self.require_meetings(x, scale, bias)
         channels = x.shape[1]
         require(
             not isinstance(channels, int) or channels % self.groups == 0,
@@ -168,7 +177,7 @@ class GroupNorm(Op):
 
 
 @dataclass(frozen=True)
-class InstanceNorm(Op):
+class InstanceNorm(ChannelNorm):
     """Normalises each channel of each image over its spatial axes, then scales per channel.
 
     Ulyanov et al., "Instance normalization", 2016.
@@ -184,6 +193,7 @@ class InstanceNorm(Op):
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[TensorType]:
         require_float(x.dtype, "InstanceNorm")
         require_channels(x, scale, bias)
+        self.require_meetings(x, scale, bias)
         return (TensorType(x.shape, x.dtype),)
 
     def reference(self, x: Array, scale: Array, bias: Array) -> Array:

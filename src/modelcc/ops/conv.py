@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as cartesian
 from typing import ClassVar
@@ -11,13 +11,12 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.index import Index, floordiv, mod
-from modelcc.ir.op import Builder, ModelError, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, Meeting, ModelError, Op, Sample, require, same_dtype
 from modelcc.ir.types import F16, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
     combined,
-    require_equal,
     require_numeric,
     rounded,
     widen,
@@ -87,19 +86,17 @@ class Conv(Op):
         dtype = _check("Conv", x, w, b)
         window = self.window(w.shape)
         require_rank(window, x.rank - 2)
-        channels, outputs = w.shape[1] * self.groups, w.shape[0]
-        require_equal(
-            x.shape[1],
-            channels,
-            f"Conv of {x} by weights {w} in {self.groups} groups: input channels differ",
-            "weights are [outputs, inputs / groups, *kernel]",
-        )
-        require(
-            not isinstance(outputs, int) or outputs % self.groups == 0,
-            f"{outputs} output channels do not divide into {self.groups} groups",
-        )
-        _check_bias(b, outputs)
+        outputs = w.shape[0]
+        self.require_meetings(x, w, b)
         return (TensorType((x.shape[0], outputs, *window.extents(x.shape[2:])), dtype),)
+
+    def meetings(
+        self, x: TensorType, w: TensorType, b: TensorType | None = None
+    ) -> Iterator[Meeting]:
+        what = f"Conv of {x} by weights [outputs, inputs / groups, *kernel] {w} in {self.groups}"
+        yield x.shape[1], w.shape[1] * self.groups, f"{what} groups: input channels differ"
+        yield mod(w.shape[0], self.groups), 0, f"{what} groups: output channels do not divide"
+        yield from _bias_meets(b, w.shape[0])
 
     def reference(self, x: Array, w: Array, b: Array | None = None) -> Array:
         wide, weights = widen(x), widen(w)
@@ -160,11 +157,10 @@ def _check(op: str, x: TensorType, w: TensorType, b: TensorType | None) -> DType
     return dtype
 
 
-def _check_bias(b: TensorType | None, outputs: Index) -> None:
-    if b is None:
-        return
-    require(b.rank == 1, f"the bias must have one axis, not {b}")
-    require_equal(b.shape[0], outputs, "the bias needs one value per output channel")
+def _bias_meets(b: TensorType | None, outputs: Index) -> Iterator[Meeting]:
+    if b is not None:
+        require(b.rank == 1, f"the bias must have one axis, not {b}")
+        yield b.shape[0], outputs, "the bias needs one value per output channel"
 
 
 def with_bias(at: StageBuilder, total: Operand, b: Operand | None, dtype: DType) -> Operand:
@@ -245,19 +241,17 @@ class ConvTranspose(Op):
     def infer(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[TensorType]:
         dtype = _check("ConvTranspose", x, w, b)
         require_rank(self.window(w.shape), x.rank - 2)
-        require_equal(
-            x.shape[1],
-            w.shape[0],
-            f"ConvTranspose of {x} by weights {w}: input channels differ",
-            "weights are [inputs, outputs / groups, *kernel]",
-        )
-        require(
-            not isinstance(x.shape[1], int) or x.shape[1] % self.groups == 0,
-            f"{x.shape[1]} input channels do not divide into {self.groups} groups",
-        )
+        self.require_meetings(x, w, b)
         outputs = w.shape[1] * self.groups
-        _check_bias(b, outputs)
         return (TensorType((x.shape[0], outputs, *self._extents(x.shape, w.shape)), dtype),)
+
+    def meetings(
+        self, x: TensorType, w: TensorType, b: TensorType | None = None
+    ) -> Iterator[Meeting]:
+        what = f"ConvTranspose of {x} by weights [inputs, outputs / groups, *kernel] {w}"
+        yield x.shape[1], w.shape[0], f"{what}: input channels differ"
+        yield mod(w.shape[0], self.groups), 0, f"{what}: {self.groups} groups do not divide"
+        yield from _bias_meets(b, w.shape[1] * self.groups)
 
     def _extents(self, x: Sequence[Index], w: Sequence[Index]) -> tuple[Index, ...]:
         window = self.window(w)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
 from modelcc.ir.index import Index, floordiv
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Meeting, Op, Sample, require
 from modelcc.ir.types import Array, TensorType
-from modelcc.ops.accumulate import Point, accumulator, require_equal, require_float, rounded
+from modelcc.ops.accumulate import Point, accumulator, require_float, rounded
 from modelcc.ops.bilinear import linear_taps, sample, weighted
 from modelcc.ops.samples import tensor
 from modelcc.ops.window import numbers
@@ -56,14 +57,28 @@ class DeformConv(Op):
             x.rank == w.rank == offset.rank == 4,
             f"DeformConv needs [n, c, h, w], not {x}, {w} and {offset}",
         )
-        kernel = w.shape[2] * w.shape[3]
-        require_equal(x.shape[1], w.shape[1] * self.groups, "channels of x and of the weights")
-        require_equal(
-            offset.shape[1], kernel * 2 * self.offset_groups, "offsets of all taps, by channels"
-        )
-        if mask is not None:
-            require_equal(mask.shape[1], kernel * self.offset_groups, "masks of all taps")
+        self.require_meetings(x, w, offset, b, mask)
         return (TensorType((x.shape[0], w.shape[0], *offset.shape[2:]), x.dtype),)
+
+    def meetings(
+        self,
+        x: TensorType,
+        w: TensorType,
+        offset: TensorType,
+        b: TensorType | None = None,
+        mask: TensorType | None = None,
+    ) -> Iterator[Meeting]:
+        kernel = w.shape[2] * w.shape[3]
+        yield x.shape[1], w.shape[1] * self.groups, "channels of x and of the weights"
+        taps = kernel * 2 * self.offset_groups
+        yield offset.shape[1], taps, "offsets of all taps, by channels"
+        yield offset.shape[0], x.shape[0], f"offsets {offset} of the images {x}"
+        if b is not None:
+            yield b.shape[0], w.shape[0], "the bias needs one value per output channel"
+        if mask is not None:
+            yield mask.shape[1], kernel * self.offset_groups, "masks of all taps"
+            for axis in (0, 2, 3):
+                yield mask.shape[axis], offset.shape[axis], f"mask {mask} of offsets {offset}"
 
     def compute(
         self,

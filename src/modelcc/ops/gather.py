@@ -6,16 +6,16 @@ references raise ``IndexError``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, Sample, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
-from modelcc.ops.accumulate import accumulator, require_equal, require_numeric, rounded
+from modelcc.ops.accumulate import accumulator, require_numeric, rounded
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.gather_elements import GatherElements, ScatterElements
 from modelcc.ops.gather_nd import GatherND, ScatterND
@@ -102,9 +102,13 @@ class GatherSum(Op):
         require_integer(indices, "GatherSum")
         require_numeric(x.dtype, "GatherSum")
         last = self.axis + indices.rank
-        for given, expected in zip(x.shape[self.axis : last], indices.shape, strict=True):
-            require_equal(given, expected, f"GatherSum of {x} at indices {indices}")
+        self.require_meetings(x, indices)
         return (TensorType((*x.shape[: self.axis], self.extent, *x.shape[last:]), x.dtype),)
+
+    def meetings(self, x: TensorType, indices: TensorType) -> Iterator[Meeting]:
+        last = self.axis + indices.rank
+        for given, expected in zip(x.shape[self.axis : last], indices.shape, strict=True):
+            yield given, expected, f"GatherSum of {x} at indices {indices}"
 
     def reference(self, x: Array, indices: Array) -> Array:
         (extent,) = numbers((self.extent,))

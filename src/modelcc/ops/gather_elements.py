@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, Sample, require
 from modelcc.ir.types import I32, Array, TensorType
-from modelcc.ops.accumulate import require_equal
 from modelcc.ops.generate import Full
 from modelcc.ops.runtime_index import (
     ACCUMULATE,
@@ -96,9 +95,14 @@ class ScatterElements(Op):
             f"ScatterElements along axis {self.axis} needs x, indices and updates of one rank, "
             f"not {x}, {indices} and {updates}",
         )
-        for index, update in zip(indices.shape, updates.shape, strict=True):
-            require_equal(index, update, "ScatterElements needs one index per update")
+        self.require_meetings(x, indices, updates)
         return (TensorType(x.shape, x.dtype),)
+
+    def meetings(
+        self, x: TensorType, indices: TensorType, updates: TensorType
+    ) -> Iterator[Meeting]:
+        for index, update in zip(indices.shape, updates.shape, strict=True):
+            yield index, update, "ScatterElements needs one index per update"
 
     def reference(self, x: Array, indices: Array, updates: Array) -> Array:
         result = x.copy()

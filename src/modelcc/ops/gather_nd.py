@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, Sample, require
 from modelcc.ir.types import I32, I64, Array, TensorType
-from modelcc.ops.accumulate import require_equal
 from modelcc.ops.generate import Full
 from modelcc.ops.runtime_index import (
     ACCUMULATE,
@@ -122,9 +121,15 @@ class ScatterND(Op):
             f"the updates of ScatterND into {x} at indices {indices} must be {slices}, "
             f"not {updates}",
         )
-        for wanted, given in zip(slices.shape, updates.shape, strict=True):
-            require_equal(wanted, given, "extents of the updates of ScatterND differ")
+        self.require_meetings(x, indices, updates)
         return (TensorType(x.shape, x.dtype),)
+
+    def meetings(
+        self, x: TensorType, indices: TensorType, updates: TensorType
+    ) -> Iterator[Meeting]:
+        (slices,) = GatherND().infer(x, indices)
+        for wanted, given in zip(slices.shape, updates.shape, strict=True):
+            yield wanted, given, "extents of the updates of ScatterND differ"
 
     def reference(self, x: Array, indices: Array, updates: Array) -> Array:
         result = x.copy()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.op import Builder, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
-    require_equal,
     require_float,
     widen,
 )
@@ -24,8 +23,21 @@ from modelcc.ops.samples import tensor
 from modelcc.ops.statistics import cast, standardised, standardised_adjoint, statistics
 
 
+class TrailingNorm(Op):
+    """Base: parameters broadcast to the first operand."""
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        x, *parameters = operands
+        for p in parameters:
+            if p is None or x is None:
+                continue
+            for ours, theirs in zip(reversed(p.shape), reversed(x.shape), strict=False):
+                if ours != 1:
+                    yield ours, theirs, f"parameter {p} does not broadcast to {x}"
+
+
 @dataclass(frozen=True)
-class LayerNorm(Op):
+class LayerNorm(TrailingNorm):
     """``(x - mean) / sqrt(var + epsilon) * scale + bias`` over the axes from ``axis`` on.
 
     scale and bias broadcast to those axes (Ba et al., "Layer normalization", 2016).
@@ -44,6 +56,7 @@ class LayerNorm(Op):
     def infer(
         self, x: TensorType, scale: TensorType | None = None, bias: TensorType | None = None
     ) -> tuple[TensorType]:
+        self.require_meetings(x, scale, bias)
         return _infer_trailing(type(self).__name__, self.axis, x, scale, bias)
 
     def reference(self, x: Array, scale: Array | None = None, bias: Array | None = None) -> Array:
@@ -70,7 +83,7 @@ class LayerNorm(Op):
 
 
 @dataclass(frozen=True)
-class RMSNorm(Op):
+class RMSNorm(TrailingNorm):
     """``x / sqrt(mean of x^2 + epsilon) * scale`` over the axes from ``axis`` on.
 
     Zhang & Sennrich, "Root mean square layer normalization", 2019.
@@ -85,6 +98,7 @@ class RMSNorm(Op):
     )
 
     def infer(self, x: TensorType, scale: TensorType | None = None) -> tuple[TensorType]:
+        self.require_meetings(x, scale)
         return _infer_trailing("RMSNorm", self.axis, x, scale, None)
 
     def reference(self, x: Array, scale: Array | None = None) -> Array:
@@ -139,9 +153,6 @@ def _infer_trailing(
             continue
         same_dtype(x, p)
         require(p.rank <= x.rank, f"{name} parameter {p} has more axes than {x}")
-        for ours, theirs in zip(reversed(p.shape), reversed(x.shape), strict=False):
-            if ours != 1:
-                require_equal(ours, theirs, f"{name} parameter {p} does not broadcast to {x}")
     return (TensorType(x.shape, x.dtype),)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 from typing import ClassVar
@@ -13,6 +13,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.index import Index
 from modelcc.ir.op import (
     Builder,
+    Meeting,
     ModelError,
     Op,
     Sample,
@@ -26,7 +27,6 @@ from modelcc.ops.accumulate import (
     Point,
     accumulator,
     combined,
-    require_equal,
     require_numeric,
     rounded,
     widen,
@@ -60,19 +60,16 @@ class MatMul(Op):
         dtype = same_dtype(a, b)
         require_numeric(dtype, "MatMul")
         require(a.rank > 0 and b.rank > 0, "MatMul needs operands of rank 1 or more")
-        require_equal(
-            a.shape[-1],
-            b.shape[-2] if b.rank > 1 else b.shape[-1],
-            f"inner extents of {a} and {b} differ",
-            "the last axis of the first operand meets the second to last of the second",
-        )
+        self.require_meetings(a, b)
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return (TensorType((*batch, *a.shape[-2:-1], *_columns(b)), dtype),)
 
     def agreements(self, *operands: TensorType | None) -> tuple[tuple[Index, Index], ...]:
         a, b = (x.shape for x in operands if x is not None)
-        inner = broadcast_agreements(a[-1:], b[-2:][:1])
-        return (*broadcast_agreements(a[:-2], b[:-2]), *inner)
+        return (*broadcast_agreements(a[:-2], b[:-2]), *super().agreements(*operands))
+
+    def meetings(self, a: TensorType, b: TensorType) -> Iterator[Meeting]:
+        yield a.shape[-1], b.shape[-2:][0], f"inner extents of {a} and {b} differ"
 
     def reference(self, a: Array, b: Array) -> Array:
         return np.asarray(np.matmul(widen(a), widen(b))).astype(a.dtype, copy=False)
@@ -154,12 +151,20 @@ class Gemm(Op):
             f"Gemm multiplies matrices, not {a} and {b}",
             "reshape the operands to rank 2 or use MatMul",
         )
-        (m, k), (depth, n) = _turned(a.shape, self.trans_a), _turned(b.shape, self.trans_b)
-        require_equal(k, depth, f"inner extents of {a} and {b} differ", "check transA and transB")
-        shape = (m, n)
-        if c is not None and not _stretches(c.shape, shape):
+        self.require_meetings(a, b, c)
+        shape = (_turned(a.shape, self.trans_a)[0], _turned(b.shape, self.trans_b)[1])
+        if c is not None and c.rank > 2:
             raise ModelError(f"the addend {c} does not broadcast to {TensorType(shape, dtype)}")
         return (TensorType(shape, dtype),)
+
+    def meetings(
+        self, a: TensorType, b: TensorType, c: TensorType | None = None
+    ) -> Iterator[Meeting]:
+        (m, k), (depth, n) = _turned(a.shape, self.trans_a), _turned(b.shape, self.trans_b)
+        yield k, depth, f"inner extents of {a} and {b} differ (check transA and transB)"
+        for own, extent in zip(reversed(c.shape if c else ()), (n, m), strict=False):
+            if own != 1:
+                yield own, extent, f"the addend {c} does not broadcast to [{m}, {n}]"
 
     def reference(self, a: Array, b: Array, c: Array | None = None) -> Array:
         left, right = (widen(a.T if self.trans_a else a), widen(b.T if self.trans_b else b))
@@ -226,15 +231,6 @@ def _turned(pair: Sequence[Index], transposed: bool) -> tuple[Index, Index]:
     return (second, first) if transposed else (first, second)
 
 
-def _stretches(shape: tuple[Index, ...], target: tuple[Index, ...]) -> bool:
-    """Whether ``shape`` broadcasts to exactly ``target``."""
-    tail = target[len(target) - len(shape) :] if len(shape) <= len(target) else ()
-    return len(shape) <= len(target) and all(
-        d == 1 or d == t or not (isinstance(d, int) and isinstance(t, int))
-        for d, t in zip(shape, tail, strict=True)
-    )
-
-
 @dataclass(frozen=True)
 class Einsum(Op):
     """Sum of products by Einstein's notation with an explicit result: ``"bij,bjk->bik"``.
@@ -271,6 +267,7 @@ class Einsum(Op):
             "write one comma-separated term per operand, an arrow and the result's labels",
         )
         extents = self._extents(tuple(t.shape for t in operands))
+        self.require_meetings(*operands)
         missing = [label for label in result if label not in extents]
         require(not missing, f"labels {missing} of the result of {self.equation!r} have no operand")
         require(len(set(result)) == len(result), f"{self.equation!r} repeats a label of its result")
@@ -285,9 +282,15 @@ class Einsum(Op):
             )
             for label, extent in zip(term, shape, strict=True):
                 known = extents.setdefault(label, extent)
-                require_equal(known, extent, f"extents of {label!r} in {self.equation!r} differ")
                 extents[label] = known if isinstance(known, int) else extent
         return extents
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        shapes = tuple(t.shape for t in operands if t is not None)
+        extents = self._extents(shapes)
+        for term, shape in zip(self.terms[0], shapes, strict=True):
+            for label, extent in zip(term, shape, strict=True):
+                yield extents[label], extent, f"extents of {label!r} in {self.equation!r} differ"
 
     def reference(self, *operands: Array) -> Array:
         wide = np.einsum(self.equation, *map(widen, operands), optimize=len(operands) > 1)

@@ -6,15 +6,16 @@ take an eighth of what f32 takes (Frantar et al., "GPTQ", 2023, section 4).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Meeting, Op, Sample, require
 from modelcc.ir.types import F32, U8, U32, Array, TensorType
-from modelcc.ops.accumulate import Point, combined, require_equal
+from modelcc.ops.accumulate import Point, combined
 from modelcc.ops.samples import scalar, tensor
 
 WORD_BITS = 32
@@ -63,14 +64,20 @@ class PackedMatMul(Op):
         require(x.dtype == F32 and x.rank > 0, f"PackedMatMul needs f32 [..., K], not {x}")
         require(scale.dtype == F32, f"PackedMatMul needs f32 scales, not {scale}")
         require(zero.dtype == U8, f"PackedMatMul needs u8 zero points, not {zero}")
-        blocks, count, columns = words.shape
         for given in (scale, zero) if zero.rank else (scale,):
             require(given.rank == 2, f"PackedMatMul needs a number for each block, not {given}")
-            require_equal(given.shape[0], blocks, f"blocks of {words} and of {given} differ")
-            require_equal(given.shape[1], columns, f"columns of {words} and of {given} differ")
+        self.require_meetings(x, words, scale, zero)
+        return (TensorType((*x.shape[:-1], words.shape[2]), F32),)
+
+    def meetings(
+        self, x: TensorType, words: TensorType, scale: TensorType, zero: TensorType
+    ) -> Iterator[Meeting]:
+        blocks, count, columns = words.shape
+        for given in (scale, zero) if zero.rank else (scale,):
+            yield given.shape[0], blocks, f"blocks of {words} and of {given} differ"
+            yield given.shape[1], columns, f"columns of {words} and of {given} differ"
         rows = blocks * count * (WORD_BITS // self.bits)
-        require_equal(x.shape[-1], rows, f"inner extents of {x} and {words} differ")
-        return (TensorType((*x.shape[:-1], columns), F32),)
+        yield x.shape[-1], rows, f"inner extents of {x} and {words} differ"
 
     def reference(self, x: Array, words: Array, scale: Array, zero: Array) -> Array:
         shifts = np.arange(0, WORD_BITS, self.bits, dtype=np.uint32)

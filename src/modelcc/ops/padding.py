@@ -91,8 +91,7 @@ class Pad(Op):
     def _source(self, axis: int, i: Index, extent: Index) -> tuple[Index, list[Condition]]:
         """Index of x along ``axis`` for index i of the result, and when it is inside."""
         before, after = self.before[axis], self.after[axis]
-        crop = -before if isinstance(before, int) and before < 0 else 0
-        cut = -after if isinstance(after, int) and after < 0 else 0
+        crop, cut = self._less(before), self._less(after)
         place = i - before - crop
         left, right = before + crop != 0, after + cut != 0
         size = extent - crop - cut
@@ -106,6 +105,12 @@ class Pad(Op):
             near = maximum(place, -place)
             return crop + minimum(near, 2 * (size - 1) - near), []
         return crop + _folded(self.mode, place, size), []
+
+    def _less(self, pad: Index) -> Index:
+        """Elements that a pad takes away; guards see by themselves what a named one does."""
+        if isinstance(pad, int):
+            return max(-pad, 0)
+        return 0 if self.mode == "constant" else maximum(-pad, 0)
 
     def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None]:
         if self.mode != "constant":

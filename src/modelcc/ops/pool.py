@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as cartesian
 from math import prod
@@ -22,13 +22,12 @@ from modelcc.ir.compute import (
     select,
 )
 from modelcc.ir.index import Index, Sym, product
-from modelcc.ir.op import Builder, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.types import F16, I8, I32, U8, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
     combined,
-    require_equal,
     require_float,
     require_numeric,
     rounded,
@@ -123,11 +122,24 @@ class Pool(Op):
         single = build.emit(Reshape((shape[0] * shape[1], 1, *outputs)), dy.name)
         return build.emit(Reshape(shape), build.emit(scatter, single, ones))
 
-    def read(self, x: Operand, o: Point, r: Point, outside: float | int) -> Element:
-        """The element that tap ``r`` of output ``o`` sees, ``outside`` in the padding."""
+    def read(
+        self,
+        x: Operand,
+        o: Point,
+        r: Point,
+        inside: Callable[[Element], Element],
+        outside: float | int,
+    ) -> Element:
+        """``inside`` of what tap ``r`` of output ``o`` sees, ``outside`` in the padding."""
         window = self.window
         place = tuple(window.position(a, o[2 + a], r[a]) for a in range(window.rank))
-        return guard(window.conditions(place, x.shape[2:]), x[(*o[:2], *place)], outside)
+        element = inside(x[(*o[:2], *place)])
+        return guard(window.conditions(place, x.shape[2:]), element, outside)
+
+
+def same(x: Element) -> Element:
+    """x itself, for :meth:`Pool.read`."""
+    return x
 
 
 def sum_of_taps(x: Array, window: Window) -> Array:
@@ -152,7 +164,9 @@ class MaxPool(Pool):
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
         low = lowest(x.dtype)
-        return combined(at, result.shape, self.kernel, "max", lambda o, r: self.read(x, o, r, low))
+        return combined(
+            at, result.shape, self.kernel, "max", lambda o, r: self.read(x, o, r, same, low)
+        )
 
     def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
         attributes = self.attributes()
@@ -181,9 +195,13 @@ class MaxPoolGrad(Pool):
             len(pooled.shape) == len(dy.shape),
             f"gradient {dy} of a MaxPool whose result is {pooled}",
         )
-        for ours, theirs in zip(pooled.shape, dy.shape, strict=True):
-            require_equal(ours, theirs, f"gradient {dy} of a MaxPool whose result is {pooled}")
+        self.require_meetings(x, dy)
         return (TensorType(x.shape, x.dtype),)
+
+    def meetings(self, x: TensorType, dy: TensorType) -> Iterator[Meeting]:
+        (pooled,) = super().infer(x)
+        for ours, theirs in zip(pooled.shape, dy.shape, strict=True):
+            yield ours, theirs, f"gradient {dy} of a MaxPool whose result is {pooled}"
 
     def reference(self, x: Array, dy: Array) -> Array:
         views = [view for _, view in taps(x, self.window, lowest(dtype_of(x)))]
@@ -208,10 +226,10 @@ class MaxPoolGrad(Pool):
     def _winner(self, at: StageBuilder, x: Operand, outputs: tuple[Index, ...]) -> Operand:
         """Row-major number of the first greatest tap of each window."""
         low = lowest(x.dtype)
-        best = combined(at, outputs, self.kernel, "max", lambda o, r: self.read(x, o, r, low))
+        best = combined(at, outputs, self.kernel, "max", lambda o, r: self.read(x, o, r, same, low))
 
         def place(o: Point, r: Point) -> Element:
-            is_best = apply("eq", self.read(x, o, r, low), best[o])
+            is_best = apply("eq", self.read(x, o, r, same, low), best[o])
             return select(is_best, index_value(_linear(r, self.kernel), I32), prod(self.kernel))
 
         return combined(at, outputs, self.kernel, "min", place)
@@ -305,7 +323,7 @@ class AveragePool(Pool):
             result.shape,
             self.kernel,
             "sum",
-            lambda o, r: self.read(x, o, r, 0).cast(wide),
+            lambda o, r: self.read(x, o, r, lambda e: e.cast(wide), 0),
         )
 
         def mean(o: Point) -> Element:
@@ -318,31 +336,33 @@ class AveragePool(Pool):
 
 @dataclass(frozen=True)
 class LpPool(Pool):
-    """``(sum of |x|^p) ^ (1/p)`` over each window, padding counting as 0."""
+    """``(sum of |x|^p) ^ (1/p)`` over each window, padding adding nothing."""
 
     p: int = 2
     samples: ClassVar[tuple[Sample, ...]] = (
         *_geometries(),
         _sample(tensor(1, 2, 6, 6), (2, 2), p=1),
+        _sample(tensor(1, 2, 6, 6), (2, 2), p=0, pads_before=(1, 1)),
+        _sample(tensor(1, 2, 6, 6), (2, 2), p=-1, pads_before=(1, 1)),
         _sample(tensor(1, 2, 6, 6), (2, 3), p=3, pads_before=(1, 0)),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
         require_float(x.dtype, "LpPool")
-        require(self.p >= 1, f"LpPool needs p of at least 1, not {self.p}")
         return super().infer(x)
 
     def reference(self, x: Array) -> Array:
-        powers = np.abs(widen(x)) ** self.p
-        total = sum_of_taps(powers, self.window)
-        return (total ** (1 / self.p)).astype(x.dtype, copy=False)
+        wide = widen(x)
+        with np.errstate(all="ignore"):
+            total = sum_of_taps(np.abs(wide) ** wide.dtype.type(self.p), self.window)
+        return (total ** inverse(self.p)).astype(x.dtype, copy=False)
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
         wide = accumulator(x.dtype)
 
         def body(o: Point, r: Point) -> Element:
-            return magnitude_power(self.read(x, o, r, 0).cast(wide), self.p)
+            return self.read(x, o, r, lambda e: magnitude_power(e.cast(wide), self.p), 0)
 
         total = combined(at, result.shape, self.kernel, "sum", body)
         return at.stage(result.shape, lambda o: root(total[o], self.p).cast(x.dtype))
@@ -377,7 +397,12 @@ def root(x: Element, p: int) -> Element:
         case 2:
             return apply("sqrt", x)
         case _:
-            return apply("pow", x, 1 / p)
+            return apply("pow", x, inverse(p))
+
+
+def inverse(p: int) -> float:
+    """``1/p`` as in IEEE 754."""
+    return 1 / p if p else float("inf")
 
 
 OPS: tuple[type[Op], ...] = (MaxPool, MaxPoolGrad, AveragePool, LpPool)

@@ -12,7 +12,7 @@ from modelcc.ir.index import Index, product
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import I64, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point, combined
-from modelcc.ops.pool import MaxPool, Pool, lowest
+from modelcc.ops.pool import MaxPool, Pool, lowest, same
 from modelcc.ops.window import taps
 
 
@@ -49,7 +49,9 @@ class MaxPoolIndices(Pool):
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
         low = lowest(x.dtype)
-        best = combined(at, result.shape, self.kernel, "max", lambda o, r: self.read(x, o, r, low))
+        best = combined(
+            at, result.shape, self.kernel, "max", lambda o, r: self.read(x, o, r, same, low)
+        )
         never = index_value(product(x.shape), I64)
 
         def place(o: Point, r: Point) -> Element:

@@ -7,6 +7,7 @@ per block of ``block`` elements along it (same rank as x).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -15,13 +16,12 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
 from modelcc.ir.index import ceildiv, floordiv
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Meeting, Op, Sample, require
 from modelcc.ir.types import F8E4M3FN, F16, F32, I4, I8, I32, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
     combined,
-    require_equal,
     require_float,
     widen,
 )
@@ -52,19 +52,23 @@ class Granularity:
         require(
             0 <= self.axis < x.rank, f"axis {self.axis} of a quantisation of {x} is out of range"
         )
-        extent = x.shape[self.axis]
         if not self.block:
             require(parameter.rank == 1, f"{what} {parameter} must be a scalar or a vector")
-            require_equal(
-                parameter.shape[0], extent, f"{what} {parameter} along axis {self.axis} of {x}"
-            )
             return
         require(parameter.rank == x.rank, f"blocked {what} {parameter} must have the rank of {x}")
-        require_equal(
-            parameter.shape[self.axis],
-            ceildiv(extent, self.block),
-            f"{what} {parameter} for blocks of {self.block} along axis {self.axis} of {x}",
-        )
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        """Extents of parameters, which follow the first operand, that must be equal to others."""
+        x, *parameters = operands
+        for p in parameters:
+            if p is None or x is None or (p.elements == 1 and p.rank <= 1):
+                continue
+            for axis, (own, extent) in enumerate(zip(p.shape, x.shape, strict=False)):
+                if not self.block:
+                    yield own, x.shape[self.axis], f"parameter {p} along axis {self.axis} of {x}"
+                    break
+                blocks = ceildiv(extent, self.block) if axis == self.axis else extent
+                yield own, blocks, f"parameter {p} along axis {axis} of {x}"
 
     def read(self, parameter: Operand, o: Point) -> Element:
         """The parameter of the element at ``o``."""
@@ -137,7 +141,11 @@ class QuantizeLinear(Op):
         if zero is not None:
             granularity.check(x, zero, "zero point")
             require(zero.dtype == self.to, f"zero point {zero} of a quantisation to {self.to}")
+        self.require_meetings(x, scale, zero)
         return (TensorType(x.shape, self.to),)
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        return Granularity(self.axis, self.block).meetings(*operands)
 
     def reference(self, x: Array, scale: Array, zero: Array | None = None) -> Array:
         granularity = Granularity(self.axis, self.block)
@@ -205,7 +213,11 @@ class DequantizeLinear(Op):
             require(
                 zero.dtype == x.dtype, f"zero point {zero} of {x}: the element types must agree"
             )
+        self.require_meetings(x, scale, zero)
         return (TensorType(x.shape, scale.dtype),)
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        return Granularity(self.axis, self.block).meetings(*operands)
 
     def reference(self, x: Array, scale: Array, zero: Array | None = None) -> Array:
         granularity = Granularity(self.axis, self.block)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, Sample, require
 from modelcc.ir.types import F32, I8, I16, I32, U8, Array, TensorType, dtype_of
-from modelcc.ops.accumulate import Point, require_equal
+from modelcc.ops.accumulate import Point
 from modelcc.ops.arithmetic import Add, Cast, Value, of
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.conv import Conv, with_bias
@@ -108,6 +108,14 @@ class MatMulInteger(Op):
                 require(zero.dtype == x.dtype, f"zero point {zero} of {x}")
         return MatMul().infer(TensorType(a.shape, I32), TensorType(b.shape, I32))
 
+    def agreements(self, *operands: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+        return (*MatMul().agreements(*operands[:2]), *super().agreements(*operands))
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        for x, zero, axis in zip(operands, operands[2:], (-2, -1), strict=False):
+            if x is not None and zero is not None and zero.rank == 1 and zero.elements != 1:
+                yield zero.shape[0], x.shape[axis], f"zero points {zero} of {x}"
+
     def reference(
         self, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None
     ) -> Array:
@@ -195,9 +203,16 @@ class ConvInteger(Op):
     ) -> tuple[TensorType]:
         _require_bytes("ConvInteger", x, w)
         require(x_zero is None or x_zero.elements == 1, f"zero point {x_zero} must be a scalar")
-        if w_zero is not None and w_zero.elements != 1:
-            require_equal(w_zero.shape[0], w.shape[0], f"zero points {w_zero} of weights {w}")
+        self.require_meetings(x, w, x_zero, w_zero)
         return self.conv.infer(TensorType(x.shape, I32), TensorType(w.shape, I32))
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        x, w, _, w_zero = (*operands, None, None)[:4]
+        if x is None or w is None:
+            return
+        yield from self.conv.meetings(x, w)
+        if w_zero is not None and w_zero.elements != 1:
+            yield w_zero.shape[0], w.shape[0], f"zero points {w_zero} of weights {w}"
 
     def reference(
         self, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
@@ -269,6 +284,10 @@ class QLinearMatMul(Op):
         (sums,) = MatMulInteger().infer(a, b, a_zero, b_zero)
         return (TensorType(sums.shape, y_zero.dtype),)
 
+    def agreements(self, *operands: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+        a, _, a_zero, b, _, b_zero, *_ = operands
+        return MatMulInteger().agreements(a, b, a_zero, b_zero)
+
     def reference(self, *operands: Array) -> Array:
         a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = operands
         sums = MatMulInteger().reference(a, b, a_zero, b_zero)
@@ -336,6 +355,13 @@ class QLinearConv(Op):
         x, _, x_zero, w, _, w_zero, _, y_zero, *_ = operands
         (sums,) = self.integer.infer(x, w, x_zero, w_zero)
         return (TensorType(sums.shape, y_zero.dtype),)
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        x, _, x_zero, w, w_scale, w_zero, _, _, *b = operands
+        yield from self.integer.meetings(x, w, x_zero, w_zero)
+        for p in (w_scale, *b):
+            if w is not None and p is not None and p.elements != 1:
+                yield p.shape[0], w.shape[0], f"parameter {p} of weights {w}"
 
     def reference(self, *operands: Array) -> Array:
         x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, *b = operands

@@ -8,7 +8,7 @@ y ``[T, D, N, H]`` (zero after the end of a sequence), the last h, and for LSTM 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
@@ -18,9 +18,9 @@ import numpy as np
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym
-from modelcc.ir.op import Builder, ModelError, Op, require, same_dtype
+from modelcc.ir.op import Builder, Meeting, ModelError, Op, require, same_dtype
 from modelcc.ir.types import I32, Array, TensorType
-from modelcc.ops.accumulate import require_equal, require_float
+from modelcc.ops.accumulate import require_float
 from modelcc.ops.activation import (
     Affine,
     Clip,
@@ -193,12 +193,26 @@ class Recurrent(Op):
 
     def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
         name = type(self).__name__
-        x, w, r, b, lengths, *rest = (*operands, *(None,) * (8 - len(operands)))
+        x, w, r, b, _, *rest = (*operands, *(None,) * (8 - len(operands)))
         if x is None or w is None or r is None:
             raise ModelError(f"{name} needs x, w and r")
         dtype = same_dtype(*(t for t in (x, w, r, b, *rest) if t is not None))
         require_float(dtype, name)
         require(x.rank == 3, f"{name} needs x [time, batch, inputs], not {x}")
+        self.require_meetings(*operands)
+        require(
+            len(self.activations) in (0, len(self.defaults) * self.directions),
+            f"{name} got {len(self.activations)} activations",
+            f"give {len(self.defaults)} per direction, or none for the usual ones",
+        )
+        hidden = r.shape[-1]
+        last = TensorType((self.directions, x.shape[1], hidden), dtype)
+        y = TensorType((x.shape[0], self.directions, x.shape[1], hidden), dtype)
+        return (y, *(last,) * self.states)
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        x, w, r, b, lengths, *rest = (*operands, *(None,) * (8 - len(operands)))
+        assert x is not None and r is not None
         hidden = r.shape[-1]
         expected = {
             "weights": (w, (self.directions, self.gates * hidden, x.shape[2])),
@@ -210,15 +224,8 @@ class Recurrent(Op):
             "peepholes": (rest[2], (self.directions, 3 * hidden)),
         }
         for what, (given, shape) in expected.items():
-            _require_shape(f"{what} of {name}", given, shape)
-        require(
-            len(self.activations) in (0, len(self.defaults) * self.directions),
-            f"{name} got {len(self.activations)} activations",
-            f"give {len(self.defaults)} per direction, or none for the usual ones",
-        )
-        last = TensorType((self.directions, x.shape[1], hidden), dtype)
-        y = TensorType((x.shape[0], self.directions, x.shape[1], hidden), dtype)
-        return (y, *(last,) * self.states)
+            if given is not None:
+                yield from _shape_meets(f"{what} of {type(self).__name__}", given, shape)
 
     def clipped(self, x: Array) -> Array:
         """``x`` within the limits."""
@@ -358,12 +365,10 @@ def _recurrent(r: Value | Quantised) -> dict[str, Value | None]:
     return {"r": r.values, "r_scale": r.scale, "r_zero": r.zero, "r_sums": r.sums}
 
 
-def _require_shape(what: str, given: TensorType | None, shape: tuple[Index, ...]) -> None:
-    if given is None:
-        return
+def _shape_meets(what: str, given: TensorType, shape: tuple[Index, ...]) -> Iterator[Meeting]:
     require(given.rank == len(shape), f"the {what} must have {len(shape)} axes, not {given}")
     for ours, theirs in zip(given.shape, shape, strict=True):
-        require_equal(ours, theirs, f"the {what} must be {list(map(str, shape))}, not {given}")
+        yield ours, theirs, f"the {what} must be {list(map(str, shape))}, not {given}"
 
 
 def source(like: Value, op: Op) -> Value:

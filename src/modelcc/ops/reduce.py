@@ -331,14 +331,16 @@ class _Arg(Op):
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
         (kept,) = self.extreme((self.axis,), self.keepdims).infer(x)
-        require(x.shape[self.axis] != 0, f"{type(self).__name__} over the empty axis of {x}")
+        found = 0 in kept.shape or x.shape[self.axis] != 0
+        require(found, f"{type(self).__name__} over the empty axis of {x}")
         return (TensorType(kept.shape, I64),)
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         reduction = self.extreme((self.axis,), self.keepdims)
         best, extent = reduction.compute(at, x), x.shape[self.axis]
         last = self.select_last_index
-        never = index_value(-1 if last else extent, I64)
+        # Where it loses to every index: what is found is one, and known to be.
+        never = index_value(0 if last else extent - 1, I64)
 
         def candidate(o: tuple[Index, ...], r: tuple[Index, ...]) -> Element:
             own = x[reduction.source(o, r, x.rank)]
@@ -352,6 +354,9 @@ class _Arg(Op):
 
     def locate(self, find: Any, x: Array) -> Array:
         """NumPy's arg-function, from the end if the last index is wanted."""
+        if not x.shape[self.axis]:
+            sums = np.asarray(np.sum(x, self.axis, keepdims=self.keepdims))
+            return np.zeros(sums.shape, np.int64)
         if not self.select_last_index:
             return np.asarray(find(x, self.axis, keepdims=self.keepdims), np.int64)
         place = find(np.flip(x, self.axis), self.axis, keepdims=self.keepdims)

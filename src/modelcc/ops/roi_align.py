@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product as cartesian
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Meeting, Op, Sample, require
 from modelcc.ir.types import Array, TensorType, dtype_of
-from modelcc.ops.accumulate import Point, accumulator, require_equal, require_float
+from modelcc.ops.accumulate import Point, accumulator, require_float
 from modelcc.ops.bilinear import edge_taps, gathered, product_of
 from modelcc.ops.runtime_index import bound_along, require_integer
 from modelcc.ops.samples import tensor
@@ -64,11 +65,24 @@ class RoiAlign(Op):
             f"RoiAlign needs an image [n, c, h, w], boxes [k, 4] and their images' numbers [k], "
             f"not {x}, {boxes} and {numbers}",
         )
-        require_equal(boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ")
         if counts is not None:
             require_integer(counts, "RoiAlign")
-            require(counts.shape == (boxes.shape[0], 2), f"counts of {boxes} are not {counts}")
+            require(counts.rank == 2, f"counts of {boxes} are not {counts}")
+        self.require_meetings(x, boxes, numbers, counts)
         return (TensorType((boxes.shape[0], x.shape[1], self.height, self.width), x.dtype),)
+
+    def meetings(
+        self,
+        x: TensorType,
+        boxes: TensorType,
+        numbers: TensorType,
+        counts: TensorType | None = None,
+    ) -> Iterator[Meeting]:
+        yield boxes.shape[1], 4, f"a box of {boxes} has four corners"
+        yield boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ"
+        if counts is not None:
+            yield counts.shape[0], boxes.shape[0], f"counts of {boxes} are not {counts}"
+            yield counts.shape[1], 2, f"counts of {boxes} are not {counts}"
 
     def compute(
         self,

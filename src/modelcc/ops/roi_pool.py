@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
-from modelcc.ir.op import Op, Sample, require, same_dtype
+from modelcc.ir.op import Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.types import I64, Array, TensorType
-from modelcc.ops.accumulate import Point, accumulator, require_equal, require_float
+from modelcc.ops.accumulate import Point, accumulator, require_float
 from modelcc.ops.runtime_index import bound_along
 from modelcc.ops.samples import tensor
 
@@ -38,8 +39,11 @@ class MaxRoiPool(Op):
         same_dtype(x, boxes)
         fits = x.rank == 4 and boxes.rank == 2
         require(fits, f"MaxRoiPool needs [n, c, h, w] and [k, 5], not {x} and {boxes}")
-        require_equal(boxes.shape[1], 5, "an image's number and four corners for each box")
+        self.require_meetings(x, boxes)
         return (TensorType((boxes.shape[0], x.shape[1], self.height, self.width), x.dtype),)
+
+    def meetings(self, x: TensorType, boxes: TensorType) -> Iterator[Meeting]:
+        yield boxes.shape[1], 5, "an image's number and four corners for each box"
 
     def compute(self, at: StageBuilder, x: Operand, boxes: Operand) -> Operand:
         (result,) = self.infer(x.type, boxes.type)

@@ -56,6 +56,9 @@ class ReadSize(Op):
         )
         return (TensorType(x.shape, x.dtype),)
 
+    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+        return tuple((x.elements, len(self.names)) for x in xs if x is not None)
+
     def reference(self, x: Array) -> Array:
         return x
 

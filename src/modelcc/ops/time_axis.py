@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,10 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.op import Op, Sample, require, same_dtype
+from modelcc.ir.op import Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
-from modelcc.ops.accumulate import Point, require_equal
+from modelcc.ops.accumulate import Point
 from modelcc.ops.runtime_index import require_integer
 from modelcc.ops.samples import tensor
 
@@ -37,8 +38,11 @@ class ReverseSequence(Op):
             f"ReverseSequence along axis {self.time_axis} of {x} needs one length for each of "
             f"axis {self.batch_axis}, not {lengths}",
         )
-        require_equal(x.shape[self.batch_axis], lengths.shape[0], "lengths of ReverseSequence")
+        self.require_meetings(x, lengths)
         return (TensorType(x.shape, x.dtype),)
+
+    def meetings(self, x: TensorType, lengths: TensorType) -> Iterator[Meeting]:
+        yield x.shape[self.batch_axis], lengths.shape[0], "lengths of ReverseSequence"
 
     def reference(self, x: Array, lengths: Array) -> Array:
         moved = np.moveaxis(x, (self.batch_axis, self.time_axis), (0, 1))
@@ -88,13 +92,20 @@ class CacheUpdate(Op):
             cache.rank == update.rank and 0 < self.axis < cache.rank,
             f"a cache {cache} cannot be updated along axis {self.axis} by {update}",
         )
-        for a, (one, other) in enumerate(zip(cache.shape, update.shape, strict=True)):
-            if a != self.axis:
-                require_equal(one, other, f"extents of the cache and its update along axis {a}")
+        self.require_meetings(cache, update)
         if starts is not None:
             require_integer(starts, "CacheUpdate")
             require(starts.rank == 1, f"the starts of an update must be a vector, not {starts}")
         return (TensorType(cache.shape, cache.dtype),)
+
+    def meetings(
+        self, cache: TensorType, update: TensorType, starts: TensorType | None = None
+    ) -> Iterator[Meeting]:
+        for a, (one, other) in enumerate(zip(cache.shape, update.shape, strict=True)):
+            if a != self.axis:
+                yield one, other, f"extents of the cache and its update along axis {a}"
+        if starts is not None:
+            yield starts.shape[0], cache.shape[0], f"starts of an update of {cache}"
 
     def reference(self, cache: Array, update: Array, starts: Array | None = None) -> Array:
         result = np.moveaxis(cache.copy(), self.axis, 1)

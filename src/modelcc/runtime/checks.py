@@ -7,7 +7,16 @@ from types import MappingProxyType
 
 from modelcc.artifact.manifest import CheckSpec
 from modelcc.ir.condition import Comparison
-from modelcc.ir.index import Index, Sym, evaluate, substitute, symbols
+from modelcc.ir.index import (
+    Index,
+    Sym,
+    broadcast_parts,
+    evaluate,
+    maximum,
+    substitute,
+    symbols,
+    without,
+)
 from modelcc.ir.types import MOST_BYTES
 
 _WORDS: Mapping[Comparison, str] = MappingProxyType(
@@ -32,9 +41,13 @@ def check_message(check: CheckSpec, sizes: Mapping[str, int]) -> str:
     either = _one_of(left) if (comparison, right) == ("==", 0) else None
     if either is not None:
         name, other = either
-        return f"{where}'{_name(name)}' is {sizes.get(name, 0):,}, but must be 1 or {other:,}"
+        bound = (
+            f"{other:,}" if isinstance(other, int) else f"{_shown(other)}, {_value(other, sizes)}"
+        )
+        subject = f"'{_name(name)}' is {sizes.get(name, 0):,}"
+        return f"{where}{subject}, but must be 1 or {bound}{_given((other,), sizes)}"
     subject = f"'{_name(left.name)}'" if isinstance(left, Sym) else _shown(left)
-    bound = f"{right:,}" if isinstance(right, int) else f"{_shown(right)}, {_value(right, sizes)}"
+    bound = _bound(right, sizes)
     others = (right,) if isinstance(left, Sym) else (left, right)
     return (
         f"{where}{subject} is {_value(left, sizes)}, but must be {_WORDS[comparison]}{bound}"
@@ -42,14 +55,23 @@ def check_message(check: CheckSpec, sizes: Mapping[str, int]) -> str:
     )
 
 
-def _one_of(e: Index) -> tuple[str, int] | None:
-    """A name and a number, if ``e`` is 0 where the name is 1 or that number: it is broadcast."""
-    names = symbols(e)
-    if isinstance(e, int) or len(names) != 1 or len(e.terms) < 2:
-        return None
-    (name,) = names
-    roots = (1, e.const)
-    return (name, e.const) if all(evaluate(e, {name: root}) == 0 for root in roots) else None
+def _one_of(e: Index) -> tuple[str, Index] | None:
+    """A name and an extent, if ``e`` is 0 where the name is 1 or that: it is broadcast."""
+    for name in sorted(symbols(e)):
+        other = without(e, name)
+        if e == (Sym(name) - 1) * (Sym(name) - other):
+            return name, _others(other, name)
+    return None
+
+
+def _others(extent: Index, name: str) -> Index:
+    """What ``name`` is broadcast against, if ``extent`` is what comes of it and others."""
+    parts = [part for part in broadcast_parts(extent) or () if part != Sym(name)]
+    return maximum(*parts) if parts else extent
+
+
+def _bound(e: Index, sizes: Mapping[str, int]) -> str:
+    return f"{e:,}" if isinstance(e, int) else f"{_shown(e)}, {_value(e, sizes)}"
 
 
 def _value(e: Index, sizes: Mapping[str, int]) -> str:

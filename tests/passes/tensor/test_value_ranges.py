@@ -52,14 +52,21 @@ SIDE = """
 OTHERS = {
     "kernel within": ("    kernel @Side() -> (%i: i64[]) {\n      %i: i64[] = [] 7\n    }", 0),
     "kernel beyond": ("    kernel @Side() -> (%i: i64[]) {\n      %i: i64[] = [] 8\n    }", 1),
-    "view": ("    view %i: i64[] = %given", 1),
+    "algorithm": (
+        """    algorithm (%given: i64[1]) -> (%i: i64[]) {
+      func @Taken(%x0: i64[1], %y0: mut i64[1]) {
+        store %y0[0] = load %x0[0]
+      }
+    }""",
+        1,
+    ),
 }
 
 
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("swapped", [False, True])
 def test_both_sides_of_a_branch_count(other: str, swapped: bool) -> None:
-    """An index that one side takes from the inputs is checked, however that side is written."""
+    """An index that one side may have out of range is checked, however that side is written."""
     text, count = OTHERS[other]
     then, otherwise = (text, SIDE) if swapped else (SIDE, text)
     program = parse_tensor_program(

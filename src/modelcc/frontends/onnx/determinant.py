@@ -12,6 +12,7 @@ from modelcc.frontends.onnx.shape import reshaped, sliced
 from modelcc.ir.index import product
 from modelcc.ops import elementwise as ew
 from modelcc.ops.gather import GatherElements
+from modelcc.ops.generate import Full
 from modelcc.ops.reduce import ArgMax
 from modelcc.ops.shape import Expand
 
@@ -22,7 +23,9 @@ def det(call: Call) -> str:
     *batch, rows, columns = call.shape()
     if rows != columns:
         call.fail(f"the matrices of {call.type()} are not square")
-    if not isinstance(rows, int) or not 0 < rows <= LARGEST:
+    if rows == 0:
+        return call.emit(Full(tuple(batch), 1.0, call.dtype()))
+    if not isinstance(rows, int) or rows > LARGEST:
         unsupported(f"matrices of {rows} rows; up to {LARGEST} are supported")
     rest = reshaped(call, call.input(0), (product(batch), rows, rows))
     result = ""

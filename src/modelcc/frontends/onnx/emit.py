@@ -15,14 +15,16 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import Group, MapValue, refuse_group
 from modelcc.frontends.onnx.ratio import Ratio, as_ratio
 from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
+from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
 from modelcc.ir.index import Bounds, Expr, Index, Range, Sym, compare, product, symbols
-from modelcc.ir.op import Op, broadcast_shapes
+from modelcc.ir.op import Op
 from modelcc.ir.structure import HostStep, Setting
 from modelcc.ir.types import I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.arithmetic import Elementwise
 from modelcc.ops.broadcast import Expand
 from modelcc.ops.elementwise import Cast, Div, Equal
+from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.runtime_size import Demand, ReadSize
 from modelcc.ops.shape import Indices
@@ -228,8 +230,8 @@ class Emitter:
     def add_node(self, op: Op, *inputs: str, source: Sequence[str] = ()) -> tuple[str, ...]:
         """Results of a new node, known contents or not."""
         operands = tuple(self.stored(n, source) if n else "" for n in inputs)
-        if isinstance(op, Elementwise):
-            operands = self._stretched(operands, source)
+        if isinstance(op, Elementwise | MatMul):
+            operands = self._stretched(op, operands, source)
         results = self.builder.add(op, *operands, source=source)
         agreements = op.agreements(*(self.type_of(n) if n else None for n in operands))
         self.demand([(a, "==", b) for a, b in agreements], source, always=True)
@@ -237,47 +239,28 @@ class Emitter:
             self._note_equality(results[0], inputs)
         return results
 
-    def _stretched(self, names: Sequence[str], source: Sequence[str]) -> tuple[str, ...]:
-        """``names``, those expanded that have a named extent where another has a number, or one
-        that is 1 at most where another has more.
-
-        The named one may be 1 when the model runs, or what the other is.
-        """
+    def _stretched(self, op: Op, names: Sequence[str], source: Sequence[str]) -> tuple[str, ...]:
+        """``names``, those expanded that may have 1 where others have more when the model runs."""
+        count = 2 if isinstance(op, MatMul) else 0
         shapes = [self.type_of(name).shape for name in names]
-        whole = self._whole(shapes)
+        stretching = [shape[: len(shape) - count] for shape in shapes]
+        whole = common_shape(stretching, self.bounds)
         return tuple(
-            self._stretch(n, s, whole[len(whole) - len(s) :], source)
-            for n, s in zip(names, shapes, strict=True)
+            self.stretched(n, (*whole[len(whole) - len(s) :], *shape[len(s) :]), source)
+            for n, s, shape in zip(names, stretching, shapes, strict=True)
         )
 
-    def _whole(self, shapes: Sequence[tuple[Index, ...]]) -> tuple[Index, ...]:
-        """The extents that ``shapes`` are broadcast to: of those above 1 where there are some."""
-        narrow = [tuple(1 if self._is_narrow(e) else e for e in shape) for shape in shapes]
-        pairs = zip(broadcast_shapes(*narrow), broadcast_shapes(*shapes), strict=True)
-        return tuple(extent if wide == 1 else wide for wide, extent in pairs)
+    def stretched(self, name: str, target: tuple[Index, ...], source: Sequence[str] = ()) -> str:
+        """A value with the extents of ``target``, where its own are not 1: they may be at run time.
 
-    def _is_narrow(self, extent: Index) -> bool:
-        """Whether the named ``extent`` is never above 1."""
-        return isinstance(extent, Expr) and compare(extent, "<=", 1, self.bounds) is True
-
-    def _may_stretch(self, old: Index, new: Index) -> bool:
-        """Whether a named extent may be 1 where another is not."""
-        if isinstance(old, int):
-            return False
-        same = compare(old, "==", new, self.bounds)
-        return same is not True if self._is_narrow(old) else same is None and isinstance(new, int)
-
-    def _stretch(
-        self, name: str, shape: Sequence[Index], whole: Sequence[Index], source: Sequence[str]
-    ) -> str:
-        open_ = [
-            (old, new) for old, new in zip(shape, whole, strict=True) if self._may_stretch(old, new)
-        ]
-        if not open_:
+        The run ends if they are not, and not those of ``target``.
+        """
+        shape = self.type_of(name).shape
+        pairs = tuple(zip(shape, target, strict=True))
+        if all(old == 1 or compare(old, "==", new, self.bounds) for old, new in pairs):
             return name
-        self.demand([((old - 1) * (old - new), "==", 0) for old, new in open_], source, always=True)
-        wide = [new if (old, new) in open_ else old for old, new in zip(shape, whole, strict=True)]
-        return self.builder.emit(Expand(tuple(wide)), name, source=source)
+        wide = tuple(old if old == 1 else new for old, new in pairs)
+        return self.emit(Expand(wide), name, source=source)
 
     def equality(self, name: str) -> tuple[Index, Index] | None:
         """The two indices that ``name`` says to be equal or not, which only a run can tell."""

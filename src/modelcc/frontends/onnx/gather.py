@@ -10,6 +10,7 @@ from modelcc.frontends.onnx.vectors import operand
 from modelcc.ir.index import Index, Range
 from modelcc.ir.types import I64
 from modelcc.ops import gather as ga
+from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.elementwise import Cast
 from modelcc.ops.runtime_index import Combination
 from modelcc.ops.time_axis import CacheUpdate, ReverseSequence
@@ -26,7 +27,15 @@ def gather_elements(call: Call) -> str:
 
 
 def gather_nd(call: Call) -> str:
-    return call.emit(ga.GatherND(call.attrs.integer("batch_dims", 0)), *call.inputs)
+    batches = call.attrs.integer("batch_dims", 0)
+    *places, depth = call.shape(1)
+    if depth != 0 or not 0 <= batches <= min(len(places), call.rank()):
+        return call.emit(ga.GatherND(batches), *call.inputs)
+    # Indices of no axes: all of x (of its part in the batch) for each of them.
+    rest = call.shape()[batches:]
+    ones = (1,) * (len(places) - batches)
+    x = call.emit(Reshape((*call.shape()[:batches], *ones, *rest)), call.input(0))
+    return call.emit(Expand((*places, *rest)), x)
 
 
 def one_hot(call: Call) -> str:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers, simple
 from modelcc.frontends.onnx.conversion import computed_in, sums_of_bools
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
+from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.views import part
-from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, pooled, spatial
+from modelcc.frontends.onnx.window import (
+    explicit_pads,
+    geometry,
+    halves,
+    per_axis,
+    pooled,
+    spatial,
+)
 from modelcc.ir.index import Index, Range, floordiv, minimum, product
 from modelcc.ir.types import F32, F64
 from modelcc.ops import conv, matmul, norm, pool
@@ -61,8 +70,6 @@ def conv_transpose(call: Call) -> str:
         (n - 1) * s + (k - 1) * d + 1 + o
         for n, s, k, d, o in zip(sizes, strides, kernel, dilations, extra, strict=True)
     )
-    if mode not in ("NOTSET", "") and any((*before, *after)):
-        call.fail(f"it has both pads and auto_pad={mode}")
     for o, s, d in zip(extra, strides, dilations, strict=False):
         if o >= max(s, d):
             call.fail(f"output_padding {o} is not less than its stride {s} or dilation {d}")
@@ -283,10 +290,19 @@ def gemm(call: Call) -> str:
     attrs, dtype = call.attrs, call.dtype()
     alpha, beta = attrs.number("alpha", 1.0), attrs.number("beta", 1.0)
     op = matmul.Gemm(alpha, beta, attrs.flag("transA"), attrs.flag("transB"))
+    inputs = (*call.inputs[:2], *(_addend(call, op) if call.has(2) else ()))
     if not dtype.is_integer or (alpha.is_integer() and beta.is_integer()):
-        return call.emit(op, *call.inputs)
-    wide = (call.emit(Cast(F64), name) if name else "" for name in call.inputs)
+        return call.emit(op, *inputs)
+    wide = (call.emit(Cast(F64), name) for name in inputs)
     return call.emit(Cast(dtype), call.emit(op, *wide))
+
+
+def _addend(call: Call, op: matmul.Gemm) -> tuple[str]:
+    """The third operand; extents with names are 1 or those of the product."""
+    (product_,) = op.infer(call.type(0), call.type(1))
+    shape = product_.shape[max(0, 2 - call.rank(2)) :]
+    fits = call.rank(2) <= 2
+    return (call.emitter.stretched(call.input(2), shape, call.source) if fits else call.input(2),)
 
 
 def einsum(call: Call) -> str:
@@ -315,7 +331,22 @@ def _broadcast_product(call: Call, equation: str) -> str:
         kept = [a for a, c in enumerate(letters) if shape[a] != 1 or c not in wide]
         parts[i] = "".join(letters[a] for a in kept)
         values.append(reshaped(call, call.inputs[i], tuple(shape[a] for a in kept)))
-    return call.emit(matmul.Einsum(f"{','.join(parts)}->{result}"), *values)
+    return call.emit(
+        matmul.Einsum(f"{','.join(parts)}->{result}"), *_letters_met(call, parts, values)
+    )
+
+
+def _letters_met(call: Call, parts: Sequence[str], values: Sequence[str]) -> list[str]:
+    """``values``, expanded where a name may be 1 that another has for the same letter."""
+    along: dict[str, dict[Index, None]] = {}
+    for letters, value in zip(parts, values, strict=True):
+        for letter, extent in zip(letters, call.type_of(value).shape, strict=True):
+            along.setdefault(letter, {})[extent] = None
+    met = {c: common_shape([(e,) for e in found], call.bounds) for c, found in along.items()}
+    return [
+        call.emitter.stretched(value, tuple(met[c][0] for c in letters), call.source)
+        for letters, value in zip(parts, values, strict=True)
+    ]
 
 
 def _spelled_out(call: Call, equation: str) -> str:

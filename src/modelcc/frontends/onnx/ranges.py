@@ -11,6 +11,7 @@ from modelcc.ir.op import ModelError
 
 _WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "ConvInteger",
             "QLinearConv", "MaxUnpool", "Col2Im", "DeformConv")  # fmt: skip
+_CONVOLUTIONS = frozenset(("Conv", "ConvTranspose", "ConvInteger", "QLinearConv"))
 _LAYERS = ("RNN", "GRU", "LSTM")
 
 _LEAST: Mapping[tuple[str, str], float] = MappingProxyType(
@@ -59,6 +60,16 @@ def check_ranges(node: NodeProto, where: str) -> None:
             shown = ", ".join(repr(v) for v in values)
             message = f"attribute {attribute.name} is {shown}, which is none of {known}"
             raise ModelError(message, (where,), _HINT)
+    if node.op_type in _CONVOLUTIONS:
+        _check_pads(node, where)
+
+
+def _check_pads(node: NodeProto, where: str) -> None:
+    """Convolutions have pads or find them, as in onnxruntime; poolings may be given both."""
+    given = {attribute.name: _values(attribute) for attribute in node.attribute}
+    (mode,) = given.get("auto_pad", ("NOTSET",))
+    if "pads" in given and mode not in ("NOTSET", ""):
+        raise ModelError(f"it has both pads and auto_pad={mode}", (where,), _HINT)
 
 
 def _values(attribute: AttributeProto) -> tuple[int | float | str, ...]:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import I32
 from modelcc.ops.elementwise import Cast
 from modelcc.ops.recurrence import USUAL, Activation, Direction, Recurrent
@@ -80,6 +81,8 @@ def _layer(call: Call, op: Recurrent) -> tuple[str, ...]:
             for i, name in enumerate(operands)
         ]
     hidden = call.type_of(operands[2]).shape[-1] if call.type_of(operands[2]).rank else 0
+    if not isinstance(hidden, int) and op.gates > 1:
+        unsupported(f"the size of its state, {hidden}, is not known before the model runs")
     if call.attrs.integer("hidden_size", 0) not in (0, hidden) and isinstance(hidden, int):
         call.fail(f"hidden_size differs from that of its weights, {hidden}")
     operands[0] = _of_one_batch(call, operands)

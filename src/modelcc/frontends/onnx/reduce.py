@@ -8,7 +8,6 @@ from types import MappingProxyType
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
 from modelcc.frontends.onnx.conversion import computed_in, floats
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.vectors import axes_at
 from modelcc.ir.index import product
@@ -17,6 +16,7 @@ from modelcc.ops import attention, reduce
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import Abs
 from modelcc.ops.cumulative import CumProd, CumSum
+from modelcc.ops.pool import inverse
 from modelcc.ops.transcendental import Pow
 
 _AXES_SINCE_18 = 18
@@ -107,13 +107,11 @@ def global_pool(op: Callable[[tuple[int, ...], bool], Op]) -> Handler:
 
 def global_lp_pool(call: Call) -> str:
     power = call.attrs.integer("p", 2)
-    if power < 1:
-        unsupported(f"a norm of order p={power}; it is at least 1")
-    if power > 2:
+    if power not in (1, 2):
         x = of(Abs(), Value(call, call.input(0)))
         powers = of(Pow(), x, x.lift(float(power)))
         total = of(reduce.ReduceSum(tuple(range(2, call.rank())), True), powers)
-        return of(Pow(), total, total.lift(1.0 / power)).name
+        return of(Pow(), total, total.lift(inverse(power))).name
     return _called(global_pool(reduce.ReduceL1 if power == 1 else reduce.ReduceL2), call)
 
 

@@ -15,7 +15,7 @@ from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
 from modelcc.frontends.onnx.rational import scales_of
-from modelcc.ir.index import Expr, Index, Range, floordiv, maximum, minimum, product
+from modelcc.ir.index import Expr, Index, Range, compare, floordiv, maximum, minimum, product
 from modelcc.ops.activation import Clip
 from modelcc.ops.coordinates import Nearest, Scale, Transformation, ratio
 from modelcc.ops.elementwise import Cast, Round
@@ -57,11 +57,20 @@ def resize(call: Call) -> str:
     if not call.has(3):
         call.fail("neither scales nor sizes are given")
     sizes = _sizes(call, axes)
+    _require_both_or_none(call, sizes)
     if policy == "stretch":
         return _resized(call, None, sizes, coordinates, nearest, region)
     scale, sizes = _in_proportion(call, sizes, axes, policy)
     scales = tuple(scale if a in axes else 1.0 for a in range(rank))
     return _resized(call, scales, sizes, coordinates, nearest, region)
+
+
+def _require_both_or_none(call: Call, sizes: tuple[Index, ...]) -> None:
+    """As onnxruntime: no elements come of some, and some of none."""
+    pairs = [(minimum(s, 1), minimum(e, 1)) for s, e in zip(sizes, call.shape(), strict=True)]
+    if any(compare(s, "==", e, call.bounds) is False for s, e in pairs):
+        call.fail(f"{call.type()} cannot be resized to {list(sizes)}")
+    call.emitter.demand([(s, "==", e) for s, e in pairs], call.source, always=True)
 
 
 def _in_proportion(

@@ -98,8 +98,6 @@ def expand(call: Call) -> str:
         shape.append(extent if fixed else found)
         if fixed:
             demands.append((found, "==", extent))
-        elif extent != 1:
-            demands.append(((found - extent) * (extent - 1), "==", 0))
     call.emitter.demand(demands, call.source)
     return call.emit(sh.Expand(tuple(shape)), call.input(0))
 

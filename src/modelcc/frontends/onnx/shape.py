@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import get_args
 
@@ -11,10 +11,20 @@ import numpy as np
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.slicing import clamped_range
+from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.vectors import BEYOND, operand
-from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, product, simplify
-from modelcc.ir.op import broadcast_shapes
+from modelcc.ir.index import (
+    Index,
+    Range,
+    ceildiv,
+    compare,
+    floordiv,
+    maximum,
+    minimum,
+    product,
+    simplify,
+)
 from modelcc.ir.types import BOOL, I64, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
@@ -169,7 +179,10 @@ def transpose(call: Call) -> str:
 def expand(call: Call) -> str:
     if call.known(1) is None:
         return runtime_shape.expand(call)
-    target = broadcast_shapes(call.shape(), call.indices(1, "shape"))
+    wanted = call.indices(1, "shape")
+    target = common_shape((call.shape(), wanted), call.bounds)
+    pairs = zip(wanted, target[len(target) - len(wanted) :], strict=True)
+    call.emitter.demand([((e - 1) * (e - t), "==", 0) for e, t in pairs], call.source, always=True)
     return call.input(0) if target == call.shape() else call.emit(sh.Expand(target), call.input(0))
 
 
@@ -314,6 +327,8 @@ def pad(call: Call) -> str:
     )
     extents = zip(call.shape(), before, after, strict=True)
     call.emitter.demand([(e + b + a, ">=", 0) for e, b, a in extents], call.source)
+    if mode != "constant":
+        _require_sources(call, before, after, mode)
     padded = call.emit(sh.Pad(tuple(before), tuple(after), mode, typed), call.input(0))
     late_value = call.opset >= 11 and call.has(2) and call.known(2) is None
     if mode != "constant" or not late_value:
@@ -321,6 +336,23 @@ def pad(call: Call) -> str:
     inside = call.emit(sh.Full(call.shape(), True, BOOL))
     inside = call.emit(sh.Pad(tuple(before), tuple(after), mode, False), inside)
     return call.emit(ew.Where(), inside, padded, call.input(2))
+
+
+def _require_sources(
+    call: Call, before: Sequence[Index], after: Sequence[Index], mode: Mode
+) -> None:
+    """What is added is taken from elements that are left: one, or as many as are reflected."""
+    demands: list[Demand] = []
+    for extent, first, last in zip(call.shape(), before, after, strict=True):
+        left = extent + minimum(first, 0) + minimum(last, 0)
+        added = maximum(first, 0) + maximum(last, 0)
+        demands.append((minimum(added, 1), "<=", left))
+        for pad in (first, last) if mode == "reflect" else ():
+            demands.append((pad, "<=", maximum(left - 1, 0)))
+    for demand in demands:
+        if compare(*demand, call.bounds) is False:
+            call.fail(f"{call.type()} has too few elements for pads {before} and {after}: {mode}")
+    call.emitter.demand(demands, call.source, always=True)
 
 
 def constant_of_shape(call: Call) -> str:

@@ -271,7 +271,7 @@ def stft(call: Call) -> str:
 
 def mel_weight_matrix(call: Call) -> str:
     """Triangles over the frequencies of a spectrum, evenly spaced in mel."""
-    bins = call.index(0, "num_mel_bins", Range(1, None))
+    bins = call.index(0, "num_mel_bins", Range(0, None))
     length = call.index(1, "dft_length", Range(1, None))
     rows = floordiv(length, 2) + 1
     places = _mel_places(call, bins, length)
@@ -321,6 +321,20 @@ def _mel_places(call: Call, bins: Index, length: Index) -> str:
     return call.emit(ew.Floor(), call.emit(ew.Div(), call.emit(ew.Mul(), extent, hertz), rate))
 
 
+def window(call: Call) -> str:
+    """The standard's definition, which takes a negative size for none; onnxruntime refuses it."""
+    (size,) = call.indices(0, "size", Range())
+    if compare(size, ">=", 0, call.bounds) is False:
+        call.fail(f"a window of {size} numbers")
+    call.emitter.demand(((size, ">=", 0),), call.source)
+    unsupported("it is defined by others")
+
+
 SIGNAL: Handlers = MappingProxyType(
-    {"DFT": dft, "STFT": stft, "MelWeightMatrix": mel_weight_matrix}
+    {
+        **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), window),
+        "DFT": dft,
+        "MelWeightMatrix": mel_weight_matrix,
+        "STFT": stft,
+    }
 )

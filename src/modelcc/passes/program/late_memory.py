@@ -87,12 +87,15 @@ def late_memory(
     parts: list[LateMemory] = []
     waiting: dict[int, list[Storage]] = {}
     for storage in found:
-        if storage.place == "output" and symbols(program.types[storage.name].elements) & gone:
-            parts.append(LateMemory(storage.name, storage.size, _known_after(line, storage)))
+        extents = symbols_of(program.types[storage.name].shape)
+        if storage.place == "output" and extents & gone:
+            step = _known_after(line, storage, extents)
+            parts.append(LateMemory(storage.name, storage.size, step))
         elif not symbols(storage.size) & gone:
             continue
         elif storage.place == "arena" and _upper(storage.size, inner, dims) is None:
-            waiting.setdefault(_known_after(line, storage), []).append(storage)
+            step = _known_after(line, storage, symbols(storage.size))
+            waiting.setdefault(step, []).append(storage)
     names = (f"segment{number}" for number in range(1, len(waiting) + 1))
     parts += [_segment(n, step, waiting[step]) for n, step in zip(names, waiting, strict=True)]
     return tuple(sorted(parts, key=lambda part: part.step))
@@ -102,13 +105,18 @@ def _upper(size: Index, gone: frozenset[str], dims: Bounds) -> Index | None:
     return upper_bound(size, gone, dims) if symbols(size) & gone else size
 
 
-def _known_after(line: Timeline, storage: Storage) -> int:
-    """The step that reads the last of the symbols in a storage's size; -1 if there are none.
+def symbols_of(shape: Sequence[Index]) -> frozenset[str]:
+    """Those of all extents: also of a tensor without elements, which has a shape still."""
+    return frozenset[str]().union(*map(symbols, shape))
+
+
+def _known_after(line: Timeline, storage: Storage, names: frozenset[str]) -> int:
+    """The step that reads the last of ``names``, symbols in a storage's shape; -1 if it is none.
 
     Reads and demands that follow it at once, before the storage is used, come first.
     """
     read, calls = line.read_at, line.calls
-    known = max((read[name] for name in symbols(storage.size) if name in read), default=-1)
+    known = max((read[name] for name in names if name in read), default=-1)
     while 0 <= known < storage.first - 1 and isinstance(calls.get(known + 1), ReadSize):
         known += 1
     return known

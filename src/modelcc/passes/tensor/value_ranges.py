@@ -70,7 +70,7 @@ class ValueRanges:
         self._known: dict[str, ValueRange] = {}
         self._stages: dict[str, list[Stage]] = {}
         self._views: dict[str, str] = {}
-        self._unknown = frozenset(_filled(program.items)) | _made_otherwise(program.items)
+        self._unknown = frozenset((*_filled(program.items), *_by_algorithms(program.items)))
         self._counters: dict[str, Range] = {}
         for name, known in _counters(program.items):
             same = self._counters.get(name, known) == known
@@ -235,22 +235,11 @@ def _filled(items: Iterable[Item]) -> Iterator[str]:
                 pass
 
 
-def _made_otherwise(items: Iterable[Item]) -> frozenset[str]:
-    """What algorithms and scatters write, and what is a view on one side of a branch only."""
-    views: set[str] = set()
-    kernels: set[str] = set()
-    algorithms: set[str] = set()
+def _by_algorithms(items: Iterable[Item]) -> Iterator[str]:
+    """Tensors that algorithms and scatters write, on one side of a branch only perhaps."""
     for item in leaf_items(tuple(items)):
-        match item:
-            case View():
-                (algorithms if item.output in views else views).add(item.output)
-            case Kernel():
-                kernels |= {stage.output for stage in item.stages}
-            case Algorithm() | Scatter():
-                algorithms |= {*item.outputs}
-            case _:
-                pass
-    return frozenset(algorithms | (views & kernels))
+        if isinstance(item, Algorithm | Scatter):
+            yield from item.outputs
 
 
 def _counters(items: Iterable[Item]) -> Iterator[tuple[str, Range]]:

@@ -37,7 +37,7 @@ def constant_pow(b: Builder, x: Value, exponent: float) -> Value | None:
     """``x ** exponent`` by products and roots, None for an exponent that needs :func:`pow`."""
     if exponent in (0.5, -0.5):
         return x.call("sqrt" if exponent > 0 else "rsqrt")
-    if exponent != int(exponent) or abs(exponent) > _LARGEST_UNROLLED:
+    if not abs(exponent) <= _LARGEST_UNROLLED or exponent != int(exponent):
         return None
     power = b.let(x)
     result: Value | None = None

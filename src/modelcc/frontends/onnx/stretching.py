@@ -1,0 +1,87 @@
+"""The shape that operands broadcast to whose extents have names: who is 1 at run time is stretched.
+
+Names are equal mostly, and kernels that read every operand at the place they write are the fast
+ones. So what tells which operand is the larger one is believed, and asked of the sizes at run time:
+a number, an operand that is stretched along no other axis, an extent that was computed. Only where
+nothing tells, any of the operands may be 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    broadcast_extent,
+    broadcast_parts,
+    compare,
+    simplify,
+)
+from modelcc.ir.op import broadcast_shapes
+
+Shape = tuple[Index, ...]
+
+
+def common_shape(shapes: Sequence[Shape], bounds: Bounds) -> Shape:
+    """The shape that ``shapes`` broadcast to; :class:`ModelError` if they cannot."""
+    wide = [tuple(1 if _is_narrow(e, bounds) else e for e in shape) for shape in shapes]
+    found = _common_shape(wide, bounds)
+    if wide == list(shapes):
+        return found
+    return tuple(
+        _broadcast(_different(_along(shapes, distance), bounds), bounds) if extent == 1 else extent
+        for distance, extent in zip(range(len(found), 0, -1), found, strict=True)
+    )
+
+
+def _is_narrow(extent: Index, bounds: Bounds) -> bool:
+    """Whether a named extent is never above 1."""
+    return not isinstance(extent, int) and compare(extent, "<=", 1, bounds) is True
+
+
+def _common_shape(shapes: Sequence[Shape], bounds: Bounds) -> Shape:
+    guess = broadcast_shapes(*shapes)
+    whole = [shape for shape in shapes if _is_whole(shape, guess)]
+    return tuple(
+        _common(extent, _along(shapes, distance), _along(whole, distance), bounds)
+        for distance, extent in zip(range(len(guess), 0, -1), guess, strict=True)
+    )
+
+
+def _common(guess: Index, along: Shape, whole: Shape, bounds: Bounds) -> Index:
+    """``guess`` is an extent of ``along``; ``whole`` are those of operands like the result."""
+    if isinstance(guess, int):
+        return guess
+    leading = _different(whole or along, bounds)
+    computed = [e for e in leading if not isinstance(e, Sym) and broadcast_parts(e) is None]
+    return computed[0] if computed else _broadcast(leading, bounds)
+
+
+def _broadcast(extents: Sequence[Index], bounds: Bounds) -> Index:
+    """The extent of what has all of ``extents``, any of which may be 1; 1 if there are none."""
+    if len(extents) < 2:
+        return extents[0] if extents else 1
+    parts = (part for e in extents for part in broadcast_parts(e) or (e,))
+    return simplify(broadcast_extent(tuple(dict.fromkeys(parts))), bounds)
+
+
+def _different(extents: Shape, bounds: Bounds) -> list[Index]:
+    found: list[Index] = []
+    for extent in extents:
+        if extent != 1 and not any(compare(extent, "==", e, bounds) for e in found):
+            found.append(extent)
+    return found
+
+
+def _is_whole(shape: Shape, guess: Shape) -> bool:
+    """Whether nothing says that an operand of ``shape`` is stretched to ``guess``."""
+    missing = [e for e in guess[: len(guess) - len(shape)] if e != 1]
+    return not missing and all(
+        old != 1 or new == 1 for old, new in zip(reversed(shape), reversed(guess), strict=False)
+    )
+
+
+def _along(shapes: Sequence[Shape], distance: int) -> Shape:
+    return tuple(shape[-distance] for shape in shapes if len(shape) >= distance)
