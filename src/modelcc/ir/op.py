@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
+from modelcc.ir.condition import Demands
 from modelcc.ir.errors import Error
 from modelcc.ir.index import Expr, Index, substitute
 from modelcc.ir.types import Array, DType, TensorType
@@ -119,8 +120,8 @@ class Op:
         """Result types (row-major); :class:`ModelError` if the operands break the op's rules."""
         raise NotImplementedError(self.mnemonic())
 
-    def agreements(self, *inputs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
-        """Pairs of extents that ``infer`` takes to be equal without knowing it."""
+    def agreements(self, *inputs: TensorType | None) -> Demands:
+        """What ``infer`` takes named extents of its operands to meet without knowing it."""
         return ()
 
     def reference(self, *inputs: Any) -> Any:
@@ -204,11 +205,16 @@ def broadcast_shapes(*shapes: tuple[Index, ...]) -> tuple[Index, ...]:
     return tuple(result)
 
 
-def broadcast_agreements(*shapes: tuple[Index, ...]) -> tuple[tuple[Index, Index], ...]:
-    """Extents that :func:`broadcast_shapes` takes to be equal without knowing it."""
+def equal(a: Sequence[Index], b: Sequence[Index]) -> Demands:
+    """Demands that extents of ``a`` are those of ``b``, as far as both go."""
+    return tuple((x, "==", y) for x, y in zip(a, b, strict=False) if x != y)
+
+
+def broadcast_demands(*shapes: tuple[Index, ...]) -> Demands:
+    """Demands that extents are equal which :func:`broadcast_shapes` takes to be so."""
     whole = broadcast_shapes(*shapes)
     return tuple(
-        (whole[-distance], shape[-distance])
+        (whole[-distance], "==", shape[-distance])
         for shape in shapes
         for distance in range(1, len(shape) + 1)
         if shape[-distance] not in (1, whole[-distance])

@@ -18,8 +18,18 @@ from modelcc.ir.compute import (
     number,
     select,
 )
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, Op, Sample, broadcast_shapes, require, same_dtype
+from modelcc.ir.op import (
+    Builder,
+    Op,
+    Sample,
+    broadcast_demands,
+    broadcast_shapes,
+    equal,
+    require,
+    same_dtype,
+)
 from modelcc.ir.types import F16, I32, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -222,6 +232,16 @@ class Attention(Op):
             fits = mask.rank <= 4 and len(broadcast_shapes(mask.shape, scores)) == 4
             require(fits, f"mask {mask} does not broadcast to {TensorType(scores, dtype)}")
         return (TensorType((*q.shape[:3], v.shape[3]), dtype),)
+
+    def agreements(
+        self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
+    ) -> Demands:
+        scores = (*q.shape[:3], k.shape[2])
+        return (
+            *equal((*q.shape[:2], q.shape[3]), (*k.shape[:2], k.shape[3])),
+            *equal((*q.shape[:2], k.shape[2]), v.shape[:3]),
+            *(() if mask is None else broadcast_demands(mask.shape, scores)),
+        )
 
     def reference(self, q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
         scores = np.matmul(widen(q), widen(k).swapaxes(2, 3))

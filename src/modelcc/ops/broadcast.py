@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import (
     DIM,
     Bounds,
@@ -79,11 +80,13 @@ class Reshape(Op):
         )
         return (TensorType(self.shape, x.dtype),)
 
-    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+    def agreements(self, *xs: TensorType | None) -> Demands:
         """The numbers of elements, where no rule tells that they are the same."""
         (x,) = (t for t in xs if t is not None)
         old, new = product(x.shape), product(self.shape)
-        return () if compare(old, "==", new, dim_bounds(x.shape, self.shape)) else ((old, new),)
+        return (
+            () if compare(old, "==", new, dim_bounds(x.shape, self.shape)) else ((old, "==", new),)
+        )
 
     def reference(self, x: Array) -> Array:
         return x.reshape(numbers(self.shape))
@@ -165,6 +168,12 @@ class Expand(Op):
             f"{x} does not broadcast to {shape_text(self.shape)}",
         )
         return (TensorType(self.shape, x.dtype),)
+
+    def agreements(self, *xs: TensorType | None) -> Demands:
+        """Each extent is 1 or the one that it becomes."""
+        (x,) = (t for t in xs if t is not None)
+        pairs = zip(x.shape, self.shape[len(self.shape) - x.rank :], strict=True)
+        return tuple(((a - 1) * (a - b), "==", 0) for a, b in pairs if a not in (1, b))
 
     def reference(self, x: Array) -> Array:
         return np.broadcast_to(x, numbers(self.shape)).copy()

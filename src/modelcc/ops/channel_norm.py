@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
-from modelcc.ir.index import Index, floordiv
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.condition import Demands
+from modelcc.ir.index import Index, floordiv, mod
+from modelcc.ir.op import Builder, Op, Sample, equal, require
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -33,6 +34,11 @@ def require_channels(x: TensorType, *parameters: TensorType | None) -> None:
         if p is not None:
             require(p.rank == 1, f"per-channel parameter {p} must have one axis")
             require_equal(p.shape[0], x.shape[1], f"parameter {p} against the channels of {x}")
+
+
+def channel_demands(x: TensorType, *parameters: TensorType | None) -> Demands:
+    """Demands that every per-channel parameter has a number for each channel of ``x``."""
+    return tuple(d for p in parameters if p is not None for d in equal(p.shape, x.shape[1:2]))
 
 
 def _per_channel(values: Array, rank: int) -> Array:
@@ -65,6 +71,9 @@ class BatchNorm(Op):
         require_float(x.dtype, "BatchNorm")
         require_channels(x, scale, bias, mean, var)
         return (TensorType(x.shape, x.dtype),)
+
+    def agreements(self, x: TensorType, *parameters: TensorType | None) -> Demands:
+        return channel_demands(x, *parameters)
 
     def reference(self, x: Array, scale: Array, bias: Array, mean: Array, var: Array) -> Array:
         factor = widen(scale) / np.sqrt(widen(var) + np.asarray(self.epsilon, widen(var).dtype))
@@ -152,6 +161,9 @@ class GroupNorm(Op):
         )
         return (TensorType(x.shape, x.dtype),)
 
+    def agreements(self, x: TensorType, *parameters: TensorType | None) -> Demands:
+        return (*channel_demands(x, *parameters), (mod(x.shape[1], self.groups), "==", 0))
+
     def reference(self, x: Array, scale: Array, bias: Array) -> Array:
         return _grouped(x, self.groups, self.epsilon, scale, bias)
 
@@ -185,6 +197,9 @@ class InstanceNorm(Op):
         require_float(x.dtype, "InstanceNorm")
         require_channels(x, scale, bias)
         return (TensorType(x.shape, x.dtype),)
+
+    def agreements(self, x: TensorType, *parameters: TensorType | None) -> Demands:
+        return channel_demands(x, *parameters)
 
     def reference(self, x: Array, scale: Array, bias: Array) -> Array:
         return _grouped(x, x.shape[1], self.epsilon, scale, bias)

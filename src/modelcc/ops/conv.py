@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, floordiv, mod
-from modelcc.ir.op import Builder, ModelError, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, ModelError, Op, Sample, equal, require, same_dtype
 from modelcc.ir.types import F16, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -100,6 +101,12 @@ class Conv(Op):
         )
         _check_bias(b, outputs)
         return (TensorType((x.shape[0], outputs, *window.extents(x.shape[2:])), dtype),)
+
+    def agreements(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> Demands:
+        bias = () if b is None else equal(b.shape, w.shape[:1])
+        kernel: Demands = tuple((e, ">=", 1) for e in w.shape[2:] if not isinstance(e, int))
+        channels = equal(x.shape[1:2], (w.shape[1] * self.groups,))
+        return (*channels, (mod(w.shape[0], self.groups), "==", 0), *kernel, *bias)
 
     def reference(self, x: Array, w: Array, b: Array | None = None) -> Array:
         wide, weights = widen(x), widen(w)
@@ -258,6 +265,11 @@ class ConvTranspose(Op):
         outputs = w.shape[1] * self.groups
         _check_bias(b, outputs)
         return (TensorType((x.shape[0], outputs, *self._extents(x.shape, w.shape)), dtype),)
+
+    def agreements(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> Demands:
+        bias = () if b is None else equal(b.shape, (w.shape[1] * self.groups,))
+        channels = equal(x.shape[1:2], w.shape[:1])
+        return (*channels, (mod(x.shape[1], self.groups), "==", 0), *bias)
 
     def _extents(self, x: Sequence[Index], w: Sequence[Index]) -> tuple[Index, ...]:
         window = self.window(w)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, floordiv
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, Sample, equal, require
 from modelcc.ir.types import Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_equal, require_float, rounded
 from modelcc.ops.bilinear import linear_taps, sample, weighted
@@ -64,6 +65,23 @@ class DeformConv(Op):
         if mask is not None:
             require_equal(mask.shape[1], kernel * self.offset_groups, "masks of all taps")
         return (TensorType((x.shape[0], w.shape[0], *offset.shape[2:]), x.dtype),)
+
+    def agreements(
+        self,
+        x: TensorType,
+        w: TensorType,
+        offset: TensorType,
+        b: TensorType | None = None,
+        mask: TensorType | None = None,
+    ) -> Demands:
+        taps = w.shape[2] * w.shape[3] * self.offset_groups
+        masks = () if mask is None else equal(mask.shape, (x.shape[0], taps, *offset.shape[2:]))
+        return (
+            *equal(x.shape[:2], (offset.shape[0], w.shape[1] * self.groups)),
+            *equal(offset.shape[1:2], (taps * 2,)),
+            *masks,
+            *(() if b is None else equal(b.shape, w.shape[:1])),
+        )
 
     def compute(
         self,

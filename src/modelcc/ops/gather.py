@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, Sample, equal, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_equal, require_numeric, rounded
 from modelcc.ops.broadcast import numbers
@@ -105,6 +106,9 @@ class GatherSum(Op):
         for given, expected in zip(x.shape[self.axis : last], indices.shape, strict=True):
             require_equal(given, expected, f"GatherSum of {x} at indices {indices}")
         return (TensorType((*x.shape[: self.axis], self.extent, *x.shape[last:]), x.dtype),)
+
+    def agreements(self, x: TensorType, indices: TensorType) -> Demands:
+        return equal(x.shape[self.axis :], indices.shape)
 
     def reference(self, x: Array, indices: Array) -> Array:
         (extent,) = numbers((self.extent,))

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, Sample, equal, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.accumulate import require_equal
@@ -26,6 +27,12 @@ from modelcc.ops.runtime_index import (
     require_integer,
 )
 from modelcc.ops.samples import tensor
+
+
+def inside(axis: int, indices: TensorType, x: TensorType) -> Demands:
+    """Demands that ``indices`` are no longer than ``x`` but along ``axis``."""
+    pairs = enumerate(zip(indices.shape, x.shape, strict=True))
+    return tuple((i, "<=", e) for a, (i, e) in pairs if a != axis and i != e)
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,9 @@ class GatherElements(Op):
             f"not {indices}",
         )
         return (TensorType(indices.shape, x.dtype),)
+
+    def agreements(self, x: TensorType, indices: TensorType) -> Demands:
+        return inside(self.axis, indices, x)
 
     def reference(self, x: Array, indices: Array) -> Array:
         crop = tuple(
@@ -103,6 +113,9 @@ class ScatterElements(Op):
         for index, update in zip(indices.shape, updates.shape, strict=True):
             require_equal(index, update, "ScatterElements needs one index per update")
         return (TensorType(x.shape, x.dtype),)
+
+    def agreements(self, x: TensorType, indices: TensorType, updates: TensorType) -> Demands:
+        return (*equal(indices.shape, updates.shape), *inside(self.axis, indices, x))
 
     def reference(self, x: Array, indices: Array, updates: Array) -> Array:
         result = x.copy()

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, mod, product
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, Sample, equal, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.accumulate import combined, require_equal
@@ -128,6 +129,10 @@ class ScatterND(Op):
         for wanted, given in zip(slices.shape, updates.shape, strict=True):
             require_equal(wanted, given, "extents of the updates of ScatterND differ")
         return (TensorType(x.shape, x.dtype),)
+
+    def agreements(self, x: TensorType, indices: TensorType, updates: TensorType) -> Demands:
+        (slices,) = GatherND().infer(x, indices)
+        return equal(slices.shape, updates.shape)
 
     def reference(self, x: Array, indices: Array, updates: Array) -> Array:
         result = x.copy()

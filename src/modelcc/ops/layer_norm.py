@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
+from modelcc.ir.condition import Demands
 from modelcc.ir.op import Builder, Op, Sample, require, same_dtype
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import (
@@ -45,6 +46,9 @@ class LayerNorm(Op):
         self, x: TensorType, scale: TensorType | None = None, bias: TensorType | None = None
     ) -> tuple[TensorType]:
         return _infer_trailing(type(self).__name__, self.axis, x, scale, bias)
+
+    def agreements(self, x: TensorType, *parameters: TensorType | None) -> Demands:
+        return _trailing_demands(x, *parameters)
 
     def reference(self, x: Array, scale: Array | None = None, bias: Array | None = None) -> Array:
         wide, axes = widen(x), tuple(range(self.axis, x.ndim))
@@ -86,6 +90,9 @@ class RMSNorm(Op):
 
     def infer(self, x: TensorType, scale: TensorType | None = None) -> tuple[TensorType]:
         return _infer_trailing("RMSNorm", self.axis, x, scale, None)
+
+    def agreements(self, x: TensorType, *parameters: TensorType | None) -> Demands:
+        return _trailing_demands(x, *parameters)
 
     def reference(self, x: Array, scale: Array | None = None) -> Array:
         wide, axes = widen(x), tuple(range(self.axis, x.ndim))
@@ -143,6 +150,16 @@ def _infer_trailing(
             if ours != 1:
                 require_equal(ours, theirs, f"{name} parameter {p} does not broadcast to {x}")
     return (TensorType(x.shape, x.dtype),)
+
+
+def _trailing_demands(x: TensorType, *parameters: TensorType | None) -> Demands:
+    return tuple(
+        (ours, "==", theirs)
+        for p in parameters
+        if p is not None
+        for ours, theirs in zip(reversed(p.shape), reversed(x.shape), strict=False)
+        if ours not in (1, theirs)
+    )
 
 
 def _affine(y: Array, scale: Array | None, bias: Array | None) -> Array:

@@ -10,14 +10,16 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
 from modelcc.ir.op import (
     Builder,
     ModelError,
     Op,
     Sample,
-    broadcast_agreements,
+    broadcast_demands,
     broadcast_shapes,
+    equal,
     require,
     same_dtype,
 )
@@ -69,10 +71,10 @@ class MatMul(Op):
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return (TensorType((*batch, *a.shape[-2:-1], *_columns(b)), dtype),)
 
-    def agreements(self, *operands: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+    def agreements(self, *operands: TensorType | None) -> Demands:
         a, b = (x.shape for x in operands if x is not None)
-        inner = broadcast_agreements(a[-1:], b[-2:][:1])
-        return (*broadcast_agreements(a[:-2], b[:-2]), *inner)
+        inner = broadcast_demands(a[-1:], b[-2:][:1])
+        return (*broadcast_demands(a[:-2], b[:-2]), *inner)
 
     def reference(self, a: Array, b: Array) -> Array:
         return np.asarray(np.matmul(widen(a), widen(b))).astype(a.dtype, copy=False)
@@ -160,6 +162,11 @@ class Gemm(Op):
         if c is not None and not _stretches(c.shape, shape):
             raise ModelError(f"the addend {c} does not broadcast to {TensorType(shape, dtype)}")
         return (TensorType(shape, dtype),)
+
+    def agreements(self, a: TensorType, b: TensorType, c: TensorType | None = None) -> Demands:
+        (m, k), (depth, n) = _turned(a.shape, self.trans_a), _turned(b.shape, self.trans_b)
+        addend = () if c is None else broadcast_demands((m, n), c.shape)
+        return (*equal((k,), (depth,)), *addend)
 
     def reference(self, a: Array, b: Array, c: Array | None = None) -> Array:
         left, right = (widen(a.T if self.trans_a else a), widen(b.T if self.trans_b else b))
@@ -288,6 +295,12 @@ class Einsum(Op):
                 require_equal(known, extent, f"extents of {label!r} in {self.equation!r} differ")
                 extents[label] = known if isinstance(known, int) else extent
         return extents
+
+    def agreements(self, *operands: TensorType | None) -> Demands:
+        shapes = tuple(t.shape for t in operands if t is not None)
+        extents = self._extents(shapes)
+        terms = zip(self.terms[0], shapes, strict=True)
+        return tuple(d for t, shape in terms for d in equal([extents[n] for n in t], shape))
 
     def reference(self, *operands: Array) -> Array:
         wide = np.einsum(self.equation, *map(widen, operands), optimize=len(operands) > 1)

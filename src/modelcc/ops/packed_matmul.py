@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.condition import Demands
+from modelcc.ir.op import Op, Sample, equal, require
 from modelcc.ir.types import F32, U8, U32, Array, TensorType
 from modelcc.ops.accumulate import Point, combined, require_equal
 from modelcc.ops.samples import scalar, tensor
@@ -71,6 +72,14 @@ class PackedMatMul(Op):
         rows = blocks * count * (WORD_BITS // self.bits)
         require_equal(x.shape[-1], rows, f"inner extents of {x} and {words} differ")
         return (TensorType((*x.shape[:-1], columns), F32),)
+
+    def agreements(
+        self, x: TensorType, words: TensorType, scale: TensorType, zero: TensorType
+    ) -> Demands:
+        blocks, count, columns = words.shape
+        rows = blocks * count * (WORD_BITS // self.bits)
+        parts = [d for p in (scale, zero) if p.rank for d in equal(p.shape, (blocks, columns))]
+        return (*equal(x.shape[-1:], (rows,)), *parts)
 
     def reference(self, x: Array, words: Array, scale: Array, zero: Array) -> Array:
         shifts = np.arange(0, WORD_BITS, self.bits, dtype=np.uint32)

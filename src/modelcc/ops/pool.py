@@ -21,8 +21,9 @@ from modelcc.ir.compute import (
     number,
     select,
 )
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, Sym, product
-from modelcc.ir.op import Builder, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, Op, Sample, equal, require, same_dtype
 from modelcc.ir.types import F16, I8, I32, U8, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import (
     Point,
@@ -184,6 +185,10 @@ class MaxPoolGrad(Pool):
         for ours, theirs in zip(pooled.shape, dy.shape, strict=True):
             require_equal(ours, theirs, f"gradient {dy} of a MaxPool whose result is {pooled}")
         return (TensorType(x.shape, x.dtype),)
+
+    def agreements(self, x: TensorType, dy: TensorType) -> Demands:
+        (pooled,) = super().infer(x)
+        return equal(pooled.shape, dy.shape)
 
     def reference(self, x: Array, dy: Array) -> Array:
         views = [view for _, view in taps(x, self.window, lowest(dtype_of(x)))]

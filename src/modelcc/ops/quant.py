@@ -14,8 +14,9 @@ import ml_dtypes
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
+from modelcc.ir.condition import Demand, Demands
 from modelcc.ir.index import ceildiv, floordiv
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, Sample, equal, require
 from modelcc.ir.types import F8E4M3FN, F16, F32, I4, I8, I32, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -65,6 +66,19 @@ class Granularity:
             ceildiv(extent, self.block),
             f"{what} {parameter} for blocks of {self.block} along axis {self.axis} of {x}",
         )
+
+    def agreements(self, x: TensorType, *parameters: TensorType | None) -> Demands:
+        """Demands that ``x`` has as many slices, or blocks, as there are parameters."""
+        found: list[Demand] = []
+        for p in parameters:
+            if p is None or (p.elements == 1 and p.rank <= 1):
+                continue
+            extent = x.shape[self.axis]
+            wanted = [*x.shape] if self.block else [extent]
+            if self.block:
+                wanted[self.axis] = ceildiv(extent, self.block)
+            found += equal(p.shape, wanted)
+        return tuple(found)
 
     def read(self, parameter: Operand, o: Point) -> Element:
         """The parameter of the element at ``o``."""
@@ -139,6 +153,9 @@ class QuantizeLinear(Op):
             require(zero.dtype == self.to, f"zero point {zero} of a quantisation to {self.to}")
         return (TensorType(x.shape, self.to),)
 
+    def agreements(self, x: TensorType, *parameters: TensorType | None) -> Demands:
+        return Granularity(self.axis, self.block).agreements(x, *parameters)
+
     def reference(self, x: Array, scale: Array, zero: Array | None = None) -> Array:
         granularity = Granularity(self.axis, self.block)
         value = widen(x) / granularity.spread(widen(scale), x)
@@ -206,6 +223,9 @@ class DequantizeLinear(Op):
                 zero.dtype == x.dtype, f"zero point {zero} of {x}: the element types must agree"
             )
         return (TensorType(x.shape, scale.dtype),)
+
+    def agreements(self, x: TensorType, *parameters: TensorType | None) -> Demands:
+        return Granularity(self.axis, self.block).agreements(x, *parameters)
 
     def reference(self, x: Array, scale: Array, zero: Array | None = None) -> Array:
         granularity = Granularity(self.axis, self.block)

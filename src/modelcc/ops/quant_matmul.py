@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, Sample, equal, require
 from modelcc.ir.types import F32, I8, I16, I32, U8, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point, require_equal
 from modelcc.ops.arithmetic import Add, Cast, Value, of
@@ -108,6 +109,14 @@ class MatMulInteger(Op):
                 require(zero.dtype == x.dtype, f"zero point {zero} of {x}")
         return MatMul().infer(TensorType(a.shape, I32), TensorType(b.shape, I32))
 
+    def agreements(self, *operands: TensorType | None) -> Demands:
+        a, b, *zeros = operands
+        found = list(MatMul().agreements(a, b))
+        for x, zero, axis in zip((a, b), zeros, (-2, -1), strict=False):
+            if x is not None and zero is not None and zero.rank == 1 and zero.shape != (1,):
+                found += equal(zero.shape, (x.shape[axis],))
+        return tuple(found)
+
     def reference(
         self, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None
     ) -> Array:
@@ -199,6 +208,15 @@ class ConvInteger(Op):
             require_equal(w_zero.shape[0], w.shape[0], f"zero points {w_zero} of weights {w}")
         return self.conv.infer(TensorType(x.shape, I32), TensorType(w.shape, I32))
 
+    def agreements(self, *operands: TensorType | None) -> Demands:
+        x, w, *zeros = operands
+        assert x is not None and w is not None
+        parts = [z for z in zeros[1:] if z is not None and z.elements != 1]
+        return (
+            *self.conv.agreements(x, w),
+            *(d for z in parts for d in equal(z.shape, w.shape[:1])),
+        )
+
     def reference(
         self, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
     ) -> Array:
@@ -269,6 +287,10 @@ class QLinearMatMul(Op):
         (sums,) = MatMulInteger().infer(a, b, a_zero, b_zero)
         return (TensorType(sums.shape, y_zero.dtype),)
 
+    def agreements(self, *operands: TensorType | None) -> Demands:
+        a, _, a_zero, b, _, b_zero, *_ = operands
+        return MatMulInteger().agreements(a, b, a_zero, b_zero)
+
     def reference(self, *operands: Array) -> Array:
         a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = operands
         sums = MatMulInteger().reference(a, b, a_zero, b_zero)
@@ -336,6 +358,10 @@ class QLinearConv(Op):
         x, _, x_zero, w, _, w_zero, _, y_zero, *_ = operands
         (sums,) = self.integer.infer(x, w, x_zero, w_zero)
         return (TensorType(sums.shape, y_zero.dtype),)
+
+    def agreements(self, *operands: TensorType | None) -> Demands:
+        x, _, x_zero, w, _, w_zero, *_ = operands
+        return self.integer.agreements(x, w, x_zero, w_zero)
 
     def reference(self, *operands: Array) -> Array:
         x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, *b = operands

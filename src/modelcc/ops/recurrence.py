@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.condition import Demands
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym
-from modelcc.ir.op import Builder, ModelError, Op, require, same_dtype
+from modelcc.ir.op import Builder, ModelError, Op, equal, require, same_dtype
 from modelcc.ir.types import I32, Array, TensorType
 from modelcc.ops.accumulate import require_equal, require_float
 from modelcc.ops.activation import (
@@ -193,24 +194,15 @@ class Recurrent(Op):
 
     def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
         name = type(self).__name__
-        x, w, r, b, lengths, *rest = (*operands, *(None,) * (8 - len(operands)))
+        x, w, r, b, _, *rest = (*operands, *(None,) * (8 - len(operands)))
         if x is None or w is None or r is None:
             raise ModelError(f"{name} needs x, w and r")
         dtype = same_dtype(*(t for t in (x, w, r, b, *rest) if t is not None))
         require_float(dtype, name)
         require(x.rank == 3, f"{name} needs x [time, batch, inputs], not {x}")
-        hidden = r.shape[-1]
-        expected = {
-            "weights": (w, (self.directions, self.gates * hidden, x.shape[2])),
-            "recurrent weights": (r, (self.directions, self.gates * hidden, hidden)),
-            "bias": (b, (self.directions, 2 * self.gates * hidden)),
-            "lengths": (lengths, x.shape[1:2]),
-            "initial h": (rest[0], (self.directions, x.shape[1], hidden)),
-            "initial c": (rest[1], (self.directions, x.shape[1], hidden)),
-            "peepholes": (rest[2], (self.directions, 3 * hidden)),
-        }
-        for what, (given, shape) in expected.items():
+        for what, (given, shape) in self._expected(operands).items():
             _require_shape(f"{what} of {name}", given, shape)
+        hidden = r.shape[-1]
         require(
             len(self.activations) in (0, len(self.defaults) * self.directions),
             f"{name} got {len(self.activations)} activations",
@@ -219,6 +211,27 @@ class Recurrent(Op):
         last = TensorType((self.directions, x.shape[1], hidden), dtype)
         y = TensorType((x.shape[0], self.directions, x.shape[1], hidden), dtype)
         return (y, *(last,) * self.states)
+
+    def agreements(self, *operands: TensorType | None) -> Demands:
+        expected = self._expected(operands).values()
+        return tuple(d for t, shape in expected if t is not None for d in equal(t.shape, shape))
+
+    def _expected(
+        self, operands: Sequence[TensorType | None]
+    ) -> Mapping[str, tuple[TensorType | None, tuple[Index, ...]]]:
+        """Operands by what they are, with the shapes that they must have."""
+        x, w, r, b, lengths, *rest = (*operands, *(None,) * (8 - len(operands)))
+        assert x is not None and r is not None
+        hidden = r.shape[-1]
+        return {
+            "weights": (w, (self.directions, self.gates * hidden, x.shape[2])),
+            "recurrent weights": (r, (self.directions, self.gates * hidden, hidden)),
+            "bias": (b, (self.directions, 2 * self.gates * hidden)),
+            "lengths": (lengths, x.shape[1:2]),
+            "initial h": (rest[0], (self.directions, x.shape[1], hidden)),
+            "initial c": (rest[1], (self.directions, x.shape[1], hidden)),
+            "peepholes": (rest[2], (self.directions, 3 * hidden)),
+        }
 
     def clipped(self, x: Array) -> Array:
         """``x`` within the limits."""

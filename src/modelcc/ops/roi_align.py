@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, Sample, equal, require
 from modelcc.ir.types import Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point, accumulator, require_equal, require_float
 from modelcc.ops.bilinear import edge_taps, gathered, product_of
@@ -69,6 +70,15 @@ class RoiAlign(Op):
             require_integer(counts, "RoiAlign")
             require(counts.shape == (boxes.shape[0], 2), f"counts of {boxes} are not {counts}")
         return (TensorType((boxes.shape[0], x.shape[1], self.height, self.width), x.dtype),)
+
+    def agreements(
+        self,
+        x: TensorType,
+        boxes: TensorType,
+        numbers: TensorType,
+        counts: TensorType | None = None,
+    ) -> Demands:
+        return equal(boxes.shape, (numbers.shape[0], 4))
 
     def compute(
         self,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
-from modelcc.ir.op import Op, Sample, require, same_dtype
+from modelcc.ir.op import Op, Sample, equal, require, same_dtype
 from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_equal, require_float
 from modelcc.ops.runtime_index import bound_along
@@ -40,6 +41,9 @@ class MaxRoiPool(Op):
         require(fits, f"MaxRoiPool needs [n, c, h, w] and [k, 5], not {x} and {boxes}")
         require_equal(boxes.shape[1], 5, "an image's number and four corners for each box")
         return (TensorType((boxes.shape[0], x.shape[1], self.height, self.width), x.dtype),)
+
+    def agreements(self, x: TensorType, boxes: TensorType) -> Demands:
+        return equal(boxes.shape[1:], (5,))
 
     def compute(self, at: StageBuilder, x: Operand, boxes: Operand) -> Operand:
         (result,) = self.infer(x.type, boxes.type)

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from modelcc.ir.condition import Comparison, Condition
+from modelcc.ir.condition import Condition, Demand, Demands
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym, compare, substitute
 from modelcc.ir.naming import Names
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import I64, Array, TensorType
-
-Demand = tuple[Index, Comparison, Index]
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,9 @@ class ReadSize(Op):
             f"{len(self.names)} sizes are not the elements of {x}",
         )
         return (TensorType(x.shape, x.dtype),)
+
+    def agreements(self, x: TensorType) -> Demands:
+        return ((x.elements, "==", len(self.names)),)
 
     def reference(self, x: Array) -> Array:
         return x

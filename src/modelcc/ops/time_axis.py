@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.op import Op, Sample, require, same_dtype
+from modelcc.ir.op import Op, Sample, equal, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.accumulate import Point, require_equal
@@ -39,6 +40,9 @@ class ReverseSequence(Op):
         )
         require_equal(x.shape[self.batch_axis], lengths.shape[0], "lengths of ReverseSequence")
         return (TensorType(x.shape, x.dtype),)
+
+    def agreements(self, x: TensorType, lengths: TensorType) -> Demands:
+        return equal((x.shape[self.batch_axis],), lengths.shape)
 
     def reference(self, x: Array, lengths: Array) -> Array:
         moved = np.moveaxis(x, (self.batch_axis, self.time_axis), (0, 1))
@@ -95,6 +99,13 @@ class CacheUpdate(Op):
             require_integer(starts, "CacheUpdate")
             require(starts.rank == 1, f"the starts of an update must be a vector, not {starts}")
         return (TensorType(cache.shape, cache.dtype),)
+
+    def agreements(
+        self, cache: TensorType, update: TensorType, starts: TensorType | None = None
+    ) -> Demands:
+        rest = [a for a in range(cache.rank) if a != self.axis]
+        batch = () if starts is None else equal(starts.shape, cache.shape[:1])
+        return (*equal([cache.shape[a] for a in rest], [update.shape[a] for a in rest]), *batch)
 
     def reference(self, cache: Array, update: Array, starts: Array | None = None) -> Array:
         result = np.moveaxis(cache.copy(), self.axis, 1)

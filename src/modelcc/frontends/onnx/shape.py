@@ -13,13 +13,13 @@ from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.vectors import BEYOND, operand
+from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, product, simplify
 from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.types import BOOL, I64, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
 from modelcc.ops.padding import Mode
-from modelcc.ops.runtime_size import Demand
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
