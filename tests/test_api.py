@@ -199,6 +199,26 @@ def test_all_is_sorted_and_there() -> None:
         _ = modelcc.compyle
 
 
+def test_a_damaged_pickle_is_refused() -> None:
+    net = modelcc.compile(mlp("batch"), threads=1, cache=None)
+    make, (manifest, *rest) = net.__reduce__()
+    with pytest.raises(modelcc.ArtifactError, match=r"pickled model: .*; pickle it again"):
+        make(manifest[: len(manifest) // 2], *rest)
+
+
+def test_what_an_exporter_of_arrays_raises_is_told() -> None:
+    class Broken:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+        def __dlpack__(self, **options: object) -> object:
+            raise KeyError("no memory")
+
+    net = modelcc.compile(mlp("batch"), threads=1, cache=None)
+    with pytest.raises(modelcc.InputError, match="does not share its memory"):
+        net(Broken())
+
+
 def test_copies_and_pickles(tmp_path: Path) -> None:
     (x,) = inputs((3, 6))
     net = modelcc.compile(mlp("batch"), threads=2, cache=None)

@@ -162,6 +162,7 @@ def test_arguments_of_methods(net: modelcc.Model, tmp_path: Path) -> None:
         (net.report, ({"x": X, "z": X},), "'z'"),
         (net.random_inputs, ({"batch": "2"},), "'batch'"),
         (net.random_inputs, ({"batc": 2},), "'batc'"),
+        (net.random_inputs, ({"batch": 2**61},), "no array has the shape"),
         (net.random_inputs, (None, "0"), "seed"),
         (net.random_inputs, (None, -1), "seed"),
     ]

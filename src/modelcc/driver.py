@@ -73,6 +73,7 @@ from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.check_indices import CheckIndices
+from modelcc.passes.tensor.demand_reads import DemandReads
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
@@ -172,7 +173,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             ),
             InternStrings(),
         ),
-        *block("lower", DemandSizes(), lower_graph, CheckIndices(options.unchecked)),
+        *block("lower", *_checked(options)),
         *block(
             "tensor",
             *_in_regions(*_layouts(options), InlineStages(), PermuteProducts()),
@@ -188,6 +189,11 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("package", ("package", _packager(target))),
     )
     return _restricted(numbered(stages), options)
+
+
+def _checked(options: Options) -> tuple[Any, ...]:
+    """To the tensor level, with what sizes and indices that come from data must meet."""
+    return DemandSizes(), lower_graph, DemandReads(), CheckIndices(options.unchecked)
 
 
 def _in_bodies(*steps: Pass[Graph]) -> tuple[tuple[str, InBodies | CountedInBodies], ...]:

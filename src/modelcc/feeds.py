@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from math import prod
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, cast
@@ -15,7 +16,7 @@ from modelcc.ir.condition import Condition
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Index, Range, evaluate, split_affine, substitute, symbols
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import Array, TensorType, dtype_of
+from modelcc.ir.types import MOST_BYTES, Array, TensorType, dtype_of
 from modelcc.ops.elementwise import Cast, Equal, Identity
 from modelcc.ops.gather import Gather, OneHot
 from modelcc.ops.runtime_size import ReadSize
@@ -167,6 +168,8 @@ def _random(
     type: TensorType, sizes: Mapping[str, int], below: int, generator: np.random.Generator
 ) -> Array:
     shape = tuple(evaluate(extent, sizes) for extent in type.shape)
+    if prod(extent or 1 for extent in shape) > MOST_BYTES // 8:
+        raise ModelError(f"no array has the shape {list(shape)}", (), "give smaller sizes")
     if type.dtype.kind == "string":
         return np.full(shape, "text", dtype=object)
     if type.dtype.is_float or type.dtype.kind == "complex":

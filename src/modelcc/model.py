@@ -11,9 +11,14 @@ import numpy as np
 
 from modelcc import checks
 from modelcc.artifact.constants import block_size
+from modelcc.artifact.errors import ArtifactError
 from modelcc.artifact.file import Artifact, write_artifact
 from modelcc.artifact.manifest import DimSpec, TensorSpec
-from modelcc.artifact.manifest_json import manifest_from_json, manifest_to_json
+from modelcc.artifact.manifest_json import (
+    ManifestError,
+    manifest_from_json,
+    manifest_to_json,
+)
 from modelcc.compile_cache import HOST_TARGETS
 from modelcc.formats import byte_text
 from modelcc.ir.index import Range
@@ -180,5 +185,9 @@ def _unpickled(
     target: str,
     threads: int,
 ) -> Model:
-    artifact = Artifact(manifest_from_json(manifest), objects, constants, sources)
+    try:
+        found = manifest_from_json(manifest)
+    except ManifestError as error:
+        raise ArtifactError("pickled model", str(error), "pickle it again") from error
+    artifact = Artifact(found, objects, constants, sources)
     return opened(artifact, target, threads)

@@ -1,57 +1,110 @@
-"""Extents with names that an op takes to be equal to others are among what a run must find so."""
+"""Operands of which named extents do not agree; no op is named here.
+
+What ``infer`` takes to be so of names, ``agreements`` must tell, or its reads need it: a run
+whose sizes meet these demands is one that the op takes with numbers in their place.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
-from modelcc.ir.index import Index, Sym, symbols
+from modelcc.ir.compute import Operand, StageBuilder
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import Index, Range, Sym, evaluate, symbols
+from modelcc.ir.index_uses import uses
 from modelcc.ir.op import ModelError, Op, Sample
-from modelcc.ir.types import TensorType, dtype_of
-from modelcc.ops.catalog import MCC
-from modelcc.ops.samples import arrays, sizes
+from modelcc.ir.tensor import Scatter, Stage
+from modelcc.ir.tensor_ranges import misread, unproved
+from modelcc.ir.types import TensorType
+from modelcc.ops.samples import sizes
+from tests.ops.test_matrix import CASES, operand_types
 
-CASES = [
-    pytest.param(op(**sample.attributes), sample, id=f"{op.__name__}-{i}")
-    for op in MCC.ops
-    for i, sample in enumerate(op.samples)
-]
+Types = list[TensorType | None]
+TRIED = 60
 
 
-def silent(op: Op, types: list[TensorType | None], which: int, axis: int) -> bool:
-    """Whether another extent is refused, but asked of nobody where it has a name."""
-    given = types[which]
-    assert given is not None
-    extent = given.shape[axis]
+def with_extent(types: Types, operand: int, axis: int, extent: Index) -> Types:
+    type = types[operand]
+    assert type is not None
+    shape = (*type.shape[:axis], extent, *type.shape[axis + 1 :])
+    return [*types[:operand], TensorType(shape, type.dtype), *types[operand + 1 :]]
 
-    def variant(new: Index) -> list[TensorType | None]:
-        shape = (*given.shape[:axis], new, *given.shape[axis + 1 :])
-        return [*types[:which], replace(given, shape=shape), *types[which + 1 :]]
 
-    def accepted(new: Index) -> bool:
-        try:
-            op.infer(*variant(new))
-        except ModelError:
-            return False
-        return True
-
-    assert isinstance(extent, int)
-    if accepted(extent + 1) or accepted(extent - 1) or not accepted(Sym("q")):
+def accepts(op: Op, types: Types) -> bool:
+    try:
+        op.infer(*types)
+        op.agreements(*types)
+        stages_of(op, types)
+    except ModelError:
         return False
-    agreements = op.agreements(*variant(Sym("q")))
-    return not any("q" in symbols(a) | symbols(b) for a, b in agreements)
+    return True
+
+
+def opened(op: Op, types: Types) -> tuple[Types, dict[str, int]]:
+    """Every extent that may be, under a name of its own; and what it was."""
+    known: dict[str, int] = {}
+    for operand, type in enumerate(types):
+        for axis, extent in enumerate(() if type is None else type.shape):
+            name = f"x{operand}_{axis}"
+            wider = with_extent(types, operand, axis, Sym(name))
+            if accepts(op, wider):
+                assert isinstance(extent, int)
+                types, known[name] = wider, extent
+    return types, known
+
+
+def numbered(types: Types, env: dict[str, int]) -> Types:
+    return [
+        None if t is None else TensorType(tuple(evaluate(e, env) for e in t.shape), t.dtype)
+        for t in types
+    ]
 
 
 @pytest.mark.parametrize(("op", "sample"), CASES)
-def test_extents_with_names_are_asked_for(op: Op, sample: Sample) -> None:
-    op = op.substitute(sizes(op, sample))
-    types = [None if x is None else TensorType(x.shape, dtype_of(x)) for x in arrays(op, sample)]
-    found = [
-        (which, axis)
-        for which, type in enumerate(types)
-        if type is not None
-        for axis in range(type.rank)
-        if silent(op, types, which, axis)
-    ]
-    assert found == []
+def test_sizes_that_meet_the_demands_are_taken(op: Op, sample: Sample) -> None:
+    env = sizes(op, sample)
+    op = op.substitute(env)
+    types, known = opened(op, numbered(operand_types(sample), env))
+    demands = [*(Condition(*d) for d in op.agreements(*types)), *needs_of_reads(op, types)]
+    results = op.infer(*types)
+    demands += [Condition(e, ">=", 0) for t in results for e in t.shape]
+    assert all(symbols(e) <= known.keys() for t in results for e in t.shape)
+    random = np.random.default_rng(1)
+    for _ in range(TRIED):
+        trial = {
+            n: max(0, e + int(random.choice((-1, 0, 1), p=(0.1, 0.8, 0.1))))
+            for n, e in known.items()
+        }
+        fixed = numbered(types, trial)
+        if all(d.holds(trial) for d in demands):
+            found = op.infer(*fixed)
+            for t, wanted in zip(found, results, strict=True):
+                assert t.shape == tuple(evaluate(e, trial) for e in wanted.shape)
+            if not all(0 in t.shape for t in found):
+                verify_reads(op, fixed)
+
+
+def stages_of(op: Op, types: Types) -> tuple[tuple[Stage, ...], Mapping[str, TensorType]]:
+    """The tensor-level meaning of ``op`` on operands of these types."""
+    at = StageBuilder("t")
+    operands = [None if t is None else Operand(f"x{i}", t) for i, t in enumerate(types)]
+    if op.has("compute"):
+        op.compute(at, *operands)
+    stages = tuple(s.stage if isinstance(s, Scatter) else s for s in at.stages)
+    return stages, {o.name: o.type for o in operands if o is not None} | dict(at.types)
+
+
+def needs_of_reads(op: Op, types: Types) -> list[Condition]:
+    stages, known = stages_of(op, types)
+    sizes = {n: Range(0, None) for t in types if t is not None for e in t.shape for n in symbols(e)}
+    return [c for stage in stages for c in unproved(stage, uses(stage), known, sizes)]
+
+
+def verify_reads(op: Op, types: Types) -> None:
+    """Fails if ``op`` reads outside of operands of these types."""
+    stages, known = stages_of(op, types)
+    for stage in stages:
+        assert not list(misread(stage, uses(stage), known, {}))

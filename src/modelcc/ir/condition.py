@@ -12,6 +12,11 @@ from modelcc.ir.index import Index
 from modelcc.ir.index_checked import NoValueError, evaluate_checked
 
 Comparison = Literal["<", "<=", "==", "!=", ">", ">="]
+Demand = tuple[Index, Comparison, Index]
+"""That the first is so to the second; not known, and to be asked for."""
+
+Demands = tuple[Demand, ...]
+
 COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
     {"<": "<", "<=": "<=", "==": "==", "!=": "!=", ">": ">", ">=": ">="}
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, cast
 
+from modelcc.ir.condition import Demands
 from modelcc.ir.errors import Error
 from modelcc.ir.index import Expr, Index, substitute
 from modelcc.ir.types import Array, DType, TensorType
@@ -127,9 +128,9 @@ class Op:
         """Pairs of extents of operands of the right ranks that must be equal, and what if not."""
         return ()
 
-    def agreements(self, *inputs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
-        """Pairs of extents that ``infer`` takes to be equal without knowing it."""
-        return tuple((a, b) for a, b, _ in self.meetings(*inputs) if a != b)
+    def agreements(self, *inputs: TensorType | None) -> Demands:
+        """What ``infer`` takes named extents to meet without knowing it, :meth:`meetings` first."""
+        return tuple((a, "==", b) for a, b, _ in self.meetings(*inputs) if a != b)
 
     def require_meetings(self, *inputs: TensorType | None) -> None:
         """Refuse :meth:`meetings` of different numbers; named extents are taken to match."""
@@ -218,11 +219,16 @@ def broadcast_shapes(*shapes: tuple[Index, ...]) -> tuple[Index, ...]:
     return tuple(result)
 
 
-def broadcast_agreements(*shapes: tuple[Index, ...]) -> tuple[tuple[Index, Index], ...]:
-    """Extents that :func:`broadcast_shapes` takes to be equal without knowing it."""
+def equal(a: Sequence[Index], b: Sequence[Index]) -> Demands:
+    """Demands that extents of ``a`` are those of ``b``, as far as both go."""
+    return tuple((x, "==", y) for x, y in zip(a, b, strict=False) if x != y)
+
+
+def broadcast_demands(*shapes: tuple[Index, ...]) -> Demands:
+    """Demands that extents are equal which :func:`broadcast_shapes` takes to be so."""
     whole = broadcast_shapes(*shapes)
     return tuple(
-        (whole[-distance], shape[-distance])
+        (whole[-distance], "==", shape[-distance])
         for shape in shapes
         for distance in range(1, len(shape) + 1)
         if shape[-distance] not in (1, whole[-distance])

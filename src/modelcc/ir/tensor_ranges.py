@@ -45,6 +45,21 @@ def misread(
                 yield f"{use.text} is out of range: {_reach(index, reached, d, extent)}"
 
 
+def unproved(
+    stage: Stage, found: Sequence[Use], types: Mapping[str, TensorType], dims: Bounds
+) -> Iterator[Condition]:
+    """What reads of ``stage`` need to stay in their tensor that ``dims`` do not tell.
+
+    Of indices that are affine, or are so but for what guards say; those from memory have bounds.
+    """
+    space = _Space.of(stage, dims, with_reduction=True)
+    for use in found:
+        shape = () if use.tensor is None else types[use.tensor].shape
+        for index, extent in zip(use.indices, shape, strict=False):
+            if symbols(index).isdisjoint(use.gathered):
+                yield from space.open_ends(index, extent, use.conditions)
+
+
 def miswritten(stage: Stage, type: TensorType, dims: Bounds) -> Iterator[str]:
     """What is provably wrong with where ``stage`` writes: out of range, or twice the same."""
     space = _Space.of(stage, dims, with_reduction=False)
@@ -262,6 +277,33 @@ class _Space:
             if beyond and self._admitted(use.conditions, corner):
                 return reached
         return None
+
+    def open_ends(
+        self, index: Index, extent: Index, conditions: Sequence[Condition]
+    ) -> Iterator[Condition]:
+        """Conditions on sizes, not proved, under which ``0 <= index < extent`` at all points."""
+        if self._surely_within(index, 0, extent):
+            return
+        margins = [m for c in conditions for m in _margins(c)]
+        guarded = any(not symbols(m).isdisjoint(symbols(index) & self._extents.keys())
+                      for m in margins)  # fmt: skip
+        for slack, whole in ((index, 0), (extent - 1 - index, extent)):
+            rests = [slack - m for m in margins]
+            if any(compare(rest, ">=", 0, self._bounds) for rest in (slack, *rests)):
+                continue
+            told = [rest for rest in rests if symbols(rest).isdisjoint(self._extents)]
+            least = next(iter(told), None) if guarded else self._least(slack)
+            if least is not None and not compare(least, ">=", 0, self._dims):
+                yield Condition(whole, ">=", whole - least)
+
+    def _least(self, index: Index) -> Index | None:
+        """The least value of ``index``, if it is affine; where a point is not, neither is it."""
+        split = split_affine(index, tuple(self._extents))
+        corner = None if split is None else self._corner(split[0], True)
+        if corner is None:
+            return None
+        still = [e for name, e in self._extents.items() if name not in corner]
+        return substitute(index, corner) * (1 if corner else product(still))
 
     def _surely_within(self, index: Index, low: Index, past: Index) -> bool:
         """Whether numbers alone tell that ``low <= index < past``, as they mostly do."""

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
-from modelcc.ir.index import Index
+from modelcc.ir.condition import Demands
 from modelcc.ir.op import (
     Builder,
     ModelError,
     Op,
     Sample,
-    broadcast_agreements,
+    broadcast_demands,
     broadcast_shapes,
     require,
     same_dtype,
@@ -71,8 +71,8 @@ class Elementwise(Op):
         check_domain(type(self).__name__, self.domain, dtype)
         return (TensorType(broadcast_shapes(*(x.shape for x in xs)), self.result(dtype)),)
 
-    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
-        return broadcast_agreements(*(x.shape for x in xs if x is not None))
+    def agreements(self, *xs: TensorType | None) -> Demands:
+        return broadcast_demands(*(x.shape for x in xs if x is not None))
 
     def reference(self, *xs: Array) -> Array:
         with np.errstate(all="ignore"):

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
-from modelcc.ir.condition import Condition
+from modelcc.ir.condition import Condition, Demands
 from modelcc.ir.index import (
     DIM,
     Bounds,
@@ -80,11 +80,13 @@ class Reshape(Op):
         )
         return (TensorType(self.shape, x.dtype),)
 
-    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+    def agreements(self, *xs: TensorType | None) -> Demands:
         """The numbers of elements, where no rule tells that they are the same."""
         (x,) = (t for t in xs if t is not None)
         old, new = product(x.shape), product(self.shape)
-        return () if compare(old, "==", new, dim_bounds(x.shape, self.shape)) else ((old, new),)
+        return (
+            () if compare(old, "==", new, dim_bounds(x.shape, self.shape)) else ((old, "==", new),)
+        )
 
     def reference(self, x: Array) -> Array:
         return x.reshape(numbers(self.shape))
@@ -167,11 +169,13 @@ class Expand(Op):
         )
         return (TensorType(self.shape, x.dtype),)
 
-    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+    def agreements(self, *xs: TensorType | None) -> Demands:
         """Each extent is 1 or that of the result."""
         (shape,) = (x.shape for x in xs if x is not None)
         pairs = zip(shape, self.shape[len(self.shape) - len(shape) :], strict=True)
-        return tuple(((old - 1) * (old - new), 0) for old, new in pairs if old not in (1, new))
+        return tuple(
+            ((old - 1) * (old - new), "==", 0) for old, new in pairs if old not in (1, new)
+        )
 
     def reference(self, x: Array) -> Array:
         return np.broadcast_to(x, numbers(self.shape)).copy()

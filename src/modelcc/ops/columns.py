@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, Sym, floordiv, mod, product
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.tensor import Condition
@@ -57,9 +58,9 @@ class Col2Im(Op):
         require(all(len(v) == rank for v in given), f"Col2Im of {rank} axes got {given}")
         return (TensorType((x.shape[0], self._channels(x.shape), *self.image), x.dtype),)
 
-    def agreements(self, x: TensorType) -> tuple[tuple[Index, Index], ...]:
+    def agreements(self, x: TensorType) -> Demands:
         rows = self._channels(x.shape) * product(self.block)
-        return (x.shape[1], rows), (x.shape[2], product(self.counts()))
+        return (x.shape[1], "==", rows), (x.shape[2], "==", product(self.counts()))
 
     def _channels(self, shape: Sequence[Index]) -> Index:
         return floordiv(shape[1], product(self.block))

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.op import Builder, Meeting, ModelError, Op, Sample, require, same_dtype
 from modelcc.ir.types import F16, Array, DType, TensorType
@@ -89,6 +90,10 @@ class Conv(Op):
         outputs = w.shape[0]
         self.require_meetings(x, w, b)
         return (TensorType((x.shape[0], outputs, *window.extents(x.shape[2:])), dtype),)
+
+    def agreements(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> Demands:
+        kernel: Demands = tuple((e, ">=", 1) for e in w.shape[2:] if not isinstance(e, int))
+        return (*super().agreements(x, w, b), *kernel)
 
     def meetings(
         self, x: TensorType, w: TensorType, b: TensorType | None = None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
+from modelcc.ir.condition import Demands
+from modelcc.ir.index import compare
 from modelcc.ir.op import Builder, Meeting, Op, Sample, require
 from modelcc.ir.types import I32, Array, TensorType
 from modelcc.ops.generate import Full
@@ -22,6 +24,19 @@ from modelcc.ops.runtime_index import (
     require_integer,
 )
 from modelcc.ops.samples import tensor
+
+
+def inside(axis: int, indices: TensorType, x: TensorType) -> Demands:
+    """Demands that ``indices`` are no longer than ``x`` but along ``axis``.
+
+    :class:`ModelError` if numbers say that they are.
+    """
+    sides = zip(indices.shape, x.shape, strict=True)
+    pairs = [(i, e) for a, (i, e) in enumerate(sides) if a != axis]
+    for i, e in pairs:
+        fits = compare(i, "<=", e, {}) is not False
+        require(fits, f"indices {indices} are longer than {x} beside axis {axis}")
+    return tuple((i, "<=", e) for i, e in pairs if i != e)
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,11 @@ class GatherElements(Op):
             f"GatherElements along axis {self.axis} of {x} needs indices of its rank, "
             f"not {indices}",
         )
+        inside(self.axis, indices, x)
         return (TensorType(indices.shape, x.dtype),)
+
+    def agreements(self, x: TensorType, indices: TensorType) -> Demands:
+        return inside(self.axis, indices, x)
 
     def reference(self, x: Array, indices: Array) -> Array:
         crop = tuple(
@@ -96,7 +115,11 @@ class ScatterElements(Op):
             f"not {x}, {indices} and {updates}",
         )
         self.require_meetings(x, indices, updates)
+        inside(self.axis, indices, x)
         return (TensorType(x.shape, x.dtype),)
+
+    def agreements(self, x: TensorType, indices: TensorType, updates: TensorType) -> Demands:
+        return (*super().agreements(x, indices, updates), *inside(self.axis, indices, x))
 
     def meetings(
         self, x: TensorType, indices: TensorType, updates: TensorType

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, Sample, equal, require
 from modelcc.ir.types import I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
 from modelcc.ops.bilinear import Tap, clamped, pixel_bound, weighted, within
@@ -53,6 +54,9 @@ class GridSample(Op):
         fits = x.rank == grid.rank >= 3 and grid.shape[-1] == x.rank - 2
         require(fits, f"GridSample of {x} needs positions in {x.rank - 2} axes, not {grid}")
         return (TensorType((*x.shape[:2], *grid.shape[1:-1]), x.dtype),)
+
+    def agreements(self, x: TensorType, grid: TensorType) -> Demands:
+        return equal(x.shape[:1], grid.shape[:1])
 
     # --- stages
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
 from modelcc.ir.op import (
     Builder,
@@ -17,7 +18,7 @@ from modelcc.ir.op import (
     ModelError,
     Op,
     Sample,
-    broadcast_agreements,
+    broadcast_demands,
     broadcast_shapes,
     require,
     same_dtype,
@@ -64,9 +65,9 @@ class MatMul(Op):
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return (TensorType((*batch, *a.shape[-2:-1], *_columns(b)), dtype),)
 
-    def agreements(self, *operands: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+    def agreements(self, *operands: TensorType | None) -> Demands:
         a, b = (x.shape for x in operands if x is not None)
-        return (*broadcast_agreements(a[:-2], b[:-2]), *super().agreements(*operands))
+        return (*broadcast_demands(a[:-2], b[:-2]), *super().agreements(*operands))
 
     def meetings(self, a: TensorType, b: TensorType) -> Iterator[Meeting]:
         yield a.shape[-1], b.shape[-2:][0], f"inner extents of {a} and {b} differ"

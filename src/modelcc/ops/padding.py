@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, compare, maximum, minimum, mod
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.tensor import Condition
@@ -61,7 +62,23 @@ class Pad(Op):
             f"cropping {x} by {shape_text(self.before)} and {shape_text(self.after)} "
             "leaves a negative extent",
         )
+        demands = self.agreements(x)
+        require(
+            all(compare(*demand, {}) is not False for demand in demands),
+            f"an empty axis of {x} has no elements to pad it with, as mode {self.mode!r} asks for",
+        )
         return (TensorType(shape, x.dtype),)
+
+    def agreements(self, x: TensorType) -> Demands:
+        """What is padded with its own elements has some."""
+        if self.mode == "constant":
+            return ()
+        rows = zip(x.shape, self.before, self.after, strict=True)
+        return tuple(
+            (e + minimum(b, 0) + minimum(a, 0), ">=", minimum(e + b + a, 1))
+            for e, b, a in rows
+            if (b, a) != (0, 0)
+        )
 
     def reference(self, x: Array) -> Array:
         before, after = numbers(self.before), numbers(self.after)

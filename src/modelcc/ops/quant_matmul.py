@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
 from modelcc.ir.op import Builder, Meeting, Op, Sample, require
 from modelcc.ir.types import F32, I8, I16, I32, U8, Array, TensorType, dtype_of
@@ -108,7 +109,7 @@ class MatMulInteger(Op):
                 require(zero.dtype == x.dtype, f"zero point {zero} of {x}")
         return MatMul().infer(TensorType(a.shape, I32), TensorType(b.shape, I32))
 
-    def agreements(self, *operands: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+    def agreements(self, *operands: TensorType | None) -> Demands:
         return (*MatMul().agreements(*operands[:2]), *super().agreements(*operands))
 
     def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
@@ -284,7 +285,7 @@ class QLinearMatMul(Op):
         (sums,) = MatMulInteger().infer(a, b, a_zero, b_zero)
         return (TensorType(sums.shape, y_zero.dtype),)
 
-    def agreements(self, *operands: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+    def agreements(self, *operands: TensorType | None) -> Demands:
         a, _, a_zero, b, _, b_zero, *_ = operands
         return MatMulInteger().agreements(a, b, a_zero, b_zero)
 

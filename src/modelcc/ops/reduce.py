@@ -17,6 +17,7 @@ from modelcc.ir.compute import (
     index_value,
     select,
 )
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, product
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, TensorType, dtype_of
@@ -334,6 +335,9 @@ class _Arg(Op):
         found = 0 in kept.shape or x.shape[self.axis] != 0
         require(found, f"{type(self).__name__} over the empty axis of {x}")
         return (TensorType(kept.shape, I64),)
+
+    def agreements(self, x: TensorType) -> Demands:
+        return ((x.shape[self.axis], ">=", 1),)
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         reduction = self.extreme((self.axis,), self.keepdims)

@@ -18,6 +18,7 @@ from modelcc.ir.compute import (
     index_value,
     select,
 )
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import (
     Index,
     Sym,
@@ -139,6 +140,11 @@ class Resize(Op):
             f"scales {self.scales} must be positive",
         )
         return (TensorType(self.shape, x.dtype),)
+
+    def agreements(self, x: TensorType) -> Demands:
+        """Elements are made of some."""
+        pairs = zip(x.shape, self.shape, strict=True)
+        return tuple((old, ">=", minimum(new, 1)) for old, new in pairs if old != new)
 
     def coordinate(self, axis: int, size: Index) -> Coordinate | None:
         """Map of output to input positions along ``axis``; None if it is the identity."""

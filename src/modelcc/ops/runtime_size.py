@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from modelcc.ir.condition import Comparison, Condition
+from modelcc.ir.condition import Condition, Demands
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym, compare, substitute
 from modelcc.ir.naming import Names
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import I64, Array, TensorType
-
-Demand = tuple[Index, Comparison, Index]
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class ReadSize(Op):
     """
 
     names: tuple[str, ...]
-    demands: tuple[Demand, ...] = ()
+    demands: Demands = ()
     pure = False
     samples = (
         Sample((np.array([3, 4]),), {"names": ("a", "b")}),
@@ -56,8 +54,8 @@ class ReadSize(Op):
         )
         return (TensorType(x.shape, x.dtype),)
 
-    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
-        return tuple((x.elements, len(self.names)) for x in xs if x is not None)
+    def agreements(self, *xs: TensorType | None) -> Demands:
+        return tuple((x.elements, "==", len(self.names)) for x in xs if x is not None)
 
     def reference(self, x: Array) -> Array:
         return x

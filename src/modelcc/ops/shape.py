@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, Sym, mod
-from modelcc.ir.op import Builder, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, Op, Sample, equal, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops import broadcast, generate, padding, slicing
@@ -116,13 +117,13 @@ class Concat(Op):
         shape[self.axis] = sum((x.shape[self.axis] for x in xs[1:]), first.shape[self.axis])
         return (TensorType(tuple(shape), dtype),)
 
-    def agreements(self, *xs: TensorType | None) -> tuple[tuple[Index, Index], ...]:
+    def agreements(self, *xs: TensorType | None) -> Demands:
         first, *others = (x.shape for x in xs if x is not None)
+        rest = [axis for axis in range(len(first)) if axis != self.axis]
         return tuple(
-            (a, b)
+            demand
             for other in others
-            for axis, (a, b) in enumerate(zip(first, other, strict=True))
-            if axis != self.axis and a != b
+            for demand in equal([first[axis] for axis in rest], [other[axis] for axis in rest])
         )
 
     def reference(self, *xs: Array) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.tensor import Condition
@@ -104,6 +105,16 @@ class Unslice(Op):
     def infer(self, x: TensorType) -> tuple[TensorType]:
         Slice(self.starts, x.shape, self.steps).infer(TensorType(self.shape, x.dtype))
         return (TensorType(self.shape, x.dtype),)
+
+    def agreements(self, x: TensorType) -> Demands:
+        """The last element of each axis goes to a place within the shape."""
+        rows = zip(self.starts, self.steps, x.shape, self.shape, strict=True)
+        ends = ((start + step * (count - 1), step, extent) for start, step, count, extent in rows)
+        return tuple(
+            (last, "<", extent) if step > 0 else (last, ">=", 0)
+            for last, step, extent in ends
+            if isinstance(step, int)
+        )
 
     def reference(self, x: Array) -> Array:
         result = np.zeros(numbers(self.shape), x.dtype)

@@ -9,6 +9,7 @@ import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, test
 from modelcc.ir.compute import Operand
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, product
 from modelcc.ir.loop import Expr, LoopKind
 from modelcc.ir.op import Op, Sample, require
@@ -57,6 +58,9 @@ class TopK(Op):
         require(fits, f"TopK of {self.k} elements along axis {self.axis} of {x}")
         shape = (*x.shape[: self.axis], self.k, *x.shape[self.axis + 1 :])
         return TensorType(shape, x.dtype), TensorType(shape, I64)
+
+    def agreements(self, x: TensorType) -> Demands:
+        return ((self.k, "<=", x.shape[self.axis]),)
 
     def reference(self, x: Array) -> tuple[Array, Array]:
         (k,) = numbers((self.k,))

@@ -49,7 +49,8 @@ PASSES = [step for step in passes() if step.__name__ not in TOO_LONG]
 def parse(text: str) -> TensorProgram:
     def resolve(handle: str, type_: TensorType) -> Constant:
         count = int(np.prod(type_.static_shape()))
-        return Constant(np.linspace(-1, 1, count, dtype=np.float32).reshape(type_.static_shape()))
+        data = np.linspace(-1, 1, count, dtype=np.float32).reshape(type_.static_shape())
+        return Constant(data.astype(type_.dtype.numpy))
 
     program = parse_tensor_program(text, resolve)
     verify_tensor_program(program)

@@ -28,7 +28,7 @@ from modelcc.frontends.onnx.ranges import check_ranges
 from modelcc.frontends.onnx.schema import Expansion, expansion
 from modelcc.frontends.onnx.scope import Scope
 from modelcc.frontends.onnx.structure import (
-    check_recursion,
+    check_functions,
     check_unique,
     labelled,
     ordered,
@@ -68,7 +68,7 @@ class _Importer:
         self._model = model
         self._proto: ModelProto = model.proto
         self._opsets = opsets(model.proto, model.name)
-        check_recursion(self._proto.functions, model.name)
+        check_functions(self._proto.functions, model.name)
         self._functions = {(f.domain, f.name): f for f in self._proto.functions}
         graph = self._proto.graph
         stored = {t.name for t in graph.initializer}

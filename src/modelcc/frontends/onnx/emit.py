@@ -17,6 +17,7 @@ from modelcc.frontends.onnx.ratio import Ratio, as_ratio
 from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
+from modelcc.ir.condition import Demand
 from modelcc.ir.index import Bounds, Expr, Index, Range, Sym, compare, product, symbols
 from modelcc.ir.op import Op
 from modelcc.ir.structure import HostStep, Setting
@@ -26,7 +27,7 @@ from modelcc.ops.broadcast import Expand
 from modelcc.ops.elementwise import Cast, Div, Equal
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import DequantizeLinear
-from modelcc.ops.runtime_size import Demand, ReadSize
+from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Indices
 
 ANYTHING = Range()
@@ -233,8 +234,8 @@ class Emitter:
         if isinstance(op, Elementwise | MatMul):
             operands = self._stretched(op, operands, source)
         results = self.builder.add(op, *operands, source=source)
-        agreements = op.agreements(*(self.type_of(n) if n else None for n in operands))
-        self.demand([(a, "==", b) for a, b in agreements], source, always=True)
+        types = (self.type_of(n) if n else None for n in operands)
+        self.demand(op.agreements(*types), source, always=True)
         if isinstance(op, Equal):
             self._note_equality(results[0], inputs)
         return results

@@ -21,6 +21,7 @@ from modelcc.frontends.onnx.window import (
     spatial,
 )
 from modelcc.ir.index import Index, Range, floordiv, minimum, product
+from modelcc.ir.op import equal
 from modelcc.ir.types import F32, F64
 from modelcc.ops import conv, matmul, norm, pool
 from modelcc.ops.arithmetic import Cast, Value, of
@@ -115,6 +116,7 @@ def max_unpool(call: Call) -> str:
     )
     shape = (*extents[:2], *sizes)
     zeros = call.emit(Full((product(shape),), 0, call.dtype()))
+    call.emitter.demand(equal(call.shape(1), extents), call.source, always=True)
     flat = [reshaped(call, call.input(i), (product(call.shape(i)),)) for i in (0, 1)]
     result = call.emit(ScatterElements(0), zeros, flat[1], flat[0])
     result = reshaped(call, result, shape)

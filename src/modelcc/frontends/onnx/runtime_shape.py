@@ -13,11 +13,11 @@ import numpy as np
 
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.vectors import Vector, axes_at, operand, positions, vector_of
+from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range, Sym, ceildiv, product
 from modelcc.ir.types import F64, I64, U64, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
-from modelcc.ops.runtime_size import Demand
 
 SIZE = Range(0, None)
 """What is known of a size."""

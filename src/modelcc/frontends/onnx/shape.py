@@ -14,6 +14,7 @@ from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.vectors import BEYOND, operand
+from modelcc.ir.condition import Demand
 from modelcc.ir.index import (
     Index,
     Range,
@@ -29,7 +30,6 @@ from modelcc.ir.types import BOOL, I64, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
 from modelcc.ops.padding import Mode
-from modelcc.ops.runtime_size import Demand
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 

@@ -15,13 +15,13 @@ from modelcc.frontends.onnx.runtime_shape import SIZE
 from modelcc.frontends.onnx.shape import reshaped, sliced
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.vectors import axes_at, positions, vector_of
+from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range, Sym, compare, floordiv, minimum, product, simplify
 from modelcc.ir.types import F32, F64, I64, Array, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.runtime_size import Demand
 from modelcc.ops.shape import Concat, Reshape, Transpose
 from modelcc.ops.slicing import Slice
 from modelcc.ops.window import numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
@@ -118,31 +119,55 @@ def _find_cycle(
             return path[path.index(path[-1]) :][::-1]
 
 
-def check_recursion(functions: Sequence[FunctionProto], where: str) -> None:
-    """:class:`ModelError` if a model-local function calls itself, directly or through others."""
+DEEPEST_CALL = 100
+"""Functions that may be called within each other, as in onnxruntime."""
+
+MOST_NODES = 1 << 20
+"""Nodes that a function may come to with all that it calls: a few that call twice double them."""
+
+
+def check_functions(functions: Sequence[FunctionProto], where: str) -> None:
+    """:class:`ModelError` if a model-local function calls itself, directly or through others, or
+    calls more than can be imported."""
     known = {(f.domain, f.name): f for f in functions}
     check_unique([f"{f.domain}.{f.name}:{f.overload}" for f in functions], "function", where)
-    done: set[tuple[str, str]] = set()
+    done: dict[tuple[str, str], _Size] = {}
     for key in known:
         _visit(key, known, (), done)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """What a function comes to: nodes, and functions within each other."""
+
+    nodes: int
+    depth: int
 
 
 def _visit(
     key: tuple[str, str],
     known: dict[tuple[str, str], FunctionProto],
     path: tuple[tuple[str, str], ...],
-    done: set[tuple[str, str]],
-) -> None:
+    done: dict[tuple[str, str], _Size],
+) -> _Size:
     if key in path:
         names = " -> ".join(f"{d}.{n}" for d, n in (*path[path.index(key) :], key))
         raise ModelError(f"functions call each other in a circle: {names}", (names.split(" ")[0],))
     if key in done:
-        return
+        return done[key]
+    nodes, depth, place = 0, 0, (".".join(key),)
     for node in called(known[key].node):
-        inner = (node.domain, node.op_type)
-        if inner in known:
-            _visit(inner, known, (*path, key), done)
-    done.add(key)
+        name = (node.domain, node.op_type)
+        is_call = name in known and len(path) < DEEPEST_CALL
+        inner = _visit(name, known, (*path, key), done) if is_call else _Size(1, 0)
+        nodes, depth = nodes + inner.nodes, max(depth, inner.depth + (name in known))
+        if nodes > MOST_NODES:
+            raise ModelError(f"with what it calls it has more than {MOST_NODES:,} nodes", place)
+    if len(path) + depth >= DEEPEST_CALL:
+        message = f"more than {DEEPEST_CALL} functions are called within each other"
+        raise ModelError(message, place, "inline some of them")
+    done[key] = _Size(nodes, depth)
+    return done[key]
 
 
 def called(nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:

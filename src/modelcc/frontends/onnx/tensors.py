@@ -264,6 +264,9 @@ def sparse_to_array(tensor: onnx.SparseTensorProto, folder: Path | None, where: 
     dims = tuple(int(d) for d in tensor.dims)
     if any(d < 0 for d in dims) or math.prod(dims) * values.itemsize > MAX_BYTES:
         raise ModelError(f"the sparse tensor has dims {list(dims)}", (where,), _CORRUPT)
+    if indices.shape[:1] != values.shape or (indices < 0).any():
+        message = f"{len(indices)} sparse indices, none below 0, do not give {values.size} values"
+        raise ModelError(message, (where,), _CORRUPT)
     dense = np.zeros(dims, values.dtype)
     try:
         if indices.ndim == 1:

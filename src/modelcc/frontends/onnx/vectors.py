@@ -14,6 +14,7 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range
 from modelcc.ir.op import Op
 from modelcc.ir.types import I64
@@ -22,7 +23,6 @@ from modelcc.ops import gather as ga
 from modelcc.ops import reduce as rd
 from modelcc.ops import shape as sh
 from modelcc.ops.cumulative import CumSum
-from modelcc.ops.runtime_size import Demand
 
 BEYOND = 2**48
 """More elements than any tensor has."""

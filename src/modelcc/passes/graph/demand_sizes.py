@@ -8,12 +8,13 @@ from types import MappingProxyType
 
 import numpy as np
 
+from modelcc.ir.condition import Demand
 from modelcc.ir.graph import Constant, Graph, Node
 from modelcc.ir.index import Bounds, Index, Range, Sym, bounds_of, symbols
 from modelcc.ir.naming import Names
 from modelcc.ir.types import I64, MOST_BYTES, TensorType
 from modelcc.ops.control import Control, Loop
-from modelcc.ops.runtime_size import Demand, ReadSize
+from modelcc.ops.runtime_size import ReadSize
 
 FARTHEST = 1 << 48
 """The greatest size, step or distance; a few of them multiplied by numbers fit into 64 bits."""

@@ -102,11 +102,11 @@ def lower_items(graph: Graph, scope: Scope) -> Lowered:
     writers = Counter(name for item in items for name in item_outputs(item))
     parts = frozenset(name for name, number in writers.items() if number > 1)
     items[:] = [_as_view(i, lowered.types, graph.dims, parts) for i in items]
-    items[:] = _demands_first(items, graph.constants)
+    items[:] = demands_first(items, graph.constants)
     return lowered
 
 
-def _demands_first(items: Sequence[Item], constants: Container[str]) -> list[Item]:
+def demands_first(items: Sequence[Item], constants: Container[str]) -> list[Item]:
     """``items`` with demands on sizes as soon as these are known.
 
     What does not meet a demand may have no room for what is written before it is looked at.

@@ -1,0 +1,129 @@
+"""Demands on sizes without which a read would leave its tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.ir.condition import Condition
+from modelcc.ir.graph import Constant
+from modelcc.ir.index import Bounds, Index, Sym, compare, substitute
+from modelcc.ir.index_uses import Use, uses
+from modelcc.ir.naming import Names
+from modelcc.ir.region import Branch, Repeat
+from modelcc.ir.scalar_tree import outer_binds
+from modelcc.ir.tensor import Item, Kernel, ReadSize, Scatter, Stage, TensorProgram
+from modelcc.ir.tensor_ranges import unproved
+from modelcc.ir.types import I64
+from modelcc.passes.tensor.from_graph import demands_first
+
+
+@dataclass(frozen=True)
+class DemandReads:
+    """The run ends where sizes would let a read leave its tensor: what ops take to be equal of
+    names is not always so.
+
+    Demands stand at the head of their region, so a branch that is not taken demands nothing.
+
+    before::
+
+        program @main(%x: f32[n], %y: f32[8]) -> (%z) dims(n in 0:) {
+          kernel @Add(%x: f32[n], %y: f32[8]) -> (%z: f32[n]) {
+            %z: f32[n] = [i < n] (%x[i] + %y[i])
+          }
+        }
+
+    after::
+
+        program @main(%x: f32[n], %y: f32[8]) -> (%z) dims(n in 0:) {
+          constant %nothing: i64[0] = "nothing"
+          read %nothing require [8 >= n]
+          kernel @Add(%x: f32[n], %y: f32[8]) -> (%z: f32[n]) {
+            %z: f32[n] = [i < n] (%x[i] + %y[i])
+          }
+        }
+    """
+
+    def __call__(self, program: TensorProgram) -> TensorProgram:
+        name = Names(program.types).fresh("nothing")
+        items = _demanding(program.items, program, program.dims, name, _Met())
+        if items == program.items:
+            return program
+        return replace(
+            program,
+            items=items,
+            types=MappingProxyType({**program.types, name: _NOTHING.type}),
+            constants=MappingProxyType({**program.constants, name: _NOTHING}),
+        )
+
+
+_NOTHING = Constant(np.zeros(0, I64.numpy))
+
+
+def _demanding(
+    items: Sequence[Item], program: TensorProgram, dims: Bounds, nothing: str, met: _Met
+) -> tuple[Item, ...]:
+    result: list[Item] = []
+    for item in items:
+        match item:
+            case Kernel() | Scatter():
+                found = [
+                    condition
+                    for stage, places in _accesses(item)
+                    for condition in unproved(stage, places, program.types, dims)
+                ]
+                new = tuple(c for c in dict.fromkeys(found) if not met.tell(c, dims))
+                if new:
+                    result.append(ReadSize((), nothing, new, item.source))
+                    met = met.also(new)
+                result.append(item)
+            case Branch():
+                then, other = (
+                    _demanding(side, program, dims, nothing, met)
+                    for side in (item.then, item.other)
+                )
+                result.append(replace(item, then=then, other=other))
+            case Repeat():
+                inside = _demanding(item.body, program, item.inside(dims), nothing, met)
+                result.append(replace(item, body=inside))
+            case ReadSize():
+                met = met.also(item.requires)
+                result.append(item)
+            case _:
+                result.append(item)
+    return tuple(demands_first(result, {nothing}))
+
+
+def _accesses(item: Kernel | Scatter) -> list[tuple[Stage, tuple[Use, ...]]]:
+    """Stages with where they read, and for updates also where they write."""
+    if isinstance(item, Kernel):
+        return [(stage, uses(stage)) for stage in item.stages]
+    symbols = tuple(bind.symbol for bind in outer_binds(item.stage.body)[0])
+    written = Use(item.stage.output, item.stage.write, (), symbols)
+    return [(item.stage, (*uses(item.stage), written))]
+
+
+@dataclass(frozen=True)
+class _Met:
+    """Conditions that hold at a place."""
+
+    conditions: frozenset[Condition] = frozenset()
+
+    def also(self, conditions: Sequence[Condition]) -> _Met:
+        return _Met(self.conditions | frozenset(conditions))
+
+    def tell(self, condition: Condition, dims: Bounds) -> bool:
+        """Whether ``condition`` holds: it is one of them, or follows from names that are equal."""
+        if condition in self.conditions:
+            return True
+        equal: dict[str, Index] = {
+            c.left.name: c.right
+            for c in self.conditions
+            if c.comparison == "==" and isinstance(c.left, Sym)
+        }
+        sides = (substitute(side, equal) for side in (condition.left, condition.right))
+        left, right = (substitute(side, equal) for side in sides)
+        return compare(left, condition.comparison, right, dims) is True
