@@ -41,8 +41,8 @@ MODELS = _models()
 
 def _emptied(model: ModelProto, inputs: list[Any], name: str) -> Iterator[ModelProto]:
     """The model with each extent of each input 0 (or called ``name``) in turn."""
-    for which, array in enumerate(inputs):
-        for axis in range(array.ndim):
+    for which in range(len(inputs)):
+        for axis in range(len(model.graph.input[which].type.tensor_type.shape.dim)):
             changed = ModelProto()
             changed.CopyFrom(model)
             extent = changed.graph.input[which].type.tensor_type.shape.dim[axis]

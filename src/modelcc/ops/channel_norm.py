@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
-from modelcc.ir.index import Index, floordiv
+from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.op import Builder, Meeting, Op, Sample, require
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import (
@@ -154,12 +154,13 @@ class GroupNorm(ChannelNorm):
         require_float(x.dtype, "GroupNorm")
         require_channels(x, scale, bias)
         self.require_meetings(x, scale, bias)
-        channels = x.shape[1]
-        require(
-            not isinstance(channels, int) or channels % self.groups == 0,
-            f"{channels} channels of {x} do not divide into {self.groups} groups",
-        )
         return (TensorType(x.shape, x.dtype),)
+
+    def meetings(self, x: TensorType, scale: TensorType, bias: TensorType) -> Iterator[Meeting]:
+        yield from super().meetings(x, scale, bias)
+        channels = x.shape[1]
+        divided = f"{channels} channels of {x} do not divide into {self.groups} groups"
+        yield mod(channels, self.groups), 0, divided
 
     def reference(self, x: Array, scale: Array, bias: Array) -> Array:
         return _grouped(x, self.groups, self.epsilon, scale, bias)

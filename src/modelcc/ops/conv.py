@@ -100,7 +100,8 @@ class Conv(Op):
     ) -> Iterator[Meeting]:
         what = f"Conv of {x} by weights [outputs, inputs / groups, *kernel] {w} in {self.groups}"
         yield x.shape[1], w.shape[1] * self.groups, f"{what} groups: input channels differ"
-        yield mod(w.shape[0], self.groups), 0, f"{what} groups: output channels do not divide"
+        divided = f"{w.shape[0]} output channels do not divide into {self.groups} groups"
+        yield mod(w.shape[0], self.groups), 0, divided
         yield from _bias_meets(b, w.shape[0])
 
     def reference(self, x: Array, w: Array, b: Array | None = None) -> Array:

@@ -367,8 +367,10 @@ class LpPool(Pool):
         total = combined(at, result.shape, self.kernel, "sum", body)
         return at.stage(result.shape, lambda o: root(total[o], self.p).cast(x.dtype))
 
-    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
+    def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None]:
         dy, value = Value(build, dys[0]), Value(build, x)
+        if self.p == 0:
+            return (None,)  # infinite, or 1 for a window of one element
         if self.p == 1:
             return ((of(Sign(), value) * Value(build, self.spread(build, dy, x))).name,)
         norm = of(self, value)
