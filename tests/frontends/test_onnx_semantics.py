@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
@@ -192,3 +193,21 @@ def test_floats_beyond_narrow_integers_are_cut_to_their_lowest_bits(to: str, tar
     (y,) = modelcc.compile(model, target=target, threads=1, cache=None).run(feeds).values()
     np.testing.assert_array_equal(y, np.trunc(x).astype(np.int32).astype(to))
     np.testing.assert_array_equal(y, run_onnxruntime(model, feeds)["y0"])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_remainders_of_quotients_of_any_size(dtype: type) -> None:
+    name = "float" if dtype is np.float32 else "double"
+    text = f"""<ir_version: 8, opset_import: ["" : 18]>
+    g ({name}[n] x, {name}[n] y) => ({name}[n] z) {{ z = Mod <fmod = 1> (x, y) }}"""
+    random, info = np.random.default_rng(0), np.finfo(dtype)
+    low, high = info.minexp - info.nmant, info.maxexp - 1
+    x, y = (
+        np.ldexp(random.uniform(-2, 2, 20_000), random.integers(low, high, 20_000)).astype(dtype)
+        for _ in range(2)
+    )
+    x[:7], y[:7] = [0, -0.0, np.inf, np.nan, 1, 5, 1e38], [1, 1, 2, 3, 0, np.inf, 3]
+    with np.errstate(all="ignore"):
+        wanted = np.fmod(x, y)
+    net = modelcc.compile(onnx.parser.parse_model(text), threads=1, cache=None)
+    np.testing.assert_array_equal(net(x, y), wanted)

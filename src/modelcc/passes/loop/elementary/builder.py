@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from modelcc.ir.index import Sym
+from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -203,6 +203,16 @@ class Builder:
         self.statements.append(For(lane, 0, x.lanes, (*body, *stores)))
         pairs = zip(buffers, results, strict=True)
         return [self.let(Value(Load(b, 0, v.dtype, x.lanes))) for b, v in pairs]
+
+    def repeated(self, start: Value, times: int, step: Callable[[Value, Index], Value]) -> Value:
+        """What ``times`` steps make of ``start``, each from the value before it and its number."""
+        register, number = Var(self._name(), start.dtype, start.lanes), self._name()
+        self.statements.append(Register(register.name, start.expr))
+        outside, self.statements = self.statements, []
+        after = step(Value(register), Sym(number))
+        self.statements.append(Assign(register.name, after.expr))
+        self.statements = [*outside, For(number, 0, times, self.take())]
+        return Value(register)
 
     def take(self) -> tuple[Stmt, ...]:
         """The statements collected since the last call."""

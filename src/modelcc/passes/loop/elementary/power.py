@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 
-from modelcc.ir.types import F32, F64
+from modelcc.ir.index import Index
+from modelcc.ir.loop import IndexOf, Splat
+from modelcc.ir.types import F32, F64, I64
 from modelcc.passes.loop.elementary.builder import Builder, Value
 from modelcc.passes.loop.elementary.exponential import exp
 from modelcc.passes.loop.elementary.logarithm import log
@@ -71,17 +73,47 @@ def integer_pow(b: Builder, x: Value, y: Value) -> Value:
 
 
 def fmod(b: Builder, x: Value, y: Value) -> Value:
-    """Remainder with the sign of ``x``; exact for quotients below 2^29 (f32) or 2^52 (f64)."""
+    """Remainder with the sign of ``x``, exact; vectors with a quotient above 2^50 take longer."""
+    steps = _STEPS[x.dtype.bits]
     if x.dtype == F32:
-        return fmod(b, b.let(x.to(F64)), b.let(y.to(F64))).to(F32)
-    x, y = b.let(x), b.let(y)
+        return _fmod(b, b.let(x.to(F64)), b.let(y.to(F64)), steps).to(F32)
+    return _fmod(b, b.let(x), b.let(y), steps)
+
+
+_STEP = 17
+_STEPS = {32: 5, 64: 41}
+"""Steps of 2^(3 * 17) that the quotient of the greatest and the least float is away from 2^51."""
+
+
+def _fmod(b: Builder, x: Value, y: Value, steps: int) -> Value:
     a, d = b.let(x.call("abs")), b.let(y.call("abs"))
-    rest = _rest(b, a, d, b.let((a / d).call("trunc")))
-    rest = b.let((rest + d).where(rest < 0.0, rest))
-    rest = (rest - d).where(rest.call("ge", d), rest)
-    inside = a.where(d.equal(math.inf) & (a < math.inf), rest)
+    huge = b.let(a.call("ge", d * 2.0**50) & (a < math.inf) & (d > 0.0))
+    a = b.let(b.corrected(a, huge, lambda: _folded(b, a, d, steps)))
+    inside = a.where(d.equal(math.inf) & (a < math.inf), _remainder(b, a, d))
     sign = x.bits & -(1 << 63)
     return (inside.bits ^ sign).as_float
+
+
+def _folded(b: Builder, a: Value, d: Value, steps: int) -> Value:
+    """``a`` modulo ``d 2^(51 k)`` for k from ``steps`` down to 1, which does not change ``a``
+    modulo ``d``; no quotient is above 2^51."""
+
+    def step(rest: Value, number: Index) -> Value:
+        exponent = IndexOf((1023 + _STEP * steps) - number * _STEP, I64)
+        bits = Value(Splat(exponent, a.lanes) if a.lanes > 1 else exponent) << 52
+        power = b.let(bits.as_float)
+        divisor = b.let(d * power * power * power)
+        fits = divisor.call("le", rest)
+        return _remainder(b, rest, divisor).where(fits, rest)
+
+    return b.repeated(a, steps, step)
+
+
+def _remainder(b: Builder, a: Value, d: Value) -> Value:
+    """Of non-negative numbers with a quotient below 2^52."""
+    rest = _rest(b, a, d, b.let((a / d).call("trunc")))
+    rest = b.let((rest + d).where(rest < 0.0, rest))
+    return (rest - d).where(rest.call("ge", d), rest)
 
 
 def _rest(b: Builder, a: Value, d: Value, quotient: Value) -> Value:
