@@ -18,7 +18,7 @@ from modelcc.ir.compute import (
     select,
 )
 from modelcc.ir.condition import Demands
-from modelcc.ir.index import Index, product
+from modelcc.ir.index import Index, minimum, product
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import (
@@ -337,7 +337,8 @@ class _Arg(Op):
         return (TensorType(kept.shape, I64),)
 
     def agreements(self, x: TensorType) -> Demands:
-        return ((x.shape[self.axis], ">=", 1),)
+        (kept,) = self.infer(x)
+        return ((x.shape[self.axis], ">=", minimum(1, kept.elements)),)
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         reduction = self.extreme((self.axis,), self.keepdims)
