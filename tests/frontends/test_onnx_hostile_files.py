@@ -55,3 +55,19 @@ def test_sparse_indices_must_fit_their_values(indices: list) -> None:
     model = helper.make_model(graph, opset_imports=IMPORTS[:1], ir_version=10)
     with pytest.raises(modelcc.ModelError, match="sparse indices"):
         modelcc.compile(model, threads=1, cache=None)
+
+
+@pytest.mark.parametrize(
+    ("node", "kind", "message"),
+    [
+        ("ReduceSum(x, s)", "float[2, 3]", "gives 1,000,000,000 axes of a tensor that has 2"),
+        ("Expand(x, s)", "float[2, 3]", "1,000,000,000 numbers say shapes or axes"),
+    ],
+)
+def test_very_many_sizes_are_refused(node: str, kind: str, message: str) -> None:
+    text = f"""<ir_version: 8, opset_import: ["" : 18]>
+    g ({kind} x, int64[1000000000] s) => (float[] y) {{ y = {node} }}"""
+    model = onnx.parser.parse_model(text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(modelcc.ModelError, match=message):
+        modelcc.import_model(model)

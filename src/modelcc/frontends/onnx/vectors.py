@@ -42,7 +42,12 @@ class Vector:
         if not isinstance(extent, int):
             label = self.call.labels[self.call.inputs.index(self.name)]
             unsupported(f"the number of elements of {label!r} is not known before the model runs")
+        self._check_count(extent)
         return extent
+
+    def _check_count(self, count: Index) -> None:
+        if isinstance(count, int) and count > MOST_READ:
+            self.call.fail(f"{count:,} numbers say shapes or axes where {MOST_READ:,} may")
 
     def __add__(self, other: Vector | int) -> Vector:
         return self._with(ew.Add(), other)
@@ -111,12 +116,17 @@ class Vector:
         self, label: str, known: Range | Sequence[Range] = ANYTHING, demands: Sequence[Demand] = ()
     ) -> tuple[Index, ...]:
         """The elements as indices; symbols called after ``label`` where they are not known."""
+        self._check_count(self.call.type_of(self.name).elements)
         return self.call.emitter.read_sizes(
             self.name, label, known, tuple(demands), self.call.source
         )
 
     def _with(self, op: Op, other: Vector | int) -> Vector:
         return Vector(self.call, self.call.emit(op, self.name, _lifted(self.call, other).name))
+
+
+MOST_READ = 1 << 16
+"""Numbers from one operand that may be sizes, each of which has a name."""
 
 
 def vector_of(call: Call, elements: Sequence[Index]) -> Vector:
@@ -137,6 +147,9 @@ def operand(call: Call, i: int) -> Vector:
 def axes_at(call: Call, i: int, rank: int) -> Vector:
     """Operand ``i``, axes of a tensor of ``rank``, from the front; a run with another one ends."""
     found = operand(call, i)
+    count = call.type(i).elements
+    if isinstance(count, int) and count > max(1, rank):
+        call.fail(f"operand {i} gives {count:,} axes of a tensor that has {rank}")
     for axis in found.read(call.labels[i] or "axes"):
         if isinstance(axis, int):
             call.normal(axis, rank)
