@@ -28,6 +28,7 @@ from modelcc.targets.cpu.expression import (
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.targets.cpu.prefetch import LINE_BYTES
 from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.scheduled_kernel import (
     PARALLEL_CHUNKS,
@@ -37,9 +38,6 @@ from modelcc.targets.cpu.scheduled_kernel import (
 )
 from modelcc.targets.cpu.segments import Segment
 from modelcc.targets.cpu.work import nanoseconds
-
-LINE_BYTES = 64
-"""Threads that write to one line of the cache hold each other up."""
 
 UNROLLED = 4
 """Vectors of a copy in one iteration."""
@@ -115,7 +113,8 @@ def plan_updates(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) ->
 
 
 def _is_far(variable: LoopVar, nest: Nest, bytes_: int) -> bool:
-    """Whether neighbours along ``variable`` lie in different lines of the cache."""
+    """Whether neighbours along ``variable`` lie in different lines of the cache, where threads do
+    not hold each other up."""
     step = coefficient(nest.store, variable.name)
     return variable.extent != 1 and (not isinstance(step, int) or step * bytes_ >= LINE_BYTES)
 
