@@ -72,10 +72,12 @@ def iterated(
     body: Body,
     axes: Sequence[int] = (),
     counter: str = COUNTER,
+    conditional: bool = False,
 ) -> list[Value]:
     """Last states of ``trips`` iterations, then their slices, each stacked along its axis.
 
-    Captured values that are None are left out.
+    Captured values that are None are left out.  If ``conditional``, the first state is a bool, and
+    no iteration starts where it does not hold.
     """
     build = GraphBuilder("iteration", {counter: Range(0, None)})
     given = {name: value for name, value in captured.items() if value is not None}
@@ -83,6 +85,6 @@ def iterated(
     inside = {name: Value(build, build.input(name, v.type)) for name, v in given.items()}
     new, slices = body(Iteration(build, Sym(counter), inside), old)
     graph = build.build([v.name for v in (*new, *slices)])
-    loop = Loop(graph, counter, trips, len(states), False, tuple(axes), (False,) * len(axes))
+    loop = Loop(graph, counter, trips, len(states), conditional, tuple(axes), (False,) * len(axes))
     names = call.add(loop, *(v.name for v in (*states, *given.values())))
     return [Value(call, name) for name in names]

@@ -18,13 +18,13 @@ from modelcc.frontends.onnx.ml_scores import (
     transformed,
     two_scores,
 )
+from modelcc.frontends.onnx.pairwise_coupling import coupled
+from modelcc.frontends.onnx.views import reshaped
 from modelcc.ir.types import F32, Array
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.shape import Concat
-from modelcc.ops.slicing import Slice
 
 
 def _numbers(call: Call, name: str) -> Array:
@@ -63,6 +63,8 @@ def _kernel(call: Call, x: str, vectors: Array) -> str:
     """The kernel function of every row and every support vector, [n, vectors]."""
     gamma, coef0, degree = (*call.attrs.numbers("kernel_params", ()), 0.0, 0.0, 0.0)[:3]
     kind = call.attrs.text("kernel_type", "LINEAR")
+    if kind == "RBF":
+        return _radial(call, x, vectors, gamma)
     product = call.emit(MatMul(), x, call.constant(np.ascontiguousarray(vectors.T)))
 
     def value(v: float) -> str:
@@ -70,8 +72,6 @@ def _kernel(call: Call, x: str, vectors: Array) -> str:
 
     if kind == "LINEAR":
         return product
-    if kind == "RBF":
-        return _radial(call, x, vectors, product, gamma)
     scaled = call.emit(ew.Add(), call.emit(ew.Mul(), product, value(gamma)), value(coef0))
     if kind == "POLY":
         return call.emit(ew.Pow(), scaled, value(degree))
@@ -79,13 +79,12 @@ def _kernel(call: Call, x: str, vectors: Array) -> str:
     return call.emit(ew.Tanh(), scaled)
 
 
-def _radial(call: Call, x: str, vectors: Array, product: str, gamma: float) -> str:
-    """``exp(-gamma |x - v|^2)``; the squares are multiplied out."""
-    own = call.emit(rd.ReduceSumSquare((1,), True), x)
-    others = call.constant(np.square(vectors).sum(1).astype(np.float32))
-    twice = call.emit(ew.Mul(), product, number(call, x, 2.0))
-    distance = call.emit(ew.Sub(), call.emit(ew.Add(), own, others), twice)
-    return call.emit(ew.Exp(), call.emit(ew.Mul(), distance, number(call, x, -gamma)))
+def _radial(call: Call, x: str, vectors: Array, gamma: float) -> str:
+    """``exp(-gamma |x - v|^2)``; multiplied out, near vectors far from zero would cancel."""
+    rows = reshaped(Value(call, x), call.type_of(x).shape[0], 1, vectors.shape[1])
+    away = rows - Value(call, call.constant(vectors[np.newaxis]))
+    distance = of(rd.ReduceSumSquare((2,), False), away)
+    return of(ew.Exp(), distance * -gamma).name
 
 
 def svm_regressor(call: Call) -> str:
@@ -171,43 +170,7 @@ def _with_probabilities(call: Call, votes: str, labels: Array) -> tuple[str, str
     least = 1e-7  # what libsvm bounds them by
     likely = of(ew.Min(), of(ew.Max(), first, first.lift(least)), first.lift(1 - least))
     winner = best(call, _counted_votes(call, votes, len(labels)))
-    return chosen(call, labels, winner), coupled(likely, len(labels)).name
-
-
-def coupled(pairs: Value, classes: int) -> Value:
-    """Probabilities of classes from those of each pair i < j that it is i, [n, pairs].
-
-    They minimise ``sum of (r_ji p_i - r_ij p_j)^2`` (Wu, Lin and Weng, "Probability estimates for
-    multi-class classification by pairwise coupling", 2004).  With Q the matrix of that form,
-    p is proportional to the solution of ``(Q + e e^T) z = e``, found by elimination.
-    """
-    order = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
-    ahead = {pair: column(pairs, k) for k, pair in enumerate(order)}
-    ahead |= {(j, i): 1.0 - ahead[i, j] for i, j in order}
-    matrix = {(i, j): 1.0 - ahead[i, j] * ahead[j, i] for i, j in ahead}
-    for i in range(classes):
-        squares = [ahead[j, i] * ahead[j, i] for j in range(classes) if j != i]
-        matrix[i, i] = sum(squares[1:], start=squares[0]) + 1.0
-    right: list[Value] = [matrix[0, 0] * 0.0 + 1.0] * classes
-    for k in range(classes):
-        for i in range(k + 1, classes):
-            factor = matrix[i, k] / matrix[k, k]
-            for j in range(k + 1, classes):
-                matrix[i, j] = matrix[i, j] - factor * matrix[k, j]
-            right[i] = right[i] - factor * right[k]
-    solution: dict[int, Value] = {}
-    for i in reversed(range(classes)):
-        rest = right[i]
-        for j in range(i + 1, classes):
-            rest = rest - matrix[i, j] * solution[j]
-        solution[i] = rest / matrix[i, i]
-    total = sum((solution[i] for i in range(1, classes)), start=solution[0])
-    return of(Concat(1), *(solution[i] / total for i in range(classes)))
-
-
-def column(x: Value, k: int) -> Value:
-    """Column ``k``, [n, 1]."""
-    return of(Slice((0, k), (x.type.shape[0], 1), (1, 1)), x)
+    return chosen(call, labels, winner), coupled(call, likely, len(labels)).name
 
 
 LINEAR_MODELS: Handlers = MappingProxyType(
