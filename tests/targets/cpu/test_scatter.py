@@ -13,8 +13,11 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import modelcc
+from modelcc.driver import StageRun, compile_model
 from modelcc.frontends.onnx import import_onnx
 from modelcc.ir.index import Sym
+from modelcc.ir.loop import For, Load
+from modelcc.ir.loop_traversal import parallel_loop, statement_expressions, statements, walk
 from modelcc.ir.tensor import Scatter, leaf_items
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.inline import InlineStages
@@ -64,6 +67,69 @@ def test_updates_come_one_after_the_other(kind: str, reduction: str) -> None:
     for threads in (1, 2):
         net = modelcc.compile(proto, threads=threads, cache=None)
         np.testing.assert_array_equal(net.run(feeds)["y"], wanted)
+
+
+LARGE = {
+    "columns apart": ("ScatterElements", (512, 64), (512, 48), (512, 48), {"axis": 1}),
+    "images apart": ("ScatterElements", (64, 40, 19), (64, 30, 19), (64, 30, 19), {"axis": 1}),
+    "blocks that may meet": ("ScatterND", (128, 16, 64), (160, 1), (160, 16, 64), {}),
+    "elements that may meet": ("ScatterND", (1 << 16, 2), (1 << 17, 2), (1 << 17,), {}),
+}
+
+
+def large_feeds(kind: str) -> dict[str, np.ndarray]:
+    op, x, i, u, _ = LARGE[kind]
+    random = np.random.default_rng(1)
+    limits = np.array(x[: i[-1]]) if op == "ScatterND" else np.array(x[1])
+    places = random.integers(-limits, limits, i)
+    return {"x": random.random(x, np.float32), "i": places, "u": random.random(u, np.float32)}
+
+
+def shared_loops(proto: onnx.ModelProto) -> list[list[bool]]:
+    """For each loop that threads share, which parameters of its function are read below it."""
+    functions = []
+
+    def note(run: StageRun) -> None:
+        if run.stage.name == "plan_memory":
+            functions.extend(run.after.functions)
+
+    compile_model(proto, observer=note)
+    loops = [(f, loop) for f in functions if (loop := parallel_loop(f)) is not None]
+    return [[p.buffer.name in _buffers_read(loop) for p in f.parameters] for f, loop in loops]
+
+
+def _buffers_read(loop: For) -> set[str]:
+    outer = [e for s in statements(loop.body) for e in statement_expressions(s)]
+    return {e.buffer for o in outer for e in walk(o) if isinstance(e, Load)}
+
+
+@pytest.mark.parametrize("reduction", ["none", "add"])
+@pytest.mark.parametrize("kind", LARGE)
+def test_threads_share_updates_that_never_meet(kind: str, reduction: str) -> None:
+    op, *shapes, attributes = LARGE[kind]
+    proto = model(op, tuple(shapes), TensorProto.FLOAT, False, reduction=reduction, **attributes)
+    feeds = large_feeds(kind)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    (wanted,) = session.run(None, feeds)
+    for threads in (1, 2):
+        net = modelcc.compile(proto, threads=threads, cache=None)
+        np.testing.assert_array_equal(net.run(feeds)["y"], wanted)
+    apart = "apart" in kind
+    ((x, places, updates, _),) = shared_loops(proto)
+    assert (x, places, updates) == (not apart, apart, apart)
+
+
+@pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.parametrize("place", [1 << 40, -(1 << 20)])
+def test_hostile_places_are_refused_by_threads_too(kind: str, place: int) -> None:
+    op, *shapes, attributes = LARGE[kind]
+    proto = model(op, tuple(shapes), TensorProto.FLOAT, False, **attributes)
+    feeds = large_feeds(kind)
+    feeds["i"].flat[feeds["i"].size // 2] = place
+    for threads in (1, 2):
+        net = modelcc.compile(proto, threads=threads, cache=None)
+        with pytest.raises(modelcc.RunError, match=str(place)):
+            net.run(feeds)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

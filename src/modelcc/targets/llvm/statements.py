@@ -111,7 +111,7 @@ class StatementCode:
         """Whether lanes may get what they hold already, of which LLVM makes a masked store.
 
         That takes some processors longer than all the rest, and holds up loads of what is behind
-        it (a maximum at 65,536 places on Zen 4: 6.8 ms, not 1.0).  Freezing the value hides it.
+        it (a maximum at 65,536 places on Zen 4: 6.8 ms, 0.5 without).  Freezing the value hides it.
         """
         chosen = [e for e in walk(s.value) if isinstance(e, Choose) or _is_extremum(e)]
         held = {e.name for e in walk(s.value) if isinstance(e, Var)}
