@@ -18,6 +18,7 @@ from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
+from modelcc.passes.loop.group_checks import group_checks
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
@@ -81,8 +82,9 @@ class NativeTarget:
         return schedule_program(program, self.cpu)
 
     def legalize(self, function: Function) -> Function:
-        """Elementary functions (exp, tanh …) and narrow elements become arithmetic."""
-        return expand_math(expand_narrow(function))
+        """Elementary functions (exp, tanh …) and narrow elements become arithmetic; checks of
+        indices take one branch for several."""
+        return expand_math(expand_narrow(group_checks(function)))
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The modules that run the steps, then those of the kernels and the thread pool's."""
