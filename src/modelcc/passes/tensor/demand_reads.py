@@ -49,7 +49,7 @@ class DemandReads:
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         name = Names(program.types).fresh("nothing")
-        items = _demanding(program.items, program, program.dims, name, _Met())
+        items = _demanding(program.items, program, program.dims, name, _Holding())
         if items == program.items:
             return program
         return replace(
@@ -64,7 +64,7 @@ _NOTHING = Constant(np.zeros(0, I64.numpy))
 
 
 def _demanding(
-    items: Sequence[Item], program: TensorProgram, dims: Bounds, nothing: str, met: _Met
+    items: Sequence[Item], program: TensorProgram, dims: Bounds, nothing: str, holding: _Holding
 ) -> tuple[Item, ...]:
     result: list[Item] = []
     for item in items:
@@ -75,22 +75,22 @@ def _demanding(
                     for stage, places in _accesses(item)
                     for condition in unproved(stage, places, program.types, dims)
                 ]
-                new = tuple(c for c in dict.fromkeys(found) if not met.tell(c, dims))
+                new = tuple(c for c in dict.fromkeys(found) if not holding.imply(c, dims))
                 if new:
                     result.append(ReadSize((), nothing, new, item.source))
-                    met = met.also(new)
+                    holding = holding.also(new)
                 result.append(item)
             case Branch():
                 then, other = (
-                    _demanding(side, program, dims, nothing, met)
+                    _demanding(side, program, dims, nothing, holding)
                     for side in (item.then, item.other)
                 )
                 result.append(replace(item, then=then, other=other))
             case Repeat():
-                inside = _demanding(item.body, program, item.inside(dims), nothing, met)
+                inside = _demanding(item.body, program, item.inside(dims), nothing, holding)
                 result.append(replace(item, body=inside))
             case ReadSize():
-                met = met.also(item.requires)
+                holding = holding.also(item.requires)
                 result.append(item)
             case _:
                 result.append(item)
@@ -107,15 +107,15 @@ def _accesses(item: Kernel | Scatter) -> list[tuple[Stage, tuple[Use, ...]]]:
 
 
 @dataclass(frozen=True)
-class _Met:
+class _Holding:
     """Conditions that hold at a place."""
 
     conditions: frozenset[Condition] = frozenset()
 
-    def also(self, conditions: Sequence[Condition]) -> _Met:
-        return _Met(self.conditions | frozenset(conditions))
+    def also(self, conditions: Sequence[Condition]) -> _Holding:
+        return _Holding(self.conditions | frozenset(conditions))
 
-    def tell(self, condition: Condition, dims: Bounds) -> bool:
+    def imply(self, condition: Condition, dims: Bounds) -> bool:
         """Whether ``condition`` holds: it is one of them, or follows from names that are equal."""
         if condition in self.conditions:
             return True
