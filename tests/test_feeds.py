@@ -16,7 +16,7 @@ from modelcc.feeds import index_limits, nominal_sizes, random_feeds, read_feeds
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import DIM, Range, Sym
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import F32, I64, TensorType
+from modelcc.ir.types import F32, I8, I64, U8, TensorType
 from modelcc.options import Limit, Options, dimension, rewrite_limit
 from modelcc.verification import Request, subject_of
 
@@ -134,3 +134,12 @@ def test_sizes_meet_what_a_model_demands() -> None:
     net = modelcc.compile(model, threads=1, cache=None)
     net.run(subject.feeds)
     net.run(net.random_inputs())
+
+
+def test_hostile_numbers_of_few_bits() -> None:
+    """Out of range where the type has such a number; else as they are."""
+    types = {name: TensorType((64,), dtype) for name, dtype in (("a", U8), ("b", U8), ("c", I8))}
+    found = random_feeds(types, {}, limits={"a": 300, "b": 7, "c": 300}, hostile=True)
+    assert found["a"].max() < 300
+    assert (found["b"] >= 7).sum() == 8
+    assert (found["c"] == -1).sum() == 8

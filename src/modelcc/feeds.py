@@ -158,6 +158,8 @@ def _spoilt(array: Array, limit: int, generator: np.random.Generator) -> Array:
         own = np.iinfo(array.dtype)
         near = (limit, -limit - 1, -1)
         values = np.array([v for v in (*near, *HOSTILE) if own.min <= v <= own.max], array.dtype)
+    if not values.size:  # whatever these few bits hold is in range
+        return array
     result = array.copy()
     places = generator.choice(array.size, max(1, array.size // 8), replace=False)
     result.reshape(-1)[places] = generator.choice(values, len(places))
