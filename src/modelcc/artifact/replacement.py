@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable
@@ -17,10 +18,10 @@ def replace_file(path: Path, save: Callable[[Path], object], durable: bool = Fal
     """Write ``path`` by ``save``, which gets a temporary name: it is seen whole or not at all.
 
     That holds even if the machine stops, if ``durable``; nobody waits for the disk otherwise.
-    What is no file (``/dev/null``, a pipe) is written as it is.
+    What is no file (``/dev/null``, a pipe) gets the finished contents.
     """
     if _is_special(path):
-        save(path)
+        _copy_finished(path, save)
         return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=PREFIX, suffix=path.suffix)
     temporary = Path(name)
@@ -34,6 +35,15 @@ def replace_file(path: Path, save: Callable[[Path], object], durable: bool = Fal
     finally:
         os.close(handle)
         temporary.unlink(missing_ok=True)
+
+
+def _copy_finished(path: Path, save: Callable[[Path], object]) -> None:
+    """Some formats go back to write lengths, which a device or a pipe cannot do."""
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder, f"contents{path.suffix}")
+        save(temporary)
+        with temporary.open("rb") as source, path.open("wb") as target:
+            shutil.copyfileobj(source, target)
 
 
 def is_abandoned(path: Path) -> bool:
