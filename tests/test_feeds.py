@@ -12,7 +12,8 @@ from small_models import model
 
 import modelcc
 from modelcc.driver import import_model
-from modelcc.feeds import index_limits, nominal_sizes, random_feeds, read_feeds
+from modelcc.feed_files import read_feeds
+from modelcc.feeds import index_limits, nominal_sizes, random_feeds
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import DIM, Range, Sym
 from modelcc.ir.op import ModelError

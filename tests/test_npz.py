@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from modelcc.ir.op import ModelError
+from modelcc.levels import read_constants
 from modelcc.npz import write_npz
 
 
@@ -22,3 +24,9 @@ def test_any_name_and_type_reads_back(name: str, tmp_path: Path) -> None:
             assert archive[key].dtype == array.dtype
             np.testing.assert_array_equal(archive[key], array)
         np.testing.assert_array_equal(archive["texts"], texts.astype(str))
+
+
+def test_constants_from_a_file_of_one_array_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "c.npy", np.zeros(3))
+    with pytest.raises(ModelError, match=r"c\.npy is no file of constants"):
+        read_constants(tmp_path / "c.npy")

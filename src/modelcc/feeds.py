@@ -1,14 +1,10 @@
-"""Inputs to run a model on: random ones, or arrays from files."""
+"""Random inputs to run a model on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import prod
-from pathlib import Path
-from tokenize import TokenError
-from typing import Any, cast
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -16,7 +12,7 @@ from modelcc.ir.condition import Condition
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Index, Range, evaluate, split_affine, substitute, symbols
 from modelcc.ir.op import ModelError
-from modelcc.ir.types import MOST_BYTES, Array, TensorType, dtype_of
+from modelcc.ir.types import MOST_BYTES, Array, TensorType
 from modelcc.ops.elementwise import Cast, Equal, Identity
 from modelcc.ops.gather import Gather, OneHot
 from modelcc.ops.runtime_size import ReadSize
@@ -217,91 +213,3 @@ def _limit_of_use(graph: Graph, node: Node, value: str) -> int | None:
             return None if constant is None else max(2, int(constant.data.max(initial=0)) + 1)
         case _:
             return None
-
-
-def read_feeds(
-    items: Sequence[str], types: Mapping[str, TensorType]
-) -> tuple[dict[str, Array], list[str]]:
-    """Arrays of ``name=file.npy`` items by input name, and the inputs that none is for.
-
-    ``file.npz`` without a name gives several; a lone ``file.npy`` is for a lone input.
-    """
-    found: dict[str, Array] = {}
-    for item in items:
-        for name, array in _arrays(item, types).items():
-            if name in found:
-                hint = f"inputs are {', '.join(types)}; write NAME=FILE.npy for each"
-                raise ModelError(f"input {name!r} is given twice", (), hint)
-            _check_feed(name, array, types)
-            found[name] = array
-    return found, [name for name in types if name not in found]
-
-
-def _arrays(item: str, types: Mapping[str, TensorType]) -> dict[str, Array]:
-    name, equals, file = item.partition("=")
-    if not equals and item.endswith(".npz"):
-        return _load_npz(Path(item))
-    if not equals:
-        return {_only_input(types, item): _load_npy(Path(item))}
-    return {name: _load_npy(Path(file))}
-
-
-def _only_input(types: Mapping[str, TensorType], item: str) -> str:
-    if len(types) == 1:
-        return next(iter(types))
-    hint = f"write NAME={item}; inputs are {', '.join(types) or 'none'}"
-    raise ModelError(f"the model has {len(types)} inputs, so {item!r} needs a name", (), hint)
-
-
-def _check_feed(name: str, array: Array, types: Mapping[str, TensorType]) -> None:
-    if name not in types:
-        raise ModelError(f"there is no input {name!r}", (), f"inputs are {', '.join(types)}")
-    wanted, given = types[name], dtype_of(array)
-    if given != wanted.dtype or array.ndim != wanted.rank:
-        raise ModelError(f"input {name!r} must be {wanted}, but the file holds {given}"
-                         f"{list(array.shape)}")  # fmt: skip
-
-
-def _load_npy(path: Path) -> Array:
-    loaded = _load(path)
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    raise ModelError(f"{path} holds several arrays", (), "give it without a name, as FILE.npz")
-
-
-def _load_npz(path: Path) -> dict[str, Array]:
-    loaded = _load(path)
-    if isinstance(loaded, np.ndarray):
-        raise ModelError(f"{path} is not an .npz file")
-    return loaded
-
-
-def _load(path: Path) -> Array | dict[str, Array]:
-    """What NumPy reads from ``path``; its own messages advise to unpickle, which runs code."""
-    try:
-        loaded: Any = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return cast(Array, loaded)
-        return {name: loaded[name] for name in loaded.files}
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError, BadZipFile, TokenError) as error:
-        raise _unreadable(path) from error
-
-
-def _unreadable(path: Path) -> ModelError:
-    with path.open("rb") as file:
-        start = file.read(_HEADER)
-    hint = "write numbers or texts: numpy.save(file, array.astype('float32')), or astype('U')"
-    if start.startswith(b"PK"):
-        return ModelError(f"cannot read {path}: it is damaged, or holds Python objects", (), hint)
-    if not start.startswith(b"\x93NUMPY"):
-        hint = "write it with numpy.save or numpy.savez"
-        return ModelError(f"{path} is not a NumPy file", (), hint)
-    if b"|O" in start:
-        return ModelError(f"{path} holds Python objects, which are not read", (), hint)
-    return ModelError(f"{path} is cut off or damaged", (), "write it with numpy.save again")
-
-
-_HEADER = 1024
-"""Bytes of an .npy file that its description is in."""

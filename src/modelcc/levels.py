@@ -5,7 +5,6 @@ Constants are no text: beside ``model.graph.mlir`` a file ``model.graph.npz`` ho
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +32,7 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, DType, dtype_of
-from modelcc.npz import write_npz
+from modelcc.npz import read_arrays, write_npz
 
 Functions = tuple[Function, ...]
 
@@ -151,11 +150,13 @@ def read_constants(path: Path) -> dict[str, Constant]:
         return {}
     found: dict[str, Constant] = {}
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            for key in archive.files:
-                digest, _, dtype = key.partition(".")
-                found[digest] = Constant(_typed(archive[key], DTYPES[dtype]))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        arrays = read_arrays(path)
+        if not isinstance(arrays, dict):
+            raise ValueError("it is a .npy file")
+        for key, array in arrays.items():
+            digest, _, dtype = key.partition(".")
+            found[digest] = Constant(_typed(array, DTYPES[dtype]))
+    except (OSError, ValueError, KeyError) as error:
         hint = "--emit LEVEL -o FOLDER/ writes one"
         raise ModelError(f"{path} is no file of constants: {error}", (), hint) from error
     for digest, constant in found.items():

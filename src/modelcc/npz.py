@@ -1,4 +1,4 @@
-"""Named arrays as a .npz file.
+"""NumPy's files: named arrays as .npz, and reading them.
 
 ``numpy.savez`` takes the names as keywords, so that no array can be called ``file``, and whether it
 may pickle is a keyword in some versions of NumPy and the name of an array in others.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,3 +26,29 @@ def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
             plain = array.astype(np.str_) if array.dtype == object else np.asanyarray(array)
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, plain, allow_pickle=False)
+
+
+class DamagedFileError(ValueError):
+    """A file holds no arrays of NumPy's that can be read."""
+
+
+def read_arrays(path: Path) -> Array | dict[str, Array]:
+    """The array of a .npy file, or those of a .npz by name; nothing is unpickled.
+
+    ``OSError`` if the file cannot be read, :class:`DamagedFileError` if it holds anything else, or
+    says that it holds more than there is.
+    """
+    try:
+        loaded: Any = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return cast(Array, loaded)
+        with loaded as archive:
+            found = {name: archive[name] for name in archive.files}
+    except OSError:
+        raise
+    except Exception as error:  # NumPy, zipfile and zlib raise whatever the bytes lead them to
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+    wrong = [name for name, array in found.items() if not isinstance(array, np.ndarray)]
+    if wrong:
+        raise DamagedFileError(f"{path} is damaged: {wrong[0]!r} is no array")
+    return found
