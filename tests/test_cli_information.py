@@ -13,6 +13,7 @@ from small_models import mlp
 
 import modelcc
 from modelcc.cli import main
+from modelcc.model_facts import facts_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -79,6 +80,27 @@ def test_inspect_an_artifact_without_its_code(folder: Path, capsys: Capture) -> 
     assert {"manifest.json"} <= {member["name"] for member in facts["members"]}
     assert main(["inspect", "net.mcc"]) == 0
     assert net.digest in capsys.readouterr().out.replace("\n", "").replace(" ", "")
+
+
+def test_inspect_tells_the_demands_of_an_artifact(folder: Path, capsys: Capture) -> None:
+    given, shape, result = (
+        helper.make_tensor_value_info(name, kind, extents)
+        for name, kind, extents in (
+            ("x", TensorProto.FLOAT, ["n", 4]),
+            ("s", TensorProto.INT64, [2]),
+            ("y", TensorProto.FLOAT, ["a", "b"]),
+        )
+    )
+    node = helper.make_node("Reshape", ["x", "s"], ["y"], "fold")
+    graph = helper.make_graph([node], "demanding", [given, shape], [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    Path("demanding.onnx").write_bytes(model.SerializeToString())
+    assert main(["compile", "demanding.onnx", "-q"]) == 0
+    facts = facts_of(Path("demanding.mcc"))
+    assert facts["checks"] and all(text.startswith("fold: ") for text in facts["checks"])
+    assert json.loads(json.dumps(facts)) == facts
+    assert main(["inspect", "demanding.mcc"]) == 0
+    assert facts["checks"][0].split()[0] in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["none.onnx", "none.mcc", "text.onnx", "text.mcc"])

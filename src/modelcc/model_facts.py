@@ -48,7 +48,7 @@ def _artifact_facts(path: Path) -> dict[str, Any]:
                 for s in ranked[:10]
             ],
         },
-        "checks": list(manifest.checks),
+        "checks": list(map(str, manifest.checks)),
         "versions": dict(manifest.versions),
         "members": [
             {"name": part.name, "bytes": part.bytes, "sha256": part.sha256}

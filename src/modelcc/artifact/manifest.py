@@ -77,6 +77,9 @@ class CheckSpec:
     where: str
     condition: Condition
 
+    def __str__(self) -> str:
+        return f"{self.where}: {self.condition}" if self.where else str(self.condition)
+
 
 @dataclass(frozen=True)
 class MachineSpec:
