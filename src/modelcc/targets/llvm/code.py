@@ -16,6 +16,9 @@ from modelcc.ir.loop import Buffer
 from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.values import quoted
 
+_LONGEST = 200
+"""Characters of a name: LLVM cuts what is longer than 1024 bytes, and no longer tells it apart."""
+
 
 @dataclass
 class Block:
@@ -67,7 +70,8 @@ class Code:
         return self.scopes[-1]
 
     def fresh(self, hint: str) -> str:
-        """A name nothing else in the function has: ``hint``, ``hint.1``, …"""
+        """A name nothing else in the function has: ``hint``, ``hint.1``, …, shortened if long."""
+        hint = hint[:_LONGEST]
         count = self._taken.get(hint, 0)
         self._taken[hint] = count + 1
         if not count:
