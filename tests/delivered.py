@@ -30,9 +30,10 @@ COMPILERS = tuple(
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
 
 
-def parsed(text: str, arrays: Mapping[str, Array] | None = None) -> ModelProto:
+def parsed(text: str, arrays: Mapping[str, Array] | None = None, version: int = 18) -> ModelProto:
     """A model in ONNX's text form, with initializers."""
     model = onnx.parser.parse_model(HEAD + text)
+    model.opset_import[0].version = version
     for name, array in (arrays or {}).items():
         model.graph.initializer.append(numpy_helper.from_array(array, name))
     return model
@@ -250,6 +251,52 @@ def no_weights() -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
+ODD_NAMES = ("new\nline", "??/", "a\\", "\u202eright", "a\x1b[1m*/", "INT64_MAX", "EOF", 'q"', "I")
+"""Of inputs, nodes, dimensions and outputs."""
+
+
+def odd_names() -> ModelProto:
+    """Inputs of which each is added to the next."""
+    value = helper.make_tensor_value_info
+    names = ODD_NAMES
+    following = (*names[1:], names[0])
+    nodes = [
+        helper.make_node("Add", [a, b], [f"{a}{b}"], f"{b}/{a}")
+        for a, b in zip(names, following, strict=True)
+    ]
+    inputs = [value(n, TensorProto.FLOAT, [names[0]]) for n in names]
+    outputs = [value(node.output[0], TensorProto.FLOAT, [names[0]]) for node in nodes]
+    graph = helper.make_graph(nodes, names[1], inputs, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def no_inputs() -> ModelProto:
+    return parsed("none () => (float[2] y) { y = Constant <value = float[2] {1.0, 2.5}> () }")
+
+
+def powers() -> ModelProto:
+    """Vectors of f64 beside those of f32, wider than a register."""
+    return parsed(
+        """powers (float[37] x, float[37] y) => (float[37] z, float[37] c) {
+          a = Abs (x)
+          z = Pow (a, y)
+          c = Cos (y)
+        }"""
+    )
+
+
+def partly_used() -> ModelProto:
+    """Blocks of four rows transposed of which three are wanted, axes of one index."""
+    return parsed(
+        """partly (float[2, 10, 4, 5, 3] x, float[1, 1, 3, 2] image, float[1, 2, 4, 2] grid)
+             => (float[2, 3, 10, 4, 5] y, float[1, 1, 2, 4] z) {
+          y = Transpose <perm = [0, 4, 1, 2, 3]> (x)
+          z = GridSample <mode = "linear"> (image, grid)
+        }""",
+        version=20,
+    )
+
+
 def large(rows: int = 64) -> ModelProto:
     """Enough work for several threads."""
     return parsed(
@@ -296,5 +343,12 @@ def examples() -> dict[str, Example]:
         "quantised": Example(quantised(), {"x": bytes_}, ("-d", "batch=3")),
         "halves": Example(halves(), {"x": _floats(2, 9).astype(f16), "b": _floats(9).astype(bf16)}),
         "no_weights": Example(no_weights(), {"class": _floats(5), "a/b": _floats(1, 5)[0]}),
+        "odd_names": Example(odd_names(), {name: _floats(5) for name in ODD_NAMES},
+                             ("-d", f"{ODD_NAMES[0]}=5")),
+        "no_inputs": Example(no_inputs(), {}),
+        "powers": Example(powers(), {"x": _floats(37), "y": _floats(1, 37)[0]}),
+        "partly_used": Example(partly_used(), {"x": _floats(2, 10, 4, 5, 3),
+                                               "image": _floats(1, 1, 3, 2),
+                                               "grid": _floats(1, 2, 4, 2) / 3}),
         "large": Example(large(), {"x": _floats(64, 256)}),
     }  # fmt: skip

@@ -23,6 +23,7 @@ from modelcc.ir.index import Range, Sym, symbols
 from modelcc.ir.loop import Buffer, For, Function, Parameter
 from modelcc.ir.loop_traversal import FAULTS, checks_in, names_used, parallel_loop
 from modelcc.ir.types import I64
+from modelcc.passes.loop.remove_unused import remove_unused
 from modelcc.targets.c.code import Code, Named, Operand, folded
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.names import comment, identifier, symbol
@@ -55,12 +56,13 @@ def emit_c(functions: Sequence[Function], options: EmitOptions = PLAIN) -> str:
 
 def definitions(functions: Sequence[Function], prelude: Prelude, options: EmitOptions) -> list[str]:
     """The functions' definitions, which use ``prelude``."""
-    return [text for f in functions for text in _definitions(f, prelude, options)]
+    needed = map(remove_unused, functions)
+    return [text for f in needed for text in _definitions(f, prelude, options)]
 
 
 def file_text(parts: Sequence[str], prelude: Prelude, options: EmitOptions) -> str:
     """A whole file."""
-    notes = "".join(f"\n * {line}".rstrip() for line in comment(options.head).splitlines())
+    notes = "".join(f"\n * {comment(line)}".rstrip() for line in options.head.splitlines())
     head = [f"/*{notes}\n */"] if options.head else []
     return "\n\n".join([*head, prelude.text(), *parts]) + "\n"
 

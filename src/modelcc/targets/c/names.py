@@ -12,7 +12,14 @@ typedef typeof union unix linux unsigned void volatile while NULL memcpy memmove
 """
 _KEYWORDS = frozenset(_WORDS.split())
 _OURS = re.compile(r"(mcc|MCC)_.*|(f16|bf16|f32|f64|[iu](8|16|32|64))(x\d+)?(_.*)?")
+_MACROS = re.compile(
+    r"U?INT(|_LEAST|_FAST)(8|16|32|64)_(C|MIN|MAX)|(U?INT(PTR|MAX)|PTRDIFF|SIG_ATOMIC|WCHAR|WINT)_"
+    r"(C|MIN|MAX)|SIZE_MAX|offsetof"
+)
+"""What the headers define that every file includes."""
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
+_SECOND_MARK = re.compile(r"(?<=\?)\?")
+"""Two question marks may begin a trigraph."""
 
 
 def identifier(name: str) -> str:
@@ -20,7 +27,7 @@ def identifier(name: str) -> str:
     spelled = _FOREIGN.sub("_", name) or "_"
     if spelled[0].isdigit() or spelled[0] == "_":
         spelled = f"v{spelled}"
-    if spelled in _KEYWORDS or _OURS.fullmatch(spelled):
+    if spelled in _KEYWORDS or _OURS.fullmatch(spelled) or _MACROS.fullmatch(spelled):
         return f"{spelled}_"
     return spelled
 
@@ -34,5 +41,30 @@ def symbol(name: str) -> str:
 
 
 def comment(text: str) -> str:
-    """Text that cannot end a C comment early."""
-    return text.replace("*/", "* /").replace("/*", "/ *")
+    """Text that cannot end a C comment early, nor show otherwise than it is read."""
+    visible = "".join(c if _is_plain(c) else _escaped(c) for c in text)
+    return _SECOND_MARK.sub(" ?", visible.replace("*/", "* /").replace("/*", "/ *"))
+
+
+def string_body(text: str) -> str:
+    """What stands between the quotes of a C string with the contents ``text``, on one line."""
+    return _SECOND_MARK.sub(r"\?", "".join(map(_in_string, text)))
+
+
+def _in_string(c: str) -> str:
+    if c in '"\\':
+        return f"\\{c}"
+    return c if _is_plain(c) else "".join(f"\\{byte:03o}" for byte in _encoded(c))
+
+
+def _is_plain(c: str) -> bool:
+    """Whether a letter is seen as it is: not a line's end, not one that turns the direction."""
+    return c == " " or c.isprintable()
+
+
+def _escaped(c: str) -> str:
+    return f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}"
+
+
+def _encoded(c: str) -> bytes:
+    return c.encode("utf-8", "surrogateescape")

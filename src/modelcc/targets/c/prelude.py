@@ -25,6 +25,10 @@ extern void mcc_parallel_for(void *pool, void (*body)(void *, int64_t, int64_t, 
                              void *context, int64_t extent, int64_t grain);
 #endif"""
 
+_VECTOR_CALLS = """\
+/* Vectors are passed within this file only: how other compilers pass them does not matter. */
+#pragma GCC diagnostic ignored "-Wpsabi\""""
+
 _INDEX = {
     "mcc_floordiv": "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
     "mcc_mod": "return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);",
@@ -61,7 +65,7 @@ class Prelude:
         if self._functions:
             parts.append(attribute)
         if self._types:
-            parts.append("\n".join(self._types.values()))
+            parts.append("\n".join([_VECTOR_CALLS, *self._types.values()]))
         return "\n\n".join([*parts, *self._functions.values()])
 
     def vector(self, dtype: DType, lanes: int) -> str:

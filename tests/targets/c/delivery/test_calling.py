@@ -266,3 +266,20 @@ def test_processors(cpu: str, wide: bool, refused: tuple[str, ...], tmp_path: Pa
         assert done.returncode
         assert f'#error "net.c is for {cpu}: compile it with -march={cpu}"' in done.stderr
         run(["gcc", *SEMANTICS, flag, "-DNET_ANY_PROCESSOR", "-Wno-psabi", "-c", "net.c"], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["odd_names", "no_inputs", "no_weights"])
+@pytest.mark.parametrize(
+    "command", [("gcc", "-std=c99", "-xc"), ("g++", "-std=c++11", "-xc++")], ids=lambda c: c[0]
+)
+def test_headers_may_follow_any_other(name: str, command: tuple[str, ...], tmp_path: Path) -> None:
+    """Of the names in a header none is a macro of the library's."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"there is no {command[0]}")
+    delivered(examples()[name].model, tmp_path)
+    others = "errno float inttypes limits math signal stdio stdlib string time"
+    lines = [f"#include <{header}.h>" for header in others.split()]
+    lines += ["#include <complex.h>"] if command[0] == "gcc" else []
+    (tmp_path / "caller.c").write_text("\n".join([*lines, '#include "net.h"', "int caller;\n"]))
+    strict = (*WARNINGS, "-Wconversion", "-Wshadow", "-Wbidi-chars=any", "-Wtrigraphs")
+    run([*command, *strict, "-c", "caller.c", "-o", "caller.o"], tmp_path)

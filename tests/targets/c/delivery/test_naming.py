@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from onnx import TensorProto, helper
 from modelcc.cli.main import main
 from modelcc.ir.op import ModelError
 from modelcc.targets.c.delivery.naming import checked_prefix, field_names, prefix_of
-from tests.delivered import delivered, mlp, parsed
+from modelcc.targets.c.names import string_body
+from tests.delivered import WARNINGS, delivered, mlp, needs_compiler, parsed, run
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,21 @@ def test_fields_differ() -> None:
     names = ("a/b", "a.b", "this", "x", "x", "_y")
     found = field_names(names)
     assert found == ("a_b", "a_b_2", "v_this", "x", "x_2", "v_y")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "text", ['a"b\\c', "a\nb\tc", "???/", "??/1", "\x01" + "23", "ü\u202e\u2028z", "%s", "a\udcff"]
+)
+def test_strings_hold_what_they_say(text: str, tmp_path: Path) -> None:
+    """A C compiler reads them, also with trigraphs."""
+    body = string_body(text)
+    assert body.isprintable()
+    program = f'#include <stdio.h>\nint main(void) {{ return fputs("{body}", stdout) < 0; }}\n'
+    (tmp_path / "text.c").write_text(program)
+    run(["cc", "-std=c11", *WARNINGS, "text.c", "-o", "text"], tmp_path)
+    done = subprocess.run([tmp_path / "text"], capture_output=True, check=True)
+    assert done.stdout == text.encode("utf-8", "surrogateescape")
 
 
 def test_texts_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from modelcc.targets.c.delivery.facts import Facts, Tensor
 from modelcc.targets.c.delivery.filling import filled, indented
 from modelcc.targets.c.delivery.header import arguments, elements_function, tensor_macro
-from modelcc.targets.c.names import comment
+from modelcc.targets.c.names import comment, string_body
 
 _NOTHING = "{NULL, NULL, NULL, 0, 0, {0}, NULL},"
 """C has no arrays without elements."""
@@ -63,7 +63,7 @@ def _reads_weights(facts: Facts) -> bool:
 
 def quoted(text: str) -> str:
     """A C string."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f'"{string_body(text)}"'
 
 
 def _entry(facts: Facts, tensor: Tensor) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modelcc.targets.c.code import WIDTH, folded
@@ -58,8 +58,8 @@ def header(facts: Facts) -> str:
         includes=f'\n#include "{name}_pool.h"' if facts.has_pool else "",
         statuses="\n".join(_status(facts, status) for status in statuses(facts)),
         dims=_dims(facts),
-        inputs=indented([line for t in facts.inputs for line in _field(facts, t)]),
-        outputs=indented([line for t in facts.outputs for line in _field(facts, t)]),
+        inputs=indented(_fields(facts, facts.inputs)),
+        outputs=indented(_fields(facts, facts.outputs)),
         sizes="\n".join(sizes),
         arena="\n".join(_arena(facts)),
         weights=_weights(facts),
@@ -156,6 +156,11 @@ def dim_text(dim: Dimension) -> str:
     """A dimension's name and range."""
     high = "" if dim.high is None else f" and at most {dim.high}"
     return f"{dim.name}, at least {dim.low}{high}"
+
+
+def _fields(facts: Facts, tensors: Sequence[Tensor]) -> list[str]:
+    lines = [line for tensor in tensors for line in _field(facts, tensor)]
+    return lines or ["char nothing; /* the model has none; C has no empty structures */"]
 
 
 def _field(facts: Facts, tensor: Tensor) -> Iterator[str]:

@@ -15,7 +15,19 @@ dynamic_cast export friend mutable namespace new noexcept not not_eq nullptr ope
 private protected public reinterpret_cast requires static_assert static_cast template this
 thread_local throw try typeid typename using virtual wchar_t xor xor_eq
 """
-_CPP_WORDS = frozenset(_CPP.split())
+_LIBRARY = """
+assert BUFSIZ CLOCKS_PER_SEC complex CHAR_BIT CMPLX CMPLXF CMPLXL EDOM EILSEQ EOF ERANGE
+EXIT_FAILURE EXIT_SUCCESS FILENAME_MAX FOPEN_MAX FP_FAST_FMA FP_ILOGB0 FP_ILOGBNAN FP_INFINITE
+FP_NAN FP_NORMAL FP_SUBNORMAL FP_ZERO HUGE_VAL HUGE_VALF HUGE_VALL I INFINITY L_tmpnam
+MATH_ERREXCEPT MATH_ERRNO MB_CUR_MAX MB_LEN_MAX NAN RAND_MAX SEEK_CUR SEEK_END SEEK_SET TIME_UTC
+TMP_MAX alloca errno imaginary kill_dependency math_errhandling noreturn offsetof setjmp stderr
+stdin stdout va_arg va_copy va_end va_start
+"""
+_LIMITS = r"((S|U)?CHAR|U?(SHRT|INT|LONG|LLONG))_(MIN|MAX)"
+_PREFIXED = r"(ATOMIC|DBL|FE|FLT|LC|LDBL|M|PRI|SCN|SIG)_\w+|SIG[A-Z0-9]+|(PRI|SCN)[diouxX][A-Z0-9]+"
+_MACROS = re.compile(f"{_LIMITS}|{_PREFIXED}")
+"""What the headers of C and POSIX define, which may come before ours."""
+_CPP_WORDS = frozenset((*_CPP.split(), *_LIBRARY.split()))
 _FILES = """
 alloca assert complex ctype elf endian errno fcntl features fenv float getopt inttypes iso646
 limits link locale main malloc math memory poll pthread regex sched search setjmp signal spawn
@@ -42,9 +54,9 @@ def field_names(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, .
 
 
 def cpp_identifier(name: str) -> str:
-    """``name`` as an identifier that neither C nor C++ has reserved."""
+    """``name`` as an identifier that neither C nor C++ nor their libraries have taken."""
     spelled = re.sub("__+", "_", identifier(name)).rstrip("_") or "v"
-    is_word = spelled in _CPP_WORDS or identifier(spelled) != spelled
+    is_word = spelled in _CPP_WORDS or _MACROS.fullmatch(spelled) or identifier(spelled) != spelled
     return f"v_{spelled}" if is_word else spelled
 
 

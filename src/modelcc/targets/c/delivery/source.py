@@ -18,6 +18,7 @@ from modelcc.targets.c.delivery.header import (
     statuses,
 )
 from modelcc.targets.c.emitter import EmitOptions, definitions
+from modelcc.targets.c.names import string_body
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.program import HOST
 from modelcc.targets.c.steps import StepsCode
@@ -164,10 +165,8 @@ def _arena(facts: Facts) -> str:
 def _status_text(facts: Facts) -> str:
     lines = ["switch (status) {"]
     for status in statuses(facts):
-        quoted = status.text.replace("\\", "\\\\").replace('"', '\\"')
-        rows = [
-            f'"{row}"' for row in wrap(quoted, _ROW, drop_whitespace=False, break_long_words=False)
-        ]
+        words = wrap(status.text, _ROW, drop_whitespace=False, break_long_words=False)
+        rows = [f'"{string_body(row)}"' for row in words]
         lines.append(f"case {facts.macro}_{status.name}:")
         lines += [f"    return {rows[0]}", *(f"        {row}" for row in rows[1:])]
         lines[-1] += ";"
