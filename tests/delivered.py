@@ -261,7 +261,7 @@ def odd_names() -> ModelProto:
     names = ODD_NAMES
     following = (*names[1:], names[0])
     nodes = [
-        helper.make_node("Add", [a, b], [f"{a}{b}"], f"{b}/{a}")
+        helper.make_node("Add", [a, b], [f"{a}{b}"], f"pool/sizes {b}/{a}")
         for a, b in zip(names, following, strict=True)
     ]
     inputs = [value(n, TensorProto.FLOAT, [names[0]]) for n in names]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import re
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -135,6 +137,11 @@ class Code:
         for scope in self.scopes:
             merged.update(scope.bounds)
         return merged
+
+
+def words_of(lines: Iterable[str]) -> Counter[str]:
+    """How often each identifier stands in lines of C, comments left out."""
+    return Counter(re.findall(r"\w+", re.sub(r"/\*.*?\*/", " ", "\n".join(lines), flags=re.DOTALL)))
 
 
 def folded(text: str, indent: str) -> list[str]:

@@ -15,7 +15,6 @@ check that fails sets the first to 1 and the second to the index, and returns.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,7 +23,7 @@ from modelcc.ir.loop import Buffer, For, Function, Parameter
 from modelcc.ir.loop_traversal import FAULTS, checks_in, names_used, parallel_loop
 from modelcc.ir.types import I64
 from modelcc.passes.loop.remove_unused import remove_unused
-from modelcc.targets.c.code import Code, Named, Operand, folded
+from modelcc.targets.c.code import Code, Named, Operand, folded, words_of
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.names import comment, identifier, symbol
 from modelcc.targets.c.prelude import Prelude
@@ -87,7 +86,7 @@ def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> 
 
 
 def _definition(head: str, code: Code, source: Sequence[str] = ()) -> str:
-    used = set(re.findall(r"\w+", " ".join(code.lines)))
+    used = words_of(code.lines)
     unused = [name for name in code.scopes[0].taken if name not in used]
     if unused:
         code.line(", ".join(f"(void){name}" for name in sorted(unused)) + ";")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 
 from modelcc.ir.index import Range, symbols
@@ -24,7 +22,7 @@ from modelcc.ir.program import (
 )
 from modelcc.ir.tensor import ReadSize, size_conditions
 from modelcc.targets.c.checked import CheckedCode
-from modelcc.targets.c.code import Code, folded
+from modelcc.targets.c.code import Code, folded, words_of
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
@@ -72,7 +70,7 @@ class StepsCode:
 
     def text(self, name: str, static: bool = False) -> str:
         """The function's definition; ``static``: seen in its own file only."""
-        words = Counter(re.findall(r"\w+", " ".join(self._code.lines)))
+        words = words_of(self._code.lines)
         declared = parameters(self._program)
         unused = [name for name in _NAMES[: len(declared)] if not words[name]]
         unused += [name for name in self._outermost if words[name] == 1]
