@@ -403,6 +403,10 @@ def _greatest(program: Program) -> dict[str, int]:
     return {name: known.hi for name, known in program.dims.items() if isinstance(known.hi, int)}
 
 
+_OPTIONAL = ("graph", "tensor")
+"""Blocks whose stages leave a program on its level, with its meaning and its checks."""
+
+
 def _restricted(stages: tuple[Stage, ...], options: Options) -> tuple[Stage, ...]:
     """Without the stages to skip, and with the one that is to stop early doing so."""
     names = {stage.name for stage in stages}
@@ -413,6 +417,11 @@ def _restricted(stages: tuple[Stage, ...], options: Options) -> tuple[Stage, ...
             raise ModelError(
                 f"there is no stage {name!r}", (), f"stages: {', '.join(sorted(names))}"
             )
+    needed = [stage.name for stage in stages if stage.block not in _OPTIONAL]
+    fixed = next((name for name in options.skip if name in needed), None)
+    if fixed is not None:
+        optional = ", ".join(stage.name for stage in stages if stage.name not in needed)
+        raise ModelError(f"stage {fixed!r} cannot be left out", (), f"these can: {optional}")
     if limit and not any(s.counts_rewrites for s in stages if s.name == limit.stage):
         counting = ", ".join(stage.name for stage in stages if stage.counts_rewrites)
         raise ModelError(f"stage {limit.stage!r} counts no rewrites", (), f"these do: {counting}")

@@ -66,3 +66,16 @@ def test_our_own_faults_ask_for_a_report(
     assert main(["run", str(folder / "net.mcc")]) == 3
     said = capsys.readouterr().err
     assert "fault of modelcc" in said and "boom" in said
+
+
+def test_too_little_memory_is_no_fault(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def greedy(*_: object, **__: object) -> None:
+        np.empty(1 << 60, np.uint8)
+
+    monkeypatch.setattr("modelcc.cli.run.load", greedy)
+    assert main(["run", str(folder / "net.mcc")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: there is not enough memory: Unable to allocate")
+    assert "Traceback" not in said

@@ -124,6 +124,8 @@ class Held:
 
 def read_held(path: AnyPath) -> Held:
     """The members of the file at ``path``, undamaged; raises as :func:`read_artifact`."""
+    if Path(path).is_fifo() or Path(path).is_char_device():  # no place of it can be sought
+        raise ArtifactError(path, "it is a pipe or a device", "copy it to a file first")
     try:
         with Path(path).open("rb") as file:
             return _read(file)

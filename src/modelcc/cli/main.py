@@ -6,6 +6,7 @@ arguments, all in one message; 3: a fault of modelcc.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -116,8 +117,16 @@ def cli(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code, and prints one message on errors."""
+    _print_anything()
     with logging_to_stderr():
         return _ended(arguments)
+
+
+def _print_anything() -> None:
+    """Have letters that the terminal's encoding lacks escaped, and not end the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _ended(arguments: Sequence[str] | None) -> int:
@@ -135,13 +144,15 @@ def _ended(arguments: Sequence[str] | None) -> int:
         return USER_ERROR
     except USER_FAULTS as error:
         return _failed(console, str(error))
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # SystemExit is what click makes of it
         # The reader of our output has gone (| head); point stdout elsewhere for the final flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return _failed(console, f"{place}{error.strerror or error}")
+    except MemoryError as error:
+        return _failed(console, f"there is not enough memory{f': {error}' if str(error) else ''}")
     except Exception as error:  # the last line of defence: everything else is our fault
         traceback.print_exc()
         console.print(

@@ -15,7 +15,18 @@ from modelcc.runtime.pool import available_cores
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-MODEL = click.Path(path_type=Path, dir_okay=False)
+
+class ModelPath(click.Path):
+    """The path of a file; an empty one is refused, which :class:`Path` takes for this folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A :class:`Path`."""
+        if not value:
+            self.fail("the name is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+MODEL = ModelPath(path_type=Path, dir_okay=False)
 
 
 def compiling(command: Command) -> Command:

@@ -22,6 +22,11 @@ class Case:
 CASES = (
     Case("no-model", "compile none.onnx", ("none.onnx", "No such file")),
     Case("folder", "compile .", ("is a directory",)),
+    Case("empty-name", "compile ''", ("the name is empty",)),
+    Case("device", "run /dev/null", ("/dev/null is a pipe or a device", "to a file")),
+    Case(
+        "skip-needed", "compile net.onnx --skip build", ("'build' cannot be left out", "Winograd")
+    ),
     Case("broken", "compile broken.onnx", ("broken.onnx", "not an ONNX file")),
     Case("unsupported", "compile unsupported.onnx", ("first", "NoSuchOp", "second", "NorThis")),
     Case("target", "compile net.onnx --target natve", ("natve", "did you mean 'native'")),

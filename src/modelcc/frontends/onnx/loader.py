@@ -80,6 +80,8 @@ def _mapped(path: Path) -> memoryview:
     """The file, memory-mapped; closed when nothing refers to it any more."""
     if path.is_dir():
         raise ModelError(f"{path} is a folder", (), "give the path of the .onnx file")
+    if path.exists() and not path.is_file():  # it has no size, and can be read but once
+        raise ModelError(f"{path} is a pipe or a device", (), "write the model to a file first")
     try:
         with path.open("rb") as file:
             if path.stat().st_size == 0:
