@@ -18,6 +18,7 @@ from modelcc.frontends.onnx.contrib_attention import attention
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import average_pool
 from modelcc.frontends.onnx.quant import dequantize, qlinear_conv, quantize
+from modelcc.frontends.onnx.quant_parameters import of_slices, of_tensor
 from modelcc.frontends.onnx.recurrent import LENGTHS, lstm_layer
 from modelcc.ir.op import Op
 from modelcc.ir.types import F32, I32, U8, Array
@@ -33,14 +34,22 @@ from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.shape import Concat, Transpose
 
 
-def real(call: Call, i: int, axis: int = 0) -> str:
-    """Operands ``i`` to ``i + 2``, a tensor with its scale and zero point, dequantised."""
+def real(call: Call, i: int, axis: int | None = None) -> str:
+    """Operands ``i`` to ``i + 2``, a tensor with its scale and zero point, dequantised.
+
+    These are single numbers, or one for each slice of ``axis`` if there is one.
+    """
+    if axis is None:
+        call = of_tensor(call, i + 1, i + 2)
+    else:
+        call = of_slices(call, [call.shape(i)[axis]], i + 1, i + 2)
     operands = [n for n in call.inputs[i : i + 3] if n]
-    return call.emit(DequantizeLinear(axis), *operands)
+    return call.emit(DequantizeLinear(axis or 0), *operands)
 
 
 def requantised(call: Call, result: str, i: int) -> str:
     """``result`` quantised by operands ``i`` and ``i + 1``, a scale and a zero point."""
+    call = of_tensor(call, i, i + 1)
     scale, zero = (*call.inputs[i : i + 2], "")[:2]
     if not zero:
         return call.emit(QuantizeLinear(U8, 0), result, scale)
@@ -130,6 +139,7 @@ def gemm(call: Call) -> str:
     """The result is quantised if there is a scale for it; the bias is in units of the sums'."""
     attrs = call.attrs
     transposed = attrs.flag("transB")
+    call = of_tensor(call, 1)
     a, b = real(call, 0), real(call, 3, 0 if transposed else 1)
     alpha = attrs.number("alpha", 1.0)
     operands = [a, b]
@@ -145,10 +155,12 @@ def gemm(call: Call) -> str:
 def dynamic_matmul(call: Call) -> str:
     """f32 by quantised matrix: the f32 operand is quantised on the fly."""
     x, scale, zero = call.add(DynamicQuantizeLinear(), call.input(0))
+    call = of_slices(call, call.shape(1), 3)
     return _scaled_product(call, x, scale, zero, (2, 3, 4))
 
 
 def matmul_to_float(call: Call) -> str:
+    call = of_slices(of_tensor(call, 2, 4), call.shape(1), 5)
     zero = call.input(4) if call.has(4) else ""
     return _scaled_product(call, call.input(0), call.input(2), zero, (3, 5, 6))
 
@@ -169,6 +181,7 @@ def _scaled_product(
 
 def quantised_attention(call: Call) -> tuple[str, ...]:
     """Attention with a quantised input and quantised weights of the projection."""
+    call = of_slices(of_tensor(call, 3, 6), call.shape(1), 4, 7)
     x, weights, bias, x_scale, w_scale, mask, x_zero, w_zero, past = (*call.inputs, *[""] * 9)[:9]
     left = call.emit(DequantizeLinear(0), *(n for n in (x, x_scale, x_zero) if n))
     right = call.emit(DequantizeLinear(1), *(n for n in (weights, w_scale, w_zero) if n))

@@ -9,6 +9,7 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
+from modelcc.frontends.onnx.quant_parameters import of_slices, of_tensor
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.window import geometry
 from modelcc.ir.types import F32, U8, DType
@@ -22,7 +23,7 @@ from modelcc.ops.matmul import MatMul
 
 def quantize(call: Call) -> str:
     """The result's dtype is that of the zero point, or attribute ``output_dtype``."""
-    call = _in_floats(_checked(call))
+    call = _along_axis(_in_floats(_checked(call)))
     code = call.attrs.integer("output_dtype", 0)
     to: DType = U8
     if call.has(2):
@@ -45,7 +46,7 @@ def _in_floats(call: Call) -> Call:
 
 
 def dequantize(call: Call) -> str:
-    call = _checked(call)
+    call = _along_axis(_checked(call))
     op = quant.DequantizeLinear(_axis(call), call.attrs.integer("block_size", 0))
     result = call.emit(op, *call.inputs)
     code = call.attrs.integer("output_dtype", 0)
@@ -59,6 +60,16 @@ def _checked(call: Call) -> Call:
     return call
 
 
+def _along_axis(call: Call) -> Call:
+    """With a scale and a zero point for each slice, as far as they are vectors."""
+    if call.attrs.integer("block_size", 0):
+        return call
+    rank, axis = call.rank(), call.attrs.integer("axis", 1)
+    if not -rank <= axis < rank:
+        return of_tensor(call, 1, 2)
+    return of_slices(call, [call.shape()[axis]], 1, 2)
+
+
 def _axis(call: Call) -> int:
     """The axis of parameters that are vectors; single numbers have none."""
     if call.rank(1) <= 1 and call.type(1).elements == 1:
@@ -66,7 +77,16 @@ def _axis(call: Call) -> int:
     return call.axis(1)
 
 
+def matmul_integer(call: Call) -> str:
+    """Vectors of zero points are one for each row of a, or column of b."""
+    by_rows = call.has(2) and call.rank(2) == 1
+    call = of_slices(call, call.shape()[-2:-1] if by_rows else call.shape(), 2)
+    call = of_slices(call, call.shape(1), 3)
+    return call.emit(quant_matmul.MatMulInteger(), *call.inputs)
+
+
 def conv_integer(call: Call) -> str:
+    call = of_slices(of_tensor(call, 2), call.shape(1)[:1], 3)
     window = geometry(call, weight_kernel(call, 1))
     op = quant_matmul.ConvInteger(
         window.strides,
@@ -79,6 +99,7 @@ def conv_integer(call: Call) -> str:
 
 
 def qlinear_conv(call: Call) -> str:
+    call = of_slices(of_tensor(call, 1, 2, 6, 7), call.shape(3)[:1], 4, 5)
     window = geometry(call, weight_kernel(call, 3))
     op = quant_matmul.QLinearConv(
         window.strides,
@@ -96,6 +117,7 @@ def quantised_matmul(call: Call) -> str:
     if not floats and not _plain_parameters(call):
         return _by_dequantised(call)
     if not floats:
+        call = of_slices(call, call.shape(3), 4, 5)
         return call.emit(quant_matmul.QLinearMatMul(), *call.inputs)
     a, b = (call.emit(quant.DequantizeLinear(0), *call.inputs[i : i + 3]) for i in (0, 3))
     scale, zero = call.inputs[6:]
@@ -133,7 +155,7 @@ QUANT: Handlers = MappingProxyType(
         "QuantizeLinear": quantize,
         "DequantizeLinear": dequantize,
         "DynamicQuantizeLinear": simple(quant.DynamicQuantizeLinear),
-        "MatMulInteger": simple(quant_matmul.MatMulInteger),
+        "MatMulInteger": matmul_integer,
         "ConvInteger": conv_integer,
         "QLinearMatMul": quantised_matmul,
         "QLinearConv": qlinear_conv,
