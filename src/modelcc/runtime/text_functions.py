@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
@@ -10,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from modelcc.ir.types import DTYPES, Array
+from modelcc.runtime.full_match import Machine, Matcher
 
 Settings = Mapping[str, Any]
 Function = Callable[[Sequence[Array], Settings], tuple[Array, ...]]
@@ -75,8 +75,8 @@ def normalize(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
 def full_match(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
     """Whether all of each text matches a regular expression."""
     (x,) = operands
-    pattern = re.compile(settings["pattern"])
-    found = [pattern.fullmatch(text) is not None for text in x.reshape(-1).tolist()]
+    matcher = Matcher(Machine(**settings))
+    found = [matcher.matches(text) for text in x.reshape(-1).tolist()]
     return (np.array(found, bool).reshape(x.shape),)
 
 

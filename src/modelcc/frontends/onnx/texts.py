@@ -6,12 +6,12 @@ the caller gives, or what such steps make of it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.matching import matching_machine
+from modelcc.frontends.onnx.regular_expression import PatternError
 from modelcc.ir.index import Index
 from modelcc.ir.op import broadcast_shapes
 from modelcc.ir.structure import Setting
@@ -62,10 +62,10 @@ def normalize(call: Call) -> tuple[str, ...]:
 def full_match(call: Call) -> tuple[str, ...]:
     pattern = call.attrs.text("pattern", "")
     try:
-        re.compile(pattern)
-    except re.error as error:
-        unsupported(f"the regular expression {pattern!r} ({error})")
-    return _step(call, "full_match", (TensorType(call.shape(), BOOL),), {"pattern": pattern})
+        machine = matching_machine(pattern)
+    except PatternError as error:
+        call.fail(f"the regular expression {pattern!r}: {error}")
+    return _step(call, "full_match", (TensorType(call.shape(), BOOL),), machine)
 
 
 def decode_image(call: Call) -> tuple[str, ...]:
