@@ -212,12 +212,3 @@ def test_graph_text_keeps_the_steps() -> None:
     assert [step.function for step in again.interface.steps] == [
         "literal", "concat", "full_match", "split"
     ]  # fmt: skip
-
-
-def test_numbers_that_texts_spell() -> None:
-    model = _model("(string[n] x) => (float[n] y) { y = Cast<to = 1>(x) }")
-    x = np.array(["1.5", "-2e3", "inf", "7"], object)
-    assert_compiled_agrees(model, {"x": x})
-    net = modelcc.compile(model, threads=1, cache=None)
-    with pytest.raises(InputError, match="could not convert string to float: 'seven'"):
-        net(np.array(["seven"], object))

@@ -28,6 +28,6 @@ def performed(step: HostStep, known: Mapping[str, object]) -> dict[str, Array]:
         results = FUNCTIONS[step.function](operands, cast("Mapping[str, Any]", step.settings))
     except ValueError as error:
         where = ", ".join(f"'{name}'" for name in step.inputs)
-        raise InputError(f"input {where}", f"values for {step.function}", "others", str(error)) \
-            from error  # fmt: skip
+        node = step.outputs[0].rpartition(".")[0]
+        raise InputError(f"input {where}", f"values for {node}", "others", str(error)) from error
     return dict(zip(step.outputs, results, strict=True))

@@ -10,6 +10,7 @@ import numpy as np
 
 from modelcc.ir.types import DTYPES, Array
 from modelcc.runtime.full_match import Machine, Matcher
+from modelcc.runtime.text_numbers import numbers
 
 Settings = Mapping[str, Any]
 Function = Callable[[Sequence[Array], Settings], tuple[Array, ...]]
@@ -82,10 +83,8 @@ def full_match(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
 
 def to_numbers(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
     """The numbers that texts spell; ValueError for one that spells none."""
-    (x,), dtype = operands, DTYPES[settings["dtype"]]
-    read = float if dtype.is_float else int
-    values = [read(text) for text in x.reshape(-1).tolist()]
-    return (np.array(values).astype(dtype.numpy).reshape(x.shape),)
+    (x,) = operands
+    return (numbers(x.reshape(-1).tolist(), DTYPES[settings["dtype"]]).reshape(x.shape),)
 
 
 _FUNCTIONS: Mapping[str, Function] = MappingProxyType(

@@ -60,7 +60,8 @@ def _converted(call: Call, to: DType) -> str:
     if to == STRING:
         unsupported("casts to strings need text processing")
     if call.dtype() == STRING:
-        return numbers(call, to)
+        read = F32 if to.is_float and to.bits <= 8 else to  # narrower floats saturate
+        return _converted(call.with_inputs((numbers(call, read),)), to)
     x = call.input(0)
     if to == F8E8M0 and call.dtype().is_float:
         x = _power_of_two(call)
