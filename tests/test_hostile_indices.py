@@ -5,6 +5,7 @@ Inputs end where a page begins that nobody may read: what is read past them kill
 
 import ctypes
 import mmap
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -264,6 +265,21 @@ def test_the_message_names_node_value_and_bound() -> None:
     assert str(raised.value) == (
         "embeddings/take: index 50257 is outside of -50257 … 50256 (axis 0 of 'x', 50257 long)"
     )
+
+
+@pytest.mark.parametrize(
+    ("op", "feeds", "message"),
+    [
+        ("ReverseSequence", (ramp(4, 3), np.array([1, 5, 4])),
+         "the_node: length 5 is outside of 0 … 4 (lengths from 0 to all of axis 0 of 'in0')"),
+        ("TensorScatter", (ramp(2, 6, 4), ramp(2, 2, 4), np.array([0, 5])),
+         "the_node: start 5 is outside of 0 … 4 (starts of an update along axis 1 of 'in0')"),
+    ],
+)  # fmt: skip
+def test_the_message_tells_no_more_than_there_is(op: str, feeds: tuple, message: str) -> None:
+    net = modelcc.compile(model_of(Case(op, feeds, 0, (0,), ())), threads=1, cache=None)
+    with pytest.raises(RunError, match=re.escape(message)):
+        net(*feeds)
 
 
 def test_constants_out_of_range_are_refused_when_compiled() -> None:

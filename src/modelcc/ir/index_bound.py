@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from modelcc.ir.index import Index, evaluate
 
+_NO_PLACES = ("length", "start")
+"""Nouns of values that leave room behind them: their bound is not how long the thing is."""
+
 
 @dataclass(frozen=True)
 class IndexBound:
@@ -36,7 +39,8 @@ class IndexBound:
         extent = evaluate(self.extent, sizes)
         given = value - extent if self.wrapped and value < 0 else value
         low = -extent if self.wrapped else 0
-        about = f" ({self.what}, {extent} long)" if self.what else ""
+        long = "" if self.noun in _NO_PLACES else f", {extent} long"
+        about = f" ({self.what}{long})" if self.what else ""
         if extent < 1:
             return f"{self.noun} {given} is outside of what has no elements{about}"
         return f"{self.noun} {given} is outside of {low} … {extent - 1}{about}"
