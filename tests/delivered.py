@@ -181,11 +181,13 @@ def control() -> ModelProto:
 
 
 def run_time_sizes() -> ModelProto:
+    """Outputs of sizes that depend on data; one is called as the extents of another."""
     return parsed(
-        """found (float[n] x) => (int64[1, m] where, float[m] y) {
+        """found (float[n] x) => (int64[1, m] where, float[m] y, float[n] y_dims) {
           where = NonZero (x)
           flat = Transpose (where)
           y = GatherND (x, flat)
+          y_dims = Relu (x)
         }"""
     )
 

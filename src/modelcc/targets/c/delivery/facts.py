@@ -197,10 +197,22 @@ def _tensors(
     names: Sequence[str],
 ) -> tuple[Tensor, ...]:
     late = {name: number for number, name in enumerate(program.allocated)}
+    fields = _fields(names, [own in late for own in bound])
     return tuple(
         Tensor(name, field, program.bindings[own].type, side, late.get(own))
-        for own, name, field in zip(bound, names, field_names(names), strict=True)
+        for own, name, field in zip(bound, names, fields, strict=True)
     )
+
+
+def _fields(names: Sequence[str], is_late: Sequence[bool]) -> tuple[str, ...]:
+    """Names of fields, none of which is that of another's extents, which late ones have beside."""
+    extents: set[str] = set()
+    while True:
+        fields = field_names(names, extents)
+        found = {f"{field}_dims" for field, late in zip(fields, is_late, strict=True) if late}
+        if found <= extents:
+            return fields
+        extents |= found
 
 
 def _dimensions(program: Program) -> tuple[Dimension, ...]:
