@@ -141,3 +141,22 @@ def test_a_model_survives_its_file(folder: Path) -> None:
     assert np.all(np.isfinite(net(x)))
     net.save("again.mcc")
     assert Path("again.mcc").read_bytes() == before
+
+
+def test_names_that_are_no_unicode(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of any kind, of files and folders, also where models are kept."""
+    place = Path(os.fsdecode(b"d\xfe"))
+    place.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("MODELCC_CACHE_DIR", os.fsdecode(b"c\xff"))
+    model, compiled, inputs = (os.fsdecode(b"b\xff." + s) for s in (b"onnx", b"mcc", b"npz"))
+    Path(model).write_bytes(mlp("batch").SerializeToString())
+    np.savez(inputs, x=np.ones((2, 6), np.float32))
+    for _ in range(2):  # the second time they are found
+        assert main(["compile", model]) == 0
+        assert main(["run", model, "-i", inputs, "-o", os.fsdecode(b"o\xff.npz")]) == 0
+    assert main(["verify", compiled, "--against", model]) == 0
+    assert main(["verify", model]) == 0
+    assert main(["inspect", compiled, "--json"]) == 0
+    assert main(["compile", model, "--emit", "c", "-o", "c/"]) == 0
+    assert main(["cache", "--json"]) == 0

@@ -93,7 +93,7 @@ def _content_digest(model: object, cache: Path) -> str | None:
             # External data lies next to the model, so the folder counts as well.
             path = Path(model).resolve()
             text = f"{path.parent} {known_digest(path, cache / 'digests')}"
-            return hashlib.sha256(text.encode()).hexdigest()
+            return hashlib.sha256(os.fsencode(text)).hexdigest()
         case bytes():
             return hashlib.sha256(model).hexdigest()
         case _:

@@ -54,7 +54,7 @@ def known_digest(path: Path, folder: Path) -> str:
     As Git does, this trusts size, number and times of a file that was not changed just now.
     """
     facts = _facts(path)
-    note = folder / f"{hashlib.sha256(str(path).encode()).hexdigest()}.json"
+    note = folder / f"{hashlib.sha256(os.fsencode(path)).hexdigest()}.json"
     try:
         kept = json.loads(note.read_text())
         if kept["facts"] == facts and isinstance(kept["digest"], str):

@@ -31,7 +31,7 @@ class OnnxruntimeModel:
         if exact:
             options.add_session_config_entry("session.x64quantprecision", "1")
         source = model.SerializeToString() if isinstance(model, ModelProto) else model
-        source = str(source) if isinstance(source, Path) else source
+        source = _given(Path(source)) if isinstance(source, str | Path) else source
         providers = ["CPUExecutionProvider"]
         try:
             self._session: Any = engine.InferenceSession(source, options, providers)
@@ -46,6 +46,15 @@ class OnnxruntimeModel:
         except Exception as error:  # its exceptions have no common base but this
             raise ModelError(f"onnxruntime cannot run the model: {error}") from error
         return dict(zip(self.outputs, cast("list[Array]", results), strict=True))
+
+
+def _given(path: Path) -> str | bytes:
+    """A path, or what the file holds: onnxruntime takes no names that are not Unicode."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return path.read_bytes()
+    return str(path)
 
 
 def bench_engine(
