@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from modelcc.environment import read_environment
+from modelcc.options import Options
+from modelcc.targets.base import TargetOptions
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine
@@ -18,3 +21,13 @@ def chosen_machine() -> Machine:
 def chosen_cpu() -> CpuModel:
     """The processor, as schedules see it."""
     return cpu_model(chosen_machine(), 1)
+
+
+def chosen_options(**others: Any) -> Options:
+    """Options to compile for the processor."""
+    return Options(cpu=read_environment(os.environ).cpu, **others)
+
+
+def chosen_target_options() -> TargetOptions:
+    """Options to make a target for the processor."""
+    return TargetOptions(cpu=read_environment(os.environ).cpu)

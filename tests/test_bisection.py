@@ -13,7 +13,6 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ops.activation import Relu
 from modelcc.ops.elementwise import Tanh
-from modelcc.options import Options
 from modelcc.pipeline import (
     Stage,
     StageRun,
@@ -24,8 +23,9 @@ from modelcc.pipeline import (
     run_stages,
 )
 from modelcc.targets.base import Workplace
+from tests.machines import chosen_options
 
-OPTIONS = Options(threads=1)
+OPTIONS = chosen_options(threads=1)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.types import Array
 from modelcc.levels import constants_of, level_text, parse_level, verify_level
 from modelcc.ops.registry import dialects
-from modelcc.options import Options
 from modelcc.pipeline import StageRun, run_stages
 from modelcc.targets.base import Workplace
+from tests.machines import chosen_options
 from tests.random_control import control_models
 
 QUICK = settings(
@@ -42,7 +42,7 @@ def assert_same(got: Array, wanted: Array, where: str) -> None:
 @given(control_models())
 def test_every_stage_keeps_the_meaning(graph: Graph) -> None:
     wanted = [interpret(graph, example(batch)) for batch in (2, 3)]
-    options = Options()
+    options = chosen_options()
 
     def check(run: StageRun) -> None:
         verify_level(run.after)
@@ -83,7 +83,7 @@ def _check_native(graph: Graph, target: str) -> None:
 @settings(QUICK, max_examples=10)
 @given(graph=control_models())
 def test_text_reads_back(level: str, graph: Graph) -> None:
-    options = Options()
+    options = chosen_options()
     found: list[object] = []
     block = {"graph": "graph", "tensor": "tensor", "program": "plan"}[level]
 

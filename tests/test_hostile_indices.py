@@ -28,8 +28,8 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.types import F32, I8, I16, U8, TensorType
 from modelcc.ops.gather import Gather
-from modelcc.options import Options
 from modelcc.runtime.errors import RunError
+from tests.machines import chosen_options
 
 PAGE = mmap.PAGESIZE
 HOSTILE = (-(2**63), -(2**31) - 1, 2**31, 2**62, 2**63 - 1)
@@ -197,7 +197,7 @@ def test_interpreters_refuse(case: Case) -> None:
         if isinstance(run.after, TensorProgram | Program):
             programs.append(run.after)
 
-    compile_model(model_of(case), Options(threads=1), observer=note)
+    compile_model(model_of(case), chosen_options(threads=1), observer=note)
     first = next(p for p in programs if isinstance(p, TensorProgram))
     last = next(p for p in programs[::-1] if isinstance(p, TensorProgram))
     program = programs[-1]
@@ -254,7 +254,7 @@ def gather(
 
 def bounds_in(model: onnx.ModelProto, **options: object) -> int:
     """How many checks the compiled model makes."""
-    compiled = compile_model(model, Options(threads=1, **options))
+    compiled = compile_model(model, chosen_options(threads=1, **options))
     return len(compiled.artifact.manifest.indices)
 
 

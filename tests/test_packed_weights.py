@@ -12,12 +12,12 @@ import modelcc
 from modelcc.driver import pipeline, target_of
 from modelcc.ir.scheduled import KernelCall, ScheduledProgram
 from modelcc.ir.types import U32, Array
-from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
 from tests.frontends.onnx_models import run_onnxruntime
+from tests.machines import chosen_options
 
-OPTIONS = Options(threads=1)
+OPTIONS = chosen_options(threads=1)
 DOMAINS = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
 
 

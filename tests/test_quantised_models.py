@@ -18,12 +18,12 @@ from modelcc.ir.loop import Dot4, Function
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.scheduled import KernelCall
 from modelcc.ir.types import Array
-from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
 from tests.frontends.onnx_models import run_onnxruntime
+from tests.machines import chosen_options
 
-OPTIONS = Options(threads=1)
+OPTIONS = chosen_options(threads=1)
 
 
 @dataclass

@@ -14,9 +14,9 @@ from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.index import evaluate
 from modelcc.ir.types import Array
 from modelcc.levels import verify_level
-from modelcc.options import Options
 from modelcc.pipeline import StageRun, run_stages
 from modelcc.targets.base import Workplace
+from tests.machines import chosen_options
 from tests.random_models import RandomModel, image_models, product_models, row_models
 
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -49,7 +49,7 @@ def test_every_stage_keeps_the_meaning(model: RandomModel) -> None:
     graph = model.graph
     arrays = feeds(graph, 2)
     wanted = interpret(graph, arrays)
-    options = Options()
+    options = chosen_options()
 
     def check(run: StageRun) -> None:
         verify_level(run.after)

@@ -15,9 +15,9 @@ import pytest
 import modelcc
 from benchmarks.scaling_families import FAMILIES
 from modelcc.driver import pipeline, target_of
-from modelcc.options import Options
 from modelcc.pipeline import run_stages
 from modelcc.targets.base import Workplace
+from tests.machines import chosen_options
 
 LINEAR = 1.5
 """Growth per node that is borne between a number of nodes and four times as many."""
@@ -35,7 +35,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 def calls_to_plan(family: str, nodes: int) -> int:
     """Calls from the import to the memory plan."""
-    options = Options(threads=1)
+    options = chosen_options(threads=1)
     stages = pipeline(target_of(options), options, Workplace())
     wanted = [stage for stage in stages if stage.block not in AFTER]
     model = FAMILIES[family][0](nodes)

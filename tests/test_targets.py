@@ -25,6 +25,7 @@ from modelcc.targets import registry
 from modelcc.targets.base import TargetOptions, Workplace
 from modelcc.targets.native.target import native_target
 from modelcc.verification import Request, verify_model
+from tests.machines import chosen_options, chosen_target_options
 
 MODELS = {"mlp": mlp("batch"), "two_outputs": two_outputs(), "computed_gather": computed_gather()}
 TARGETS = ("native", "c") if shutil.which("cc") else ("native",)
@@ -61,8 +62,8 @@ def test_older_processors(cpu: str) -> None:
 
 @pytest.mark.skipif("c" not in TARGETS, reason="there is no C compiler")
 def test_c_is_one_file_that_compiles(tmp_path: Path) -> None:
-    options = Options(target="c", threads=1)
-    target = registry.make_target("c", TargetOptions())
+    options = chosen_options(target="c", threads=1)
+    target = registry.make_target("c", chosen_target_options())
     emission = emit(mlp(), None, "c", target, options, Workplace())
     (tmp_path / "model.c").write_bytes(emission.contents)
     command = ["cc", "-std=gnu11", "-O1", "-march=native", "-c", "model.c", "-Wno-psabi"]
@@ -73,8 +74,8 @@ def test_c_is_one_file_that_compiles(tmp_path: Path) -> None:
 @pytest.mark.skipif("c" not in TARGETS, reason="there is no linker")
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_shared_library_stands_alone(name: str, tmp_path: Path) -> None:
-    target = registry.make_target(name, TargetOptions())
-    options = Options(target=name, threads=1)
+    target = registry.make_target(name, chosen_target_options())
+    options = chosen_options(target=name, threads=1)
     emission = emit(two_outputs(), None, "so", target, options, Workplace())
     (tmp_path / "model.so").write_bytes(emission.contents)
     library = ctypes.CDLL(str(tmp_path / "model.so"), mode=os.RTLD_NOW)
@@ -127,7 +128,7 @@ def test_outputs_that_steps_need_in_the_arena_keep_their_names() -> None:
 def test_an_input_returned_as_output() -> None:
     graph = modelcc.import_model(two_outputs())
     graph = type(graph)(graph.name, graph.inputs, ("a", "total"), graph.nodes, graph.types)
-    compiled = compile_model(graph, Options(threads=1))
+    compiled = compile_model(graph, chosen_options(threads=1))
     a, b = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
     results = compiled.target.load(compiled.artifact, 1).run({"a": a, "b": b})
     assert list(results) == ["a", "total"]

@@ -14,9 +14,9 @@ from onnx.backend.test.case.node import collect_testcases
 from modelcc.driver import NOWHERE, StageError, target_of
 from modelcc.emission import emit
 from modelcc.ir.op import ModelError
-from modelcc.options import Options
+from tests.machines import chosen_options
 
-OPTIONS = Options(threads=1)
+OPTIONS = chosen_options(threads=1)
 _BODIES = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 

@@ -30,10 +30,10 @@ from modelcc.ops.elementwise import Exp, Mul, Neg
 from modelcc.ops.nonzero import NonZero
 from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Iota, Slice, Transpose
-from modelcc.options import Options
 from modelcc.pipeline import StageRun
 from modelcc.runtime.errors import RunError
 from modelcc.runtime.session import Session
+from tests.machines import chosen_options
 
 n, k = Sym("n"), Sym("k")
 
@@ -70,7 +70,7 @@ def levels(graph: Graph, target: str = "native") -> tuple[list[object], Session]
         check_stage(run)
         seen.append(run.after)
 
-    compiled = compile_model(graph, Options(target=target), observer=note)
+    compiled = compile_model(graph, chosen_options(target=target), observer=note)
     return seen, Session(compiled.artifact)
 
 

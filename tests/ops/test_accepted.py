@@ -16,9 +16,9 @@ from modelcc.ir.types import C64, F32, DType
 from modelcc.ops.accepted import accepted, form
 from modelcc.ops.catalog import MCC
 from modelcc.ops.generate import Full
-from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.registry import target_names
+from tests.machines import chosen_options
 
 SHARE = 16
 OPS = [op for op in MCC.ops if any(map(op.has, ("compute", "algorithm", "decompose")))]
@@ -36,7 +36,7 @@ def _graph(op: type[Op], dtype: DType) -> Graph:
 
 
 def _emitted(graph: Graph, target: str) -> object:
-    options = Options(target=target)
+    options = chosen_options(target=target)
     stages = before_block(pipeline(target_of(options), options, NOWHERE), "build")
     return run_stages(tuple(s for s in stages if s.block != "import"), graph)
 

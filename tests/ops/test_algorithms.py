@@ -24,9 +24,9 @@ from modelcc.ops.nonzero import Compress, NonZero
 from modelcc.ops.samples import arrays, sizes
 from modelcc.ops.top_k import TopK
 from modelcc.ops.unique import Unique
-from modelcc.options import Options
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.runtime.session import Session
+from tests.machines import chosen_options
 
 OPS = [op for op in MCC.ops if op.has("algorithm")]
 CASES = [
@@ -83,7 +83,7 @@ def test_native_code_agrees_with_the_reference(op: type[Op], target: str) -> Non
     for sample in op.samples:
         one, operands = sample_feeds(op(**sample.attributes), sample)
         graph, feeds = graph_of(one, operands)
-        session = Session(compile_model(graph, Options(target=target)).artifact)
+        session = Session(compile_model(graph, chosen_options(target=target)).artifact)
         agree(as_tuple(session(**feeds)), as_tuple(one.reference(*operands)))
 
 
@@ -99,7 +99,7 @@ def test_every_element_type_is_sorted(dtype: str) -> None:
     name = graphs.input("x", TensorType(x.shape, DTYPES[dtype]))
     ops = (TopK(5, 1), TopK(23, 1, largest=False), Unique(), Unique(sorted=False), NonZero())
     outputs = [n for op in ops for n in graphs.add(op, name)]
-    session = Session(compile_model(graphs.build(outputs), Options()).artifact)
+    session = Session(compile_model(graphs.build(outputs), chosen_options()).artifact)
     expected = [a for op in ops for a in as_tuple(op.reference(x))]
     agree(as_tuple(session(x)), expected)
 

@@ -15,9 +15,9 @@ import modelcc
 from modelcc.driver import pipeline, target_of
 from modelcc.ir.region import Repeat
 from modelcc.ir.tensor import Item, Kernel, TensorProgram
-from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
+from tests.machines import chosen_options
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 TIME, BATCH = 3, 2
@@ -71,7 +71,7 @@ CASES: list[tuple[str, int, tuple[str, ...], dict[str, Any], int]] = [
 def test_steps_are_kernels(
     kind: str, hidden: int, extra: tuple[str, ...], attributes: dict[str, Any], kernels: int
 ) -> None:
-    options = Options(threads=2)
+    options = chosen_options(threads=2)
     stages = before_block(pipeline(target_of(options), options, Workplace()), "schedule")
     found = list(steps(run_stages(stages, layer(kind, hidden, extra, **attributes))))
     assert found

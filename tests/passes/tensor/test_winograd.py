@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from kernel_runs import interpreted, native, run_scheduled
-from machines import chosen_cpu
+from machines import chosen_cpu, chosen_options
 from onnx import TensorProto, helper, numpy_helper
 
 import modelcc
@@ -24,7 +24,6 @@ from modelcc.ir.types import F32, Array, Layout, TensorType, blocked
 from modelcc.ops.activation import Relu
 from modelcc.ops.arithmetic import Add
 from modelcc.ops.conv import Conv
-from modelcc.options import Options
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.winograd import Winograd
@@ -215,7 +214,7 @@ def test_images_of_unknown_number_are_apart() -> None:
     graph = helper.make_graph([node], "images", [x], [y], [numpy_helper.from_array(w, "w")])
     opsets = [helper.make_opsetid("", 17)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    options = Options(threads=1)
+    options = chosen_options(threads=1)
     stages = before_block(pipeline(target_of(options), options, Workplace()), "schedule")
     program = run_stages(stages, model)
     assert any("winograd" in i.name for i in program.items if isinstance(i, Kernel))

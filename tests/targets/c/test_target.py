@@ -25,6 +25,7 @@ from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Module, TargetOptions, Workplace
 from modelcc.targets.c.toolchain import SharedCode
 from modelcc.targets.native.c_target import c_target
+from tests.machines import chosen_options, chosen_target_options
 
 
 def _model(
@@ -153,7 +154,7 @@ def test_kernels_can_be_profiled() -> None:
 
 
 def test_loops_become_one_c_file() -> None:
-    options = Options(target="c")
+    options = chosen_options(target="c")
     functions = tuple({case.name: case.function for case in CASES}.values())
     target = target_of(options)
     text = emit(functions, "loop", "c", target, options, Workplace()).contents.decode()
@@ -163,7 +164,7 @@ def test_loops_become_one_c_file() -> None:
 
 def test_shared_libraries_bring_their_pool() -> None:
     program = small_program()
-    target = c_target(TargetOptions())
+    target = c_target(chosen_target_options())
     names = [module.name for module in target.emit(program)]
     assert names == ["program", "kernels0", "pool"]
     library = target.render(target.emit(program), "so", Workplace())
@@ -189,7 +190,7 @@ def test_objects_are_cached(tmp_path: Path) -> None:
 
 
 def test_emits_one_file_and_the_weights() -> None:
-    options = Options(target="c")
+    options = chosen_options(target="c")
     result = emit(transformer(), None, "c", target_of(options), options, Workplace())
     text = result.contents.decode()
     assert text.startswith("/*\n * small_run: ")

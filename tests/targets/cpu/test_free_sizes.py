@@ -9,10 +9,10 @@ import modelcc
 from benchmarks.scaling_net import FLOAT, INT64, Net
 from modelcc.driver import pipeline, target_of
 from modelcc.ir.program import Launch, leaves
-from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
 from tests.frontends.onnx_models import run_onnxruntime
+from tests.machines import chosen_options
 
 
 def layers(count: int) -> Net:
@@ -28,7 +28,7 @@ def layers(count: int) -> Net:
 
 
 def test_layers_that_read_their_own_sizes_share_functions() -> None:
-    options = Options(threads=1)
+    options = chosen_options(threads=1)
     stages = before_block(pipeline(target_of(options), options, Workplace()), "emit")
     few, many = (run_stages(stages, layers(count).model(f"v{3 * count - 1}")) for count in (3, 9))
     assert len(many.functions) == len(few.functions)

@@ -16,6 +16,7 @@ from modelcc.ir.tensor import Axis, Read, Stage
 from modelcc.ir.types import F32
 from modelcc.pipeline import StageRun
 from modelcc.targets.cpu.quotients import quotient_blocks
+from tests.machines import chosen_options
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,6 @@ def test_results_are_stored_in_vectors(body: str) -> None:
         if isinstance(run.after, Program):
             programs.append(run.after)
 
-    compile_model(model_of(body), observer=note)
+    compile_model(model_of(body), chosen_options(), observer=note)
     found = [s for function in programs[-1].functions for s in statements(function.body)]
     assert all(s.value.lanes > 1 for s in found if isinstance(s, Store))

@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from modelcc.driver import compile_model
-from modelcc.options import Options
+from tests.machines import chosen_options
 
 
 def concatenation(shapes, axis):
@@ -39,7 +39,7 @@ def concatenation(shapes, axis):
 )
 def test_parts_go_to_their_places(shapes, axis):
     model, orders = concatenation(shapes, axis)
-    compiled = compile_model(model)
+    compiled = compile_model(model, chosen_options())
     rng = np.random.default_rng(0)
     feeds = {f"x{n}": rng.random(s, np.float32) for n, s in enumerate(shapes)}
     results = compiled.target.load(compiled.artifact, 1).run(feeds)
@@ -53,7 +53,7 @@ def test_equal_parts_share_functions():
     programs = []
     compile_model(
         model,
-        Options(),
+        chosen_options(),
         observer=lambda run: programs.append(run.after) if run.stage.name == "plan_memory" else 0,
     )
     (program,) = programs

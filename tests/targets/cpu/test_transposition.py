@@ -15,6 +15,7 @@ from modelcc.ir.types import BOOL, F32, F64, I64, DType
 from modelcc.targets.cpu.expression import Lanes, Names
 from modelcc.targets.cpu.nest import LoopVar
 from modelcc.targets.cpu.transposition import Block, load_block
+from tests.machines import chosen_options
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
@@ -77,7 +78,7 @@ def statements_of(model):
         if run.stage.name == "plan_memory":
             programs.append(run.after)
 
-    compile_model(model, observer=note)
+    compile_model(model, chosen_options(), observer=note)
     return [s for f in programs[0].functions for s in statements(f.body)]
 
 

@@ -8,6 +8,7 @@ import modelcc
 from modelcc.driver import compile_model
 from modelcc.ir.loop import Store
 from modelcc.ir.loop_traversal import statements
+from tests.machines import chosen_options
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -50,6 +51,6 @@ def test_no_point_is_computed_alone():
         if run.stage.name == "plan_memory":
             programs.append(run.after)
 
-    compile_model(pooling(*CASES[0]), observer=note)
+    compile_model(pooling(*CASES[0]), chosen_options(), observer=note)
     found = [s for f in programs[0].functions for s in statements(f.body)]
     assert all(s.value.lanes > 1 for s in found if isinstance(s, Store))

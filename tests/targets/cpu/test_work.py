@@ -6,6 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from modelcc.driver import compile_model
 from modelcc.ir.loop_traversal import parallel_loop
+from tests.machines import chosen_options
 
 
 def matmul(m, k, n):
@@ -33,5 +34,5 @@ def test_threads_are_started_where_they_pay(m, k, n, forks):
         if run.stage.name == "plan_memory":
             programs.append(run.after)
 
-    compile_model(matmul(m, k, n), observer=note)
+    compile_model(matmul(m, k, n), chosen_options(), observer=note)
     assert any(map(parallel_loop, programs[0].functions)) == forks

@@ -7,17 +7,17 @@ import pytest
 from modelcc.driver import compile_model
 from modelcc.frontends.onnx import import_onnx
 from modelcc.ir.op import ModelError
-from modelcc.options import Options
 from modelcc.targets.base import TargetOptions, Workplace
 from modelcc.targets.native.building_ahead import building_ahead
 from modelcc.targets.native.target import NativeTarget
 from modelcc.targets.registry import make_target
+from tests.machines import chosen_options
 from tests.small_models import mlp
 
 
 def test_the_artifact_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     for jobs in (1, 2):
-        compiled = compile_model(import_onnx(mlp()), Options(), Workplace(None, jobs))
+        compiled = compile_model(import_onnx(mlp()), chosen_options(), Workplace(None, jobs))
         compiled.save(tmp_path / str(jobs))
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 

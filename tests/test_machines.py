@@ -1,0 +1,53 @@
+"""Tests compile for the processor that pytest's ``--cpu`` names, not for this machine's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from modelcc.environment import CPU
+from tests.machines import chosen_options, chosen_target_options
+
+HERE = Path(__file__).parent
+NO_CODE = {
+    "test_arguments.py": "options themselves, which nothing is compiled with",
+    "test_feeds.py": "inputs and keys, no code",
+    "test_targets.py": "equality of targets, no code",
+    "targets/c/test_target.py": "text, or C without vectors",
+    "targets/native/test_building_ahead.py": "targets, which build nothing",
+    "typing/users.py": "types, which only pyright looks at",
+}
+"""Where options may name no processor → why."""
+
+
+def _calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else \
+                getattr(node.func, "id", "")  # fmt: skip
+            yield name, node
+
+
+def _forgets_the_processor(name: str, call: ast.Call) -> bool:
+    named = {keyword.arg for keyword in call.keywords}
+    if name in ("Options", "TargetOptions"):
+        return not named & {"cpu", None}
+    return name == "compile_model" and len(call.args) < 2 and "options" not in named
+
+
+def test_options_name_the_processor() -> None:
+    found = {
+        path.relative_to(HERE).as_posix()
+        for path in HERE.rglob("*.py")
+        if path != HERE / "machines.py"
+        and any(_forgets_the_processor(name, call) for name, call in _calls(path))
+    }
+    assert found == set(NO_CODE)
+
+
+def test_options_follow_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CPU, "x86-64-v2")
+    assert chosen_options(threads=1).cpu == chosen_target_options().cpu == "x86-64-v2"
