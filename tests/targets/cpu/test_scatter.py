@@ -21,6 +21,7 @@ from modelcc.ir.loop_traversal import parallel_loop, statement_expressions, stat
 from modelcc.ir.tensor import Scatter, leaf_items
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.inline import InlineStages
+from tests.machines import chosen_options
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 SHAPES = {
@@ -93,7 +94,7 @@ def shared_loops(proto: onnx.ModelProto) -> list[list[bool]]:
         if run.stage.name == "plan_memory":
             functions.extend(run.after.functions)
 
-    compile_model(proto, observer=note)
+    compile_model(proto, chosen_options(), observer=note)
     loops = [(f, loop) for f in functions if (loop := parallel_loop(f)) is not None]
     return [[p.buffer.name in _buffers_read(loop) for p in f.parameters] for f, loop in loops]
 
