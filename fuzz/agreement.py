@@ -100,7 +100,7 @@ def _judged(path: Path, feeds: Arrays, got: Arrays, wanted: Arrays) -> Outcome:
     if not wrong:
         return Outcome("agreed")
     reasons: dict[str, str] = {}
-    for who, others in opinions(path, feeds):
+    for who, others in opinions(path, feeds, got):
         same = _differences(got, {name: others[name] for name in wrong})
         apart = _differences(others, {name: wanted[name] for name in wrong})
         for name in wrong.keys() - reasons.keys():

@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime")
 from fuzz import agreement
 from fuzz.agreement import compared, summary
 from fuzz.attempt import Limits
-from fuzz.opinions import flat, nan_kept, onnxruntime_runner, results_moved
+from fuzz.opinions import flat, nan_kept, onnxruntime_runner, opinions, results_moved
 
 LIMITS = Limits(60, 4 << 30)
 
@@ -88,11 +88,11 @@ def test_each_result_has_its_own_explanation(monkeypatch: pytest.MonkeyPatch) ->
     one, two = np.ones(1, np.float32), np.full(1, 2, np.float32)
     got, wanted = {"a": one, "b": one}, {"a": two, "b": two}
     said = [("first", {"a": one, "b": two}), ("second", {"a": two, "b": one})]
-    monkeypatch.setattr(agreement, "opinions", lambda path, feeds: said)
+    monkeypatch.setattr(agreement, "opinions", lambda path, feeds, got: said)
     outcome = agreement._judged(Path(), {}, got, wanted)
     assert outcome.kind == "explained" and "first" in outcome.message, outcome
     assert "second" in outcome.message
-    monkeypatch.setattr(agreement, "opinions", lambda path, feeds: said[:1])
+    monkeypatch.setattr(agreement, "opinions", lambda path, feeds, got: said[:1])
     assert agreement._judged(Path(), {}, got, wanted).message.startswith("b:")
 
 
@@ -109,6 +109,24 @@ def test_onnxruntime_told_to_keep_nan_gives_what_numpy_does(operator: str) -> No
     model = onnx.parser.parse_model(NAN.replace("OPERATOR", operator))
     (y,) = onnxruntime_runner(nan_kept(model))({"x": x}).values()
     np.testing.assert_array_equal(y, np.array([[[np.nan, 3]]], np.float32))
+
+
+POOLED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 1, 6] x) => (float[1, 1, 6] y) {
+  b = Constant <value = float[1, 1, 1] {1.0}> ()
+  a = Add(x, b)
+  p = MaxPool <kernel_shape = [2], strides = [2]> (a)
+  y = Concat <axis = 2> (p, p)
+}"""
+
+
+def test_what_a_pool_makes_of_nan_may_be_anything(tmp_path: Path) -> None:
+    """But not what it makes of numbers."""
+    path = saved(tmp_path, onnx.parser.parse_model(POOLED))
+    x = np.array([[[np.nan, 1, 2, np.nan, 3, 4]]], np.float32)
+    for first in (np.nan, 2, 7):
+        got = {"y": np.array([[[first, 3, 6] * 2]], np.float32)}
+        said = dict(opinions(path, {"x": x}, got))["onnxruntime, whatever MaxPool makes of NaN,"]
+        np.testing.assert_array_equal(said["y"], np.array([[[first, 3, 5] * 2]], np.float32))
 
 
 def test_results_move_by_an_ulp() -> None:
