@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from modelcc.environment import CPU
+from modelcc.environment import CPU, JOBS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,6 +17,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """For this process, whose tests ask for it, and for those that tests start."""
+    # Tests themselves run in several processes; each compiler's own would start them thousands of
+    # times.
+    os.environ.setdefault(JOBS, "1")
     chosen = config.getoption("--cpu")
     if chosen:
         os.environ[CPU] = str(chosen)

@@ -18,6 +18,7 @@ import pytest
 from small_models import mlp, two_outputs
 
 import modelcc
+from modelcc.api import default_jobs
 from modelcc.artifact.file import read_artifact
 from modelcc.environment import read_environment
 from modelcc.report import most_live, report_from_json
@@ -181,8 +182,10 @@ def test_environment() -> None:
     assert read_environment({"MODELCC_CACHE_DIR": ""}).cache is None
     assert read_environment({"MODELCC_CPU": "x86-64-v2"}).cpu == "x86-64-v2"
     assert read_environment({"XDG_CACHE_HOME": "/c"}).cache == Path("/c/modelcc")
-    with pytest.raises(modelcc.ModelError, match="MODELCC_NUM_THREADS is 'many'"):
-        read_environment({"MODELCC_NUM_THREADS": "many"})
+    assert default_jobs(read_environment({"MODELCC_JOBS": "7"})) == 7
+    for name, text in (("MODELCC_NUM_THREADS", "many"), ("MODELCC_JOBS", "0")):
+        with pytest.raises(modelcc.ModelError, match=f"{name} is '{text}'"):
+            read_environment({name: text})
 
 
 def test_import_is_light() -> None:

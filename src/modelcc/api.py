@@ -79,17 +79,23 @@ def compile(
         unchecked=unchecked,
     )
     checks.function("progress", progress, _PROGRESS)
-    return compiled_model(_source(model), asked, _folder(cache, environment), progress)
+    folder, jobs = _folder(cache, environment), default_jobs(environment)
+    return compiled_model(_source(model), asked, folder, jobs, progress)
 
 
 def compiled_model(
-    model: ModelSource, options: Options, cache: Path | None, progress: Progress | None = None
+    model: ModelSource,
+    options: Options,
+    cache: Path | None,
+    jobs: int,
+    progress: Progress | None = None,
 ) -> Model:
-    """The model of :func:`compile`, from the folder ``cache`` if it is there."""
+    """The model of :func:`compile`, from the folder ``cache`` if it is there, or by ``jobs``
+    processes."""
     found = None if cache is None else find_compiled(model, options, cache)
     if found is not None:
         return opened(found, options.target, options.threads)
-    workplace = _driver().Workplace(cache, available_cores(), progress)
+    workplace = _driver().Workplace(cache, jobs, progress)
     compiled: Compiled = _driver().compile_model(model, options, workplace)
     session = compiled.target.load(compiled.artifact, options.threads)
     return Model(compiled.artifact, session, options.threads, options.target, compiled.times)
@@ -179,7 +185,7 @@ def verify(
     request = verification.Request(
         _source(model),
         asked,
-        _driver().Workplace(_folder(cache, environment), available_cores(), progress),
+        _driver().Workplace(_folder(cache, environment), default_jobs(environment), progress),
         {} if feeds is None else checks.mapping("feeds", feeds, _FEEDS),
         {} if sizes is None else checks.sizes("sizes", sizes),
         checks.whole_number("seed", seed),
@@ -233,6 +239,11 @@ def _driver() -> Any:
 
 _COMPILERS = ("onnx", "llvmlite", "google")
 """Packages that compiling needs and running does not."""
+
+
+def default_jobs(environment: Environment) -> int:
+    """Processes that compile: as the environment says, else one per core."""
+    return environment.jobs if environment.jobs is not None else available_cores()
 
 
 def default_threads(asked: int | None, environment: Environment) -> int:

@@ -1,4 +1,5 @@
-"""modelcc's environment variables: ``MODELCC_NUM_THREADS``, ``MODELCC_CPU``, ``MODELCC_CACHE_DIR``.
+"""modelcc's environment variables: ``MODELCC_NUM_THREADS``, ``MODELCC_JOBS``, ``MODELCC_CPU``,
+``MODELCC_CACHE_DIR``.
 
 This is the only place that knows them; the outermost functions (the command line and
 :mod:`modelcc.api`) pass ``os.environ`` in, everything below takes arguments.
@@ -13,6 +14,7 @@ from pathlib import Path
 from modelcc.ir.op import ModelError
 
 THREADS = "MODELCC_NUM_THREADS"
+JOBS = "MODELCC_JOBS"
 CPU = "MODELCC_CPU"
 CACHE = "MODELCC_CACHE_DIR"
 NOWHERE = Path("/nonexistent/modelcc")
@@ -22,11 +24,13 @@ NOWHERE = Path("/nonexistent/modelcc")
 @dataclass(frozen=True)
 class Environment:
     """Threads to use if none are asked for (None: one per core), the processor to compile for if
-    none is named (empty: this one), and the folder for caches."""
+    none is named (empty: this one), the folder for caches, and the processes that compile (None:
+    one per core)."""
 
     threads: int | None
     cache: Path | None
     cpu: str = ""
+    jobs: int | None = None
 
 
 def read_environment(variables: Mapping[str, str]) -> Environment:
@@ -35,16 +39,18 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
     The cache is ``$MODELCC_CACHE_DIR``, else ``$XDG_CACHE_HOME/modelcc`` or ``~/.cache/modelcc``;
     an empty ``MODELCC_CACHE_DIR`` switches it off.
     """
-    threads = _threads(variables.get(THREADS, ""))
-    return Environment(threads, _cache(variables), variables.get(CPU, ""))
+    threads = _count(variables, THREADS, "thread")
+    jobs = _count(variables, JOBS, "process")
+    return Environment(threads, _cache(variables), variables.get(CPU, ""), jobs)
 
 
-def _threads(text: str) -> int | None:
+def _count(variables: Mapping[str, str], name: str, what: str) -> int | None:
+    text = variables.get(name, "")
     if not text:
         return None
     if not text.isdecimal() or int(text) < 1:
-        hint = "set it to a number of threads, or unset it for one thread per core"
-        raise ModelError(f"{THREADS} is {text!r}", (), hint)
+        hint = f"set it to a number from 1 upwards, or unset it for one {what} per core"
+        raise ModelError(f"{name} is {text!r}", (), hint)
     return int(text)
 
 

@@ -53,6 +53,7 @@ Each command explains itself: modelcc COMMAND --help.
 \b
 Environment:
   MODELCC_NUM_THREADS   threads to run on (default: one per core)
+  MODELCC_JOBS          processes that compile (default: one per core)
   MODELCC_CPU           processor to compile for (default: this machine's)
   MODELCC_CACHE_DIR     where compiled models are kept (default: ~/.cache/modelcc);
                         empty for no cache

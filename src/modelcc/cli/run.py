@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from modelcc.api import Model, compiled_model, load
+from modelcc.api import Model, compiled_model, default_jobs, load
 from modelcc.artifact.replacement import replace_file
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.outputs import check_outputs
@@ -93,7 +93,7 @@ def run(
     else:
         with progress_of() as progress:
             cache = None if no_cache else environment.cache
-            net = compiled_model(model, options, cache, progress)
+            net = compiled_model(model, options, cache, default_jobs(environment), progress)
     feeds = feeds_for(net, inputs, sizes_of(sizes), seed)
     results = net.run(feeds)
     times = timed(net, feeds, repeat)

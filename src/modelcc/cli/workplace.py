@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from modelcc.api import default_jobs
 from modelcc.environment import Environment
-from modelcc.runtime.pool import available_cores
 from modelcc.targets.base import Progress, Workplace
 
 
 def workplace_of(environment: Environment, no_cache: bool, progress: Progress) -> Workplace:
     """Where to build, and whom to tell."""
-    return Workplace(None if no_cache else environment.cache, available_cores(), progress)
+    jobs = default_jobs(environment)
+    return Workplace(None if no_cache else environment.cache, jobs, progress)

@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from modelcc.targets.native import parallel_build
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.diagnostics import CodegenError
 from modelcc.targets.native.machine import Machine, host_machine
@@ -149,3 +150,20 @@ def test_a_builder_keeps_what_was_wanted(tmp_path):
         built = builder.build(MODULES[:3])
     assert build(MODULES[:3], host_machine(), OPTIONS, cache=cache) == built
     assert len(list(tmp_path.glob("*/*"))) == 3
+
+
+def test_workers_start_when_there_is_work_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    def start():
+        started.append(True)
+        return real()
+
+    real = parallel_build._start
+    monkeypatch.setattr(parallel_build, "_start", start)
+    request = Request(MODULES[0], host_machine(), OPTIONS)
+    with WorkerPool(4) as pool:
+        assert not started
+        for _ in range(3):
+            pool.submit(request).result()
+        assert len(started) == 1

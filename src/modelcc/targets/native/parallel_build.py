@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import IO
 
 import modelcc.targets.native as package
@@ -161,11 +161,9 @@ class WorkerPool:
     """Compiling subprocesses that stay alive over many calls, as tuning needs; close when done."""
 
     def __init__(self, jobs: int) -> None:
-        """Start `jobs` workers, without waiting for them to be ready."""
+        """Up to `jobs` workers, each started when there is work that no other is free for."""
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._threads = ThreadPoolExecutor(jobs)
-        for _ in range(jobs):
-            self._idle.put(_start())
 
     def __enter__(self) -> "WorkerPool":
         return self
@@ -198,8 +196,15 @@ class WorkerPool:
         """The object file of `request`, when a worker has made it."""
         return self._threads.submit(self._compile_one, request)
 
+    def _free(self) -> _Worker:
+        """A worker for one of the threads, of which there are no more than workers may be."""
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            return _start()
+
     def _compile_one(self, request: Request) -> bytes:
-        worker = self._idle.get()
+        worker = self._free()
         try:
             reply = _exchange(worker, request)
         except CodegenError:  # the worker has died: the next request needs another
