@@ -30,7 +30,8 @@ def test_while_modules_are_loaded(tmp_path: Path) -> None:
 def test_while_a_command_is_loaded(tmp_path: Path) -> None:
     """Also where Python notes that a text which was executed has been interrupted."""
     code = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have background jobs ignore it
 from importlib import import_module
 from modelcc.__main__ import start
 

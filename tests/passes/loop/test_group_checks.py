@@ -94,6 +94,23 @@ def test_results_and_faults_stay(text: str) -> None:
     assert seen == {False, True}
 
 
+def test_blocks_without_statements() -> None:
+    text = """
+    func @empty(%x: i64[2], %y: mut i64[8]) {
+      let %x0 = load %x[0]
+      index a = %x0
+      check index[i64](a) below [8]
+      if lt(%x0, i64(1)) {
+        store %y[a] = %x0
+      }
+    }
+    """
+    function = parse_function(text)
+    (branch,) = (s for s in function.body if isinstance(s, If))
+    assert not branch.other
+    verify_function(group_checks(function))
+
+
 def test_indices_that_were_written_stay_behind_the_write() -> None:
     text = """
     func @own(%x: mut i64[8], %t: i64[8]) {

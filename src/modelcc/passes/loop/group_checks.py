@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import zip_longest
 
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import (
@@ -143,7 +144,7 @@ class _Group:
 def _block(body: tuple[Stmt, ...], mutable: frozenset[str]) -> tuple[Stmt, ...]:
     result: list[Stmt] = []
     group = _Group()
-    pairs = zip(body, (*body[1:], None), strict=True)
+    pairs = zip_longest(body, body[1:])
     for s, following in pairs:
         index = _index(s, following)
         if index is not None:
