@@ -77,13 +77,19 @@ def _serial(
         picked = {**chosen, loop.variable: segment}
         if segment.count == 1:
             at = {**point, loop.variable: segment.start}
-            statements += _serial(rest, names, inner, at, picked)
+            statements += _if_present(segment, _serial(rest, names, inner, at, picked))
             continue
         counter = names.fresh(loop.variable)
         at = {**point, loop.variable: segment.start + Sym(counter) * segment.tile}
         body = _serial(rest, names, inner, at, picked)
         statements.append(For(counter, 0, segment.count, tuple(body)))
     return statements
+
+
+def _if_present(segment: Segment, body: list[Stmt]) -> list[Stmt]:
+    if isinstance(segment.present, int):
+        return body
+    return [If(Test((Condition(segment.present, ">", 0),)), tuple(body))]
 
 
 def _unfuse(
@@ -101,7 +107,8 @@ def _unfuse(
 
     def within(segment: Segment, tile: Index) -> list[Stmt]:
         at = {**point, loop.variable: segment.start + tile * segment.tile}
-        return _unfuse(rest, remainder, after, below, at, {**chosen, loop.variable: segment})
+        found = _unfuse(rest, remainder, after, below, at, {**chosen, loop.variable: segment})
+        return _if_present(segment, found)
 
     present = [s for s in loop.segments if s.count != 0]
     return _pick_segment(present, number, within)

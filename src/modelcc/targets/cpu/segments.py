@@ -13,6 +13,7 @@ from modelcc.ir.index import (
     Bounds,
     Index,
     coefficient,
+    compare,
     floordiv,
     maximum,
     minimum,
@@ -25,13 +26,17 @@ from modelcc.ir.tensor import Condition
 
 @dataclass(frozen=True)
 class Segment:
-    """``count`` tiles of ``tile`` points from ``start``; ``interior``: its guards hold."""
+    """``count`` tiles of ``tile`` points from ``start``; ``interior``: its guards hold.
+
+    There are none of them where ``present`` is 0.
+    """
 
     start: Index
     count: Index
     tile: int
     interior: bool = False
     partial: bool = False
+    present: Index = 1
 
 
 def even_tiles(start: Index, extent: Index, tile: int, interior: bool) -> list[Segment]:
@@ -59,8 +64,9 @@ def vector_tiles(
 ) -> list[Segment]:
     """Tiles over vector blocks: whole ``tile`` s first, a remainder, then the partial block.
 
-    A symbolic number of blocks may be 0; the partial block then has no active lanes.  Where the
-    blocks are parts ``inside`` of a block of the layout, any of them may be partial or empty.
+    A symbolic number of blocks may be 0; then there is no partial block either, whose operands
+    may have no elements.  Where the blocks are parts ``inside`` of a block of the layout, any of
+    them may be partial or empty.
     """
     if partial and inside:
         whole = vector_tiles(blocks, tile, False, ranges)
@@ -74,7 +80,8 @@ def vector_tiles(
     else:
         runs += even_tiles(0, full, tile, interior=False)
     if partial:
-        runs.append(Segment(full, 1, 1, partial=True))
+        some = compare(blocks, ">", 0, ranges)
+        runs.append(Segment(full, 1, 1, partial=True, present=1 if some else blocks))
     return runs
 
 
