@@ -289,6 +289,30 @@ def test_constants_out_of_range_are_refused_when_compiled() -> None:
         modelcc.compile(gather((), None, i=np.array([0, 5]), x=np.zeros((5, 4), F)), cache=None)
 
 
+BRANCHES = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[5, 4] x, bool c) => (float[2, 4] z) {
+  z = If(c) <
+    then_branch = t () => (float[2, 4] a) {
+      i = Constant<value = int64[2] {0, LAST}>()
+      a = Gather(x, i)
+    },
+    else_branch = e () => (float[2, 4] b) {
+      j = Constant<value = int64[2] {1, 3}>()
+      b = Gather(x, j)
+    }>
+}"""
+
+
+def test_constants_of_branches_end_the_run_where_they_are_used() -> None:
+    """A branch may never be taken; what is in range there is not checked at all."""
+    assert bounds_in(onnx.parser.parse_model(BRANCHES.replace("LAST", "4"))) == 0
+    model = onnx.parser.parse_model(BRANCHES.replace("LAST", "5"))
+    net, x = modelcc.compile(model, threads=1, cache=None), np.ones((5, 4), F)
+    assert np.asarray(net(x, np.array(False))).shape == (2, 4)
+    with pytest.raises(RunError, match="index 5 is outside of -5 … 4"):
+        net(x, np.array(True))
+
+
 def test_what_is_known_to_be_in_range_is_not_checked() -> None:
     assert bounds_in(gather((5, 4), None, i=np.array([0, 4, -5]))) == 0
     assert bounds_in(gather((5, 4), np.zeros(3, np.int64))) == 1
