@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from modelcc.ir.index import DIM, Index, Range, Sym, evaluate
+from modelcc.ir.index import Index, Range, Sym, evaluate
 from modelcc.ir.tensor import Condition
 from modelcc.targets.cpu.segments import (
     Segment,
