@@ -39,6 +39,7 @@ OPTIONS: dict[str, list[object]] = {
         *not_of(None, *EMPTY, HOSTILE[10]),
         *({"batch": v} for v in ("8", -1, 2.0, None, True, [], (1, 2, 3), (2, 1))),
         *({"batch": v} for v in (("1", 2), (1.5, 2), (0, 2), (True, 2))),
+        (("batch", 2), ("batch", 3)),
     ],
     "optimize": [*not_of(None, *NUMBERS), 4],
     "winograd": not_of(None, True),

@@ -44,6 +44,14 @@ def test_run_an_onnx_file_on_random_inputs(
     assert len(result["seconds"]) == 3
 
 
+@pytest.mark.parametrize("option", ["--dim", "--size"])
+def test_a_dimension_has_one_size(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert main(["run", "net.onnx", option, "batch=2", option, "batch=3"]) == 2
+    assert "has the dimension 'batch' twice" in capsys.readouterr().err
+
+
 def test_run_profiles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "net.onnx", "--profile"]) == 0
     out = capsys.readouterr().out

@@ -5,6 +5,7 @@ The errors are :class:`~modelcc.ir.op.ModelError`: which argument, what is expec
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from os import PathLike, fspath
@@ -93,6 +94,9 @@ def dimensions(what: str, value: Any) -> tuple[tuple[str, int | Range], ...]:
     if pairs is None or not all(_is_pair(pair) and isinstance(pair[0], str) for pair in pairs):
         hint = f"for example {what}={{'batch': 8}}"
         raise ModelError(f"{what} must be a dict of sizes by name, not {shown(value)}", (), hint)
+    for name, times in Counter(name for name, _ in pairs).items():
+        if times > 1:
+            raise ModelError(f"{what} has the dimension {name!r} twice", (), "give each one size")
     return tuple((name, _size(f"{what}[{name!r}]", size)) for name, size in pairs)
 
 

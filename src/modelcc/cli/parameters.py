@@ -125,6 +125,8 @@ def sizes_of(texts: Sequence[str]) -> dict[str, int]:
         name, size = dimension(text)
         if not isinstance(size, int):
             raise ModelError(f"--size {text} is a range", (), "give one number")
+        if name in sizes:
+            raise ModelError(f"--size has the dimension {name!r} twice", (), "give each one size")
         sizes[name] = size
     return sizes
 
