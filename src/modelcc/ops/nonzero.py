@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, add, call, index_number, integer, number
+from modelcc.ir.algorithm import (
+    AlgorithmBuilder,
+    call,
+    convert,
+    index_number,
+    integer,
+    number,
+)
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, minimum, product
 from modelcc.ir.op import Op, Sample, require
@@ -54,15 +61,15 @@ class NonZero(Op):
         with at.loop(0, total) as i:
             value = at.load(x, i)
             present = value if x.dtype == BOOL else call("ne", value, number(0, x.dtype))
-            with at.when(present):
-                column = at.index(found)
-                rest: Index = i
-                for axis in reversed(range(x.rank)):
-                    extent = x.shape[axis] or 1
-                    place = rest % extent if axis else rest
-                    at.store(where, axis * total + column, index_number(place))
-                    rest = rest // extent
-                at.assign(found, add(found, 1))
+            column = at.index(found)
+            rest: Index = i
+            # Written in any case, and counted if wanted: no branch that nobody can foretell.
+            for axis in reversed(range(x.rank)):
+                extent = x.shape[axis] or 1
+                place = rest % extent if axis else rest
+                at.store(where, axis * total + column, index_number(place))
+                rest = rest // extent
+            at.assign(found, call("add", found, convert(present, I64)))
         with at.loop(at.index(found), total) as i:
             for axis in range(x.rank):
                 at.store(where, axis * total + i, integer(0))
@@ -107,9 +114,10 @@ class Compress(Op):
         extent = x.shape[self.axis]
         places = at.scratch(I64, extent)
         found = at.register(integer(0))
-        with at.loop(0, _lesser(condition.shape[0], extent)) as i, at.when(at.load(condition, i)):
+        with at.loop(0, _lesser(condition.shape[0], extent)) as i:
+            # Written in any case, and counted if wanted: no branch that nobody can foretell.
             at.store(places, at.index(found), index_number(i))
-            at.assign(found, add(found, 1))
+            at.assign(found, call("add", found, convert(at.load(condition, i), I64)))
         at.store(count, 0, found)
         kept = at.index(found)
         with at.loop(0, outer) as o:

@@ -7,17 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, add, call, index_number, integer, number
+from modelcc.ir.algorithm import (
+    AlgorithmBuilder,
+    add,
+    call,
+    convert,
+    index_number,
+    integer,
+    number,
+    test,
+)
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym
-from modelcc.ir.loop import Expr, Var
+from modelcc.ir.loop import Buffer, Expr, Fold, Splat, Var
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import BOOL, F32, I64, Array, TensorType
+from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places, radix_sort
 from modelcc.ops.samples import tensor
-from modelcc.ops.sorting import sort_indices
 
 Box = tuple[Expr, Expr, Expr, Expr]
 """Lower y, lower x, upper y, upper x."""
+BLOCK = 8
+"""Boxes that are compared with one at once."""
 
 
 @dataclass(frozen=True)
@@ -109,43 +120,25 @@ class NonMaxSuppression(Op):
         assert boxes is not None and scores is not None
         assert most is not None and overlap is not None
         batches, classes, n = scores.shape
-        order, spare = at.scratch(I64, n), at.scratch(I64, n)
+        pairs = keyed_places(at, KeyOrder(F32, descending=True, nan_last=True), n)
+        kept = _Kept(at, [at.scratch(F32, self.limit + BLOCK) for _ in range(5)])
         found = at.register(integer(0))
         limit = at.let(call("min", at.load(most, 0), index_number(self.limit)))
         with at.loop(0, batches) as batch, at.loop(0, classes) as kind:
             line = (batch * classes + kind) * n
-            able = at.register(integer(0))
-            with at.loop(0, n) as i:
-                good = at.register(number(True, BOOL))
-                if least is not None:
-                    at.assign(good, call("gt", at.load(scores, line + i), at.load(least, 0)))
-                with at.when(good):
-                    at.store(order, at.index(able), index_number(i))
-                    at.assign(able, add(able, 1))
-            candidates = at.index(able)
-
-            def better(a: Sym, b: Sym, line: Index = line) -> Expr:
-                own, other = (at.let(at.load(scores, line + i)) for i in (a, b))
-                real = call("eq", own, own)
-                return at.let(call("and", call("not", call("le", own, other)), real))
-
-            sort_indices(at, order, spare, candidates, better)
-            begin = at.index(found)
+            candidates = _candidates(at, pairs, scores, line, least, n)
+            begin = radix_sort(at, pairs, candidates)
             own = at.register(integer(0))
             with at.loop(0, candidates) as place, at.when(call("lt", own, limit)):
-                i = at.index(at.load(order, place))
+                i = at.index(pairs.place(at, begin + place))
                 box = self._box(at, boxes, (batch * n + i) * 4)
-                kept = at.register(number(True, BOOL))
-                with at.loop(0, at.index(own)) as j, at.when(kept):
-                    other = at.index(at.load(rows, (begin + j) * 3 + 2))
-                    rival = self._box(at, boxes, (batch * n + other) * 4)
-                    at.assign(kept, call("not", _covers(at, box, rival, at.load(overlap, 0))))
-                with at.when(kept):
-                    row = begin + at.index(own)
+                with at.when(kept.leaves(box, at.index(own), at.load(overlap, 0))):
+                    row = at.index(found)
                     for column, value in enumerate((batch, kind, i)):
                         at.store(rows, row * 3 + column, index_number(value))
+                    kept.append(box, at.index(own))
                     at.assign(own, add(own, 1))
-            at.assign(found, add(found, own))
+                    at.assign(found, add(found, 1))
         at.store(count, 0, found)
         with at.loop(3 * at.index(found), rows.type.elements) as i:
             at.store(rows, i, integer(0))
@@ -164,19 +157,75 @@ class NonMaxSuppression(Op):
         return low_y, low_x, high_y, high_x
 
 
+def _candidates(
+    at: AlgorithmBuilder,
+    pairs: KeyedPlaces,
+    scores: Operand,
+    line: Index,
+    least: Operand | None,
+    n: Index,
+) -> Sym:
+    """Put the boxes whose score exceeds the least one into ``pairs``; how many there are."""
+    found = at.register(integer(0))
+    with at.loop(0, n) as i:
+        score = at.let(at.load(scores, line + i))
+        key = pairs.order.of(at, score)
+        # Written in any case, and counted if wanted: no branch that nobody can foretell.
+        pairs.put(at, at.index(found), key, index_number(i))
+        good = integer(1)
+        if least is not None:
+            good = convert(call("gt", score, at.load(least, 0)), I64)
+        at.assign(found, call("add", found, good))
+    return at.index(found)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The boxes kept so far: a buffer for each coordinate and one for areas, compared as vectors.
+
+    Behind the last box there are areas of 0 up to a whole vector, which no box overlaps.
+    """
+
+    at: AlgorithmBuilder
+    columns: Sequence[Buffer]
+
+    def append(self, box: Box, place: Index) -> None:
+        at = self.at
+        with at.when(test(place % BLOCK, "==", 0)):
+            for column in self.columns:
+                at.store(column, place, number(0.0, F32, BLOCK))
+        for column, value in zip(self.columns, (*box, _area(box)), strict=True):
+            at.store(column, place, value)
+
+    def leaves(self, box: Box, count: Index, threshold: Expr) -> Var:
+        """Whether no box overlaps ``box`` by more than ``threshold`` of their union."""
+        at = self.at
+        wide = [Splat(value, BLOCK) for value in (*box, at.let(_area(box)))]
+        limit = Splat(at.let(threshold), BLOCK)
+        remains = at.register(number(True, BOOL))
+        place = at.register(integer(0))
+        with at.while_(call("and", remains, call("lt", place, index_number(count)))):
+            start = at.index(place)
+            rivals = [at.let(at.load(column, start, BLOCK)) for column in self.columns]
+            covered = _covers(at, wide, rivals, limit)
+            at.assign(remains, call("not", Fold("or", covered)))
+            at.assign(place, add(place, BLOCK))
+        return remains
+
+
 def _area(box: Box) -> Expr:
     return call("mul", call("sub", box[2], box[0]), call("sub", box[3], box[1]))
 
 
-def _covers(at: AlgorithmBuilder, a: Box, b: Box, threshold: Expr) -> Var:
-    """Whether the boxes' intersection over union is more than ``threshold``."""
-    zero = number(0.0, F32)
+def _covers(at: AlgorithmBuilder, a: Sequence[Expr], b: Sequence[Expr], threshold: Expr) -> Var:
+    """Whether boxes (with their areas) have more than ``threshold`` of their union in common."""
+    zero = number(0.0, F32, BLOCK)
     spans = (
         call("sub", call("min", a[i + 2], b[i + 2]), call("max", a[i], b[i])) for i in range(2)
     )
     height, width = (call("max", span, zero) for span in spans)
     common = at.let(call("mul", height, width))
-    own, other = at.let(_area(a)), at.let(_area(b))
+    own, other = a[4], b[4]
     union = at.let(call("sub", call("add", own, other), common))
     real = call("and", call("gt", own, zero), call("gt", other, zero))
     over = call("gt", call("div", common, union), threshold)

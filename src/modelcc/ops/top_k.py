@@ -1,4 +1,4 @@
-"""TopK: the k largest or smallest elements along an axis, by a heap of k."""
+"""TopK: the k largest or smallest elements along an axis, by a heap or by their leading bits."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, test
+from modelcc.ir.algorithm import AlgorithmBuilder, test
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, product
-from modelcc.ir.loop import Expr, LoopKind
+from modelcc.ir.loop import LoopKind
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F16, I32, I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
+from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places
 from modelcc.ops.samples import tensor
-from modelcc.ops.sorting import below, sift_down
+from modelcc.ops.selection import Row, select_by_heap, select_by_key
 
 PARALLEL_FROM = 1 << 15
 """Elements from which rows are worth several threads."""
+BLOCKS = 8
+"""Blocks of rows, which share memory for sorting."""
+HEAP = 64
+"""Results up to which a heap is faster than sorting."""
 
 _NAN, _INF = np.nan, np.inf
 _ODD = np.array([[1, _NAN, 3, 2], [_NAN, _NAN, 0, 5], [_INF, _NAN, -_INF, 0]], np.float32)
@@ -29,8 +34,9 @@ _ODD = np.array([[1, _NAN, 3, 2], [_NAN, _NAN, 0, 5], [_INF, _NAN, -_INF, 0]], n
 class TopK(Op):
     """The ``k`` largest (or smallest) elements along ``axis``, best first, and their indices.
 
-    Of equal elements the one with the lower index comes first; NaN is the largest.  O(n log k)
-    for n elements: a heap of the best so far, the worst of them in front.
+    Of equal elements the one with the lower index comes first; NaN is the largest.  Few are kept
+    in a heap (:mod:`modelcc.ops.selection`), which most elements never enter; of many, those with
+    the leading bits of the k-th and better ones are sorted: O(n) for n elements.
     """
 
     k: Index
@@ -64,7 +70,9 @@ class TopK(Op):
 
     def reference(self, x: Array) -> tuple[Array, Array]:
         (k,) = numbers((self.k,))
-        moved = np.moveaxis(x, self.axis, -1)
+        # NumPy's sort misplaces NaN of types that are not its own.
+        plain = x if x.dtype.kind in "iuf" else x.astype(np.float32)
+        moved = np.moveaxis(plain, self.axis, -1)
         # The highest last with equal ones in reverse order, for a stable sort.
         order = (
             x.shape[self.axis] - 1 - np.argsort(moved[..., ::-1], -1, "stable")[..., ::-1]
@@ -79,75 +87,40 @@ class TopK(Op):
     ) -> None:
         (x,), (values, indices) = inputs, outputs
         assert x is not None
-        extent, k = x.shape[self.axis], self.k
         inner = product(x.shape[self.axis + 1 :]) or 1
         rows = product(x.shape[: self.axis]) * inner
         work = x.type.elements
         short = rows == 1 or (isinstance(work, int) and work < PARALLEL_FROM)
         kind: LoopKind = "serial" if short else "parallel"
-        with at.loop(0, rows, kind) as row, at.when(test(k, ">", 0)):
+        extent, k = x.shape[self.axis], self.k
+
+        def row_at(row: Index) -> Row:
             outer, lane = row // inner, row % inner
-            heap = _Selected(at, self.largest, values, indices, outer * k * inner + lane, inner)
             source = outer * extent * inner + lane
-            self._select(at, heap, x, source, inner, extent)
+            target = outer * k * inner + lane
+            return Row(x, values, indices, source, target, inner, extent, k, self.largest)
 
-    def _select(
-        self,
-        at: AlgorithmBuilder,
-        heap: _Selected,
-        x: Operand,
-        source: Index,
-        stride: Index,
-        extent: Index,
-    ) -> None:
-        """The best of a row in the heap, then sorted."""
-        k = self.k
-        with at.loop(0, k) as j:
-            heap.write(j, at.load(x, source + j * stride), index_number(j))
-        with at.loop(0, k // 2) as step:
-            start = k // 2 - 1 - step
-            value, origin = (at.register(e) for e in heap.read(start))
-            sift_down(at, heap, index_number(start), k, value, origin)
-        with at.loop(k, extent) as j:
-            value = at.register(at.load(x, source + j * stride))
-            origin = at.register(index_number(j))
-            # What comes later loses against its equals.
-            with at.when(heap.beaten(heap.read(0)[0], value)):
-                sift_down(at, heap, index_number(0), k, value, origin)
-        with at.loop(0, k - 1) as step:
-            last = k - 1 - step
-            value, origin = (at.register(e) for e in heap.read(last))
-            heap.write(last, *(at.let(e) for e in heap.read(0)))
-            sift_down(at, heap, index_number(0), last, value, origin)
+        if isinstance(k, int) and k <= HEAP:
+            with at.loop(0, rows, kind) as row:
+                select_by_heap(at, row_at(row))
+            return
+        blocks = 1 if short else (min(rows, BLOCKS) if isinstance(rows, int) else BLOCKS)
+        memory = keyed_places(at, KeyOrder(x.dtype, descending=self.largest), extent, blocks)
+        with at.loop(0, blocks, kind) as block:
+            pairs = memory.at_block(block)
+            with at.loop(block * rows // blocks, (block + 1) * rows // blocks) as row:
+                _select(at, row_at(row), pairs)
 
 
-@dataclass(frozen=True)
-class _Selected:
-    """The elements of one row of the results, as a heap."""
-
-    at: AlgorithmBuilder
-    largest: bool
-    values: Operand
-    indices: Operand
-    start: Index
-    stride: Index
-
-    def read(self, place: Index) -> tuple[Expr, Expr]:
-        offset = self.start + place * self.stride
-        return self.at.load(self.values, offset), self.at.load(self.indices, offset)
-
-    def write(self, place: Index, value: Expr, origin: Expr) -> None:
-        offset = self.start + place * self.stride
-        self.at.store(self.values, offset, value)
-        self.at.store(self.indices, offset, origin)
-
-    def worse(self, a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Expr:
-        no_better = call("not", self.beaten(b[0], a[0]))
-        return call("or", self.beaten(a[0], b[0]), call("and", no_better, call("gt", a[1], b[1])))
-
-    def beaten(self, a: Expr, b: Expr) -> Expr:
-        """Whether value ``a`` is worse than ``b``."""
-        return below(a, b) if self.largest else below(b, a)
+def _select(at: AlgorithmBuilder, row: Row, pairs: KeyedPlaces) -> None:
+    """By the way that is faster for k."""
+    if isinstance(row.k, int):
+        select_by_key(at, row, pairs)
+        return
+    with at.when(test(row.k, "<=", HEAP)):
+        select_by_heap(at, row)
+    with at.otherwise():
+        select_by_key(at, row, pairs)
 
 
 OPS: tuple[type[Op], ...] = (TopK,)

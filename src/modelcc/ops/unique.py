@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -19,9 +19,10 @@ from modelcc.ir.algorithm import (
 )
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym, product
-from modelcc.ir.loop import Expr
+from modelcc.ir.loop import Buffer, Expr
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import BOOL, I64, Array, TensorType
+from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places, radix_sort
 from modelcc.ops.samples import tensor
 from modelcc.ops.sorting import below, sort_indices
 
@@ -84,19 +85,16 @@ class Unique(Op):
         assert x is not None
         extent = inverse.shape[0]
         lines = _Slices(at, x, self.axis, extent)
-        order, spare = at.scratch(I64, extent), at.scratch(I64, extent)
         with at.loop(0, extent) as i:
-            at.store(order, i, index_number(i))
             at.store(first, i, integer(0))
             at.store(counts, i, integer(0))
-        sort_indices(at, order, spare, extent, lines.less)
+        ranked = _by_key(at, x, extent) if self.axis is None else _by_comparison(at, lines, extent)
         found = at.register(integer(0))
         with at.loop(0, extent) as i:
-            own = at.index(at.load(order, i))
+            own = ranked.place(i)
             fresh = at.register(number(True, BOOL))
             with at.when(test(i, ">", 0)):
-                before = at.index(at.load(order, i - 1))
-                at.assign(fresh, lines.less(before, own))
+                at.assign(fresh, ranked.differs(i))
             with at.when(fresh):
                 at.store(first, at.index(found), index_number(own))
                 at.assign(found, add(found, 1))
@@ -105,7 +103,7 @@ class Unique(Op):
             at.store(counts, group, add(at.load(counts, group), 1))
         groups = at.index(found)
         if not self.sorted:
-            _as_they_come(at, (first, inverse, counts), (order, spare), groups, extent)
+            _as_they_come(at, (first, inverse, counts), groups, extent)
         at.store(count, 0, found)
         lines.copy(values, first, groups)
 
@@ -119,13 +117,12 @@ def _ranks(x: Array) -> Array:
 def _as_they_come(
     at: AlgorithmBuilder,
     results: tuple[Operand, Operand, Operand],
-    scratch: tuple[Any, Any],
     groups: Index,
     extent: Index,
 ) -> None:
     """Number groups by their first members instead."""
     first, inverse, counts = results
-    member, renamed = scratch
+    member, renamed = at.scratch(I64, extent), at.scratch(I64, extent)
     with at.loop(0, extent) as i:
         at.store(member, i, integer(-1))
     with at.loop(0, groups) as g:
@@ -142,6 +139,64 @@ def _as_they_come(
         group = at.index(at.load(renamed, at.index(at.load(inverse, i))))
         at.store(inverse, i, index_number(group))
         at.store(counts, group, add(at.load(counts, group), 1))
+
+
+class _Ranked(Protocol):
+    """Slices in ascending order."""
+
+    def place(self, rank: Index) -> Sym:
+        """Which slice is at ``rank``."""
+        ...
+
+    def differs(self, rank: Index) -> Expr:
+        """Whether the slice at ``rank`` is another than the one before it."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """Elements that were sorted by key, from ``begin`` on."""
+
+    at: AlgorithmBuilder
+    pairs: KeyedPlaces
+    begin: Index
+
+    def place(self, rank: Index) -> Sym:
+        return self.at.index(self.pairs.place(self.at, self.begin + rank))
+
+    def differs(self, rank: Index) -> Expr:
+        own, other = (self.pairs.key(self.at, self.begin + r) for r in (rank, rank - 1))
+        return call("ne", own, other)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Slices that were sorted by comparison."""
+
+    at: AlgorithmBuilder
+    lines: _Slices
+    order: Buffer
+
+    def place(self, rank: Index) -> Sym:
+        return self.at.index(self.at.load(self.order, rank))
+
+    def differs(self, rank: Index) -> Expr:
+        return self.lines.less(self.place(rank - 1), self.place(rank))
+
+
+def _by_key(at: AlgorithmBuilder, x: Operand, extent: Index) -> _Ranked:
+    pairs = keyed_places(at, KeyOrder(x.dtype), extent)
+    with at.loop(0, extent) as i:
+        pairs.put(at, i, pairs.order.of(at, at.load(x, i)), index_number(i))
+    return _Keyed(at, pairs, radix_sort(at, pairs, extent))
+
+
+def _by_comparison(at: AlgorithmBuilder, lines: _Slices, extent: Index) -> _Ranked:
+    order, spare = at.scratch(I64, extent), at.scratch(I64, extent)
+    with at.loop(0, extent) as i:
+        at.store(order, i, index_number(i))
+    sort_indices(at, order, spare, extent, lines.less)
+    return _Compared(at, lines, order)
 
 
 class _Slices:
