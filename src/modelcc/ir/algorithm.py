@@ -14,8 +14,9 @@ Expressions are those of :mod:`modelcc.ir.loop`.  A run-time number becomes an i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Comparison, Condition
@@ -92,6 +93,10 @@ def convert(value: Expr, dtype: DType) -> Expr:
     return value if value.dtype == dtype else Convert(value, dtype)
 
 
+LANES = 8
+"""Elements that are moved at once."""
+
+
 class AlgorithmBuilder:
     """Collects the statements of one loop function; every name it makes is fresh."""
 
@@ -163,6 +168,33 @@ class AlgorithmBuilder:
         if _elements(buffer) == 0:
             return
         self._add(Store(buffer.name, offset, value))
+
+    def copy(
+        self,
+        target: Buffer | Operand,
+        to: Index,
+        source: Buffer | Operand,
+        start: Index,
+        count: Index,
+    ) -> None:
+        """``count`` neighbouring elements from ``source`` to ``target``."""
+        for offset, lanes in self._vectors(count):
+            self.store(target, to + offset, self.load(source, start + offset, lanes))
+
+    def fill(self, target: Buffer | Operand, start: Index, count: Index, value: Const) -> None:
+        """``count`` neighbouring elements of ``target`` become ``value``."""
+        for offset, lanes in self._vectors(count):
+            self.store(target, start + offset, replace(value, lanes=lanes))
+
+    def _vectors(self, count: Index) -> Iterator[tuple[Index, int]]:
+        """Where ``count`` elements lie, in vectors and then one by one; within loops over them."""
+        whole = count // LANES
+        if whole != 0:
+            with self.loop(0, whole) as block:
+                yield block * LANES, LANES
+        if whole * LANES != count:
+            with self.loop(whole * LANES, count) as i:
+                yield i, 1
 
     # --- blocks
 

@@ -70,9 +70,9 @@ class NonZero(Op):
                 at.store(where, axis * total + column, index_number(place))
                 rest = rest // extent
             at.assign(found, call("add", found, convert(present, I64)))
-        with at.loop(at.index(found), total) as i:
-            for axis in range(x.rank):
-                at.store(where, axis * total + i, integer(0))
+        columns = at.index(found)
+        for axis in range(x.rank):
+            at.fill(where, axis * total + columns, total - columns, integer(0))
         at.store(count, 0, found)
 
 
@@ -123,11 +123,9 @@ class Compress(Op):
         with at.loop(0, outer) as o:
             with at.loop(0, kept) as k:
                 place = at.index(at.load(places, k))
-                with at.loop(0, inner) as i:
-                    value = at.load(x, (o * extent + place) * inner + i)
-                    at.store(y, (o * extent + k) * inner + i, value)
-            with at.loop(kept, extent) as k, at.loop(0, inner) as i:
-                at.store(y, (o * extent + k) * inner + i, number(0, x.dtype))
+                at.copy(y, (o * extent + k) * inner, x, (o * extent + place) * inner, inner)
+            rest = (extent - kept) * inner
+            at.fill(y, (o * extent + kept) * inner, rest, number(0, x.dtype))
 
 
 def _lesser(a: Index, b: Index) -> Index:

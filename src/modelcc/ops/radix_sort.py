@@ -173,9 +173,7 @@ def _count(at: AlgorithmBuilder, pairs: KeyedPlaces, count: Index) -> None:
 
 def clear(at: AlgorithmBuilder, pairs: KeyedPlaces, counters: int) -> None:
     """Set the first ``counters`` of them to 0."""
-    with at.loop(0, counters // DIGIT) as i:
-        zeros = number(0, I64, DIGIT)
-        at.store(pairs.counts, pairs.counters + i * DIGIT, zeros)
+    at.fill(pairs.counts, pairs.counters, counters, integer(0))
 
 
 def _counter(at: AlgorithmBuilder, pairs: KeyedPlaces, key: Var, digit: int) -> Index:

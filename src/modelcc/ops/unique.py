@@ -234,14 +234,14 @@ class _Slices:
 
     def copy(self, target: Operand, places: Operand, groups: Index) -> None:
         """``target`` with the slices at the first ``groups`` of ``places``, zeros behind."""
-        at, size = self._at, self._outer * self._inner
-        with at.loop(0, groups) as g:
-            source = at.index(at.load(places, g))
-            with at.loop(0, size) as e:
-                value = at.load(self._x, self._place(source, e))
-                at.store(target, self._place(g, e), value)
-        with at.loop(groups, self._extent) as g, at.loop(0, size) as e:
-            at.store(target, self._place(g, e), number(0, self._x.dtype))
+        at, x, inner = self._at, self._x, self._inner
+        with at.loop(0, self._outer) as outer:
+            start = outer * self._extent
+            with at.loop(0, groups) as g:
+                source = at.index(at.load(places, g))
+                at.copy(target, (start + g) * inner, x, (start + source) * inner, inner)
+            rest = (self._extent - groups) * inner
+            at.fill(target, (start + groups) * inner, rest, number(0, x.dtype))
 
 
 OPS: tuple[type[Op], ...] = (Unique,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class Host:
     def take(self, which: int, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
         """Memory given during the last call, as an array."""
         block = self._blocks[which]
-        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        size = dtype.itemsize * prod(shape)
         if block is None:
             raise RuntimeError(f"the model has not asked for its memory {which}")
         return block[:size].view(dtype).reshape(shape)

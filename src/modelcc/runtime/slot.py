@@ -67,11 +67,12 @@ class Slot:
         self._memory = [ResultMemory() for _ in manifest.outputs]
         self._signature: Signature | None = None
         self._host = Host(len(manifest.allocated)) if manifest.allocated else None
-        self._late = tuple(
-            (position, manifest.allocated.index(spec.name))
+        self._late = {
+            position: manifest.allocated.index(spec.name)
             for position, spec in enumerate(manifest.outputs)
             if spec.name in manifest.allocated
-        )
+        }
+        self._names = (*(dim.name for dim in manifest.dims), *manifest.sizes)
         self._call: Callable[[], int] = lambda: 1
         self._ready: _Ready | None = None
 
@@ -83,9 +84,11 @@ class Slot:
         self._signature = self._ready = None
         if signature.arena > self._arena.size:
             self._arena = Memory(signature.arena)
+        # What the host is asked for has no elements before.
+        shapes = ((0,) if i in self._late else s for i, s in enumerate(signature.outputs))
         self._results = [
             (shape, spec.dtype.numpy, _nbytes(shape, spec.dtype.numpy))
-            for spec, shape in zip(manifest.outputs, signature.outputs, strict=True)
+            for spec, shape in zip(manifest.outputs, shapes, strict=True)
         ]
         self._sizes = signature.sizes.copy() if manifest.sizes else signature.sizes
         addresses = (
@@ -103,8 +106,7 @@ class Slot:
             for spec, shape in zip(manifest.inputs, signature.inputs, strict=True)
         ]
         self._signature = signature
-        if self._host is None:
-            self._ready = (checks, self._inputs, self._results, self._outputs, self._call)
+        self._ready = (checks, self._inputs, self._results, self._outputs, self._call)
 
     def at_once(self, arguments: tuple[object, ...]) -> list[Array] | None:
         """The results for arrays of the prepared signature, in a single pass over all that a call
@@ -133,7 +135,9 @@ class Slot:
                 array = np.empty(shape, dtype)
             outputs[position] = _number(id(array) + _HEAD).value
             results.append(array)
-        return None if call() else results
+        if self._host is None:
+            return None if call() else results
+        return None if self._run_hosted(self._host, results) else results
 
     def place(self, arrays: list[Array]) -> None:
         """Put the addresses of input ``arrays``, which fit the signature, in place."""
@@ -142,9 +146,7 @@ class Slot:
 
     def sizes(self) -> dict[str, int]:
         """What the last call found for the sizes that depend on data, and its dimensions."""
-        manifest = self._model.manifest
-        names = (*(dim.name for dim in manifest.dims), *manifest.sizes)
-        return dict(zip(names, self._sizes.tolist(), strict=True))
+        return dict(zip(self._names, self._sizes.tolist(), strict=True))
 
     def index(self) -> int:
         """The index that ended the last call, if one did."""
@@ -152,41 +154,37 @@ class Slot:
 
     def run(self) -> tuple[int, list[Array]]:
         """The entry point's status and the results, in arrays that nobody else has."""
-        if self._host is not None:
-            return self._run_hosted(self._host)
-        return self.run_into(self._fresh(frozenset()))
-
-    def _fresh(self, late: frozenset[int]) -> list[Array]:
-        """Arrays for the results, empty ones at positions ``late``."""
-        wanted = enumerate(zip(self._memory, self._results, strict=True))
-        return [
-            np.empty(0, dtype)
-            if position in late
-            else memory.array(shape, dtype, size)
-            if size >= _LARGE
-            else np.empty(shape, dtype)
-            for position, (memory, (shape, dtype, size)) in wanted
+        results = [
+            memory.array(shape, dtype, size) if size >= _LARGE else np.empty(shape, dtype)
+            for memory, (shape, dtype, size) in zip(self._memory, self._results, strict=True)
         ]
+        if self._host is None:
+            return self.run_into(results)
+        self._point_to(results)
+        return self._run_hosted(self._host, results), results
 
-    def _run_hosted(self, host: Host) -> tuple[int, list[Array]]:
-        results = self._fresh(frozenset(position for position, _ in self._late))
+    def _run_hosted(self, host: Host, results: list[Array]) -> int:
+        """The status; ``results`` gets the arrays that were asked for."""
         try:
-            status, results = self.run_into(results)
+            status = self._call()
             if not status and self._signature is not None:
                 shapes = self._signature.late_shapes(self.sizes())
-                for position, which in self._late:
+                for position, which in self._late.items():
                     dtype = self._results[position][1]
                     results[position] = host.take(which, dtype, shapes[position])
         finally:
             host.clear()
-        return status, results
+        return status
 
     def run_into(self, results: list[Array]) -> tuple[int, list[Array]]:
         """As :meth:`run`, with the results written into these arrays."""
+        self._point_to(results)
+        return self._call(), results
+
+    def _point_to(self, results: list[Array]) -> None:
         table = self._outputs
         for position, array in enumerate(results):
             table[position] = address_of(array)
-        return self._call(), results
 
 
 def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
