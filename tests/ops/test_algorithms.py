@@ -20,7 +20,7 @@ from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
-from modelcc.ops.nonzero import Compress, NonZero
+from modelcc.ops.nonzero import NonZero
 from modelcc.ops.samples import arrays, sizes
 from modelcc.ops.top_k import TopK
 from modelcc.ops.unique import Unique
@@ -117,8 +117,6 @@ def test_any_matrix(x: Array, data: st.DataObject) -> None:
     k = data.draw(st.integers(0, x.shape[axis]))
     check_interpreted(TopK(k, axis, data.draw(st.booleans())), (x,))
     check_interpreted(NonZero(), (x,))
-    chosen = data.draw(hnp.arrays(np.bool_, st.integers(0, 9)))
-    check_interpreted(Compress(axis), (x, chosen))
     if x.size:
         along = data.draw(st.sampled_from([None, 0, 1]))
         check_interpreted(Unique(along, data.draw(st.booleans())), (x,))

@@ -1,7 +1,7 @@
-"""NonZero and Compress: what a condition selects, packed, and how many there are.
+"""NonZero: where a condition holds, packed, and how often.
 
-The results have room for all elements; their first ``count`` are meant.  Reading ``count`` as a
-size and slicing gives the exact shape.
+The result has room for all elements; its first ``count`` columns are meant.  Reading ``count`` as
+a size and slicing gives the exact shape.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from modelcc.ir.algorithm import (
     number,
 )
 from modelcc.ir.compute import Operand
-from modelcc.ir.index import Index, minimum, product
+from modelcc.ir.index import Index
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops.samples import tensor
@@ -76,60 +76,4 @@ class NonZero(Op):
         at.store(count, 0, found)
 
 
-@dataclass(frozen=True)
-class Compress(Op):
-    """Slices of x along ``axis`` where the vector ``condition`` holds, and their number.
-
-    The condition may be shorter than the axis.  Results: x's shape, zeros behind what was
-    selected, and i64[1].
-    """
-
-    axis: int
-    samples = (
-        Sample((tensor(3, 2), np.array([False, True, True])), {"axis": 0}),
-        Sample((tensor(2, 3, dtype=I64), np.array([True, False])), {"axis": 1}),
-        Sample((tensor("n", 2), np.array([True])), {"axis": 1}),
-    )
-
-    def infer(self, x: TensorType, condition: TensorType) -> tuple[TensorType, TensorType]:
-        require(
-            condition.rank == 1 and condition.dtype == BOOL,
-            f"Compress needs a vector of bools, not {condition}",
-        )
-        require(0 <= self.axis < x.rank, f"Compress along axis {self.axis} of {x}")
-        return TensorType(x.shape, x.dtype), TensorType((1,), I64)
-
-    def reference(self, x: Array, condition: Array) -> tuple[Array, Array]:
-        found = np.compress(condition[: x.shape[self.axis]], x, self.axis)
-        whole = np.zeros_like(x)
-        whole[(slice(None),) * self.axis + (slice(found.shape[self.axis]),)] = found
-        return whole, np.array([found.shape[self.axis]], np.int64)
-
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
-        (x, condition), (y, count) = inputs, outputs
-        assert x is not None and condition is not None
-        outer, inner = product(x.shape[: self.axis]), product(x.shape[self.axis + 1 :])
-        extent = x.shape[self.axis]
-        places = at.scratch(I64, extent)
-        found = at.register(integer(0))
-        with at.loop(0, _lesser(condition.shape[0], extent)) as i:
-            # Written in any case, and counted if wanted: no branch that nobody can foretell.
-            at.store(places, at.index(found), index_number(i))
-            at.assign(found, call("add", found, convert(at.load(condition, i), I64)))
-        at.store(count, 0, found)
-        kept = at.index(found)
-        with at.loop(0, outer) as o:
-            with at.loop(0, kept) as k:
-                place = at.index(at.load(places, k))
-                at.copy(y, (o * extent + k) * inner, x, (o * extent + place) * inner, inner)
-            rest = (extent - kept) * inner
-            at.fill(y, (o * extent + kept) * inner, rest, number(0, x.dtype))
-
-
-def _lesser(a: Index, b: Index) -> Index:
-    return a if a == b else minimum(a, b)
-
-
-OPS: tuple[type[Op], ...] = (NonZero, Compress)
+OPS: tuple[type[Op], ...] = (NonZero,)

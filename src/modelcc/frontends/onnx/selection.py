@@ -17,7 +17,7 @@ from modelcc.ir.index import Index, Range, minimum, product
 from modelcc.ir.types import Array
 from modelcc.ops import shape as sh
 from modelcc.ops.gather import Gather
-from modelcc.ops.nonzero import Compress, NonZero
+from modelcc.ops.nonzero import NonZero
 from modelcc.ops.suppression import NonMaxSuppression
 from modelcc.ops.top_k import TopK
 from modelcc.ops.unique import Unique
@@ -48,8 +48,12 @@ def top_k(call: Call) -> Sequence[str]:
 
 
 def non_zero(call: Call) -> str:
-    where, count = call.emitter.add_node(NonZero(), call.input(0), source=call.source)
-    return _cut(call, where, 1, _count(call, count, product(call.shape())))
+    return _places(call, call.input(0))
+
+
+def _places(call: Call, x: str) -> str:
+    where, count = call.emitter.add_node(NonZero(), x, source=call.source)
+    return _cut(call, where, 1, _count(call, count, call.type_of(x).elements))
 
 
 def compress(call: Call) -> str:
@@ -58,13 +62,15 @@ def compress(call: Call) -> str:
         axis = call.axis()
     else:
         x = call.emit(sh.Reshape((product(call.shape()),)), x)
-    extent, chosen = call.type_of(x).shape[axis], call.shape(1)[0]
     known = call.known(1)
     if known is not None:
-        places = np.flatnonzero(known.reshape(-1)).astype(np.int64)
-        return call.emit(Gather(axis), x, call.constant(places))
-    kept, count = call.emitter.add_node(Compress(axis), x, call.input(1), source=call.source)
-    return _cut(call, kept, axis, _count(call, count, minimum(extent, chosen)))
+        chosen = np.flatnonzero(known.reshape(-1)).astype(np.int64)
+        return call.emit(Gather(axis), x, call.constant(chosen))
+    extent, given = call.type_of(x).shape[axis], call.shape(1)[0]
+    condition = _cut(call, call.input(1), 0, minimum(extent, given))
+    places = _places(call, condition)
+    kept = call.emit(sh.Reshape((call.type_of(places).shape[1],)), places)
+    return call.emit(Gather(axis), x, kept)
 
 
 def unique(call: Call) -> Sequence[str]:
