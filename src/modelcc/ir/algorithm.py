@@ -135,11 +135,13 @@ class AlgorithmBuilder:
 
     # --- values
 
-    def load(self, buffer: Buffer | Operand, offset: Index, lanes: int = 1) -> Expr:
-        """Neighbouring elements; 0 where there are none, which is then never asked for."""
+    def load(
+        self, buffer: Buffer | Operand, offset: Index, lanes: int = 1, stride: Index = 1
+    ) -> Expr:
+        """Elements ``stride`` apart; 0 where there are none, which is then never asked for."""
         if _elements(buffer) == 0:
             return number(0, buffer.dtype, lanes)
-        return Load(buffer.name, offset, buffer.dtype, lanes)
+        return Load(buffer.name, offset, buffer.dtype, lanes, stride if lanes > 1 else 1)
 
     def let(self, value: Expr) -> Var:
         """Names a value."""
@@ -163,11 +165,13 @@ class AlgorithmBuilder:
         self._add(BindIndex(name, value))
         return Sym(name)
 
-    def store(self, buffer: Buffer | Operand, offset: Index, value: Expr) -> None:
-        """Writes an element, or neighbouring ones from its lanes."""
+    def store(
+        self, buffer: Buffer | Operand, offset: Index, value: Expr, stride: Index = 1
+    ) -> None:
+        """Writes an element, or those ``stride`` apart from its lanes."""
         if _elements(buffer) == 0:
             return
-        self._add(Store(buffer.name, offset, value))
+        self._add(Store(buffer.name, offset, value, stride if value.lanes > 1 else 1))
 
     def copy(
         self,
@@ -178,16 +182,19 @@ class AlgorithmBuilder:
         count: Index,
     ) -> None:
         """``count`` neighbouring elements from ``source`` to ``target``."""
-        for offset, lanes in self._vectors(count):
+        for offset, lanes in self.vectors(count):
             self.store(target, to + offset, self.load(source, start + offset, lanes))
 
     def fill(self, target: Buffer | Operand, start: Index, count: Index, value: Const) -> None:
         """``count`` neighbouring elements of ``target`` become ``value``."""
-        for offset, lanes in self._vectors(count):
+        for offset, lanes in self.vectors(count):
             self.store(target, start + offset, replace(value, lanes=lanes))
 
-    def _vectors(self, count: Index) -> Iterator[tuple[Index, int]]:
-        """Where ``count`` elements lie, in vectors and then one by one; within loops over them."""
+    def vectors(self, count: Index) -> Iterator[tuple[Index, int]]:
+        """Where ``count`` elements lie and how many at once, within loops over them.
+
+        What the caller does with a place is written for vectors, then for the rest one by one.
+        """
         whole = count // LANES
         if whole != 0:
             with self.loop(0, whole) as block:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.signal import Form, transformed
+from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
 from modelcc.frontends.onnx.window import per_axis
 from modelcc.ir.index import Index, Range, floordiv

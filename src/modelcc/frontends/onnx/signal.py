@@ -1,35 +1,28 @@
-"""Handlers of signal processing: Fourier transforms are products with their matrices."""
+"""Handlers of signal processing: Fourier transforms, frames and windows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import isqrt, log
+from math import log
 from types import MappingProxyType
 
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.runtime_shape import SIZE
-from modelcc.frontends.onnx.shape import reshaped, sliced
+from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.vectors import axes_at, positions, vector_of
 from modelcc.ir.condition import Demand
-from modelcc.ir.index import Index, Range, Sym, compare, floordiv, minimum, product, simplify
-from modelcc.ir.types import F32, F64, I64, Array, DType
+from modelcc.ir.index import Index, Range, Sym, compare, floordiv, product, simplify
+from modelcc.ir.types import F32, F64, I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Iota
-from modelcc.ops.matmul import MatMul
-from modelcc.ops.shape import Concat, Reshape, Transpose
+from modelcc.ops.shape import Reshape
 from modelcc.ops.slicing import Slice
-from modelcc.ops.window import numbers
-
-SMALL = 8
-"""Extents up to which a transform is one product with its matrix."""
-LARGEST = 1 << 13
-"""Extents of which the matrix of a transform is still of a sensible size."""
 
 
 def dft(call: Call) -> str:
@@ -92,156 +85,6 @@ def _along_one_of(call: Call, form: Form, extents: Sequence[int]) -> str:
         along = transformed(call, call.input(0), other, form, extents[other])
         result = call.emit(ew.Where(), here, along, result)
     return result
-
-
-@dataclass(frozen=True)
-class Form:
-    """Which transform: from frequencies, and with the first half of a mirrored spectrum only."""
-
-    inverse: bool
-    onesided: bool
-
-    def used(self, length: Index) -> Index:
-        """How many elements of the operand a transform of ``length`` takes."""
-        return floordiv(length, 2) + 1 if self.inverse and self.onesided else length
-
-    def count(self, length: Index) -> Index:
-        """How many elements it gives."""
-        return floordiv(length, 2) + 1 if self.onesided and not self.inverse else length
-
-
-def matrix(used: int, length: int, form: Form) -> Array:
-    """``[used, 2, frequencies, 2]``: from (real, imaginary) parts to such parts, in f64.
-
-    Of a spectrum that is ``onesided``, the inverse has real parts only: its second half mirrors
-    the first.
-    """
-    (count,) = numbers((form.count(length),), "extent of a transform")
-    angles = 2 * np.pi * np.outer(np.arange(used), np.arange(count)) / length
-    cos, sin = np.cos(angles), np.sin(angles) * (-1 if form.inverse else 1)
-    found = np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], 1)
-    if not form.inverse:
-        return found
-    if form.onesided:
-        places = np.arange(used)
-        twice = 2.0 - (places == 0) - (2 * places == length)
-        found = (found * twice[:, None, None, None])[..., :1]
-    return found / length
-
-
-def matrix_at_run_time(call: Call, used: Index, length: Index, form: Form) -> str:
-    """What :func:`matrix` gives, of extents that are known when the model runs."""
-    count = form.count(length)
-    turns = call.emit(
-        ew.Mul(),
-        call.emit(Iota((used, count, 1), 0)),
-        call.emit(Iota((used, count, 1), 1)),
-    )
-    extent = call.note((length,), I64)
-    angle = call.emit(ew.Cast(F64), call.emit(ew.Mod(False), turns, extent))
-    unit = call.emit(ew.Div(), call.constant(2 * np.pi, F64), call.emit(ew.Cast(F64), extent))
-    angle = call.emit(ew.Mul(), angle, unit)
-    cos, sin = call.emit(ew.Cos(), angle), call.emit(ew.Sin(), angle)
-    minus = call.emit(ew.Neg(), sin)
-    sin, minus = (minus, sin) if form.inverse else (sin, minus)
-    rows = [call.emit(Concat(2), cos, minus), call.emit(Concat(2), sin, cos)]
-    if form.inverse and form.onesided:
-        rows = [cos, sin]
-    results = 1 if form.inverse and form.onesided else 2
-    parts = [call.emit(Reshape((used, 1, count, results)), row) for row in rows]
-    found = call.emit(Concat(1), *parts)
-    return _scaled(call, found, used, length, form) if form.inverse else found
-
-
-def _scaled(call: Call, found: str, used: Index, length: Index, form: Form) -> str:
-    extent = call.emit(ew.Cast(F64), call.note((length,), I64))
-    found = call.emit(ew.Div(), found, extent)
-    if not form.onesided:
-        return found
-    places = call.emit(Iota((used, 1, 1, 1), 0))
-    twice = call.emit(Iota((used, 1, 1, 1), 0, 0, 2))
-    ends = [
-        call.emit(ew.Equal(), places, call.constant(np.array([0]))),
-        call.emit(ew.Equal(), twice, call.note((length,), I64)),
-    ]
-    once = call.emit(ew.Or(), *ends)
-    weights = call.emit(ew.Where(), once, call.constant(1.0, F64), call.constant(2.0, F64))
-    return call.emit(ew.Mul(), found, weights)
-
-
-def transformed(call: Call, x: str, axis: int, form: Form, length: Index) -> str:
-    """``x`` of ``[…, axis, …, parts]`` times the matrix along ``axis`` and parts."""
-    extents = call.type_of(x).shape
-    used = simplify(minimum(extents[axis], form.used(length)), call.bounds)
-    x = sliced(call, x, {axis: (0, used, 1)}, extents)
-    type = call.type_of(x)
-    rank, parts = type.rank, type.shape[-1]
-    others = [a for a in range(rank - 1) if a != axis]
-    perm = (*others, axis, rank - 1)
-    moved = x if perm == tuple(range(rank)) else call.emit(Transpose(perm), x)
-    count, results = form.count(length), 1 if form.inverse and form.onesided else 2
-    outer = tuple(type.shape[a] for a in others)
-    back = tuple(int(p) for p in np.argsort(perm))
-    if parts == 2 and isinstance(length, int) and used == length and not form.onesided:
-        result = _by_factors(call, moved, outer, length, form.inverse)
-        if form.inverse:
-            result = call.emit(ew.Mul(), result, call.constant(1 / length, type.dtype))
-        return result if perm == tuple(range(rank)) else call.emit(Transpose(back), result)
-    flat = reshaped(call, moved, (*outer, used * parts))
-    weights = _weights(call, used, length, form, type.dtype)
-    weights = call.emit(Slice((0,) * 4, (used, parts, count, results), (1,) * 4), weights)
-    weights = call.emit(Reshape((used * parts, count * results)), weights)
-    result = reshaped(call, call.emit(MatMul(), flat, weights), (*outer, count, results))
-    return result if perm == tuple(range(rank)) else call.emit(Transpose(back), result)
-
-
-def _by_factors(call: Call, x: str, outer: tuple[Index, ...], length: int, inverse: bool) -> str:
-    """The unscaled transform of complex numbers ``x`` [*outer, length, 2].
-
-    A composite length is split in two (Cooley and Tukey, "An algorithm for the machine calculation
-    of complex Fourier series", 1965): over every ``rest``-th element, a turn, and over the rest.
-    """
-    first = max(d for d in range(1, isqrt(length) + 1) if length % d == 0)
-    dtype, rest = call.type_of(x).dtype, length // first
-    if first == 1 or length <= SMALL:
-        if length > LARGEST:
-            unsupported(f"a transform of {length} elements, a prime; up to {LARGEST} are supported")
-        weights = matrix(length, length, Form(inverse, False)) * (length if inverse else 1)
-        weights = weights.reshape(2 * length, 2 * length).astype(dtype.numpy)
-        flat = reshaped(call, x, (*outer, 2 * length))
-        product = call.emit(MatMul(), flat, call.constant(weights))
-        return reshaped(call, product, (*outer, length, 2))
-    rank = len(outer)
-    swap = (*range(rank), rank + 1, rank, rank + 2)
-    columns = call.emit(Transpose(swap), call.emit(Reshape((*outer, first, rest, 2)), x))
-    inner = _by_factors(call, columns, (*outer, rest), first, inverse)
-    turned = call.emit(Transpose(swap), _turned(call, inner, length, inverse))
-    result = _by_factors(call, turned, (*outer, first), rest, inverse)
-    return call.emit(Reshape((*outer, length, 2)), call.emit(Transpose(swap), result))
-
-
-def _turned(call: Call, x: str, length: int, inverse: bool) -> str:
-    """``x`` [..., j, k, 2] times ``exp(-2 pi i j k / length)``, its conjugate if ``inverse``."""
-    type = call.type_of(x)
-    rows, columns = (extent for extent in type.shape[-3:-1] if isinstance(extent, int))
-    angles = 2 * np.pi * np.outer(np.arange(rows), np.arange(columns)) / length
-    cos, sin = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
-    straight = np.stack([cos, cos], -1).astype(type.dtype.numpy)
-    crossed = np.stack([-sin, sin], -1).astype(type.dtype.numpy)
-    other = call.emit(Gather(type.rank - 1), x, call.constant(np.array([1, 0])))
-    return call.emit(
-        ew.Add(),
-        call.emit(ew.Mul(), x, call.constant(straight)),
-        call.emit(ew.Mul(), other, call.constant(crossed)),
-    )
-
-
-def _weights(call: Call, used: Index, length: Index, form: Form, dtype: DType) -> str:
-    if isinstance(used, int) and isinstance(length, int):
-        if length > LARGEST:
-            unsupported(f"a transform of {length} elements; up to {LARGEST} are supported")
-        return call.constant(matrix(used, length, form).astype(dtype.numpy))
-    return call.emit(ew.Cast(dtype), matrix_at_run_time(call, used, length, form))
 
 
 def stft(call: Call) -> str:

@@ -1,0 +1,183 @@
+"""Factors that Fourier transforms multiply with: in NumPy, and in loops for late lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from modelcc.ir.algorithm import (
+    AlgorithmBuilder,
+    call,
+    convert,
+    index_number,
+    integer,
+    number,
+    test,
+)
+from modelcc.ir.compute import Operand
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.types import F32, F64, I64, Array, DType, TensorType
+from modelcc.ops.bluestein import clear
+from modelcc.ops.broadcast import numbers
+from modelcc.ops.complex_line import Copies, Line, Scaled, Split, copied
+from modelcc.ops.roots import narrowed, root, unit_roots
+from modelcc.ops.stockham import BINARY, divides, late_stages, radices_of
+
+PRIMES = (2, 3, 5, 7)
+
+
+def tables(length: int, dtype: DType) -> tuple[Array, ...]:
+    """What :class:`~modelcc.ops.fourier.FourierTransform` of this length multiplies with.
+
+    ``exp(-2 pi i t / n)``, as [2, n] real and imaginary parts.  Where the length has a prime factor
+    beyond 7: that for the longer length of a convolution, its filter, and the chirp.
+    """
+    if radices_of(length) is not None:
+        return (_parts(_roots(length), dtype),)
+    fast = fast_length(length)
+    chirp = np.exp(1j * _chirp_angles(length))
+    return tuple(_parts(a, dtype) for a in (_roots(fast), _filter(chirp, fast), chirp))
+
+
+def fast_length(length: int) -> int:
+    """Room for the convolution of a transform of ``length``, a multiple of 8."""
+    fast = -(-(2 * length - 1) // 8) * 8
+    while radices_of(fast) is None:
+        fast += 8
+    return fast
+
+
+def _roots(length: int) -> Array:
+    places = np.arange(length)
+    return np.exp(-2j * np.pi * (places - length * (2 * places > length)) / length)
+
+
+def _chirp_angles(length: int) -> Any:
+    places = np.arange(length, dtype=np.int64)
+    turns = places * places % (2 * length)
+    return -np.pi * (turns - 2 * length * (turns > length)) / length
+
+
+def _parts(values: Any, dtype: DType) -> Array:
+    return np.stack([values.real, values.imag]).astype(dtype.numpy)
+
+
+@dataclass(frozen=True)
+class FourierLengths(Op):
+    """How many numbers each table for a late ``length`` has: i64[3].
+
+    Factors, filter, chirp: as :func:`tables` has them, but for a power of two as the longer length.
+    """
+
+    length: Index
+    samples = tuple(Sample((), {"length": n}) for n in (1, 7, 11, 64, 65, 4096))
+
+    def infer(self) -> tuple[TensorType]:
+        return (TensorType((3,), I64),)
+
+    def reference(self) -> Array:
+        (length,) = numbers((self.length,))
+        if radices_of(length) is not None:
+            return np.array([length, 0, 0])
+        fast = 1 << (2 * length - 2).bit_length()
+        return np.array([fast, fast, length])
+
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        (found,), whole = outputs, at.let(index_number(self.length))
+        rest, fast = at.register(whole), at.register(whole)
+        filter, chirp = at.register(integer(0)), at.register(integer(0))
+        for prime in PRIMES:
+            # Nothing divides 0 for good.
+            more = call("gt", rest, integer(1))
+            with at.while_(call("and", more, divides(rest, prime))):
+                at.assign(rest, call("div", rest, integer(prime)))
+        with at.when(call("gt", rest, integer(1))):
+            at.assign(fast, integer(1))
+            with at.while_(call("lt", fast, index_number(2 * self.length - 1))):
+                at.assign(fast, call("mul", fast, integer(2)))
+            at.assign(filter, fast)
+            at.assign(chirp, whole)
+        for place, value in enumerate((fast, filter, chirp)):
+            at.store(found, place, value)
+
+
+@dataclass(frozen=True)
+class FourierTables(Op):
+    """The tables of a late ``length``, as [2, numbers]: factors, filter, chirp.
+
+    ``sizes`` says how many numbers they have (:class:`FourierLengths`).
+    """
+
+    length: Index
+    sizes: tuple[Index, Index, Index]
+    dtype: DType = F32
+    samples = (
+        *(Sample((), {"length": n, "sizes": (n, 0, 0)}) for n in (1, 12, 130)),
+        *(
+            Sample((), {"length": n, "sizes": (m, m, n)})
+            for n, m in ((11, 32), (13, 32), (97, 256))
+        ),
+        Sample((), {"length": Sym("n"), "sizes": (Sym("n"), 0, 0), "dtype": F64}),
+    )
+
+    def infer(self) -> tuple[TensorType, TensorType, TensorType]:
+        require(self.dtype in (F32, F64), f"FourierTables of {self.dtype}, not f32 or f64")
+        factors, filter, chirp = (TensorType((2, size), self.dtype) for size in self.sizes)
+        return factors, filter, chirp
+
+    def reference(self) -> tuple[Array, Array, Array]:
+        length, fast, filter, chirp = numbers((self.length, *self.sizes))
+        turns = np.exp(1j * _chirp_angles(length)) if chirp else np.zeros(0)
+        parts = (_roots(fast), _filter(turns, filter), turns)
+        found = [_parts(a, self.dtype) for a in parts]
+        return found[0], found[1], found[2]
+
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        factors, filter, chirp = (Split(y, y.shape[1]) for y in outputs)
+        fast, size, _ = self.sizes
+        unit_roots(at, fast, factors)
+        with at.when(test(size, ">", 0)):
+            self._chirp(at, chirp)
+            self._filter(at, chirp, factors, filter)
+
+    def _chirp(self, at: AlgorithmBuilder, chirp: Line) -> None:
+        whole = at.let(index_number(2 * self.length))
+        with at.loop(0, self.sizes[2]) as place:
+            number_ = at.let(index_number(place))
+            turn = at.let(call("mod", call("mul", number_, number_), whole))
+            chirp.write(at, place, narrowed(at, root(at, turn, whole), self.dtype))
+
+    def _filter(self, at: AlgorithmBuilder, chirp: Line, factors: Line, filter: Line) -> None:
+        size = self.sizes[1]
+        copies = Copies(at.scratch(self.dtype, 4 * size), size)
+        first = copies.at(0)
+        clear(at, 0, size, first)
+        with at.loop(0, self.sizes[2]) as k:
+            real, imaginary = chirp.read(at, k)
+            value = real, at.let(call("neg", imaginary))
+            first.write(at, k, value)
+            with at.when(test(k, ">", 0)):
+                first.write(at, size - k, value)
+        which = at.register(integer(0))
+        late_stages(at, size, copies, factors, which, BINARY)
+        share = call("div", number(1.0, self.dtype), convert(index_number(size), self.dtype))
+        copied(at, size, copies.at(at.index(which)), Scaled(filter, at.let(share)))
+
+
+def _filter(chirp: Any, size: int) -> Any:
+    """The transform of the chirp's conjugates, also those of places below 0, over ``size``."""
+    wrapped = np.zeros(size, np.complex128)
+    wrapped[: len(chirp)] = chirp.conj()
+    wrapped[size - len(chirp) + 1 :] = chirp[:0:-1].conj()
+    return np.fft.fft(wrapped) / size if size else wrapped
+
+
+__all__ = ["FourierLengths", "FourierTables", "fast_length", "tables"]
