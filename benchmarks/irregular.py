@@ -1,0 +1,233 @@
+"""Operators whose work depends on data, and transforms: ``python -m benchmarks.irregular``.
+
+Each model, with a named extent n, is compiled once and runs at n, 4 n and 16 n by turns with ONNX
+Runtime in one process; sorts and transforms with NumPy or SciPy, too.  ``growth`` is the time at
+16 n over that at n: 16 is linear.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import geometric_mean, median
+from types import MappingProxyType
+
+import click
+import numpy as np
+import onnx.parser
+import onnxruntime
+from numpy.typing import NDArray
+from scipy import fft
+
+import modelcc
+
+Array = NDArray[np.generic]
+Feeds = dict[str, Array]
+SECONDS = 0.6
+"""Measured for each size of each model."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph, its inputs at extent n, the least n, and what NumPy or SciPy has for it."""
+
+    graph: str
+    feeds: Callable[[np.random.Generator, int], Feeds]
+    least: int = 256
+    opset: int = 18
+    library: Callable[[Feeds], object] | None = None
+
+
+def _f32(random: np.random.Generator, *shape: int) -> Array:
+    return random.random(shape, dtype=np.float32)
+
+
+def _scatter(kind: str, reduction: str) -> Case:
+    head = "g (float[n, 16] x, int64[k, {i}] i, float[k{u}] u) => (float[n, 16] y)"
+    if kind == "ScatterElements":
+        graph = head.format(i=16, u=", 16")
+        body = f'y = ScatterElements<axis = 0, reduction = "{reduction}">(x, i, u)'
+    else:
+        rows = kind == "ScatterND rows"
+        graph = head.format(i=1 if rows else 2, u=", 16" if rows else "")
+        body = f'y = ScatterND<reduction = "{reduction}">(x, i, u)'
+
+    def feeds(random: np.random.Generator, n: int) -> Feeds:
+        grid = np.stack([np.repeat(np.arange(n), 16), np.tile(np.arange(16), n)], 1)
+        places = {
+            "ScatterElements": np.stack([random.permutation(n) for _ in range(16)], 1),
+            "ScatterND rows": random.permutation(n)[:, None],
+            "ScatterND elements": random.permutation(grid),
+        }[kind]
+        updates = (n * 16,) if kind == "ScatterND elements" else (n, 16)
+        return {"x": _f32(random, n, 16), "i": places, "u": _f32(random, *updates)}
+
+    return Case(f"{graph} {{ {body} }}", feeds)
+
+
+def _boxes(random: np.random.Generator, n: int, most: int) -> Feeds:
+    corner = _f32(random, 1, n, 2)
+    return {
+        "b": np.concatenate([corner, corner + np.float32(0.05)], -1), "s": _f32(random, 1, 1, n),
+        "k": np.array([most]), "t": np.array([0.5], np.float32), "l": np.array([0.1], np.float32),
+    }  # fmt: skip
+
+
+def _top_k(part: int, rows: int) -> Case:
+    graph = "g (float[r, n] x, int64[1] k) => (float[r, m] y, int64[r, m] j) { y, j = TopK(x, k) }"
+
+    def feeds(random: np.random.Generator, n: int) -> Feeds:
+        return {"x": _f32(random, rows, n), "k": np.array([n // part])}
+
+    whole = (lambda f: np.argsort(f["x"], 1)) if part == 1 else None
+    return Case(graph, feeds, 1024, library=whole)
+
+
+def _transform(parts: int, onesided: int) -> Case:
+    graph = (
+        f"g (float[1, n, {parts}] x) => (float[1, m, 2] y) "
+        f"{{ y = DFT<axis = 1, onesided = {onesided}>(x) }}"
+    )
+
+    def library(feeds: Feeds) -> object:
+        x = feeds["x"]
+        return fft.rfft(x[..., 0], axis=1) if parts == 1 else fft.fft(x.view(np.complex64)[..., 0])
+
+    return Case(graph, lambda r, n: {"x": _f32(r, 1, n, parts)}, 256, 17, library)
+
+
+SUPPRESSION = (
+    "g (float[1, n, 4] b, float[1, 1, n] s, int64[1] k, float[1] t, float[1] l) => (int64[m, 3] y) "
+    "{ y = NonMaxSuppression(b, s, k, t, l) }"
+)
+CASES: Mapping[str, Case] = MappingProxyType(
+    {
+        **{
+            f"{kind} {reduction}": _scatter(kind, reduction)
+            for kind in ("ScatterElements", "ScatterND rows", "ScatterND elements")
+            for reduction in ("none", "add", "max")
+        },
+        "TopK n / 4": _top_k(4, 4),
+        "TopK n / 64": _top_k(64, 4),
+        "sort (TopK n)": _top_k(1, 1),
+        "NonZero": Case(
+            "g (float[n, 16] x) => (int64[2, m] y) { y = NonZero(x) }",
+            lambda r, n: {"x": (r.random((n, 16)) > 0.5).astype(np.float32)},
+        ),
+        "Unique": Case(
+            "g (int64[n] x) => (int64[m] y) { y = Unique(x) }",
+            lambda r, n: {"x": r.integers(0, n, n)}, library=lambda f: np.unique(f["x"]),
+        ),
+        "Compress": Case(
+            "g (float[n, 16] x, bool[n] c) => (float[m, 16] y) { y = Compress<axis = 0>(x, c) }",
+            lambda r, n: {"x": _f32(r, n, 16), "c": r.random(n) > 0.5},
+        ),
+        "CumSum": Case(
+            "g (float[16, n] x, int64 a) => (float[16, n] y) { y = CumSum(x, a) }",
+            lambda r, n: {"x": _f32(r, 16, n), "a": np.array(1)},
+        ),
+        "NonMaxSuppression 100": Case(SUPPRESSION, lambda r, n: _boxes(r, n, 100)),
+        "NonMaxSuppression all": Case(SUPPRESSION, lambda r, n: _boxes(r, n, 1 << 30)),
+        "GatherND": Case(
+            "g (float[n, 16] x, int64[k, 2] i) => (float[k] y) { y = GatherND(x, i) }",
+            lambda r, n: {
+                "x": _f32(r, n, 16),
+                "i": np.stack([r.integers(0, n, n), r.integers(0, 16, n)], 1),
+            },
+        ),
+        "GridSample": Case(
+            "g (float[1, 8, n, 16] x, float[1, n, 16, 2] i) => (float[1, 8, n, 16] y) "
+            "{ y = GridSample(x, i) }",
+            lambda r, n: {"x": _f32(r, 1, 8, n, 16), "i": _f32(r, 1, n, 16, 2)},
+        ),
+        "DFT real, half": _transform(1, 1),
+        "DFT complex": _transform(2, 0),
+        "ReverseSequence": Case(
+            "g (float[n, 4, 16] x, int64[4] l) => (float[n, 4, 16] y) "
+            "{ y = ReverseSequence(x, l) }",
+            lambda r, n: {"x": _f32(r, n, 4, 16), "l": np.array([n, n // 2, 1, 3])},
+        ),
+        "Resize cubic": Case(
+            'g (float[1, 4, n, 16] x, float[4] s) => (float[a, b, c, d] y) '
+            '{ y = Resize<mode = "cubic">(x, , s) }',
+            lambda r, n: {"x": _f32(r, 1, 4, n, 16), "s": np.array([1, 1, 2, 2], np.float32)}, 64,
+        ),
+        "MatMulInteger": Case(
+            "g (uint8[n, 64] x, uint8[64, n] w) => (int32[n, n] y) { y = MatMulInteger(x, w) }",
+            lambda r, n: {
+                name: r.integers(0, 255, shape).astype(np.uint8)
+                for name, shape in (("x", (n, 64)), ("w", (64, n)))
+            }, 64,
+        ),
+        "Trilu": Case(
+            "g (float[n, n] x) => (float[n, n] y) { y = Trilu<upper = 0>(x) }",
+            lambda r, n: {"x": _f32(r, n, n)}, 128,
+        ),
+        "OneHot": Case(
+            "g (int64[n] x, int64 d, float[2] v) => (float[n, k] y) { y = OneHot(x, d, v) }",
+            lambda r, n: {"x": r.integers(0, 64, n), "d": np.array(64),
+                          "v": np.array([0, 1], np.float32)},
+        ),
+    }
+)  # fmt: skip
+
+
+def _times(runs: Sequence[Callable[[], object]], clock: Callable[[], float]) -> list[float]:
+    """Median seconds of each, run by turns."""
+    for run in runs:
+        run()
+    start = clock()
+    for run in runs:
+        run()
+    rounds = min(2000, max(5, int(SECONDS / max(1e-6, clock() - start))))
+    found: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, times in zip(runs, found, strict=True):
+            start = clock()
+            run()
+            times.append(clock() - start)
+    return [median(times) for times in found]
+
+
+@click.command()
+@click.option("--threads", default=1, show_default=True)
+@click.option("--only", default="", help="Regular expression that names must contain.")
+def main(threads: int, only: str) -> None:
+    """Milliseconds at 16 n, growth from n, and how many times as long the others take."""
+    # Of one thread, the time that other work takes does not count.
+    clock = time.process_time if threads == 1 else time.perf_counter
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    ratios: list[float] = []
+    columns = f"{'':24}{'n':>7}{'16 n: ms':>10}{'growth':>8}"
+    click.echo(f"{columns}   onnxruntime at n, 4 n, 16 n   NumPy or SciPy")
+    for name, case in CASES.items():
+        if not re.search(only, name):
+            continue
+        head = f'<ir_version: 8, opset_import: ["" : {case.opset}]>'
+        model = onnx.parser.parse_model(f"{head} {case.graph}")
+        net = modelcc.compile(model, threads=threads, cache=None)
+        peer = onnxruntime.InferenceSession(model.SerializeToString(), settings)
+        rows: list[list[float]] = []
+        for size in (case.least, 4 * case.least, 16 * case.least):
+            feeds = case.feeds(np.random.default_rng(0), size)
+            runs = [partial(net.run, feeds), partial(peer.run, None, feeds)]
+            if case.library is not None:
+                runs.append(partial(case.library, feeds))
+            rows.append(_times(runs, clock))
+        own = [row[0] for row in rows]
+        peers = [row[1] / row[0] for row in rows]
+        ratios += peers
+        others = "".join(f"{row[2] / row[0]:8.2f}" for row in rows if len(row) > 2)
+        click.echo(
+            f"{name:24}{case.least:7}{1e3 * own[-1]:10.3f}{own[-1] / own[0]:8.1f}   "
+            f"{''.join(f'{ratio:8.2f}' for ratio in peers)}      {others}"
+        )
+    click.echo(f"geometric mean against onnxruntime: {geometric_mean(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
