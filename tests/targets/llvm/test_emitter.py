@@ -50,12 +50,19 @@ def test_agrees_with_numpy(case: Case, pool: ThreadPool) -> None:
     check(case, execute(pool, False))
 
 
+@pytest.mark.parametrize("pairs", [0, 512])
 @pytest.mark.parametrize("widest", [0, 128, 256])
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16, 32])
-def test_byte_dots_agree_on_processors_with_narrower_instructions(lanes: int, widest: int) -> None:
+def test_byte_dots_agree_on_processors_with_narrower_instructions(
+    lanes: int, widest: int, pairs: int
+) -> None:
     def run(function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
         own = emission(chosen_machine()).instructions
-        narrow = replace(own, byte_dots=min(widest, own.byte_dots))
+        narrow = replace(
+            own,
+            byte_dots=min(widest, own.byte_dots),
+            short_dots=min(pairs, own.short_dots),
+        )
         call(compiled([function], None, narrow), function, arguments, sizes)
 
     check(byte_dots(lanes), run)
@@ -66,6 +73,12 @@ def test_byte_dots_are_one_instruction_where_there_is_one() -> None:
     wide, narrow = (EmitOptions(instructions=Instructions(byte_dots=n)) for n in (512, 256))
     assert "vpdpbusd.512" in emit_llvm([function], wide)
     assert "vpdpbusd" not in emit_llvm([function], narrow)
+
+
+def test_byte_dots_are_pairs_of_products_where_these_are_one_instruction() -> None:
+    options = EmitOptions(instructions=Instructions(short_dots=256))
+    assert "avx2.pmadd.wd" in emit_llvm([byte_dots(8).function], options)
+    assert "pmadd" not in emit_llvm([byte_dots(16).function], options)
 
 
 def without(name: str) -> Runner:

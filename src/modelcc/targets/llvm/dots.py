@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.memory import MemoryCode
+from modelcc.targets.llvm.pairs import PairCode
 from modelcc.targets.llvm.values import integers
 
 _INSTRUCTION = "llvm.x86.avx512.vpdpbusd."
@@ -16,6 +17,7 @@ class DotCode:
     def __init__(self, code: Code, memory: MemoryCode) -> None:
         self._code = code
         self._memory = memory
+        self._pairs = PairCode(code)
 
     def dot4(self, a: str, a_lanes: int, b: str, c: str, lanes: int) -> str:
         """``c`` (i32) plus the dot products of groups of four of ``a`` (u8) and ``b`` (i8)."""
@@ -24,6 +26,8 @@ class DotCode:
             a = self._memory.broadcast(a, "i32", lanes)
         if lanes in (4, 8, 16) and 32 * lanes <= self._code.instructions.byte_dots:
             return self._instruction(a, self._words(b, 4 * lanes), c, lanes)
+        if self._pairs.has(lanes):
+            return self._pairs.dot4(a, b, c, lanes)
         return self._widened(a, b, c, lanes)
 
     def _words(self, value: str, lanes: int) -> str:

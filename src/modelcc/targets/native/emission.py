@@ -19,6 +19,7 @@ def instructions(machine: Machine) -> Instructions:
         return Instructions(half_conversions=arm, rounding=arm)
     return Instructions(
         byte_dots=_byte_dots(machine),
+        short_dots=_short_dots(machine),
         half_conversions="+f16c" in machine.features,
         rounding="+sse4.1" in machine.features,
     )
@@ -29,3 +30,10 @@ def _byte_dots(machine: Machine) -> int:
     if "+avx512vnni" in machine.features:
         return machine.vector_bits
     return min(machine.vector_bits, 256) if "+avxvnni" in machine.features else 0
+
+
+def _short_dots(machine: Machine) -> int:
+    """Bits of the widest instruction for sums of two products of i16, which SSE2 has."""
+    if "+avx512bw" in machine.features:
+        return machine.vector_bits
+    return 256 if "+avx2" in machine.features else 128
