@@ -426,8 +426,10 @@ def integers(dtype: DType) -> Case:
     stores += [Store(f"y_{f}", i, Call(f, (a,), dtype, lanes)) for f in unary]
     shift = Load("s", i, dtype, lanes)
     stores += [Store(f"y_{f}", i, Call(f, (a, shift), dtype, lanes)) for f in ("shl", "shr")]
-    names = (*binary, *unary, "shl", "shr")
-    buffers = {name: (dtype, 64, False) for name in ("a", "b", "s")}
+    other = Load("w", i, dtype, lanes)
+    stores.append(Store("y_dot_halves", i, Call("dot_halves", (other, b), dtype, lanes)))
+    names = (*binary, *unary, "shl", "shr", "dot_halves")
+    buffers = {name: (dtype, 64, False) for name in ("a", "b", "s", "w")}
     buffers |= {f"y_{f}": (dtype, 64, True) for f in names}
     numpy = dtype.numpy
 
@@ -438,7 +440,8 @@ def integers(dtype: DType) -> Case:
         b = rng.integers(max(low, -9), 9, 64).astype(numpy)
         a[0], b[0] = info.min, info.max if dtype.kind == "uint" else -1
         s = rng.integers(0, dtype.bits + 3, 64).astype(numpy)
-        return {"a": a, "b": b, "s": s} | {f"y_{f}": np.zeros(64, numpy) for f in names}
+        w = rng.integers(info.min, info.max, 64, numpy, endpoint=True)
+        return {"a": a, "b": b, "s": s, "w": w} | {f"y_{f}": np.zeros(64, numpy) for f in names}
 
     def expected(given: Arrays) -> dict[str, Any]:
         a, b, s = given["a"], given["b"], given["s"]
@@ -456,11 +459,27 @@ def integers(dtype: DType) -> Case:
                 "y_min": np.minimum(a, b), "y_max": np.maximum(a, b), "y_and": a & b,
                 "y_or": a | b, "y_xor": a ^ b, "y_neg": -a, "y_abs": np.abs(a),
                 "y_sign": np.sign(a), "y_not": ~a, "y_shl": a << s, "y_shr": a >> s,
+                "y_dot_halves": _dot_halves(given["w"], b, dtype),
             }  # fmt: skip
 
     body = For("i", 0, 64, tuple(stores), lanes)
     case = function(f"integers_{dtype}", buffers, (), body)
     return Case(case, arguments, {}, expected, 0)
+
+
+def _dot_halves(a: np.ndarray, b: np.ndarray, dtype: DType) -> np.ndarray:
+    """By the arithmetic of Python's whole numbers."""
+    base = 1 << (dtype.bits // 2)
+
+    def halves(value: int) -> tuple[int, int]:
+        high, low = divmod(value, base)
+        return (low - base if dtype.kind == "int" and low >= base // 2 else low), high
+
+    pairs = [
+        zip(halves(x), halves(y), strict=True) for x, y in zip(a.tolist(), b.tolist(), strict=True)
+    ]
+    sums = [sum(x * y for x, y in pair) % (1 << dtype.bits) for pair in pairs]
+    return np.array(sums, f"u{dtype.bits // 8}").astype(dtype.numpy)
 
 
 def float_functions(dtype: DType) -> Case:

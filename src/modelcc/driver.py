@@ -80,6 +80,7 @@ from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.join_parts import JoinParts
 from modelcc.passes.tensor.pack_operands import PackOperands
+from modelcc.passes.tensor.pack_pairs import PackPairs
 from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.regions import InRegions
 from modelcc.passes.tensor.split_blocks import SplitBlocks
@@ -176,7 +177,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("lower", *_checked(options)),
         *block(
             "tensor",
-            *_in_regions(*_layouts(options), InlineStages(), PermuteProducts()),
+            *_in_regions(*_layouts(options), PackPairs(), InlineStages(), PermuteProducts()),
             *_in_regions(PackOperands(), FuseKernels(), FuseContractions()),
             *_in_regions(JoinParts(threads=options.threads), SplitBlocks()),
             *_in_regions(*_fewer_multiplications(options)),

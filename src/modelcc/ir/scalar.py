@@ -40,6 +40,15 @@ def _truncated_divide(a: Any, b: Any) -> Any:
     return np.divide(a, b)
 
 
+def _dot_halves(a: Any, b: Any) -> Any:
+    """The product of the lower halves of the bits, as numbers of their own, plus that of the upper
+    ones."""
+    half = np.asarray(a).dtype.type(np.asarray(a).dtype.itemsize * 4)
+    low = [np.right_shift(np.left_shift(x, half), half) for x in (a, b)]
+    high = [np.right_shift(x, half) for x in (a, b)]
+    return np.add(np.multiply(*low), np.multiply(*high))
+
+
 _F = ScalarFunction
 FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
     {
@@ -98,6 +107,7 @@ FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
             _F("not", 1, np.invert, domain="any"),
             _F("shl", 2, np.left_shift, domain="int"),
             _F("shr", 2, np.right_shift, domain="int"),
+            _F("dot_halves", 2, _dot_halves, domain="int", cost=2),
         )
     }
 )

@@ -151,8 +151,17 @@ def _product(at: Rewriter, a: Quantized, b: Quantized, bias: str) -> str | None:
     bytes = a.dtype in BYTES and b.dtype in BYTES
     if not bytes or not a.per_tensor or not (b.per_tensor or columns) or rank < 2:
         return None
-    sums = _sums(at, Factor(a.name, a.zero), Factor(b.name, b.zero))
+    if constant or at.constant_value(a.name) is not None:
+        sums = _sums(at, Factor(a.name, a.zero), Factor(b.name, b.zero))
+    else:
+        # What brings both into the order of the product takes the zero points off on the way.
+        sums = at.emit(MatMulInteger(), a.name, b.name, _zero_point(at, a), _zero_point(at, b))
     return None if sums is None else _real(at, sums, a.scale * b.scale, bias, -1)
+
+
+def _zero_point(at: Rewriter, value: Quantized) -> str:
+    """The zero point as an operand; none if it is 0."""
+    return at.constant(value.zero.astype(value.dtype.numpy)) if value.zero.any() else ""
 
 
 def _sums(at: Rewriter, a: Factor, b: Factor) -> str | None:

@@ -29,6 +29,11 @@ _BOTH: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "max": ("return a > b ? a : b;",),
         "sign": ("return (T)((a > 0) - (a < 0));",),
         "shl": ("return (T)((uint64_t)b < BITS ? (uint64_t)a << b : 0);",),
+        "dot_halves": (
+            "T x = (T)((T)((uint64_t)a << (BITS / 2)) >> (BITS / 2)), y = (T)(a >> (BITS / 2));",
+            "T u = (T)((T)((uint64_t)b << (BITS / 2)) >> (BITS / 2)), v = (T)(b >> (BITS / 2));",
+            "return (T)((uint64_t)x * (uint64_t)u + (uint64_t)y * (uint64_t)v);",
+        ),
     }
 )
 _SIGNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -78,6 +83,11 @@ _VECTOR: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "shl": (
             "U n = (U)b, fits = (U)(n < BITS);",
             "return (V)(((U)a << (n & (BITS - 1))) & fits);",
+        ),
+        "dot_halves": (
+            "V x = (V)((U)a << (BITS / 2)) >> (BITS / 2), y = a >> (BITS / 2);",
+            "V u = (V)((U)b << (BITS / 2)) >> (BITS / 2), v = b >> (BITS / 2);",
+            "return (V)((U)x * (U)u + (U)y * (U)v);",
         ),
     }
 )

@@ -16,6 +16,7 @@ from modelcc.ir.index import (
     Sym,
     ceildiv,
     coefficient,
+    floordiv,
     loop_range,
     simplify,
     substitute,
@@ -400,6 +401,13 @@ def _segments(
     for v in final.parallel:
         if lane is not None and v.name == lane.name:
             continue
+        whole = _whole_blocks(group, v, lane) if partial and lane is not None else None
+        if whole is not None and v.name != tile.vector:
+            result[v.name] = (
+                Segment(0, whole, 1, interior=True, whole=True),
+                Segment(whole, v.extent - whole, 1),
+            )
+            continue
         if v.name == tile.vector:
             inside = lane is not None and _inside_block(group, v, lane)
             tiles = vector_tiles(v.extent, tile.of(v.name), partial, anchor.ranges, inside)
@@ -408,6 +416,15 @@ def _segments(
         interior = interior_of(v.name, v.extent, guards, anchor.ranges)
         result[v.name] = tuple(guarded_segments(v.extent, tile.of(v.name), interior))
     return result
+
+
+def _whole_blocks(group: Group, loop: LoopVar, lane: LoopVar) -> Index | None:
+    """How many blocks of the layout have all their lanes, where ``loop`` counts the blocks of
+    elements that are made one by one."""
+    block, total = group.blocks.get(lane.axis), group.final.extents[lane.axis]
+    if group.anchor is not None or block is None or loop.axis != lane.axis:
+        return None
+    return floordiv(total, block) if loop.multiplier == block else None
 
 
 def _inside_block(group: Group, vectors: LoopVar, lane: LoopVar) -> bool:

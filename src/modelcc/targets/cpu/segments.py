@@ -28,6 +28,7 @@ from modelcc.ir.tensor import Condition
 class Segment:
     """``count`` tiles of ``tile`` points from ``start``; ``interior``: its guards hold.
 
+    Vectors in ``whole`` blocks have all their lanes, though they may be ``partial`` in others.
     There are none of them where ``present`` is 0.
     """
 
@@ -37,6 +38,7 @@ class Segment:
     interior: bool = False
     partial: bool = False
     present: Index = 1
+    whole: bool = False
 
 
 def even_tiles(start: Index, extent: Index, tile: int, interior: bool) -> list[Segment]:

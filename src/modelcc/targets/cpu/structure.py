@@ -150,12 +150,12 @@ def neutral_guards(
 def is_contraction(nest: Nest) -> bool:
     """Whether the nest sums products of two reads, or of sums and differences of reads.
 
-    A factor may be decoded from a field of a word, too.
+    A factor may be decoded from a field of a word, or have two numbers in a word, too.
     """
     if nest.combine != "sum" or not nest.reduce:
         return False
     _, body = neutral_guards(nest.body, "sum", nest.body.dtype)
-    if not (isinstance(body, Apply) and body.function == "mul"):
+    if not (isinstance(body, Apply) and body.function in ("mul", "dot_halves")):
         return False
     return all(_is_linear(a) or is_decoded(a) for a in body.args)
 
@@ -165,6 +165,12 @@ def decodes(nest: Nest) -> bool:
     body = neutral_guards(nest.body, "sum", nest.body.dtype)[1]
     factors = body.args if isinstance(body, Apply) and body.function == "mul" else ()
     return is_contraction(nest) and any(map(is_decoded, factors))
+
+
+def multiplies_pairs(nest: Nest) -> bool:
+    """Whether the nest is a contraction of words of two numbers each."""
+    body = neutral_guards(nest.body, "sum", nest.body.dtype)[1]
+    return is_contraction(nest) and isinstance(body, Apply) and body.function == "dot_halves"
 
 
 def is_decoded(scalar: Scalar) -> bool:

@@ -133,7 +133,8 @@ def _lanes(plan: Plan, chosen: Chosen) -> Lanes | None:
     if plan.lane is None:
         return None
     vector = chosen.get(plan.tile.vector or "")
-    active = plan.active if vector is not None and vector.partial else None
+    partial = vector is not None and vector.partial and not any(s.whole for s in chosen.values())
+    active = plan.active if partial else None
     return Lanes(plan.lane.name, plan.lanes, active, plan.masked)
 
 

@@ -17,7 +17,7 @@ from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.sliding import Window, sliding_tile, windows
-from modelcc.targets.cpu.structure import Group, decodes
+from modelcc.targets.cpu.structure import Group, decodes, multiplies_pairs
 from modelcc.targets.cpu.transposition import Block, find_block
 
 UNROLLED_WORK = 512
@@ -31,6 +31,8 @@ L2_CYCLES = 1.5
 """Cycles that a vector takes to come from the second-level cache."""
 DECODING = 3
 """Registers that decoding a vector of packed weights needs beside its operands."""
+UNFUSED = 2
+"""Registers that products need beside their operands, where they are added apart."""
 DIVISIBLE_STEPS = 128 << 10
 """Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
 
@@ -131,6 +133,7 @@ def choose_tile(
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
     reused = [v for v in others if not all(_moves(r, v.name) for r in roles.vectors)]
     held = len(roles.vectors) + (DECODING if decodes(anchor) else 0)
+    held += UNFUSED if multiplies_pairs(anchor) else 0
     found = list(_candidates(anchor.var(blocks), (reused or others)[-2:], held, machine))
     candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
     best = min(

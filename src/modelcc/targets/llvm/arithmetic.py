@@ -5,6 +5,7 @@ from __future__ import annotations
 from modelcc.ir.types import BOOL, F32, I16, I32, DType
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.halves import HALVES, HalfCode
+from modelcc.targets.llvm.pairs import PairCode
 from modelcc.targets.llvm.rounding import INTRINSICS, RoundingCode
 from modelcc.targets.llvm.values import constant, mangled, scalar_type, value_type
 
@@ -21,6 +22,7 @@ class ArithmeticCode:
     def __init__(self, code: Code) -> None:
         self._code = code
         self._halves = HalfCode(code)
+        self._pairs = PairCode(code)
         self._rounding = RoundingCode(code)
 
     def call(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
@@ -203,6 +205,8 @@ class ArithmeticCode:
                 return self._division(function, args, dtype, lanes)
             case "shl" | "shr":
                 return self._shift(function, args, dtype, lanes)
+            case "dot_halves":
+                return self._dot_halves(args, dtype, lanes)
             case _:
                 raise _unexpanded(function, dtype)
 
@@ -220,6 +224,17 @@ class ArithmeticCode:
         if name == "ashr":
             return shifted
         return self.select(fits, shifted, constant(0, dtype, lanes), dtype, lanes)
+
+    def _dot_halves(self, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        """One instruction where the processor has it for words."""
+        if dtype == I32 and self._pairs.has(lanes):
+            return self._pairs.dot(args[0], args[1], lanes)
+        half = constant(dtype.bits // 2, dtype, lanes)
+        low = [self._shift("shl", (a, half), dtype, lanes) for a in args]
+        low = [self._shift("shr", (a, half), dtype, lanes) for a in low]
+        high = [self._shift("shr", (a, half), dtype, lanes) for a in args]
+        products = (self._integer_call("mul", tuple(x), dtype, lanes) for x in (low, high))
+        return self._integer_call("add", tuple(products), dtype, lanes)
 
     def _division(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
         """Division by 0 and the overflowing ``least / -1`` trap, so the divisor is replaced by 1.

@@ -1,0 +1,256 @@
+"""Products of small integers that both come at run time: two numbers in a word.
+
+Processors multiply and add pairs of 16-bit numbers at once, if those lie next to each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import Index, Sym, ceildiv, floordiv, product, substitute, symbols
+from modelcc.ir.scalar_tree import reads, substitute_indices, walk
+from modelcc.ir.tensor import (
+    Apply,
+    Axis,
+    Bind,
+    Cast,
+    Item,
+    Kernel,
+    Number,
+    Read,
+    Scalar,
+    Stage,
+    TensorProgram,
+    item_inputs,
+)
+from modelcc.ir.types import I8, I16, I32, U8, Layout, Part, TensorType
+
+HALF = 16
+LOW = (1 << HALF) - 1
+"""Bits of a number in a word, and the lower number's."""
+
+
+@dataclass(frozen=True)
+class PackPairs:
+    """Neighbours along the reduction share a word, those of ``block`` vector lanes lie together.
+
+    Products that read an operand fewer than ``reuse`` times stay, as do those by constants, which
+    are packed at compile time.  What makes an operand from another tensor, element by element, is
+    done on the way.
+
+    before::
+
+        program @main(%a: u8[8, 6], %z: u8[], %b: i8[6, 24]) -> (%c) {
+          kernel @Sub(%a: u8[8, 6], %z: u8[]) -> (%s: i16[8, 6]) {
+            %s: i16[8, 6] = [i < 8, j < 6] i16(%a[i, j]) - i16(%z[])
+          }
+          kernel @MatMul(%s: i16[8, 6], %b: i8[6, 24]) -> (%c: i32[8, 24]) {
+            %c: i32[8, 24] = [m < 8, n < 24] sum[k < 6] i32(%s[m, k]) * i32(%b[k, n])
+          }
+        }
+
+    after::
+
+        program @main(%a: u8[8, 6], %z: u8[], %b: i8[6, 24]) -> (%c) {
+          kernel @Pack(%a: u8[8, 6], %z: u8[]) -> (%c.left: i32[8, 3]) {
+            %c.left: i32[8, 3] = [m < 8, k < 3] or(
+              and(i32(i16(%a[m, 2*k]) - i16(%z[])), 65535:i32),
+              shl(i32(i16(%a[m, 2*k + 1]) - i16(%z[])), 16:i32))
+          }
+          kernel @Pack(%b: i8[6, 24]) -> (%c.right: i32[3, 24]<d1/16 d0 d1%16>) {
+            %c.right: i32[3, 24]<d1/16 d0 d1%16> = [k < 3, n < 24] or(
+              and(i32(%b[2*k, n]), 65535:i32), shl(i32(%b[2*k + 1, n]), 16:i32))
+          }
+          kernel @MatMul(%c.left: i32[8, 3], %c.right: i32[3, 24]<d1/16 d0 d1%16>)
+            -> (%c: i32[8, 24]) {
+            %c: i32[8, 24] = [m < 8, n < 24] sum[k < 3] dot_halves(%c.left[m, k], %c.right[k, n])
+          }
+        }
+    """
+
+    block: int = 16
+    reuse: int = 4
+
+    def __call__(self, program: TensorProgram) -> TensorProgram:
+        makers = _makers(program)
+        types = dict(program.types)
+        items: list[Item] = []
+        gone: set[str] = set()
+        for item in program.items:
+            packing = self._packing(item, program) if isinstance(item, Kernel) else None
+            if packing is None or not isinstance(item, Kernel):
+                items.append(item)
+                continue
+            copies = [k for operand in packing.operands for k in packing.copy(operand, makers)]
+            gone |= {r.tensor for r in packing.reads} & makers.keys()
+            types |= {operand.name: operand.type for operand in packing.operands}
+            items += [*copies, packing.product(item)]
+        kept = [i for i in items if not (isinstance(i, Kernel) and set(i.outputs) <= gone)]
+        types = {name: t for name, t in types.items() if name not in gone}
+        return replace(program, items=tuple(kept), types=types)
+
+    def _packing(self, kernel: Kernel, program: TensorProgram) -> _Packing | None:
+        """How the operands of a product are packed; None if it is none, or not worth it."""
+        stage = kernel.stages[0]
+        found = _factors(stage)
+        lane = next((a for a in stage.axes if stage.write and stage.write[-1] == Sym(a.name)), None)
+        if len(kernel.stages) != 1 or found is None or lane is None:
+            return None
+        right = next((r for r in found if lane.name in _moving(r)), None)
+        left = next((r for r in found if lane.name not in _moving(r)), None)
+        if left is None or right is None or left.tensor == right.tensor:
+            return None
+        constant = left.tensor in program.constants or right.tensor in program.constants
+        if constant or not self._worth(stage, left, right, lane):
+            return None
+        return _Packing(stage, left, right, lane, self.block)
+
+    def _worth(self, stage: Stage, left: Read, right: Read, lane: Axis) -> bool:
+        """Whether vectors are filled, and packing an operand is little beside using it."""
+        depth = stage.reduce[0].extent
+        wide = not isinstance(lane.extent, int) or lane.extent * 2 >= self.block
+        deep = not isinstance(depth, int) or depth >= self.reuse
+        uses = (
+            product(a.extent for a in stage.axes if a.name not in _moving(read))
+            for read in (left, right)
+        )
+        return wide and deep and all(not isinstance(n, int) or n >= self.reuse for n in uses)
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A factor in words: ``name`` of ``type``, made along ``axes`` from what ``read`` reads."""
+
+    name: str
+    type: TensorType
+    axes: tuple[Axis, ...]
+    read: Read
+
+    @property
+    def packed(self) -> Read:
+        """The word at a point."""
+        return Read(self.name, tuple(Sym(a.name) for a in self.axes), I32)
+
+
+@dataclass(frozen=True)
+class _Packing:
+    """A product of ``left`` by ``right``, whose vectors move along ``lane``."""
+
+    stage: Stage
+    left: Read
+    right: Read
+    lane: Axis
+    block: int
+
+    @property
+    def reads(self) -> tuple[Read, Read]:
+        return self.left, self.right
+
+    @property
+    def pairs(self) -> Axis:
+        """The loop over pairs along the reduction."""
+        depth = self.stage.reduce[0]
+        return Axis(depth.name, ceildiv(depth.extent, 2))
+
+    @property
+    def operands(self) -> tuple[_Operand, _Operand]:
+        name = self.stage.output
+        return self._operand(f"{name}.left", self.left), self._operand(f"{name}.right", self.right)
+
+    def _operand(self, name: str, read: Read) -> _Operand:
+        known = {a.name: a for a in (*self.stage.axes, self.pairs)}
+        order = dict.fromkeys(n for i in read.indices for n in sorted(symbols(i)) if n in known)
+        axes = tuple(known[n] for n in order)
+        layout = self._layout(axes) if self.lane in axes else None
+        return _Operand(name, TensorType(tuple(a.extent for a in axes), I32, layout), axes, read)
+
+    def _layout(self, axes: tuple[Axis, ...]) -> Layout:
+        """Blocks of lanes innermost, the pairs that they are used with next to each other."""
+        lane, pairs = axes.index(self.lane), axes.index(self.pairs)
+        others = [Part(n) for n in range(len(axes)) if n not in (lane, pairs)]
+        parts = (*others, Part(lane, self.block), Part(pairs), Part(lane, 1, self.block))
+        return Layout(parts, ((0, 0),) * len(axes))
+
+    def copy(self, operand: _Operand, makers: Mapping[str, Kernel]) -> Iterator[Kernel]:
+        """Kernels that pack ``operand``, the last number apart if it is alone in its word; what
+        makes it is done there."""
+        maker = makers.get(operand.read.tensor)
+        source = self._values(operand.read, maker)
+        depth = self.stage.reduce[0].extent
+        whole, nodes = floordiv(depth, 2), () if maker is None else maker.source
+        for start, count in ((0, whole), (whole, depth - whole * 2)):
+            if count != 0:
+                stage = self._words(operand, source, start, count)
+                inputs = tuple(dict.fromkeys(r.tensor for r in reads(stage.body)))
+                yield Kernel("Pack", inputs, (operand.name,), (stage,), nodes)
+
+    def _words(self, operand: _Operand, source: Scalar, start: Index, count: Index) -> Stage:
+        """Makes ``count`` words from ``start`` on; what starts later is the last number, alone."""
+        name = self.pairs.name
+        axes = tuple(replace(a, extent=count) if a == self.pairs else a for a in operand.axes)
+        place = {name: Sym(name) + start}
+        write = tuple(substitute(Sym(a.name), place) for a in axes)
+        word = Apply("and", (self._number(source, place[name] * 2), Number(LOW, I32)), I32)
+        if start == 0:
+            high = self._number(source, place[name] * 2 + 1)
+            word = Apply("or", (word, Apply("shl", (high, Number(HALF, I32)), I32)), I32)
+        return Stage(operand.name, axes, write, word)
+
+    def _values(self, read: Read, maker: Kernel | None) -> Scalar:
+        """What is read, as an expression of the axes of the product."""
+        if maker is None:
+            return read
+        (stage,) = maker.stages
+        places = {a.name: i for a, i in zip(stage.axes, read.indices, strict=True)}
+        return substitute_indices(stage.body, places)
+
+    def _number(self, source: Scalar, at: Index) -> Scalar:
+        return Cast(substitute_indices(source, {self.pairs.name: at}), I32)
+
+    def product(self, kernel: Kernel) -> Kernel:
+        """The product of words."""
+        left, right = (o.packed for o in self.operands)
+        body = Apply("dot_halves", (left, right), I32)
+        stage = replace(self.stage, reduce=(self.pairs,), body=body)
+        return replace(kernel, inputs=(left.tensor, right.tensor), stages=(stage,))
+
+
+def _factors(stage: Stage) -> tuple[Read, Read] | None:
+    """The operands of a sum of products of integers of 16 bits or fewer, which are read along the
+    axes themselves."""
+    if stage.combine != "sum" or len(stage.reduce) != 1:
+        return None
+    match stage.body:
+        case Apply(function="mul", args=(Cast(value=Read() as a), Cast(value=Read() as b))):
+            depth = Sym(stage.reduce[0].name)
+            small = stage.body.dtype == I32 and {a.dtype, b.dtype} <= {I8, U8, I16}
+            plain = all(len(symbols(i)) <= 1 for r in (a, b) for i in r.indices)
+            whole = all(isinstance(i, Sym | int) for r in (a, b) for i in r.indices)
+            deep = all(r.indices.count(depth) == 1 for r in (a, b))
+            return (a, b) if small and plain and whole and deep else None
+        case _:
+            return None
+
+
+def _moving(read: Read) -> frozenset[str]:
+    return frozenset(n for i in read.indices for n in symbols(i))
+
+
+def _makers(program: TensorProgram) -> dict[str, Kernel]:
+    """Kernels that make a tensor of 16-bit numbers element by element, for one reader."""
+    others = [t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)]
+    kernels = [i for i in program.items if isinstance(i, Kernel)]
+    read = Counter(r.tensor for k in kernels for s in k.stages for r in reads(s.body))
+    return {
+        k.outputs[0]: k
+        for k in kernels
+        if len(k.stages) == 1
+        and not k.stages[0].reduce
+        and k.stages[0].body.dtype == I16
+        and k.stages[0].write == tuple(Sym(a.name) for a in k.stages[0].axes)
+        and not any(isinstance(node, Bind) for node in walk(k.stages[0].body))
+        and read[k.outputs[0]] == 1
+        and k.outputs[0] not in (*others, *program.outputs)
+    }
