@@ -8,11 +8,14 @@ from itertools import product as cartesian
 
 import numpy as np
 
-from modelcc.ir.compute import Element, StageBuilder, apply, index_value, select
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.types import I64, Array
+from modelcc.ir.types import I32, I64, Array
 from modelcc.ops.accumulate import Point
+
+LARGEST = (1 << 31) - 1
+"""The greatest number of a pixel in 32 bits."""
 
 Pixel = Callable[[Point], Element]
 """The element at a position."""
@@ -22,12 +25,39 @@ Pixel = Callable[[Point], Element]
 class Tap:
     """A pixel along one axis: its number, within the axis, and the weight it has there.
 
-    ``bound`` is that of the axis, which a number is clamped to but where it has no elements.
+    ``bound`` is that of the axis, which a number is clamped to but where it has no elements; None
+    if it has some.
     """
 
     place: Element
     weight: Element
-    bound: IndexBound
+    bound: IndexBound | None
+
+
+@dataclass(frozen=True, eq=False)
+class KeptTap:
+    """Tensors of the places and weights of a pixel, for all that reads an image there."""
+
+    places: Operand
+    weights: Operand
+
+    @staticmethod
+    def of(at: StageBuilder, shape: Sequence[Index], tap: Callable[[Point], Tap]) -> KeptTap:
+        """The tensors of ``tap`` at every point of ``shape``; an axis without pixels is told there.
+
+        Places are few bits, so that vectors hold many.
+        """
+
+        def place(o: Point) -> Element:
+            found = tap(o)
+            fits = apply("min", found.place, index_value(LARGEST, I64)).cast(I32)
+            return at.gather(index_value(0, I64), lambda _: fits, found.bound)
+
+        return KeptTap(at.stage(shape, place), at.stage(shape, lambda o: tap(o).weight))
+
+    def at(self, o: Point) -> Tap:
+        """The tap at a point, whose place is known to lie within the axis."""
+        return Tap(self.places[o], self.weights[o], None)
 
 
 def weighted(at: StageBuilder, taps: Sequence[Sequence[Tap]], pixel: Pixel) -> Element:
@@ -53,6 +83,8 @@ def gathered(at: StageBuilder, taps: Sequence[Tap], pixel: Pixel, found: Point =
         return pixel(found)
     tap = taps[len(found)]
     there = at.gather(tap.place, lambda i: gathered(at, taps, pixel, (*found, i)), None)
+    if tap.bound is None:
+        return there
     # Within the axis, if that has a first pixel: which is the same for all.
     return at.gather(index_value(0, I64), lambda _: there, tap.bound)
 

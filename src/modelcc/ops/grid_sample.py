@@ -14,7 +14,7 @@ from modelcc.ir.index import Index
 from modelcc.ir.op import Op, Sample, equal, require
 from modelcc.ir.types import I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
-from modelcc.ops.bilinear import Tap, clamped, pixel_bound, weighted, within
+from modelcc.ops.bilinear import KeptTap, Tap, clamped, pixel_bound, weighted, within
 from modelcc.ops.samples import tensor
 
 Mode = Literal["linear", "nearest", "cubic"]
@@ -66,13 +66,22 @@ class GridSample(Op):
         sizes = x.shape[2:]
 
         placed = [self._axis(at, grid, axis, sizes[axis], wide) for axis in range(len(sizes))]
+        found = [self._kept(at, p, size) for p, size in zip(placed, sizes, strict=True)]
 
         def body(o: Point) -> Element:
-            taps = [self._taps(p[(o[0], *o[2:])], s) for p, s in zip(placed, sizes, strict=True)]
+            taps = [[tap.at((o[0], *o[2:])) for tap in along] for along in found]
             value = weighted(at, taps, lambda i: x[(o[0], o[1], *i)].cast(wide))
             return value.cast(x.dtype)
 
         return at.stage(result.shape, body)
+
+    def _kept(self, at: StageBuilder, positions: Operand, extent: Index) -> list[KeptTap]:
+        """What a position sees along one axis, in tensors: it is the same for all channels."""
+
+        def kept(n: int) -> KeptTap:
+            return KeptTap.of(at, positions.shape, lambda o: self._taps(positions[o], extent)[n])
+
+        return [kept(n) for n in range({"nearest": 1, "linear": 2, "cubic": 4}[self.mode])]
 
     def _axis(
         self, at: StageBuilder, grid: Operand, axis: int, extent: Index, wide: DType

@@ -24,9 +24,8 @@ class PairCode:
 
     def dot(self, a: str, b: str, lanes: int) -> str:
         """Products of the lower and of the upper halves of the lanes, added."""
-        return self._instruction(
-            *(self._shorts(x, f"<{lanes} x i32>", lanes) for x in (a, b)), lanes
-        )
+        x, y = (self._shorts(value, f"<{lanes} x i32>", lanes) for value in (a, b))
+        return self._instruction(x, y, lanes)
 
     def dot4(self, a: str, b: str, c: str, lanes: int) -> str:
         """``c`` plus the products of ``a`` by the i8 ``b``, whose four bytes per lane are added.
