@@ -112,7 +112,9 @@ class GridSample(Op):
             return select(apply("and", p >= -0.5, p <= size - 0.5), p, nearest)
         low, period = self._period(size)
         t = apply("mod", p - low, period * 2.0)
-        return low + select(t <= period, t, period * 2.0 - t)
+        moved = low + select(t <= period, t, period * 2.0 - t)
+        # The middle of one pixel is both ends.
+        return select(size > 1.0, moved, 0.0) if self.align_corners else moved
 
     def _period(self, size: Element) -> tuple[Element | float, Element]:
         return (0.0, size - 1.0) if self.align_corners else (-0.5, size)
@@ -185,6 +187,8 @@ class GridSample(Op):
             if self.mode != "cubic" or self.align_corners:
                 return nearest
             return np.where((p >= -0.5) & (p <= size - 0.5), p, nearest)
+        if self.align_corners and size == 1:
+            return np.zeros_like(p)
         low, period = (0.0, size - 1) if self.align_corners else (-0.5, size)
         t = np.mod(p - low, 2 * period)
         return low + np.where(t <= period, t, 2 * period - t)
