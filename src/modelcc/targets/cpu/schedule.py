@@ -31,6 +31,7 @@ from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.targets.cpu.border import clear_border
 from modelcc.targets.cpu.canonical import CanonicalKernel, canonical, with_numbers
 from modelcc.targets.cpu.chain import Chain, find_chain, in_blocks
+from modelcc.targets.cpu.choices import with_choices
 from modelcc.targets.cpu.expression import Names
 from modelcc.targets.cpu.free_sizes import with_free_sizes
 from modelcc.targets.cpu.machine import CpuModel
@@ -399,6 +400,7 @@ def _plan(
     packable: frozenset[str],
 ) -> tuple[Plan | RowPlan, dict[str, Layout]]:
     outputs = frozenset(kernel.outputs)
+    stages = with_choices(stages, types, dims)
     shared = shared_axes(stages)
     if shared is not None:
         group = make_group(shared, outputs, types, dims, packable)
