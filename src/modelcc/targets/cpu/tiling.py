@@ -33,6 +33,9 @@ DECODING = 3
 """Registers that decoding a vector of packed weights needs beside its operands."""
 UNFUSED = 2
 """Registers that products need beside their operands, where they are added apart."""
+PAIR_STEPS = 2
+"""Unrolled steps of sums of pairs: the products of more are added to each other first by compilers,
+for which registers do not suffice."""
 DIVISIBLE_STEPS = 128 << 10
 """Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
 
@@ -253,6 +256,8 @@ def _unrolling(anchor: Nest, tile: Tile, roles: Roles) -> tuple[tuple[str, int],
         if roles.vectors and any(_slides(r, loop, tile, anchor) for r in roles.broadcasts):
             break
         factor = _innermost_unroll(loop.extent, points) if position == 0 else loop.extent
+        if multiplies_pairs(anchor) and (not isinstance(factor, int) or factor > PAIR_STEPS):
+            factor = PAIR_STEPS
         if not isinstance(factor, int) or not factor or (position and factor > min(budget, 8)):
             break
         factors.append((loop.name, factor))
