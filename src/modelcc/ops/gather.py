@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, number, select
 from modelcc.ir.index import Index
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.op import Builder, Meeting, Op, Sample, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric, rounded
@@ -87,7 +88,6 @@ class GatherSum(Op):
     """The transpose of :class:`Gather`: adds x at ``indices`` along ``axis`` of zeros.
 
     ``result[i…, e, k…] = sum over j with indices[j…] == e of x[i…, j…, k…]``, ``e < extent``.
-    As a stage this compares every index with every ``e``.
     """
 
     axis: int
@@ -122,15 +122,19 @@ class GatherSum(Op):
     def compute(self, at: StageBuilder, x: Operand, indices: Operand) -> Operand:
         (result,) = self.infer(x.type, indices.type)
         wide = accumulator(x.dtype)
+        first, last = self.axis, self.axis + indices.rank
+        total = at.scatter(
+            at.stage(result.shape, lambda _: number(0, wide)),
+            x.shape,
+            lambda o: [(wrapped(indices[o[first:last]], self.extent), self._bound())],
+            lambda o, found: (*o[:first], *found, *o[last:]),
+            lambda o: x[o].cast(wide),
+            "sum",
+        )
+        return rounded(at, total, x.dtype)
 
-        def term(o: Point, j: Point) -> Element:
-            read = x[(*o[: self.axis], *j, *o[self.axis + 1 :])].cast(wide)
-            place = wrapped(indices[j], self.extent)
-            return select(apply("eq", place, index_value(o[self.axis], place.dtype)), read, 0.0)
-
-        if indices.rank == 0:
-            return rounded(at, at.stage(result.shape, lambda o: term(o, ())), x.dtype)
-        return rounded(at, at.reduce(result.shape, indices.shape, "sum", term), x.dtype)
+    def _bound(self) -> IndexBound:
+        return IndexBound(self.extent, f"axis {self.axis} of the sum", wrapped=True)
 
     def grad(self, build: Builder, dys: Sequence[str], x: str, indices: str) -> tuple[str, None]:
         return build.emit(Gather(self.axis), dys[0], indices), None

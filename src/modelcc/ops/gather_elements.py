@@ -24,6 +24,7 @@ from modelcc.ops.runtime_index import (
     require_integer,
 )
 from modelcc.ops.samples import tensor
+from modelcc.ops.scatter_gradients import of_replaced
 
 
 def inside(axis: int, indices: TensorType, x: TensorType) -> Demands:
@@ -150,6 +151,10 @@ class ScatterElements(Op):
     def grad(
         self, build: Builder, dys: Sequence[str], x: str, indices: str, updates: str
     ) -> tuple[str | None, None, str | None]:
+        get = GatherElements(self.axis)
+        if self.reduction == "none":
+            dx, du = of_replaced(build, self, get, dys[0], indices, updates)
+            return dx, None, du
         if self.reduction != "add":
             return None, None, None
-        return dys[0], None, build.emit(GatherElements(self.axis), dys[0], indices)
+        return dys[0], None, build.emit(get, dys[0], indices)

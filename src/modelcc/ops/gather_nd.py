@@ -22,6 +22,7 @@ from modelcc.ops.runtime_index import (
     require_integer,
 )
 from modelcc.ops.samples import tensor
+from modelcc.ops.scatter_gradients import of_replaced
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,9 @@ class ScatterND(Op):
     def grad(
         self, build: Builder, dys: Sequence[str], x: str, indices: str, updates: str
     ) -> tuple[str | None, None, str | None]:
-        du = build.emit(GatherND(), dys[0], indices)
-        if self.reduction == "add":
-            return dys[0], None, du
-        return None, None, None
+        if self.reduction == "none":
+            dx, du = of_replaced(build, self, GatherND(), dys[0], indices, updates)
+            return dx, None, du
+        if self.reduction != "add":
+            return None, None, None
+        return dys[0], None, build.emit(GatherND(), dys[0], indices)
