@@ -35,7 +35,11 @@ class ArithmeticCode:
             return self._compare(function, args, dtype, lanes)
         if function in ("min", "max"):
             condition = self._compare("lt" if function == "min" else "gt", args, dtype, lanes)
-            return self.select(condition, args[0], args[1], dtype, lanes)
+            picked = self.select(condition, args[0], args[1], dtype, lanes)
+            if lanes > 1 or not dtype.is_float:
+                return picked
+            # LLVM would merge it with a choice around it, and branch on either condition.
+            return self._code.emit(f"freeze {value_type(dtype, lanes)} {picked}")
         if dtype.is_float:
             return self._float_call(function, args, dtype, lanes)
         return self._integer_call(function, args, dtype, lanes)
