@@ -37,6 +37,7 @@ from modelcc.ir.index import (
     split_affine,
     substitute,
     symbols,
+    total,
 )
 
 NAMES = ("a", "b", "n", "m")
@@ -134,6 +135,12 @@ def facts(draw):
 
 
 POINTS = st.fixed_dictionaries({name: st.integers(-12, 30) for name in NAMES})
+
+
+def test_sums_longer_than_the_stack_have_a_value():
+    names = [f"n{i}" for i in range(20_000)]
+    e = total([2 * Sym(name) for name in names]) + 1
+    assert compile_index(e)(dict.fromkeys(names, 3)) == 6 * len(names) + 1
 
 
 @settings(max_examples=400, deadline=None)

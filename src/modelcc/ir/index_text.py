@@ -131,6 +131,10 @@ class _Parser:
         return minimum(*args) if word == "min" else maximum(*args)
 
 
+NESTED = 256
+"""Terms of a sum in Python; Python's compiler goes one call deeper for each."""
+
+
 def compile_index(e: Index) -> Callable[[Mapping[str, int]], int]:
     """A fast function from the values of symbols, by name, to the value of ``e``."""
     source = python_source(e, {name: f"v[{name!r}]" for name in symbols(e)})
@@ -165,6 +169,9 @@ def _sum_source(e: Expr, spelling: Mapping[str, str]) -> str:
         for coeff, mono in e.terms.values()
     ]
     parts += [str(e.const)] if e.const else []
+    while len(parts) > NESTED:
+        groups = (parts[i : i + NESTED] for i in range(0, len(parts), NESTED))
+        parts = [f"({' + '.join(group)})" for group in groups]
     return " + ".join(parts)
 
 
