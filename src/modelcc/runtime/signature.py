@@ -78,7 +78,9 @@ def bind_dimensions(manifest: Manifest, shapes: Sequence[Shape]) -> dict[str, in
     for spec, axis, extent, given in _extents(manifest, shapes):
         if isinstance(extent, Sym) and extent.name not in values:
             values[extent.name], origin[extent.name] = given, f"'{spec.name}' axis {axis}"
-    for _ in manifest.dims:  # each round may give what the next needs
+    known = -1
+    while known < len(values) < len(manifest.dims):  # each round may give what the next needs
+        known = len(values)
         for spec, axis, extent, given in _extents(manifest, shapes):
             _solve(extent, given, f"'{spec.name}' axis {axis}", values, origin)
     for spec, axis, extent, given in _extents(manifest, shapes):
