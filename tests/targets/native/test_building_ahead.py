@@ -22,6 +22,16 @@ def test_the_artifact_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
 
+def test_so_is_that_of_a_model_of_many_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("modelcc.targets.native.target.LONG_STEPS", 0)
+    for jobs in (1, 2):
+        compiled = compile_model(import_onnx(mlp()), chosen_options(), Workplace(None, jobs))
+        compiled.save(tmp_path / str(jobs))
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
 def test_one_job_and_other_targets_build_as_ever() -> None:
     native = make_target("native", TargetOptions())
     with building_ahead(native, Workplace(None, 1)) as target:

@@ -86,7 +86,6 @@ class _BuildingAhead(NativeTarget):
         texts = (self._text(function) for function in functions)
         return tuple(Module(f"kernels{n}", text) for n, text in enumerate(texts))
 
-    def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
+    def build_optimised(self, texts: Sequence[str], workplace: Workplace) -> list[bytes]:
         """As ever; most is done by now."""
-        texts = [module.text for module in modules]
-        return tuple(self.builder.build(texts, progress_of(workplace)))
+        return self.builder.build(texts, progress_of(workplace))

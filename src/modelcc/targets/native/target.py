@@ -122,16 +122,19 @@ class NativeTarget:
             zip(long, build(long, self.machine, plain, jobs=1, cache=cache), strict=True)
         )
         others = [module.text for module in modules if module.text not in objects]
-        made = build(
-            others,
+        objects |= zip(others, self.build_optimised(others, workplace), strict=True)
+        return tuple(objects[module.text] for module in modules)
+
+    def build_optimised(self, texts: Sequence[str], workplace: Workplace) -> list[bytes]:
+        """An ELF object file of each text."""
+        return build(
+            texts,
             self.machine,
             self.codegen,
             jobs=workplace.jobs,
-            cache=cache,
+            cache=self.object_cache(workplace),
             progress=progress_of(workplace),
         )
-        objects |= zip(others, made, strict=True)
-        return tuple(objects[module.text] for module in modules)
 
     def object_cache(self, workplace: Workplace) -> ObjectCache | None:
         """Where object files are kept."""
