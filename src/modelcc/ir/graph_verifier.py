@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ def _verify_roots(graph: Graph) -> set[str]:
         _define(graph, name, defined, (graph.name,))
     for name in graph.inputs:
         shape = graph.types[name].shape
-        _verify_symbols(f"type of input {name!r}", shape, set(graph.dims), None)
+        _verify_symbols(f"type of input {name!r}", shape, graph.dims.keys(), None)
     for name, constant in graph.constants.items():
         if not constant.type == graph.types[name].with_layout(None):
             raise ModelError(
@@ -124,7 +124,7 @@ def _verify_types(graph: Graph, node: Node) -> None:
             )
 
 
-def _verify_attributes(node: Node, known: frozenset[str] | set[str]) -> None:
+def _verify_attributes(node: Node, known: Set[str]) -> None:
     if not is_dataclass(node.op):
         raise ModelError(f"{node.op.mnemonic()} is not a dataclass", node_place(node))
     for field in fields(node.op):
@@ -142,16 +142,12 @@ def _indices(value: Any) -> Iterable[Expr]:
             yield from _indices(item)
 
 
-def _verify_symbols(
-    what: str, dims: Iterable[object], known: frozenset[str] | set[str], node: Node | None
-) -> None:
+def _verify_symbols(what: str, dims: Iterable[object], known: Set[str], node: Node | None) -> None:
     for dim in dims:
-        if not isinstance(dim, Expr):
-            continue
-        unknown = sorted(symbols(dim) - known)
-        if unknown:
+        if isinstance(dim, Expr) and not symbols(dim) <= known:
+            unknown = min(symbols(dim) - known)
             raise ModelError(
-                f"{what} uses the named dimension {unknown[0]!r}, which has no bounds",
+                f"{what} uses the named dimension {unknown!r}, which has no bounds",
                 node_place(node) if node else (),
-                f"add {unknown[0]!r} to the graph's dims, e.g. with a range from 1 upwards",
+                f"add {unknown!r} to the graph's dims, e.g. with a range from 1 upwards",
             )

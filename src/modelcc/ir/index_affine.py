@@ -36,7 +36,7 @@ def without(e: Index, name: str) -> Index:
 
 def substitute(e: Index, values: Mapping[str, Index]) -> Index:
     """``e`` with all symbols in ``values`` replaced at once, in canonical form again."""
-    if isinstance(e, int) or e.symbols.isdisjoint(values):
+    if isinstance(e, int) or values.keys().isdisjoint(e.symbols):
         return e
     if isinstance(e, Atom):
         return _substitute_atom(e, values)
@@ -66,7 +66,7 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Index]) -> Index:
     match atom:
         case Sym(name):
             return values.get(name, atom)
-        case _ if atom.symbols.isdisjoint(values):
+        case _ if values.keys().isdisjoint(atom.symbols):
             return atom
         case FloorDiv(dividend, divisor):
             return floordiv(substitute(dividend, values), substitute(divisor, values))

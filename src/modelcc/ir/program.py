@@ -191,12 +191,12 @@ class Program:
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
 
-    @property
+    @cached_property
     def read_sizes(self) -> tuple[str, ...]:
         """Symbols that have no value before a step reads it, in order."""
         return tuple(n for s in leaves(self.steps) if isinstance(s, ReadSize) for n in s.symbols)
 
-    @property
+    @cached_property
     def allocated(self) -> tuple[str, ...]:
         """Outputs and segments that the host is asked for while the program runs, in order."""
         found = (s.name for s in leaves(self.steps) if isinstance(s, Allocate))

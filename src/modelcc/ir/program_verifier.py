@@ -6,7 +6,7 @@ What depends on named dimensions is checked for a few values of them: wrong for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from modelcc.ir.index import Bounds, Index, evaluate, substitute, symbols
 from modelcc.ir.loop import Function, Parameter
@@ -46,8 +46,9 @@ def verify_program(program: Program) -> None:
     for index in (program.arena, *(d.value for d in program.definitions)):
         if symbols(index) & late:
             raise ModelError(f"{index} is needed before sizes are read", (program.name,))
+    known = frozenset((*samples[0], *inner))
     for binding in program.bindings.values():
-        _verify_binding(program, binding, samples, inner)
+        _verify_binding(program, binding, samples, inner, known)
     for name in (*program.inputs, *program.outputs):
         if name not in program.bindings:
             raise ModelError(f"'{name}' has no binding", (program.name,))
@@ -85,18 +86,21 @@ def _dimensions(dims: Bounds, more: int) -> dict[str, int]:
     return values
 
 
-def _require_symbols(index: Index, known: set[str], where: tuple[str, ...]) -> None:
-    missing = sorted(symbols(index) - known)
-    if missing:
-        raise ModelError(f"index symbol '{missing[0]}' is not defined", where)
+def _require_symbols(index: Index, known: Set[str], where: tuple[str, ...]) -> None:
+    if not symbols(index) <= known:
+        raise ModelError(f"index symbol '{min(symbols(index) - known)}' is not defined", where)
 
 
 def _verify_binding(
-    program: Program, binding: Binding, samples: Sequence[Values], inner: frozenset[str]
+    program: Program,
+    binding: Binding,
+    samples: Sequence[Values],
+    inner: frozenset[str],
+    known: frozenset[str],
 ) -> None:
     where = (program.name, binding.name)
     for index in (*binding.type.shape, binding.offset):
-        _require_symbols(index, {*samples[0], *inner}, where)
+        _require_symbols(index, known, where)
     owners = {
         "input": program.inputs,
         "output": program.outputs,
@@ -142,10 +146,10 @@ def _verify_read(program: Program, step: ReadSize, known: frozenset[str]) -> fro
     known |= frozenset(step.symbols)
     for name in step.symbols:
         for end in (program.dims[name].lo, program.dims[name].hi):
-            _require_symbols(0 if end is None else end, set(known), where)
+            _require_symbols(0 if end is None else end, known, where)
     for demand in step.requires:
         for side in (demand.left, demand.right):
-            _require_symbols(side, set(known), where)
+            _require_symbols(side, known, where)
     return known
 
 
@@ -160,12 +164,12 @@ def _verify_step(
             if function is None:
                 raise ModelError("there is no kernel of this name", where)
             for size in (*step.sizes, *(bound.extent for bound in step.bounds)):
-                _require_symbols(size, set(known), where)
+                _require_symbols(size, known, where)
             _verify_launch(program, step, function)
         case CopyTensor():
             _verify_named(program, (step.target, step.source_tensor), where)
         case Allocate():
-            _require_symbols(step.size, set(known), where)
+            _require_symbols(step.size, known, where)
         case ReadSize():
             pass
         case BranchSteps():
@@ -183,7 +187,7 @@ def _verify_loop(program: Program, loop: RepeatSteps, known: frozenset[str]) -> 
     if loop.trips is None and loop.condition is None:
         raise ModelError("the loop has neither a bound nor a condition", where)
     if loop.trips is not None:
-        _require_symbols(loop.trips, set(known), where)
+        _require_symbols(loop.trips, known, where)
     if loop.condition is not None:
         _verify_condition(program, loop.condition, where)
     _verify_steps(program, loop.body, known | {loop.counter})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from modelcc.ir.graph import Constant
@@ -84,7 +85,7 @@ class ScheduledProgram:
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
 
-    @property
+    @cached_property
     def read_sizes(self) -> tuple[str, ...]:
         """Symbols that have no value before a step reads it, in order."""
         reads = (item for item in leaf_calls(self.items) if isinstance(item, ReadSize))

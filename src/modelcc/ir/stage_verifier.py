@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from modelcc.ir.index import Index, Range, compare, symbols
 from modelcc.ir.index_uses import Use, uses
@@ -14,6 +16,23 @@ from modelcc.ir.tensor_ranges import misread, miswritten
 from modelcc.ir.types import TensorType
 
 
+@dataclass(frozen=True)
+class _Names(Collection[str]):
+    """Symbols of a program, of which there may be thousands, and ``own`` ones of a stage."""
+
+    dims: Collection[str]
+    own: frozenset[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or name in self.dims
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self.dims, self.own)
+
+    def __len__(self) -> int:
+        return len(self.dims) + len(self.own)
+
+
 def verify_stage(
     stage: Stage,
     types: Mapping[str, TensorType],
@@ -23,7 +42,7 @@ def verify_stage(
     """:class:`ModelError` that names ``place`` and the first rule that ``stage`` breaks."""
     _verify_axes((*stage.axes, *stage.reduce), dims, place)
     _verify_combine(stage, place)
-    parallel = (*dims, *(axis.name for axis in stage.axes))
+    parallel = _Names(dims, frozenset(axis.name for axis in stage.axes))
     verify_symbols("the written position", stage.write, parallel, place)
     _verify_body(stage, types, dims, place)
     for fault in miswritten(stage, types[stage.output], dims):
@@ -50,7 +69,7 @@ def verify_scatter(
     _verify_axes(stage.axes, dims, place)
     _verify_body(stage, types, dims, place)
     binds, _ = outer_binds(stage.body)
-    known = (*dims, *(a.name for a in stage.axes), *(b.symbol for b in binds))
+    known = _Names(dims, frozenset((*(a.name for a in stage.axes), *(b.symbol for b in binds))))
     verify_symbols("the written position", stage.write, known, place)
 
 
@@ -64,7 +83,7 @@ def _verify_body(
     target = types[stage.output]
     if len(stage.write) != target.rank:
         raise ModelError(f"writes {len(stage.write)} indices of {target}", place)
-    bound = frozenset(dims) | {axis.name for axis in (*stage.axes, *stage.reduce)}
+    bound = _Names(dims, frozenset(axis.name for axis in (*stage.axes, *stage.reduce)))
     found = uses(stage)
     for use in found:
         _verify_use(use, bound, types, place)
@@ -74,11 +93,11 @@ def _verify_body(
 
 
 def _verify_axes(axes: Sequence[Axis], dims: Mapping[str, Range], place: tuple[str, ...]) -> None:
-    seen = dict.fromkeys(dims)
+    seen: set[str] = set()
     for axis in axes:
-        if axis.name in seen:
+        if axis.name in seen or axis.name in dims:
             raise ModelError(f"axis {axis.name!r} has the name of another axis or dimension", place)
-        seen[axis.name] = None
+        seen.add(axis.name)
         verify_symbols(f"the extent of axis {axis.name!r}", [axis.extent], dims, place)
         if compare(axis.extent, "<", 0, dims) is True:
             raise ModelError(f"axis {axis.name!r} has the negative extent {axis.extent}", place)
@@ -92,15 +111,15 @@ def _verify_combine(stage: Stage, place: tuple[str, ...]) -> None:
 
 
 def _verify_use(
-    use: Use, bound: frozenset[str], types: Mapping[str, TensorType], place: tuple[str, ...]
+    use: Use, bound: _Names, types: Mapping[str, TensorType], place: tuple[str, ...]
 ) -> None:
     for symbol in use.gathered:
         if symbol in bound:
             raise ModelError(f"gather symbol {symbol!r} is the name of an axis", place)
-    known = bound.union(use.gathered)
+    known = replace(bound, own=bound.own.union(use.gathered))
     for condition in use.conditions:
         verify_symbols("a guard", (condition.left, condition.right), known, place)
-    if not all([symbols(index) <= known for index in use.indices]):
+    if not all([name in known for index in use.indices for name in symbols(index)]):
         verify_symbols(use.text, use.indices, known, place)  # which puts names into its message
     rank = types[use.tensor].rank if use.tensor is not None else len(use.indices)
     if len(use.indices) != rank:
@@ -109,13 +128,12 @@ def _verify_use(
 
 
 def verify_symbols(
-    what: str, indices: Iterable[Index], known: Iterable[str], place: tuple[str, ...]
+    what: str, indices: Iterable[Index], known: Collection[str], place: tuple[str, ...]
 ) -> None:
     """:class:`ModelError` unless ``indices`` mention ``known`` symbols only."""
-    allowed = frozenset(known)
     for index in indices:
-        if not symbols(index) <= allowed:
-            unknown = sorted(symbols(index) - allowed)
-            names = ", ".join(sorted(allowed)) or "none"
+        unknown = sorted(name for name in symbols(index) if name not in known)
+        if unknown:
+            names = ", ".join(sorted(known)) or "none"
             message = f"{what} uses {unknown[0]!r} in {index}, which is not bound here"
             raise ModelError(message, place, f"bound are: {names}")

@@ -6,7 +6,7 @@ What depends on named dimensions is reported only where it is proved to be wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from modelcc.ir.index import Bounds, Range, compare, symbols
@@ -61,6 +61,7 @@ class _Verifier:
         self._program = program
         self._before = before
         self._known: dict[int, Bounds] = {}
+        self._writers = {} if before is None else _writers(leaf_items(before.items))
         if before is not None:
             # Mostly equal, and then the same object is told to be so at once.
             same = before.dims == program.dims
@@ -72,6 +73,7 @@ class _Verifier:
         program = self._program
         complete = {name: n for n, item in enumerate(items) for name in item_outputs(item)}
         defined = dict.fromkeys(outside, -1)
+        known: set[int] = set()
         for position, item in enumerate(items):
             for name in item_inputs(item):
                 _verify_defined(name, defined, complete, position, item_place(item))
@@ -79,7 +81,9 @@ class _Verifier:
                 case View():
                     _verify_view(item, program)
                 case Kernel():
-                    if not self._is_known(item, dims):
+                    if self._is_known(item, dims):
+                        known.add(id(item))
+                    else:
                         verify_kernel(item, program.types, dims)
                 case Scatter():
                     verify_scatter(item, program.types, dims, item_place(item))
@@ -96,7 +100,7 @@ class _Verifier:
                 if defined.get(name, position) == -1 or again:
                     raise ModelError(f"tensor {name!r} is defined twice", item_place(item))
                 defined[name] = position
-        _verify_disjoint(items, program, dims)
+        self._disjoint(items, dims, known)
         return set(defined)
 
     def _is_known(self, kernel: Kernel, dims: Bounds) -> bool:
@@ -137,6 +141,15 @@ class _Verifier:
         for name in needed:
             if name not in written or needed.count(name) > 1:
                 raise ModelError(f"no kernel of the body computes {name!r} for it alone", place)
+
+    def _disjoint(self, items: Sequence[Item], dims: Bounds, known: Set[int]) -> None:
+        """Parts of tensors neither overlap nor leave gaps; those that ``known`` kernels write, as
+        they did before, were looked at then."""
+        for name, found in _writers(items).items():
+            writers = {id(w.kernel) for w in found}
+            before = {id(w.kernel) for w in self._writers.get(name, ())}
+            if writers != before or not writers <= known:
+                _verify_disjoint(name, found, self._program, dims)
 
 
 def _with_dims(items: Sequence[Item], dims: Bounds) -> Iterator[tuple[Kernel, Bounds]]:
@@ -364,23 +377,28 @@ class _Writer:
     number: int
 
 
-def _verify_disjoint(items: Sequence[Item], program: TensorProgram, dims: Bounds) -> None:
+def _writers(items: Iterable[Item]) -> dict[str, list[_Writer]]:
+    """Who writes each tensor."""
     writers: dict[str, list[_Writer]] = {}
     for number, item in enumerate(items):
         if isinstance(item, Kernel):
             for stage in item.stages:
                 writers.setdefault(stage.output, []).append(_Writer(stage, item, number))
-    counting = dims.keys() - program.dims.keys()
-    for name, found in writers.items():
-        stages = [w.stage for w in found]
-        moving = (n for stage in stages for index in stage.write for n in symbols(index))
-        whole = not counting or counting.isdisjoint(moving)  # else one part an iteration
-        fault = written_twice(stages, program.types[name], dims, whole)
-        if fault is not None:
-            kernels = {w.number: w.kernel for w in found}
-            places = [p for kernel in kernels.values() for p in item_place(kernel)]
-            raise ModelError(fault, tuple(dict.fromkeys(places)))
-        owners = {w.number: w.kernel for w in found if name not in w.kernel.outputs}
-        if len(owners) > 1 or (owners and any(name in w.kernel.outputs for w in found)):
-            message = f"%{name} is internal to this kernel but written by another one too"
-            raise ModelError(message, item_place(next(iter(owners.values()))))
+    return writers
+
+
+def _verify_disjoint(
+    name: str, found: Sequence[_Writer], program: TensorProgram, dims: Bounds
+) -> None:
+    stages = [w.stage for w in found]
+    moving = {n for stage in stages for index in stage.write for n in symbols(index)}
+    counted = any(n in dims and n not in program.dims for n in moving)  # a part an iteration
+    fault = written_twice(stages, program.types[name], dims, whole=not counted)
+    if fault is not None:
+        kernels = {w.number: w.kernel for w in found}
+        places = [p for kernel in kernels.values() for p in item_place(kernel)]
+        raise ModelError(fault, tuple(dict.fromkeys(places)))
+    owners = {w.number: w.kernel for w in found if name not in w.kernel.outputs}
+    if len(owners) > 1 or (owners and any(name in w.kernel.outputs for w in found)):
+        message = f"%{name} is internal to this kernel but written by another one too"
+        raise ModelError(message, item_place(next(iter(owners.values()))))

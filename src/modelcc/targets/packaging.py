@@ -40,6 +40,7 @@ def package(
     """
     _check_dimensions(program)
     names = outputs or program.outputs
+    late = frozenset(program.read_sizes)
     block = allocate(padded_size(program.constants.values()))
     table = fill_block(block, program.constants)
     constants = {spec.name: constant_view(block.view.toreadonly(), spec) for spec in table}
@@ -52,7 +53,7 @@ def package(
             _spec(program, bound, name) for bound, name in zip(program.outputs, names, strict=True)
         ),
         machine=machine,
-        dims=tuple(_dim(n, r) for n, r in program.dims.items() if n not in program.read_sizes),
+        dims=tuple(_dim(n, r) for n, r in program.dims.items() if n not in late),
         definitions=tuple((d.symbol, d.value) for d in program.definitions),
         arena=program.arena,
         constants=table,
@@ -97,8 +98,8 @@ def _dim(name: str, known: Range) -> DimSpec:
 def _check_dimensions(program: Program) -> None:
     extents = [dim for name in program.inputs for dim in program.bindings[name].type.shape]
     given = {name for dim in extents if not isinstance(dim, int) for name in dim.symbols}
-    for name in program.dims:
-        if name not in given and name not in program.read_sizes:
+    for name in program.dims.keys() - frozenset(program.read_sizes):
+        if name not in given:
             raise ModelError(
                 f"no input tells the size of dimension {name!r}",
                 (),

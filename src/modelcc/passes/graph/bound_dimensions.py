@@ -43,11 +43,13 @@ class BoundDimensions:
 
     def __call__(self, graph: Graph) -> Graph:
         extents = dict.fromkeys(chain.from_iterable(t.shape for t in graph.types.values()))
+        alone: dict[frozenset[str], list[Index]] = {}
+        for extent in extents:
+            alone.setdefault(symbols(extent), []).append(extent)
         found: dict[str, Range] = {}
         for name, known in graph.dims.items():
-            alone = [e for e in extents if symbols(e) == frozenset((name,))]
-            low = self._least(name, known, alone)
-            found[name] = known if low is None else Range(low, known.hi)
+            low = self._least(name, known, alone.get(frozenset((name,)), ()))
+            found[name] = known if low is None else replace(known, lo=low)
         return replace(graph, dims=MappingProxyType(found))
 
     def _least(self, name: str, known: Range, extents: Iterable[Index]) -> int | None:

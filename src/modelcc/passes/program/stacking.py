@@ -133,11 +133,19 @@ class _Namer:
 
 def _highest(ends: Sequence[Index], dims: Bounds) -> Index:
     """The maximum, without ends that are provably never the highest."""
+
+    def within(one: Index, other: Index) -> bool:
+        """Whether ``one`` is provably never higher.  Nothing is known of names of offsets, and of
+        long sums the proof is long in coming."""
+        above, below = (symbols(end) - dims.keys() for end in (one, other))
+        apart = above and below and above.isdisjoint(below)
+        return not apart and compare(one, "<=", other, dims) is True
+
     kept: list[Index] = []
     for end in dict.fromkeys(ends):
-        if any(compare(end, "<=", other, dims) for other in kept):
+        if any(within(end, other) for other in kept):
             continue
-        kept = [other for other in kept if not compare(other, "<=", end, dims)]
+        kept = [other for other in kept if not within(other, end)]
         kept.append(end)
     return maximum(*kept) if kept else 0
 

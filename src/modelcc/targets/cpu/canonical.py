@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index, Range, Sym, substitute, symbols
@@ -44,11 +44,11 @@ def canonical(
     names |= {t: f"y{n}" for n, t in enumerate(kernel.outputs)}
     inner = dict.fromkeys(s.output for s in kernel.stages if s.output not in names)
     names |= {t: f"t{n}" for n, t in enumerate(inner)}
-    counter = _Counter(frozenset(dims))
+    counter = _Counter(dims)
     stages = tuple(_rename_stage(s, names, counter) for s in kernel.stages)
     outside = (*kernel.inputs, *kernel.outputs)
     own = tuple((names[t], types[t]) for t in outside)
-    used = dimensions(stages, own) & frozenset(dims) if dims else ()
+    used = [name for name in dimensions(stages, own) if name in dims] if dims else ()
     key = CanonicalKernel(
         stages,
         tuple(names[t] for t in kernel.inputs),
@@ -79,7 +79,7 @@ def with_numbers(kernel: Kernel) -> tuple[Kernel, tuple[IndexBound, ...]]:
 class _Counter:
     """Names of axes; a model's own dimensions may be called alike."""
 
-    def __init__(self, reserved: frozenset[str]) -> None:
+    def __init__(self, reserved: Container[str]) -> None:
         self.reserved = reserved
         self.next = 0
 
