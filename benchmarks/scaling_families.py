@@ -170,6 +170,22 @@ def sequence(n: int) -> ModelProto:
     return net.model(net.add("ConcatFromSequence", net.add("SplitToSequence", "x"), axis=0))
 
 
+def named_parts(n: int) -> ModelProto:
+    """n inputs, each with a dimension of its own, concatenated and split again."""
+    names = [f"x{k}" for k in range(n)]
+    parts = [oh.make_tensor_value_info(x, FLOAT, [f"n{k}", 4]) for k, x in enumerate(names)]
+    outputs = [oh.make_tensor_value_info(f"y{k}", FLOAT, [f"n{k}", 4]) for k in range(n)]
+    nodes = [
+        *(oh.make_node("Shape", [x], [f"{x}.size"], start=0, end=1) for x in names),
+        oh.make_node("Concat", [f"{x}.size" for x in names], ["sizes"], axis=0),
+        oh.make_node("Concat", names, ["joined"], axis=0),
+        oh.make_node("Relu", ["joined"], ["bent"]),
+        oh.make_node("Split", ["bent", "sizes"], [y.name for y in outputs], axis=0),
+    ]
+    graph = oh.make_graph(nodes, "named_parts", parts, outputs)
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", OPSET)], ir_version=10)
+
+
 def shape_arithmetic(n: int) -> ModelProto:
     """Shape, Gather, Add …, which a Reshape needs in the end."""
     net = Net(("batch", 6))
@@ -367,6 +383,7 @@ FAMILIES: Mapping[str, tuple[Family, int]] = MappingProxyType(
             (concat, 4_000),
             (named_concat, 3_000),
             (split, 4_000),
+            (named_parts, 3_000),
             (sequence, 5_000),
             (shape_arithmetic, 4_000),
             (shape_rounds, 2_800),

@@ -56,6 +56,7 @@ def calls_to_plan(family: str, nodes: int) -> int:
         ("reshapes", 40),
         ("slices", 45),
         ("split", 80),
+        ("named_parts", 160),
         ("sequence", 80),
         ("streaming", 60),
         ("shape_rounds", 70),

@@ -12,7 +12,7 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Demands
-from modelcc.ir.index import Index, Sym, mod
+from modelcc.ir.index import Index, Sym, mod, total
 from modelcc.ir.op import Builder, Op, Sample, equal, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
@@ -114,7 +114,7 @@ class Concat(Op):
                 f"Concat of {first} and {x}: extents differ outside axis {self.axis}",
             )
         shape = list(first.shape)
-        shape[self.axis] = sum((x.shape[self.axis] for x in xs[1:]), first.shape[self.axis])
+        shape[self.axis] = total([x.shape[self.axis] for x in xs])
         return (TensorType(tuple(shape), dtype),)
 
     def agreements(self, *xs: TensorType | None) -> Demands:

@@ -17,6 +17,7 @@ from modelcc.frontends.onnx.contrib import channels_last, value
 from modelcc.frontends.onnx.contrib_attention import attention
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import average_pool
+from modelcc.frontends.onnx.parts import joined
 from modelcc.frontends.onnx.quant import dequantize, qlinear_conv, quantize
 from modelcc.frontends.onnx.quant_parameters import of_slices, of_tensor
 from modelcc.frontends.onnx.recurrent import LENGTHS, lstm_layer
@@ -31,7 +32,7 @@ from modelcc.ops.quant import DequantizeLinear, DynamicQuantizeLinear, QuantizeL
 from modelcc.ops.quant_matmul import MatMulInteger
 from modelcc.ops.recurrence import Quantised, Weights, direction
 from modelcc.ops.reduce import ReduceMean
-from modelcc.ops.shape import Concat, Transpose
+from modelcc.ops.shape import Transpose
 
 
 def real(call: Call, i: int, axis: int | None = None) -> str:
@@ -107,8 +108,7 @@ def concat(call: Call) -> str:
     """Scale and zero point of the result come first, then triples."""
     parts = [real(call, i) for i in range(2, len(call.inputs), 3)]
     rank = call.type_of(parts[0]).rank
-    joined = call.emit(Concat(call.axis(rank=rank)), *parts)
-    return requantised(call, joined, 0)
+    return requantised(call, joined(call, call.axis(rank=rank), parts), 0)
 
 
 def where(call: Call) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.shape import reshaped, sliced
+from modelcc.frontends.onnx.parts import sliced
+from modelcc.frontends.onnx.shape import reshaped
 from modelcc.ir.index import product
 from modelcc.ops import elementwise as ew
 from modelcc.ops.gather import GatherElements

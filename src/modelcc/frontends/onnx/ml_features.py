@@ -9,11 +9,12 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import RecordsValue
+from modelcc.frontends.onnx.parts import joined
 from modelcc.ir.types import BOOL, F32, F64, I64, STRING, Array, DType, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
 from modelcc.ops.gather import Gather
-from modelcc.ops.shape import Concat, Reshape
+from modelcc.ops.shape import Reshape
 
 
 def _as(call: Call, value: str, dtype: DType) -> str:
@@ -102,7 +103,7 @@ def feature_vectorizer(call: Call) -> str:
             unsupported(f"operand {i} has {rows[1]} columns where {sizes[i]} are told")
         part = _as(call, name, F32)
         parts.append(part if call.rank(i) == 2 else call.emit(Reshape(rows), part))
-    return parts[0] if len(parts) == 1 else call.emit(Concat(1), *parts)
+    return joined(call, 1, parts)
 
 
 def array_features(call: Call) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import OptionalValue, SequenceValue
-from modelcc.frontends.onnx.shape import sliced
-from modelcc.ir.index import Index, Range, compare
+from modelcc.frontends.onnx.parts import joined, taken_apart
+from modelcc.ir.index import Index, Range, compare, total
 from modelcc.ir.types import BOOL
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
@@ -100,7 +100,7 @@ def stacked(call: Call, elements: tuple[str, ...], axis: int) -> str:
     for element in elements:
         shape = call.type_of(element).shape
         parts.append(call.emit(sh.Reshape((*shape[:axis], 1, *shape[axis:])), element))
-    return parts[0] if len(parts) == 1 else call.emit(sh.Concat(axis), *parts)
+    return joined(call, axis, parts)
 
 
 def split(call: Call) -> str:
@@ -109,22 +109,19 @@ def split(call: Call) -> str:
     extents = call.shape()
     sizes = _sizes(call, extents[axis])
     results: list[str] = []
-    start: Index = 0
-    for size in sizes:
-        part = sliced(call, call.input(0), {axis: (start, size, 1)}, extents)
+    for part in taken_apart(call, call.input(0), axis, sizes):
         if not call.has(1) and not call.attrs.flag("keepdims", True):
             part = call.emit(sh.Reshape((*extents[:axis], *extents[axis + 1 :])), part)
         results.append(part)
-        start = start + size
     return call.group(SequenceValue(tuple(results)))
 
 
 def _sizes(call: Call, extent: Index) -> tuple[Index, ...]:
     if call.has(1) and call.rank(1) == 1:
         sizes = call.indices(1, "split", Range(0, extent))
-        total = sum(sizes[1:], sizes[0]) if sizes else 0
-        if compare(total, "!=", extent, call.bounds):
-            call.fail(f"the parts have {total} elements in all, but the dimension {extent}")
+        whole = total(sizes)
+        if compare(whole, "!=", extent, call.bounds):
+            call.fail(f"the parts have {whole} elements in all, but the dimension {extent}")
         return sizes
     (step,) = call.integers(1, "split") if call.has(1) else (1,)
     if not isinstance(extent, int):
@@ -144,7 +141,7 @@ def concat(call: Call) -> str:
     if call.attrs.flag("new_axis"):
         return stacked(call, elements, call.axis(rank=rank + 1))
     axis = call.axis(rank=rank)
-    return elements[0] if len(elements) == 1 else call.emit(sh.Concat(axis), *elements)
+    return joined(call, axis, elements)
 
 
 def map_(call: Call) -> tuple[str, ...]:

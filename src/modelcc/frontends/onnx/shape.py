@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import get_args
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.parts import joined, sliced, taken_apart
 from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
@@ -25,6 +26,7 @@ from modelcc.ir.index import (
     minimum,
     product,
     simplify,
+    total,
 )
 from modelcc.ir.types import BOOL, I64, dtype_of
 from modelcc.ops import elementwise as ew
@@ -188,28 +190,7 @@ def expand(call: Call) -> str:
 
 def concat(call: Call) -> str:
     axis = call.axis(1 if call.opset < 4 else None)
-    if len(call.inputs) == 1:
-        return call.input(0)
-    return call.emit(sh.Concat(axis), *call.inputs)
-
-
-def sliced(
-    call: Call, x: str, ranges: Mapping[int, tuple[Index, Index, int]], extents: tuple[Index, ...]
-) -> str:
-    """``x`` with ``axis: (start, extent, step)`` applied; itself if that takes all of it."""
-    starts = tuple(ranges[a][0] if a in ranges else 0 for a in range(len(extents)))
-    counts = tuple(ranges[a][1] if a in ranges else extents[a] for a in range(len(extents)))
-    steps = tuple(ranges[a][2] if a in ranges else 1 for a in range(len(extents)))
-    if counts == extents and all(s == 1 for s in steps):
-        return x
-    demands: list[Demand] = []
-    for first, count, extent in zip(starts, counts, extents, strict=True):
-        demands.append((first, ">=", 0))
-        demands.append((count, ">=", 0))
-        demands.append((first + count, "<=", extent))
-    if all(s == 1 for s in steps):
-        call.emitter.demand(demands, call.source)
-    return call.emit(sh.Slice(starts, counts, steps), x)
+    return joined(call, axis, call.inputs)
 
 
 def slice_(call: Call) -> str:
@@ -249,16 +230,11 @@ def split(call: Call) -> tuple[str, ...]:
     sizes = _split_sizes(call, extents[axis])
     if len(sizes) != len(call.wanted):
         call.fail(f"it splits into {len(sizes)} parts but has {len(call.wanted)} outputs")
-    total = sum(sizes[1:], sizes[0])
-    if compare(total, "!=", extents[axis], call.bounds):
-        call.fail(f"the parts have {total} elements in all, but dimension {axis} {extents[axis]}")
-    call.emitter.demand([(total, "==", extents[axis])], call.source)
-    results: list[str] = []
-    start: Index = 0
-    for part in sizes:
-        results.append(sliced(call, call.input(0), {axis: (start, part, 1)}, extents))
-        start = start + part
-    return tuple(results)
+    whole = total(sizes)
+    if compare(whole, "!=", extents[axis], call.bounds):
+        call.fail(f"the parts have {whole} elements in all, but dimension {axis} {extents[axis]}")
+    call.emitter.demand([(whole, "==", extents[axis])], call.source)
+    return tuple(taken_apart(call, call.input(0), axis, sizes))
 
 
 def _split_sizes(call: Call, extent: Index) -> tuple[Index, ...]:

@@ -14,7 +14,7 @@ from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.contrib_norm import simplified
 from modelcc.frontends.onnx.elementwise import ELEMENTWISE
 from modelcc.frontends.onnx.nn import NN, normalised_over
-from modelcc.frontends.onnx.shape import sliced
+from modelcc.frontends.onnx.parts import sliced
 from modelcc.ops.activation import Affine, ScaledTanh, Softplus
 from modelcc.ops.arithmetic import Value, of
 

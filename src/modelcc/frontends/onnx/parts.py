@@ -1,0 +1,82 @@
+"""Parts of a tensor, one after another along an axis: put together, and taken apart.
+
+Part k begins at the sum of the extents before it, and if these are names, n parts begin at sums
+of n * n / 2 names in all.  Many such parts are put together by groups, and these by groups: no
+sum is then longer than the number of names in a group times the size of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TypeVar
+
+from modelcc.frontends.onnx.call import Call
+from modelcc.ir.condition import Demand
+from modelcc.ir.index import Index, symbols, total
+from modelcc.ops.shape import Concat, Slice
+
+Part = TypeVar("Part")
+
+GROUP = 16
+"""Parts of a group.  Each level of groups copies all elements once more."""
+
+TERMS = 4096
+"""Names in the places of parts that are put together at once, in all."""
+
+
+def joined(call: Call, axis: int, parts: Sequence[str]) -> str:
+    """``parts`` one after another along ``axis``."""
+    while len(parts) > GROUP and not _is_short([call.type_of(p).shape[axis] for p in parts]):
+        parts = [_concat(call, axis, group) for group in _groups(parts)]
+    return _concat(call, axis, parts)
+
+
+def _concat(call: Call, axis: int, parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else call.emit(Concat(axis), *parts)
+
+
+def taken_apart(call: Call, x: str, axis: int, sizes: Sequence[Index]) -> Iterator[str]:
+    """The parts of ``sizes`` that ``x`` has along ``axis``."""
+    if len(sizes) > GROUP and not _is_short(sizes):
+        groups = _groups(sizes)
+        wholes = taken_apart(call, x, axis, [total(group) for group in groups])
+        for whole, group in zip(wholes, groups, strict=True):
+            yield from taken_apart(call, whole, axis, group)
+        return
+    extents = call.type_of(x).shape
+    for start, size in zip(accumulate(sizes, initial=0), sizes, strict=False):
+        yield sliced(call, x, {axis: (start, size, 1)}, extents)
+
+
+def _groups(parts: Sequence[Part]) -> list[Sequence[Part]]:
+    return [parts[i : i + GROUP] for i in range(0, len(parts), GROUP)]
+
+
+def sliced(
+    call: Call, x: str, ranges: Mapping[int, tuple[Index, Index, int]], extents: tuple[Index, ...]
+) -> str:
+    """``x`` with ``axis: (start, extent, step)`` applied; itself if that takes all of it."""
+    starts = tuple(ranges[a][0] if a in ranges else 0 for a in range(len(extents)))
+    counts = tuple(ranges[a][1] if a in ranges else extents[a] for a in range(len(extents)))
+    steps = tuple(ranges[a][2] if a in ranges else 1 for a in range(len(extents)))
+    if counts == extents and all(s == 1 for s in steps):
+        return x
+    demands: list[Demand] = []
+    for first, count, extent in zip(starts, counts, extents, strict=True):
+        demands.append((first, ">=", 0))
+        demands.append((count, ">=", 0))
+        demands.append((first + count, "<=", extent))
+    if all(s == 1 for s in steps):
+        call.emitter.demand(demands, call.source)
+    return call.emit(Slice(starts, counts, steps), x)
+
+
+def _is_short(extents: Sequence[Index]) -> bool:
+    """Whether the sums of the extents before each one have few names in all."""
+    names: set[str] = set()
+    terms = 0
+    for extent in extents:
+        terms += len(names)
+        names |= symbols(extent)
+    return terms <= TERMS
