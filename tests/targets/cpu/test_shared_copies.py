@@ -1,61 +1,42 @@
-"""Copies into parts of an output share a function, and still go where they should."""
+"""Copies that differ in names of extents only are one function."""
 
 import numpy as np
-import pytest
 from onnx import TensorProto, helper
 
-from modelcc.driver import compile_model
+import modelcc
+from modelcc.driver import pipeline, target_of
+from modelcc.pipeline import run_stages
+from modelcc.targets.base import Workplace
 from tests.machines import chosen_options
 
+PARTS = 12
+FLOAT = TensorProto.FLOAT
 
-def concatenation(shapes, axis):
-    """Several concatenations of the same parts, in turn rotated."""
-    names = [f"x{n}" for n in range(len(shapes))]
-    total = list(shapes[0])
-    total[axis] = sum(shape[axis] for shape in shapes)
-    orders = [names[n:] + names[:n] for n in range(len(names))]
+
+def test_parts_of_named_extents_are_taken_by_one_function() -> None:
+    inputs = [f"x{k}" for k in range(PARTS)]
     nodes = [
-        helper.make_node("Concat", order, [f"y{n}"], axis=axis) for n, order in enumerate(orders)
+        *(helper.make_node("Shape", [x], [f"{x}.size"], start=0, end=1) for x in inputs),
+        helper.make_node("Concat", [f"{x}.size" for x in inputs], ["sizes"], axis=0),
+        helper.make_node("Split", ["all", "sizes"], [f"y{k}" for k in range(PARTS)], axis=0),
     ]
-    inputs = [
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
-        for n, s in zip(names, shapes, strict=True)
-    ]
-    outputs = [
-        helper.make_tensor_value_info(f"y{n}", TensorProto.FLOAT, total) for n in range(len(orders))
-    ]
-    graph = helper.make_graph(nodes, "concatenation", inputs, outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), orders
-
-
-@pytest.mark.parametrize(
-    ("shapes", "axis"),
-    [
-        ([(1, 32, 5, 5)] * 4, 1),
-        ([(2, 3, 7), (2, 3, 1), (2, 3, 16)], 2),
-        ([(3, 4), (1, 4), (16, 4), (1, 4)], 0),
-        ([(1,), (1,), (2,)], 0),
-    ],
-)
-def test_parts_go_to_their_places(shapes, axis):
-    model, orders = concatenation(shapes, axis)
-    compiled = compile_model(model, chosen_options())
-    rng = np.random.default_rng(0)
-    feeds = {f"x{n}": rng.random(s, np.float32) for n, s in enumerate(shapes)}
-    results = compiled.target.load(compiled.artifact, 1).run(feeds)
-    for n, order in enumerate(orders):
-        expected = np.concatenate([feeds[name] for name in order], axis)
-        np.testing.assert_array_equal(results[f"y{n}"], expected)
-
-
-def test_equal_parts_share_functions():
-    model, _ = concatenation([(1, 64, 5, 5)] * 4, 1)
-    programs = []
-    compile_model(
-        model,
-        chosen_options(),
-        observer=lambda run: programs.append(run.after) if run.stage.name == "plan_memory" else 0,
+    graph = helper.make_graph(
+        nodes,
+        "parts",
+        [
+            *(helper.make_tensor_value_info(x, FLOAT, [f"n{k}"]) for k, x in enumerate(inputs)),
+            helper.make_tensor_value_info("all", FLOAT, ["n", 3]),
+        ],
+        [helper.make_tensor_value_info(f"y{k}", FLOAT, [f"n{k}", 3]) for k in range(PARTS)],
     )
-    (program,) = programs
-    assert len(program.steps) == 16
-    assert len(program.functions) == 1
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    options = chosen_options(threads=1)
+    stages = pipeline(target_of(options), options, Workplace())
+    emitted = run_stages([s for s in stages if s.block not in ("build", "package")], model)
+    assert sum("Slice(" in module.text.partition("{")[0] for module in emitted.modules) < 4
+    net = modelcc.compile(model, threads=1, cache=None)
+    whole = np.arange(3 * PARTS * (PARTS + 1) // 2, dtype=np.float32).reshape(-1, 3)
+    sizes = {x: np.zeros(k + 1, np.float32) for k, x in enumerate(inputs)}
+    found = net(**sizes, all=whole)
+    for one, part in zip(found, np.split(whole, np.cumsum(range(1, PARTS))), strict=True):
+        np.testing.assert_array_equal(one, part)

@@ -94,11 +94,13 @@ def with_free_place(
         write, types[stage.output], found = goes.free(stage.write, types[stage.output], _TO)
         stage = replace(stage, write=write)
         values |= found
+    along = None if goes is None else stage.axes[goes.dimension]
     if everywhere:
+        along = along or _read_along(stage, types)
         stage, types, found = _with_free_start(stage, types)
         values |= found
-    if goes is not None:
-        stage, types, found = _counted(stage, types, stage.axes[goes.dimension])
+    if along is not None:
+        stage, types, found = _counted(stage, types, along)
         values |= found
     if not values:
         return kernel, {}
@@ -125,6 +127,17 @@ def _with_free_start(
     indices, type_, values = comes.free(read.indices, types[read.tensor], _FROM)
     moved = replace(stage, body=replace(read, indices=indices))
     return moved, {**types, read.tensor: type_}, values
+
+
+def _read_along(stage: Stage, types: Mapping[str, TensorType]) -> Axis | None:
+    """The axis along which ``stage`` takes a part of what it reads, if it does."""
+    read = stage.body
+    assert isinstance(read, Read)
+    comes = _read(stage, read, types[read.tensor])
+    if comes is None:
+        return None
+    moves = read.indices[comes.dimension] - comes.offset
+    return next((axis for axis in stage.axes if moves == Sym(axis.name)), None)
 
 
 def _counted(
