@@ -60,6 +60,11 @@ CASES = (
     Case("MaxUnpool", (ones(1, 1, 30, 30), zeros(1, 1, 30, 30)), (1, zeros(1, 1, 30, 2)),
          {"kernel_shape": [2, 2]}),
     Case("NegativeLogLikelihoodLoss", (ones(900, 3), zeros(900)), (0, ones(2, 3))),
+    # A tensor of given extents in loops over a named one, which are empty where the two agree.
+    Case("NegativeLogLikelihoodLoss", (ones(3, 5, 2), zeros(3, 2)), (1, zeros(900, 2)),
+         numbers=((0, 0), (0, 1), (0, 2), (1, 1))),
+    Case("RMSNormalization", (ones(2, 3, 5), ones(3, 5)), (0, ones(2, 3, 900)), {"axis": -2}, 23,
+         ((0, 0), (0, 1), (1, 0), (1, 1))),
     Case("Pad", (ones(5, 3), np.array([0, 1, 0, 1])), (0, ones(5, 0)), {"mode": "edge"},
          numbers=((1, 0),)),
 )  # fmt: skip

@@ -56,6 +56,16 @@ def test_positions_are_limited_by_the_table_they_index() -> None:
     assert index_limits(import_model(proto, Options())) == {"tokens": 30}
 
 
+def test_texts_have_no_greatest_one() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 17, "ai.onnx.ml" : 4]>
+        g (string[5] x) => (int64[5] y) {
+          y = ai.onnx.ml.LabelEncoder <keys_strings = ["a", "b"], values_int64s = [0, 1]> (x)
+        }"""
+    )
+    assert index_limits(import_model(proto, Options())) == {}
+
+
 def test_reads_files(tmp_path: Path) -> None:
     x, i = np.ones((2, 3), np.float32), np.zeros(2, np.int64)
     np.save(tmp_path / "x.npy", x)

@@ -210,6 +210,8 @@ def _limit_of_use(graph: Graph, node: Node, value: str) -> int | None:
         case Equal():
             other = next((n for n in node.inputs if n != value), value)
             constant = graph.constants.get(other)
-            return None if constant is None else max(2, int(constant.data.max(initial=0)) + 1)
+            if constant is None or not graph.types[value].dtype.is_integer:
+                return None
+            return max(2, int(constant.data.max(initial=0)) + 1)
         case _:
             return None

@@ -19,6 +19,16 @@ def test_accepts(case: Case) -> None:
     verify_function(case.function)
 
 
+def test_what_loops_over_names_read_of_a_given_size_may_never_run() -> None:
+    """Where n is demanded to be 8, nothing runs: loops that are empty then are no fault."""
+    text = """func @f(%x: f32[8], %y: mut f32[n]; n) {
+      for i in 0 .. n floordiv 32 { store %y[32*i] = load %x[32*i + 8] x8 }
+    }"""
+    verify_function(parse_function(text))
+    with pytest.raises(ModelError, match="lies outside of %x"):
+        verify_function(parse_function(text.replace("n floordiv 32", "2")))
+
+
 REFUSED = {
     "store %x[0] = f32(1.0)": "%x is an input and cannot be written",
     "store %y[0] = f64(1.0)": "%y has elements of f32, but f64 are stored",

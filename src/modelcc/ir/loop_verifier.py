@@ -87,6 +87,7 @@ class _Verifier:
         self._scopes = [_Scope(False)]
         self._where = ""
         self._conditions = 0
+        self._late_loops = 0
 
     def verify(self) -> None:
         """Check parameters, then the body."""
@@ -225,7 +226,9 @@ class _Verifier:
                 scope.exact.add(s.variable)
             scope.symbols[s.variable] = Range(s.start, last)
             scope.point[s.variable] = evaluate(s.start, self._point())
+            self._late_loops += not isinstance(extent, int)
             self._block(s.body)
+            self._late_loops -= not isinstance(extent, int)
 
     def _assign(self, s: Assign) -> None:
         register, scope = self._value(s.name)
@@ -294,7 +297,8 @@ class _Verifier:
     def _check_range(self, buffer: Buffer, offset: Index, lanes: int, stride: Index) -> None:
         """Refuse what is always out of range, and what sometimes is where that is certain.
 
-        Guarded accesses pass: the guard may never hold there.
+        Guarded accesses pass: the guard may never hold there.  So do those of a buffer of a given
+        size in loops over named extents: what is demanded of sizes may leave these empty.
         """
         if self._conditions:
             return
@@ -306,6 +310,8 @@ class _Verifier:
             # Bounds of other than affine expressions need not be reached.
             affine = split_affine(end - buffer.size, sorted(names)) is not None
             certain = names <= exact and affine
+            if not certain and self._late_loops and isinstance(buffer.size, int):
+                continue
             if not certain and _is_inside(end, buffer.size, point):
                 continue  # what is inside once is not always outside, and that is cheap to see
             below, above = bounds_of(end, bounds), bounds_of(end - buffer.size, bounds)
