@@ -18,6 +18,9 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
 
 MOST_TAPS = 32
+"""Taps of two axes that are written out together."""
+LONGEST = 64
+"""Taps of one axis that are written out; longer windows are loops, like any sum."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,14 @@ def windows(read: Read, nest: Nest) -> list[Window]:
 
 def _stride(read: Read, variable: str) -> Index | None:
     return coefficient(read.indices[0], variable) if len(read.indices) == 1 else None
+
+
+def are_short(found: Sequence[Window]) -> bool:
+    """Whether there are windows, and the innermost one slides, by taps that can be written out."""
+    if not found or found[-1].point.extent == 1:
+        return False
+    taps = found[-1].tap.extent
+    return isinstance(taps, int) and taps <= LONGEST
 
 
 def sliding_tile(

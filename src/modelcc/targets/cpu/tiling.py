@@ -16,7 +16,7 @@ from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
-from modelcc.targets.cpu.sliding import Window, sliding_tile, windows
+from modelcc.targets.cpu.sliding import Window, are_short, sliding_tile, windows
 from modelcc.targets.cpu.structure import Group, decodes, multiplies_pairs
 from modelcc.targets.cpu.transposition import Block, find_block
 
@@ -130,7 +130,7 @@ def choose_tile(
         return Tile(blocks, ((blocks, unroll),))
     roles = roles_of(anchor, lane, constants)
     slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
-    if slides:
+    if are_short(slides):
         points, unroll = sliding_tile(slides, machine)
         return Tile(blocks, points, unroll, by_input=True)
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
