@@ -82,7 +82,7 @@ def gathers(function: Function) -> bool:
 def test_places_and_weights_are_those_of_all_channels() -> None:
     """What reads the image has nothing to round: it gathers vectors of pixels."""
     model = sampled((1, 8, 32, 16), (1, 32, 16, 2), 'mode="linear"', None)
-    options = modelcc.Options(threads=1)
+    options = chosen_options(threads=1)
     stages = before_block(pipeline(target_of(options), options, Workplace()), "loop")
     program = run_stages(stages, model)
     kernels = [item.function for item in program.items if isinstance(item, KernelCall)]

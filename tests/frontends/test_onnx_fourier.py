@@ -15,7 +15,7 @@ from tests.frontends.onnx_models import parsed
 from tests.machines import chosen_options
 
 LENGTHS = (*range(1, 36), 60, 64, 97, 100, 121, 128, 243, 256, 338, 360, 486, 1000, 1009, 1024)
-GIVEN = (7, 10, 16, 17, 18, 27, 34, 60, 97, 243, 1024)
+GIVEN = (7, 10, 17, 18, 34, 60, 97, 243, 1024)
 BODY = (
     "main ({type}[r, {n}, {parts}] x) => ({type}[r, k, p] y) "
     '{{ a = Constant<value_int = 1>() y = DFT<inverse = {i}, onesided = {o}>(x, "", a) }}'
@@ -82,7 +82,7 @@ def test_a_named_length(kind: str) -> None:
             check(model, kind, n, 2, "float32", 4e-7)
 
 
-@pytest.mark.parametrize("kind", ["complex", "half of real", "inverse of half"])
+@pytest.mark.parametrize("kind", ["complex", "half of real"])
 def test_a_given_length(kind: str) -> None:
     for n in GIVEN:
         if kind != "inverse of half" or n > 1:

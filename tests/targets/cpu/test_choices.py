@@ -18,7 +18,6 @@ from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
 OPTIONS = chosen_options(threads=1)
-NATIVE = modelcc.Options(threads=1)
 
 
 def model_of(body: str) -> ModelProto:
@@ -27,7 +26,7 @@ def model_of(body: str) -> ModelProto:
 
 def chosen_lanes(model: ModelProto) -> list[int]:
     """Lanes of the values that are chosen from."""
-    stages = before_block(pipeline(target_of(NATIVE), NATIVE, Workplace()), "loop")
+    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "loop")
     program = run_stages(stages, model)
     functions: list[Function] = [i.function for i in program.items if isinstance(i, KernelCall)]
     return [
