@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 import modelcc
+from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
+from modelcc.runtime.errors import InputError, RunError
 from tests.frontends.onnx_models import parsed
 from tests.machines import chosen_options
 
@@ -87,6 +90,24 @@ def test_a_given_length(kind: str) -> None:
     for n in GIVEN:
         if kind != "inverse of half" or n > 1:
             check(net(kind, n), kind, n, 3, "float32", 4e-7)
+
+
+@pytest.mark.parametrize("n", [1 << 17, (1 << 16) + 1])
+def test_a_length_whose_tables_would_be_large(n: int, tmp_path: Path) -> None:
+    model = net("half of real", n)
+    model.save(tmp_path / "net.mcc")
+    assert (tmp_path / "net.mcc").stat().st_size < 4 * n
+    check(model, "half of real", n, 1, "float32", 4e-7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_numbers_have_no_transform(kind: str) -> None:
+    """As in NumPy; and the run ends, though 0 is divided by any number for ever."""
+    x = np.zeros((2, 0, KINDS[kind][0]), np.float32)
+    with pytest.raises(ModelError, match=r"a transform of (0|-2) numbers"):
+        net(kind, 0)
+    with pytest.raises((RunError, InputError), match="at least"):
+        net(kind, "n")(x)
 
 
 @pytest.mark.parametrize(("type", "dtype", "error"), [

@@ -38,6 +38,7 @@ from modelcc.ir.loop import (
     LoopKind,
     Parameter,
     Register,
+    Splat,
     Stmt,
     Store,
     Test,
@@ -76,6 +77,11 @@ def call(function: str, *args: Expr) -> Call:
 def add(a: Expr, b: Expr | int) -> Call:
     """The sum of two numbers of one type."""
     return call("add", a, number(b, a.dtype) if isinstance(b, int) else b)
+
+
+def splat(value: Expr, lanes: int) -> Expr:
+    """A number in each of ``lanes``."""
+    return value if lanes == 1 else Splat(value, lanes)
 
 
 def test(left: Index, comparison: Comparison, right: Index) -> Test:

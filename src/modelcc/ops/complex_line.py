@@ -3,184 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
-from modelcc.ir.algorithm import AlgorithmBuilder, call, number
+from modelcc.ir.algorithm import AlgorithmBuilder, call, number, splat
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Buffer, Expr, Shuffle, Splat
+from modelcc.ir.loop import Buffer, Expr, Shuffle
 from modelcc.ir.types import DType
 from modelcc.ops.butterfly import Complex
 
 
-class Line(Protocol):
-    """Complex numbers in memory."""
-
-    @property
-    def dtype(self) -> DType:
-        """Of their parts."""
-        ...
-
-    def read(
-        self, at: AlgorithmBuilder, place: Index, lanes: int = 1, stride: Index = 1
-    ) -> Complex:
-        """Those at ``place``, ``place + stride`` …"""
-        ...
-
-    def write(self, at: AlgorithmBuilder, place: Index, value: Complex, stride: Index = 1) -> None:
-        """Set those at ``place``, ``place + stride`` …"""
-        ...
-
-
 @dataclass(frozen=True)
-class Split:
-    """Real parts from ``start`` on, imaginary parts ``room`` behind them."""
+class Line:
+    """The real part of number t is at ``start + t * step``, the imaginary one ``apart`` from it.
+
+    Without ``apart`` numbers are real.  What is written is multiplied by ``factor`` first.
+    """
 
     buffer: Buffer | Operand
-    room: Index
     start: Index = 0
+    step: Index = 1
+    apart: Index | None = None
+    factor: Expr | None = None
 
     @property
     def dtype(self) -> DType:
+        """Of the parts."""
         return self.buffer.dtype
 
     def read(
         self, at: AlgorithmBuilder, place: Index, lanes: int = 1, stride: Index = 1
     ) -> Complex:
-        first = self.start + place
+        """The numbers at ``place``, ``place + stride`` …"""
+        first, stride = self.start + place * self.step, stride * self.step
         real = at.let(at.load(self.buffer, first, lanes, stride))
-        return real, at.let(at.load(self.buffer, first + self.room, lanes, stride))
+        if self.apart is None:
+            return real, number(0.0, real.dtype, lanes)
+        return real, at.let(at.load(self.buffer, first + self.apart, lanes, stride))
 
     def write(self, at: AlgorithmBuilder, place: Index, value: Complex, stride: Index = 1) -> None:
-        at.store(self.buffer, self.start + place, value[0], stride)
-        at.store(self.buffer, self.start + self.room + place, value[1], stride)
-
-
-@dataclass(frozen=True)
-class Interleaved:
-    """Each real part before its imaginary part, from ``start`` on."""
-
-    operand: Operand
-    start: Index
-
-    @property
-    def dtype(self) -> DType:
-        return self.operand.dtype
-
-    def read(
-        self, at: AlgorithmBuilder, place: Index, lanes: int = 1, stride: Index = 1
-    ) -> Complex:
-        first = self.start + 2 * place
-        real = at.let(at.load(self.operand, first, lanes, 2 * stride))
-        return real, at.let(at.load(self.operand, first + 1, lanes, 2 * stride))
-
-    def write(self, at: AlgorithmBuilder, place: Index, value: Complex, stride: Index = 1) -> None:
-        first = self.start + 2 * place
-        if stride == 1 and value[0].lanes > 1:
-            at.store(self.operand, first, zipped(*value))
+        """Set the numbers at ``place``, ``place + stride`` …"""
+        if self.factor is not None:
+            wide = splat(self.factor, value[0].lanes)
+            value = at.let(call("mul", value[0], wide)), at.let(call("mul", value[1], wide))
+        first = self.start + place * self.step
+        if stride == 1 and self.step == 2 and self.apart in (1, -1) and value[0].lanes > 1:
+            straight = self.apart == 1
+            parts = value if straight else swapped(value)
+            at.store(self.buffer, first if straight else first - 1, _zipped(*parts))
             return
-        for i, part in enumerate(value):
-            at.store(self.operand, first + i, part, 2 * stride)
+        stride = stride * self.step
+        at.store(self.buffer, first, value[0], stride)
+        if self.apart is not None:
+            at.store(self.buffer, first + self.apart, value[1], stride)
+
+    def every(self, step: Index) -> Line:
+        """Every ``step``-th number."""
+        return replace(self, step=self.step * step)
+
+    def times(self, factor: Expr) -> Line:
+        """The line to which numbers go times ``factor``."""
+        return replace(self, factor=factor)
+
+    def pairs(self) -> Line:
+        """Of real numbers: each two neighbours as one complex number."""
+        return alternating(self.buffer, self.start)
+
+    def exchanged(self) -> Line:
+        """The line with the imaginary part first, of which a transform is the inverse one."""
+        assert self.apart is not None
+        return replace(self, start=self.start + self.apart, apart=-self.apart)
 
 
-@dataclass(frozen=True)
-class RealLine:
-    """Real numbers from ``start`` on."""
-
-    operand: Operand
-    start: Index
-
-    @property
-    def dtype(self) -> DType:
-        return self.operand.dtype
-
-    def read(
-        self, at: AlgorithmBuilder, place: Index, lanes: int = 1, stride: Index = 1
-    ) -> Complex:
-        value = at.let(at.load(self.operand, self.start + place, lanes, stride))
-        return value, number(0.0, value.dtype, lanes)
-
-    def write(self, at: AlgorithmBuilder, place: Index, value: Complex, stride: Index = 1) -> None:
-        at.store(self.operand, self.start + place, value[0], stride)
-
-    def pairs(self) -> Interleaved:
-        """Each two neighbours as one complex number."""
-        return Interleaved(self.operand, self.start)
+def split(buffer: Buffer | Operand, room: Index, start: Index = 0) -> Line:
+    """``room`` real parts from ``start`` on, then the imaginary ones."""
+    return Line(buffer, start, 1, room)
 
 
-@dataclass(frozen=True)
-class Swapped:
-    """``line`` with its parts exchanged, which makes a transform of it the inverse one."""
-
-    line: Line
-
-    @property
-    def dtype(self) -> DType:
-        return self.line.dtype
-
-    def read(
-        self, at: AlgorithmBuilder, place: Index, lanes: int = 1, stride: Index = 1
-    ) -> Complex:
-        return swapped(self.line.read(at, place, lanes, stride))
-
-    def write(self, at: AlgorithmBuilder, place: Index, value: Complex, stride: Index = 1) -> None:
-        self.line.write(at, place, swapped(value), stride)
-
-
-@dataclass(frozen=True)
-class Strided:
-    """Every ``step``-th number of ``line``."""
-
-    line: Line
-    step: Index
-
-    @property
-    def dtype(self) -> DType:
-        return self.line.dtype
-
-    def read(
-        self, at: AlgorithmBuilder, place: Index, lanes: int = 1, stride: Index = 1
-    ) -> Complex:
-        return self.line.read(at, self.step * place, lanes, self.step * stride)
-
-    def write(self, at: AlgorithmBuilder, place: Index, value: Complex, stride: Index = 1) -> None:
-        self.line.write(at, self.step * place, value, self.step * stride)
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """``line``, to which numbers go times ``factor``."""
-
-    line: Line
-    factor: Expr
-
-    @property
-    def dtype(self) -> DType:
-        return self.line.dtype
-
-    def read(
-        self, at: AlgorithmBuilder, place: Index, lanes: int = 1, stride: Index = 1
-    ) -> Complex:
-        return self.line.read(at, place, lanes, stride)
-
-    def write(self, at: AlgorithmBuilder, place: Index, value: Complex, stride: Index = 1) -> None:
-        wide = Splat(self.factor, value[0].lanes) if value[0].lanes > 1 else self.factor
-        real, imaginary = (at.let(call("mul", part, wide)) for part in value)
-        self.line.write(at, place, (real, imaginary), stride)
+def alternating(buffer: Buffer | Operand, start: Index) -> Line:
+    """Each real part before its imaginary part, from ``start`` on."""
+    return Line(buffer, start, 2, 1)
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Room for two copies of the numbers of a transform, each as :class:`Split`."""
+    """Room for two copies of the numbers of a transform, parts apart."""
 
     buffer: Buffer
     room: Index
     start: Index = 0
 
-    def at(self, which: Index) -> Split:
+    def at(self, which: Index) -> Line:
         """The copy ``which``, 0 or 1."""
-        return Split(self.buffer, self.room, self.start + which * 2 * self.room)
+        return split(self.buffer, self.room, self.start + which * 2 * self.room)
 
 
 def copied(at: AlgorithmBuilder, count: Index, source: Line, target: Line) -> None:
@@ -194,7 +109,7 @@ def swapped(value: Complex) -> Complex:
     return value[1], value[0]
 
 
-def zipped(a: Expr, b: Expr) -> Expr:
+def _zipped(a: Expr, b: Expr) -> Expr:
     """Lanes of ``a`` and ``b`` in turn."""
     places = (place for lane in range(a.lanes) for place in (lane, a.lanes + lane))
     return Shuffle(a, b, tuple(places))
@@ -204,19 +119,7 @@ def interleaved(values: Sequence[Expr]) -> Expr:
     """Lanes of a power of two of vectors in turn."""
     if len(values) == 1:
         return values[0]
-    return zipped(interleaved(values[::2]), interleaved(values[1::2]))
+    return _zipped(interleaved(values[::2]), interleaved(values[1::2]))
 
 
-__all__ = [
-    "Copies",
-    "Interleaved",
-    "Line",
-    "RealLine",
-    "Scaled",
-    "Split",
-    "Strided",
-    "Swapped",
-    "copied",
-    "interleaved",
-    "swapped",
-]
+__all__ = ["Copies", "Line", "alternating", "copied", "interleaved", "split", "swapped"]

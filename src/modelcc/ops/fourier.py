@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -17,23 +18,14 @@ from modelcc.ir.algorithm import (
     test,
 )
 from modelcc.ir.compute import Operand
+from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.loop import LoopKind
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.types import F32, F64, Array, TensorType
 from modelcc.ops.bluestein import chirped, filtered, unchirped
-from modelcc.ops.complex_line import (
-    Copies,
-    Interleaved,
-    Line,
-    RealLine,
-    Scaled,
-    Split,
-    Strided,
-    Swapped,
-    copied,
-)
-from modelcc.ops.fourier_tables import FourierLengths, FourierTables, fast_length, tables
+from modelcc.ops.complex_line import Copies, Line, alternating, copied, split
+from modelcc.ops.fourier_tables import FourierLengths, FourierTables, tables
 from modelcc.ops.padding import Pad
 from modelcc.ops.samples import tensor
 from modelcc.ops.shape import Reshape, Slice
@@ -84,6 +76,8 @@ class FourierTransform(Op):
         chirp: TensorType | None = None,
     ) -> tuple[TensorType]:
         require(x.dtype in (F32, F64), f"FourierTransform of {x.dtype}, which is not f32 or f64")
+        empty = isinstance(self.length, int) and self.length < 1
+        require(not empty, f"FourierTransform of {self.length} numbers")
         require(not (self.real and self.inverse), "FourierTransform of real numbers is forward")
         shape = (self.length,) if self.real else (self.length, 2)
         require(x.rank > 0 and x.shape[1:] == shape, f"FourierTransform of {self.length} in {x}")
@@ -91,6 +85,9 @@ class FourierTransform(Op):
         fits = all(t.dtype == x.dtype and t.rank == 2 and t.shape[0] == 2 for t in given)
         require(fits, f"FourierTransform of {x} with tables {', '.join(map(str, given))}")
         return (TensorType((x.shape[0], self.count, 2), x.dtype),)
+
+    def agreements(self, *operands: TensorType | None) -> Demands:
+        return ((self.length, ">=", 1),)
 
     @property
     def count(self) -> Index:
@@ -137,42 +134,37 @@ class FourierTransform(Op):
         blocks = 1 if short else (min(rows, BLOCKS) if isinstance(rows, int) else BLOCKS)
         room = factors.shape[1]
         memory = at.scratch(x.dtype, 4 * room * blocks)
-        tables = (
-            Split(factors, factors.shape[1]),
-            None if filter is None else Split(filter, filter.shape[1]),
-            None if chirp is None else Split(chirp, chirp.shape[1]),
-        )
         with at.loop(0, blocks, kind) as block:
             copies = Copies(memory, room, block * 4 * room)
             with at.loop(block * rows // blocks, (block + 1) * rows // blocks) as row:
                 source, target = self._source(x, row), self._target(at, outputs[0], row)
-                self._row(at, source, target, copies, tables)
+                self._row(at, source, target, copies, (factors, filter, chirp))
 
     def _source(self, x: Operand, row: Index) -> Line:
         if self.real:
-            return RealLine(x, row * self.length)
-        line = Interleaved(x, row * 2 * self.length)
-        return Swapped(line) if self.inverse else line
+            return Line(x, row * self.length)
+        line = alternating(x, row * 2 * self.length)
+        return line.exchanged() if self.inverse else line
 
     def _target(self, at: AlgorithmBuilder, y: Operand, row: Index) -> Line:
-        line: Line = Interleaved(y, row * self.count * 2)
+        line = alternating(y, row * self.count * 2)
         if self.divided:
             extent = convert(index_number(self.length), y.dtype)
-            line = Scaled(line, at.let(call("div", number(1.0, y.dtype), extent)))
-        return Swapped(line) if self.inverse else line
+            line = line.times(at.let(call("div", number(1.0, y.dtype), extent)))
+        return line.exchanged() if self.inverse else line
 
     def _row(
         self, at: AlgorithmBuilder, source: Line, target: Line, copies: Copies, tables: _Tables
     ) -> None:
-        factors, filter, chirp = tables
         n, count = self.length, self.count
+        factors = _table(tables[0])
         if not isinstance(n, int):
-            assert filter is not None and chirp is not None
-            _late_row(at, self, source, target, copies, (factors, filter, chirp))
-        elif filter is not None and chirp is not None:
-            _filtered_row(at, n, count, source, target, copies, (factors, filter, chirp))
-        elif isinstance(source, RealLine) and n % 2 == 0:
-            found = _within(at, n // 2, source.pairs(), copies, Strided(factors, 2))
+            with at.when(test(n, ">", 0)):
+                _late_row(at, self, source, target, copies, tables)
+        elif tables[1] is not None:
+            _filtered_row(at, n, count, source, target, copies, tables)
+        elif self.real and n % 2 == 0:
+            found = _within(at, n // 2, source.pairs(), copies, factors.every(2))
             half_spectrum(at, n // 2, found, target, factors)
         elif self.real:
             copied(at, count, _within(at, n, source, copies, factors), target)
@@ -180,7 +172,14 @@ class FourierTransform(Op):
             stages(at, _radices(n), source, target, (copies.at(0), copies.at(1)), factors)
 
 
-_Tables = tuple[Split, Split | None, Split | None]
+_Tables = tuple[Operand, Operand | None, Operand | None]
+"""Factors, filter, chirp."""
+
+
+def _table(operand: Operand | None) -> Line:
+    if operand is None:
+        raise ValueError("a table is missing")
+    return split(operand, operand.shape[1])
 
 
 def _radices(length: Index) -> tuple[int, ...]:
@@ -206,12 +205,11 @@ def _filtered_row(
     source: Line,
     target: Line,
     copies: Copies,
-    tables: tuple[Split, Split, Split],
+    tables: _Tables,
 ) -> None:
     """By a convolution, of a length that is given."""
-    factors, filter, chirp = tables
-    assert isinstance(length, int)
-    fast = fast_length(length)
+    factors, filter, chirp = map(_table, tables)
+    fast = copies.room
     chirped(at, length, fast, source, chirp, copies.at(0))
     found = _within(at, fast, copies.at(0), copies, factors)
     filtered(at, fast, found, filter, copies.at(0))
@@ -225,30 +223,31 @@ def _late_row(
     source: Line,
     target: Line,
     copies: Copies,
-    tables: tuple[Split, Split, Split],
+    tables: _Tables,
 ) -> None:
     """Of a length known at run time: one transform, or two around a convolution."""
-    factors, filter, chirp = tables
+    factors, filter, chirp = map(_table, tables)
+    terms = cast(Operand, tables[2]).shape[1]
     room, first = copies.room, copies.at(0)
     which, rounds = at.register(integer(0)), at.register(integer(1))
     size, step = at.register(index_number(room)), at.register(integer(1))
-    with at.when(test(chirp.room, ">", 0)):
+    with at.when(test(terms, ">", 0)):
         at.assign(rounds, integer(2))
         chirped(at, op.length, room, source, chirp, first)
     with at.otherwise():
         copied(at, op.length, source, first)
-        if isinstance(source, RealLine):
+        if op.real:
             with at.when(test(op.length % 2, "==", 0)):
                 at.assign(size, index_number(op.length // 2))
                 at.assign(step, integer(2))
                 copied(at, op.length // 2, source.pairs(), first)
     fast, stride = at.index(size), at.index(step)
     with at.loop(0, at.index(rounds)) as done:
-        late_stages(at, fast, copies, Strided(factors, stride), which, LATE)
+        late_stages(at, fast, copies, factors.every(stride), which, LATE)
         with at.when(test(done + 1, "<", at.index(rounds))):
             filtered(at, room, copies.at(at.index(which)), filter, first)
     found = copies.at(at.index(which))
-    with at.when(test(chirp.room, ">", 0)):
+    with at.when(test(terms, ">", 0)):
         unchirped(at, op.count, found, chirp, target)
     with at.otherwise():
         with at.when(test(stride, "==", 2)):

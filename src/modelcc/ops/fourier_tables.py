@@ -23,7 +23,7 @@ from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F32, F64, I64, Array, DType, TensorType
 from modelcc.ops.bluestein import clear
 from modelcc.ops.broadcast import numbers
-from modelcc.ops.complex_line import Copies, Line, Scaled, Split, copied
+from modelcc.ops.complex_line import Copies, Line, copied, split
 from modelcc.ops.roots import narrowed, root, unit_roots
 from modelcc.ops.stockham import BINARY, divides, late_stages, radices_of
 
@@ -93,9 +93,7 @@ class FourierLengths(Op):
         rest, fast = at.register(whole), at.register(whole)
         filter, chirp = at.register(integer(0)), at.register(integer(0))
         for prime in PRIMES:
-            # Nothing divides 0 for good.
-            more = call("gt", rest, integer(1))
-            with at.while_(call("and", more, divides(rest, prime))):
+            with at.while_(divides(rest, prime)):
                 at.assign(rest, call("div", rest, integer(prime)))
         with at.when(call("gt", rest, integer(1))):
             at.assign(fast, integer(1))
@@ -141,7 +139,7 @@ class FourierTables(Op):
     def algorithm(
         self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
     ) -> None:
-        factors, filter, chirp = (Split(y, y.shape[1]) for y in outputs)
+        factors, filter, chirp = (split(y, y.shape[1]) for y in outputs)
         fast, size, _ = self.sizes
         unit_roots(at, fast, factors)
         with at.when(test(size, ">", 0)):
@@ -169,7 +167,7 @@ class FourierTables(Op):
         which = at.register(integer(0))
         late_stages(at, size, copies, factors, which, BINARY)
         share = call("div", number(1.0, self.dtype), convert(index_number(size), self.dtype))
-        copied(at, size, copies.at(at.index(which)), Scaled(filter, at.let(share)))
+        copied(at, size, copies.at(at.index(which)), filter.times(at.let(share)))
 
 
 def _filter(chirp: Any, size: int) -> Any:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from math import pi
 
-from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, index_number, integer, number
+from modelcc.ir.algorithm import (
+    AlgorithmBuilder,
+    call,
+    convert,
+    index_number,
+    integer,
+    number,
+    splat,
+)
 from modelcc.ir.index import Index, minimum
-from modelcc.ir.loop import Choose, Expr, Splat
+from modelcc.ir.loop import Choose, Expr
 from modelcc.ir.types import F64, DType
 from modelcc.ops.butterfly import Complex, times
-from modelcc.ops.complex_line import Line, Split
+from modelcc.ops.complex_line import Line, split
 
 STEP = 64
 """Neighbouring roots that are one root times the first ones."""
@@ -32,7 +40,7 @@ def unit_roots(at: AlgorithmBuilder, count: Index, target: Line) -> None:
 
     Each is the product, in f64, of the root at a multiple of ``STEP`` and one of the first.
     """
-    first = Split(at.scratch(F64, 2 * STEP), STEP)
+    first = split(at.scratch(F64, 2 * STEP), STEP)
     whole = at.let(index_number(count))
     with at.loop(0, minimum(STEP, count)) as t:
         first.write(at, t, root(at, at.let(index_number(t)), whole))
@@ -49,7 +57,7 @@ def _neighbours(
     """``count`` roots from ``start`` on: the root there times the ``first`` ones."""
     real, imaginary = root(at, at.let(index_number(start)), whole)
     for t, lanes in at.vectors(count):
-        wide = (_wide(real, lanes), _wide(imaginary, lanes))
+        wide = (splat(real, lanes), splat(imaginary, lanes))
         value = times(at, first.read(at, t, lanes), wide)
         target.write(at, start + t, narrowed(at, value, target.dtype))
 
@@ -57,10 +65,6 @@ def _neighbours(
 def narrowed(at: AlgorithmBuilder, value: Complex, dtype: DType) -> Complex:
     """The parts of ``value`` in another type."""
     return at.let(convert(value[0], dtype)), at.let(convert(value[1], dtype))
-
-
-def _wide(value: Expr, lanes: int) -> Expr:
-    return value if lanes == 1 else Splat(value, lanes)
 
 
 __all__ = ["narrowed", "root", "unit_roots"]

@@ -120,7 +120,9 @@ def _multiplied(
 
 
 def radices_of(length: int) -> tuple[int, ...] | None:
-    """The radices of the stages for ``length``; None if it has another prime factor."""
+    """The radices of the stages for ``length``, 1 or more; None if it has another prime factor."""
+    if length < 1:
+        raise ValueError(f"a transform of {length} numbers")
     found: list[int] = []
     for radix in RADICES:
         while length % radix == 0:
@@ -180,8 +182,9 @@ def late_stages(
 
 
 def divides(value: Expr, radix: int) -> Expr:
-    """Whether ``radix`` divides a positive ``value``."""
-    return call("eq", call("mod", value, integer(radix)), integer(0))
+    """Whether ``radix`` divides ``value``, which is not 0: that is divided for ever."""
+    exact = call("eq", call("mod", value, integer(radix)), integer(0))
+    return call("and", call("gt", value, integer(0)), exact)
 
 
 __all__ = ["BINARY", "LATE", "RADICES", "divides", "late_stages", "radices_of", "stage", "stages"]

@@ -98,7 +98,8 @@ def _dim(name: str, known: Range) -> DimSpec:
 def _check_dimensions(program: Program) -> None:
     extents = [dim for name in program.inputs for dim in program.bindings[name].type.shape]
     given = {name for dim in extents if not isinstance(dim, int) for name in dim.symbols}
-    for name in program.dims.keys() - frozenset(program.read_sizes):
+    given |= set(program.read_sizes)
+    for name in program.dims:
         if name not in given:
             raise ModelError(
                 f"no input tells the size of dimension {name!r}",

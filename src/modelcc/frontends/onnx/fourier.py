@@ -26,6 +26,8 @@ SMALL = 16
 """Lengths up to which a transform is products with matrices, which others are fused into."""
 TINY = 8
 """Lengths up to which it is one."""
+KEPT = 1 << 16
+"""Lengths up to which tables are constants; longer ones are made when the model runs."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def matrix(used: int, length: int, form: Form) -> Array:
 
 def transformed(call: Call, x: str, axis: int, form: Form, length: Index) -> str:
     """The transform of ``x`` [..., axis, ..., parts] along ``axis``, cut or with zeros behind."""
+    if isinstance(length, int) and length < 1:
+        call.fail(f"a transform of {length} numbers, which has no meaning")
     extents = call.type_of(x).shape
     used = simplify(minimum(extents[axis], form.used(length)), call.bounds)
     x = sliced(call, x, {axis: (0, used, 1)}, extents)
@@ -166,9 +170,14 @@ def _by_stages(call: Call, x: str, form: Form, length: Index) -> str:
 
 def _transform(call: Call, x: str, op: FourierTransform) -> str:
     dtype, length = call.type_of(x).dtype, op.length
-    if isinstance(length, int):
+    if isinstance(length, int) and length <= KEPT:
         given = [call.constant(table) for table in tables(length, dtype)]
         return call.emit(op, x, *given)
+    if isinstance(length, int):
+        fast, filter, chirp = FourierLengths(length).reference().tolist()
+        made = FourierTables(length, (fast, filter, chirp), dtype)
+        found = call.emitter.add_node(made, source=call.source)
+        return call.emit(op, x, *(found if filter else found[:1]))
     (lengths,) = call.emitter.add_node(FourierLengths(length), source=call.source)
     label, known = f"{call.source[-1]}_table", Range(0, 4 * length)
     factors, filter, chirp = call.emitter.read_sizes(lengths, label, known, (), call.source)
