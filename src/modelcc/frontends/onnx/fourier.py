@@ -26,7 +26,7 @@ SMALL = 16
 """Lengths up to which a transform is products with matrices, which others are fused into."""
 TINY = 8
 """Lengths up to which it is one."""
-KEPT = 1 << 16
+KEPT = 1 << 20
 """Lengths up to which tables are constants; longer ones are made when the model runs."""
 
 
