@@ -1,4 +1,4 @@
-"""Every operator with an extent of 0, given or under a name: compiled, or refused with a reason."""
+"""Every operator with an extent of 0, given or under a name: onnxruntime's results, or a reason."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import warnings
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 import pytest
-from onnx import AttributeProto, ModelProto
+from onnx import AttributeProto, ModelProto, TensorProto
 from onnx.backend.test.case.node import collect_testcases
+from onnx.numpy_helper import to_array
 
+import modelcc
 from modelcc.driver import NOWHERE, StageError, target_of
 from modelcc.emission import emit
 from modelcc.ir.op import ModelError
+from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
 OPTIONS = chosen_options(threads=1)
@@ -39,10 +44,14 @@ def _models() -> Mapping[str, tuple[ModelProto, list[Any]]]:
 MODELS = _models()
 
 
-def _emptied(model: ModelProto, inputs: list[Any], name: str) -> Iterator[ModelProto]:
-    """The model with each extent of each input 0 (or called ``name``) in turn."""
+def _emptied(
+    model: ModelProto, inputs: list[Any], name: str
+) -> Iterator[tuple[ModelProto, dict[str, Any]]]:
+    """The model with each extent of each input 0 (or called ``name``) in turn, and such inputs."""
     for which in range(len(inputs)):
         for axis in range(len(model.graph.input[which].type.tensor_type.shape.dim)):
+            arrays = [to_array(x) if isinstance(x, TensorProto) else np.asarray(x) for x in inputs]
+            arrays[which] = np.take(arrays[which], [], axis=axis)
             changed = ModelProto()
             changed.CopyFrom(model)
             extent = changed.graph.input[which].type.tensor_type.shape.dim[axis]
@@ -53,14 +62,60 @@ def _emptied(model: ModelProto, inputs: list[Any], name: str) -> Iterator[ModelP
                 extent.dim_value = 0
             for output in changed.graph.output:
                 output.type.tensor_type.ClearField("shape")
-            yield changed
+            names = (i.name for i in changed.graph.input)
+            yield changed, dict(zip(names, arrays, strict=True))
 
 
 @pytest.mark.parametrize("op", MODELS)
 @pytest.mark.parametrize("name", ["", "n"])
 def test_an_extent_of_0_is_no_internal_error(op: str, name: str) -> None:
-    for model in _emptied(*MODELS[op], name):
+    for model, _ in _emptied(*MODELS[op], name):
         try:
             emit(model, None, "llvm", target_of(OPTIONS), OPTIONS, NOWHERE)
         except ModelError as error:
             assert not isinstance(error, StageError)
+
+
+_ABORTS = ("GRU", "LSTM", "RNN")
+"""onnxruntime ends the process where these have no steps."""
+_OTHERS = MappingProxyType(
+    {
+        "ConvInteger": "onnxruntime leaves sums of nothing as the memory was",
+        "MatMulInteger": "onnxruntime leaves sums of nothing as the memory was",
+        "QLinearMatMul": "onnxruntime leaves sums of nothing as the memory was",
+        "ReduceMean": "a mean of nothing is NaN, as in NumPy; onnxruntime's is 0 for given axes",
+        "Squeeze": "no axes are none, as in the standard's evaluator; onnxruntime takes all",
+    }
+)
+_REFUSED = MappingProxyType(
+    {
+        "DFT": "a transform of no numbers has no meaning",
+        "NonMaxSuppression": "a limit that is given is a number",
+    }
+)
+"""What onnxruntime runs with an extent of 0."""
+
+
+@pytest.mark.parametrize("op", [op for op in MODELS if op not in _ABORTS])
+def test_results_without_elements_are_those_of_onnxruntime(
+    op: str, request: pytest.FixtureRequest
+) -> None:
+    cases = [(name, *case) for name in ("", "n") for case in _emptied(*MODELS[op], name)]
+    if not request.config.getoption("--all-ops"):
+        cases = cases[crc32(op.encode()) % max(1, len(cases)) :][:1]
+    for name, model, feeds in cases:
+        try:
+            expected = run_onnxruntime(model, feeds)
+        except Exception as error:
+            assert "onnxruntime" in type(error).__module__
+            continue
+        try:
+            results = modelcc.compile(model, options=OPTIONS, cache=None).run(feeds)
+        except modelcc.Error as error:
+            assert op in _REFUSED or (name and isinstance(error, ModelError)), error
+            continue
+        for one, other in zip(results.values(), expected.values(), strict=True):
+            if op not in _OTHERS:
+                assert one.shape == other.shape
+                if one.dtype.kind in "biuf":
+                    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.errors import OutOfMemoryError
+from modelcc.runtime.results import ALIGNMENT, LARGE, Block, ResultMemory
 
-_ALIGNMENT = 64
 _ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -26,29 +24,33 @@ class Host:
     """Gives memory to one running call, 64-aligned; ``address`` is what the code is passed."""
 
     def __init__(self, count: int) -> None:
-        self._blocks: list[NDArray[np.uint8] | None] = [None] * count
+        self._blocks: list[tuple[Block, int] | None] = [None] * count
+        self._memory = [ResultMemory() for _ in range(count)]
         self._failed: OutOfMemoryError | None = None
         self._table = _Table(_ALLOCATE(self._allocate), None)
         self.address = ctypes.addressof(self._table)
 
     def _allocate(self, context: int | None, which: int, size: int) -> int:
         try:
-            block = np.empty(size + _ALIGNMENT, np.uint8)
-        except (MemoryError, ValueError):
+            memory = self._memory[which]
+            small = size < LARGE
+            block = np.empty(size + ALIGNMENT, np.uint8) if small else memory.block(size)
+        except (OutOfMemoryError, MemoryError, ValueError):
             message = f"the system has no {size:,} bytes of memory for the model"
             self._failed = OutOfMemoryError(message)
             return 0
-        start = -address_of(block) % _ALIGNMENT
-        self._blocks[which] = block[start:]
-        return address_of(block) + start
+        address = address_of(block)
+        start = -address % ALIGNMENT
+        self._blocks[which] = block, start
+        return address + start
 
     def take(self, which: int, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
         """Memory given during the last call, as an array."""
-        block = self._blocks[which]
-        size = dtype.itemsize * prod(shape)
-        if block is None:
+        given = self._blocks[which]
+        if given is None:
             raise RuntimeError(f"the model has not asked for its memory {which}")
-        return block[:size].view(dtype).reshape(shape)
+        block, start = given
+        return np.ndarray(shape, dtype, block, start)
 
     def clear(self) -> None:
         """Forget what was given; OutOfMemoryError if something could not be given."""

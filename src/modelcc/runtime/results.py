@@ -16,8 +16,11 @@ from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.errors import OutOfMemoryError
 
+LARGE = 16 << 10
+"""Bytes of a result from which alignment and keeping its memory are worth it."""
 _KEPT = 2  # blocks of an output: the caller often holds one result while the next is computed
-_ALIGNMENT = 64
+ALIGNMENT = 64
+"""Bytes."""
 
 Block = NDArray[np.uint8]
 
@@ -30,12 +33,15 @@ class ResultMemory:
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
         """An array that nobody else has, of ``size`` bytes from a multiple of 64."""
-        block = self._block(size + _ALIGNMENT)
-        start = -address_of(block) % _ALIGNMENT
-        return block[start : start + size].view(dtype).reshape(shape)
+        block = self.block(size)
+        return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)
 
-    def _block(self, size: int) -> Block:
-        """At least ``size`` bytes; a little more, for sequences that grow call by call."""
+    def block(self, size: int) -> Block:
+        """``size`` bytes from a multiple of 64 on, or a few more, that nobody else has.
+
+        OutOfMemoryError if the system does not have them.
+        """
+        size += ALIGNMENT
         blocks = self._blocks
         for position in range(len(blocks)):  # a variable for the block would be a holder
             fits = size <= blocks[position].size <= 2 * size
@@ -47,7 +53,7 @@ class ResultMemory:
 
 
 def _fresh(size: int) -> Block:
-    """More than asked for where there is memory for that."""
+    """More than asked for where there is memory for that: sequences grow call by call."""
     for spare in (size // 4, 0):
         try:
             return np.empty(size + spare, np.uint8)

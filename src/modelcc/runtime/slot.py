@@ -17,7 +17,7 @@ from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.errors import OutOfMemoryError
 from modelcc.runtime.host import Host
-from modelcc.runtime.results import ResultMemory
+from modelcc.runtime.results import LARGE, ResultMemory
 from modelcc.runtime.signature import Signature
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32)
@@ -32,7 +32,6 @@ Entry = Callable[..., int]
 
 _number = ctypes.c_int64.from_address
 _HEAD = object.__basicsize__
-_LARGE = 16 << 10  # bytes of an output from which alignment and keeping memory are worth it
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class Slot:
             inputs[position] = address
         results: list[Array] = []
         for position, (shape, dtype, size) in enumerate(makes):
-            if size >= _LARGE:
+            if size >= LARGE:
                 array = self._memory[position].array(shape, dtype, size)
             else:
                 array = np.empty(shape, dtype)
@@ -155,7 +154,7 @@ class Slot:
     def run(self) -> tuple[int, list[Array]]:
         """The entry point's status and the results, in arrays that nobody else has."""
         results = [
-            memory.array(shape, dtype, size) if size >= _LARGE else np.empty(shape, dtype)
+            memory.array(shape, dtype, size) if size >= LARGE else np.empty(shape, dtype)
             for memory, (shape, dtype, size) in zip(self._memory, self._results, strict=True)
         ]
         if self._host is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, TypeVar
 
+import numpy as np
 from onnx import GraphProto
 
 from modelcc.frontends.onnx.attributes import Attributes
@@ -128,8 +129,19 @@ class Call:
         return self.type(i).rank
 
     def known(self, i: int) -> Contents | None:
-        """Contents of operand ``i`` if they are known."""
-        return self.emitter.contents(self.inputs[i]) if self.has(i) else None
+        """Contents of operand ``i`` if they are known, as those of no elements always are."""
+        if not self.has(i):
+            return None
+        contents = self.emitter.contents(self.inputs[i])
+        return self._nothing(i) if contents is None else contents
+
+    def _nothing(self, i: int) -> Contents | None:
+        if self.emitter.find_group(self.inputs[i]) is not None:
+            return None
+        type = self.type(i)
+        fixed = tuple(extent for extent in type.shape if isinstance(extent, int))
+        nothing = 0 in fixed and len(fixed) == type.rank
+        return np.empty(fixed, type.dtype.numpy) if nothing else None
 
     def contents(self, i: int, what: str) -> Contents:
         """Contents of operand ``i``; not supported if they are computed at run time."""

@@ -14,7 +14,7 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.vectors import Vector, axes_at, operand, positions, vector_of
 from modelcc.ir.condition import Demand
-from modelcc.ir.index import Index, Range, Sym, ceildiv, product
+from modelcc.ir.index import Index, Range, Sym, ceildiv, maximum, product
 from modelcc.ir.types import F64, I64, U64, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
@@ -272,7 +272,7 @@ def over_axes(
     both = marks.where(1, whole).joined(marks.where(whole, 1))
     split_sizes = both.read(
         f"{label}_split",
-        [Range(0, e) if e != 0 else Range(0, 1) for e in (*extents, *extents)],
+        [Range(0, maximum(e, 1)) for e in (*extents, *extents)],  # [0] is [0, 1] or [1, 0]
         [(Sym(f"#{i}") * Sym(f"#{i + rank}"), "==", e) for i, e in enumerate(extents)],
     )
     kept, reduced = split_sizes[:rank], split_sizes[rank:]
