@@ -82,11 +82,37 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Index]) -> Index:
 
 def evaluate(e: Index, values: Mapping[str, int]) -> int:
     """The value of ``e``; KeyError naming the symbol that has no value."""
-    result = substitute(e, values)
+    try:
+        return _value(e, values)
+    except KeyError:  # what has no value may be a factor of 0
+        result = substitute(e, values)
     if isinstance(result, int):
         return result
     missing = sorted(result.symbols - values.keys())
     raise KeyError(f"{e} has no value: symbol {', '.join(missing)} is not given")
+
+
+def _value(e: Index, values: Mapping[str, int]) -> int:
+    match e:
+        case int():
+            return e
+        case Sym(name):
+            return values[name]
+        case FloorDiv(dividend, divisor):
+            return _value(dividend, values) // _value(divisor, values)
+        case Mod(dividend, divisor):
+            return _value(dividend, values) % _value(divisor, values)
+        case Min(args):
+            return min(_value(arg, values) for arg in args)
+        case Max(args):
+            return max(_value(arg, values) for arg in args)
+        case _:
+            result = e.const
+            for coeff, mono in e.terms.values():
+                for atom in mono:
+                    coeff *= values[atom.name] if type(atom) is Sym else _value(atom, values)
+                result += coeff
+            return result
 
 
 def coefficient(e: Index, name: str) -> Index | None:

@@ -127,7 +127,7 @@ class IndexCode:
         if e.const:
             return self._add(self._operand(e - e.const), e.const, depth)
         if len(e.terms) > LONG_SUM:
-            return self._long_sum(e, depth)
+            return self._long_sum(e)
         ordered = [coeff * product(mono) for coeff, mono in e.terms.values()]
         ordered.sort(key=lambda term: (self._home(term), str(term)))
         positive = next((t for t in ordered if not str(t).startswith("-")), ordered[0])
@@ -137,7 +137,7 @@ class IndexCode:
         last = ordered[-1]
         return self._add(self._operand(e - last), last, depth)
 
-    def _long_sum(self, e: Expr, depth: int) -> str:
+    def _long_sum(self, e: Expr) -> str:
         """Terms in the order in which their symbols were bound, the first of them as many as a
         power of two: sums of d0 to dn for many n (places of a concatenation) share their parts."""
         names = dict.fromkeys(name for scope in self._code.scopes for name in scope.symbols)
@@ -147,9 +147,22 @@ class IndexCode:
             return min((place[name] for name in symbols(term)), default=0), str(term)
 
         terms = sorted((coeff * product(mono) for coeff, mono in e.terms.values()), key=key)
+        return self._sum_of([(self._home(term), term) for term in terms])
+
+    def _sum_of(self, terms: list[tuple[int, Index]]) -> str:
+        """The sum of terms, each with its home."""
+        if len(terms) <= LONG_SUM:
+            return self._operand(total([term for _, term in terms]))
+        text = f"terms {' '.join(str(term) for _, term in terms)}"
+        found = self._code.cached(text)
+        if found is not None:
+            return found
         half = 1 << (len(terms) - 1).bit_length() - 1
-        left, right = (self._operand(total(part)) for part in (terms[:half], terms[half:]))
-        return self._code.emit(f"add nsw i64 {left}, {right}", "i", depth)
+        left, right = self._sum_of(terms[:half]), self._sum_of(terms[half:])
+        depth = max(home for home, _ in terms)
+        result = self._code.emit(f"add nsw i64 {left}, {right}", "i", depth)
+        self._code.scopes[depth].cache[text] = result
+        return result
 
     def _add(self, left: str, right: Index, depth: int) -> str:
         if str(right).startswith("-"):
