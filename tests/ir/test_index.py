@@ -23,7 +23,7 @@ from modelcc.ir.index import (
     coefficient,
     compare,
     compile_index,
-    compile_positional,
+    compile_shapes,
     divides,
     evaluate,
     floordiv,
@@ -151,7 +151,7 @@ def test_canonical_form_keeps_the_value(tree, point):
     assume(expected is not None)
     assert evaluate(e, point) == expected
     assert compile_index(e)(point) == expected
-    assert compile_positional(e, NAMES)(*(point[n] for n in NAMES)) == expected
+    assert compile_shapes([[e, 2], []], NAMES)([point[n] for n in NAMES]) == ((expected, 2), ())
     assert substitute(e, point) == expected
 
 
@@ -352,8 +352,8 @@ def test_any_string_can_name_a_symbol(name):
 def test_errors_name_the_culprit():
     with pytest.raises(KeyError, match="m, n"):
         evaluate(n + m * x, {"x": 2})
-    with pytest.raises(ValueError, match="needs a value for n"):
-        compile_positional(n + m, ["m"])
+    with pytest.raises(KeyError, match="n"):
+        compile_shapes([[n + m]], ["m"])
     with pytest.raises(ZeroDivisionError, match="n"):
         _ = (n + 1) // 0
     with pytest.raises(ZeroDivisionError, match="n"):

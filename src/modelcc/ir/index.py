@@ -69,7 +69,7 @@ from modelcc.ir.index_extremum import (
 from modelcc.ir.index_interval import DIM, Bounds, Interval, Range, loop_range
 from modelcc.ir.index_names import quote_name
 from modelcc.ir.index_simplify import Comparison, compare, divides, index_size, simplify
-from modelcc.ir.index_text import compile_index, compile_positional, parse_index, python_source
+from modelcc.ir.index_text import compile_index, compile_shapes, parse_index, python_source
 
 __all__ = [
     "DIM",
@@ -92,7 +92,7 @@ __all__ = [
     "coefficient",
     "compare",
     "compile_index",
-    "compile_positional",
+    "compile_shapes",
     "divides",
     "evaluate",
     "floordiv",

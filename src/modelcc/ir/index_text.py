@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from modelcc.ir.index_expr import (
     Atom,
@@ -141,16 +141,16 @@ def compile_index(e: Index) -> Callable[[Mapping[str, int]], int]:
     return _evaluated(f"lambda v: {source}")
 
 
-def compile_positional(e: Index, names: Sequence[str]) -> Callable[..., int]:
-    """As :func:`compile_index`, with the values of ``names`` as positional arguments."""
-    missing = sorted(symbols(e) - set(names))
-    if missing:
-        raise ValueError(f"{e} also needs a value for {', '.join(missing)}")
-    arguments = {name: f"a{position}" for position, name in enumerate(names)}
-    return _evaluated(f"lambda {', '.join(arguments.values())}: {python_source(e, arguments)}")
+def compile_shapes(
+    shapes: Sequence[Sequence[Index]], names: Sequence[str]
+) -> Callable[[Sequence[int]], tuple[tuple[int, ...], ...]]:
+    """A fast function from the values of ``names`` to those of all extents of ``shapes``."""
+    places = {name: f"v[{position}]" for position, name in enumerate(names)}
+    texts = ("".join(f"{python_source(extent, places)}, " for extent in shape) for shape in shapes)
+    return _evaluated(f"lambda v: ({''.join(f'({text}), ' for text in texts)})")
 
 
-def _evaluated(source: str) -> Callable[..., int]:
+def _evaluated(source: str) -> Callable[..., Any]:
     return eval(compile(source, "<index>", "eval"), {"min": min, "max": max})
 
 

@@ -28,11 +28,6 @@ class Signature:
     outputs: tuple[Shape, ...]
     sizes: NDArray[np.int64]
     arena: int
-    late: tuple[tuple[Evaluator, ...], ...] = ()
-
-    def late_shapes(self, sizes: Mapping[str, int]) -> list[Shape]:
-        """Shapes of the outputs once the sizes that depend on data are known."""
-        return [tuple(evaluate(sizes) for evaluate in shape) for shape in self.late]
 
 
 class SignatureMaker:
@@ -56,7 +51,6 @@ class SignatureMaker:
             outputs=tuple(tuple(max(0, e(values)) for e in shape) for shape in self._outputs),
             sizes=np.array([*sizes.values(), *late.values()], np.int64),
             arena=self._arena(values),
-            late=tuple(self._outputs) if late else (),
         )
 
 

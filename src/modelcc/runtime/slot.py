@@ -13,6 +13,7 @@ import numpy as np
 
 from modelcc.artifact.manifest import Manifest
 from modelcc.artifact.memory import Memory
+from modelcc.ir.index import compile_shapes
 from modelcc.ir.types import Array
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.errors import OutOfMemoryError
@@ -72,6 +73,8 @@ class Slot:
             if spec.name in manifest.allocated
         }
         self._names = (*(dim.name for dim in manifest.dims), *manifest.sizes)
+        late = [manifest.outputs[position].shape for position in self._late]
+        self._late_shapes = compile_shapes(late, self._names)
         self._call: Callable[[], int] = lambda: 1
         self._ready: _Ready | None = None
 
@@ -166,11 +169,10 @@ class Slot:
         """The status; ``results`` gets the arrays that were asked for."""
         try:
             status = self._call()
-            if not status and self._signature is not None:
-                shapes = self._signature.late_shapes(self.sizes())
-                for position, which in self._late.items():
-                    dtype = self._results[position][1]
-                    results[position] = host.take(which, dtype, shapes[position])
+            if not status:
+                shapes = self._late_shapes(self._sizes.tolist())
+                for (position, which), shape in zip(self._late.items(), shapes, strict=True):
+                    results[position] = host.take(which, self._results[position][1], shape)
         finally:
             host.clear()
         return status
