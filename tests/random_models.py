@@ -68,7 +68,8 @@ class Maker:
     def alike(self, x: str) -> str:
         """A value of the same type, perhaps itself."""
         type = self.build.type_of(x)
-        return self.draw(st.sampled_from([v for v in self.values if self.build.type_of(v) == type]))
+        others = [v for v in self.values if v != x and self.build.type_of(v) == type]
+        return self.draw(st.sampled_from([x, *others]))
 
     def elementwise(self, x: str) -> str:
         if self.draw(st.booleans()):
