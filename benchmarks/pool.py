@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -62,13 +63,17 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
 
 
-def start(task: Task, timeout: float) -> Worker | Failed:
-    """Starts a process that loads the engine and the model, within `timeout` seconds."""
+def start(task: Task, timeout: float, sources: Path | None = None) -> Worker | Failed:
+    """Starts a process that loads the engine and the model, within `timeout` seconds.
+
+    `sources` is a folder whose modules come before those that are installed.
+    """
     ours, theirs = Pipe()
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "benchmarks.worker", str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
         cwd=ROOT,
+        env={**os.environ, **({} if sources is None else {"PYTHONPATH": str(sources)})},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
