@@ -1,4 +1,4 @@
-"""Packing of run-time operands that a product would read with a stride along its vectors.
+"""Packing of run-time operands that a product would read from far apart places.
 
 Constants are packed at compile time by the schedule and are left alone.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, coefficient, product, symbols
-from modelcc.ir.scalar_tree import transform
+from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import Layout, Part, TensorType
 
@@ -17,6 +17,11 @@ from modelcc.ir.types import Layout, Part, TensorType
 @dataclass(frozen=True)
 class PackOperands:
     """``block`` vector lanes innermost; an operand read fewer than ``reuse`` times stays.
+
+    So does one whose lanes lie side by side, unless it is read ``rows`` times (None: never) and has
+    more than ``near`` bytes to a product.  Vectors that follow each other along the sum are in
+    different rows then, maybe in different pages, and fight for few places of the first cache
+    (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
 
     before::
 
@@ -41,6 +46,8 @@ class PackOperands:
 
     block: int = 16
     reuse: int = 4
+    rows: int | None = None
+    near: int = 32 << 10
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         types = dict(program.types)
@@ -58,34 +65,48 @@ class PackOperands:
     def _pack(
         self, kernel: Kernel, program: TensorProgram
     ) -> tuple[Kernel, Kernel, TensorType] | None:
-        if len(kernel.stages) != 1:
-            return None
-        stage = kernel.stages[0]
+        stage, *others = kernel.stages
         lane = _vector_axis(stage)
-        read = _strided(stage, lane, program) if lane is not None else None
+        read = _vectors(stage, lane, program) if lane is not None else None
         if lane is None or read is None or not self._worth(stage, read, lane):
+            return None
+        if others and (self.rows is None or any(s.reduce for s in others)):
+            return None
+        if read.tensor not in kernel.inputs:
             return None
         axes = _axes_of(read, stage)
         name = f"{stage.output}.packed"
         point: tuple[Index, ...] = tuple(Sym(a.name) for a in axes)
-        type_ = TensorType(tuple(a.extent for a in axes), read.dtype, self._layout(axes, lane))
+        layout = self._layout(axes, lane, stage.reduce)
+        type_ = TensorType(tuple(a.extent for a in axes), read.dtype, layout)
         copy = Stage(name, axes, point, read)
         body = _replace_read(stage.body, read, Read(name, point, read.dtype))
-        inputs = tuple(name if t == read.tensor else t for t in kernel.inputs)
-        if any(r.tensor == read.tensor for r in _reads_but(stage, read)):
-            inputs = (*kernel.inputs, name)
-        changed = replace(kernel, inputs=inputs, stages=(replace(stage, body=body),))
+        stages = (replace(stage, body=body), *others)
+        left = {r.tensor for s in stages for r in reads(s.body)}
+        inputs = [name if t == read.tensor else t for t in kernel.inputs]
+        inputs += [read.tensor] if read.tensor in left else []
+        changed = replace(kernel, inputs=tuple(inputs), stages=stages)
         return Kernel("Pack", (read.tensor,), (name,), (copy,), kernel.source), changed, type_
 
     def _worth(self, stage: Stage, read: Read, lane: Axis) -> bool:
         used = {n for i in read.indices for n in symbols(i)}
         reuse = product(a.extent for a in stage.axes if a.name not in used)
         wide = not isinstance(lane.extent, int) or lane.extent * 2 >= self.block
-        return wide and (not isinstance(reuse, int) or reuse >= self.reuse)
+        least = self.reuse
+        if coefficient(read.indices[-1], lane.name) != 0:
+            if any(len(symbols(i)) > 1 for i in read.indices):
+                return False  # what windows share would be copied for each
+            size = product(a.extent for a in (lane, *stage.reduce)) * read.dtype.bytes
+            if self.rows is None or (isinstance(size, int) and size <= self.near):
+                return False
+            least = self.rows
+        return wide and (not isinstance(reuse, int) or reuse >= least)
 
-    def _layout(self, axes: tuple[Axis, ...], lane: Axis) -> Layout:
+    def _layout(self, axes: tuple[Axis, ...], lane: Axis, summed: tuple[Axis, ...]) -> Layout:
+        """Blocks of lanes innermost, those that are summed next to each other."""
         position = axes.index(lane)
         parts = [Part(n, self.block if n == position else 1) for n in range(len(axes))]
+        parts.sort(key=lambda part: axes[part.axis] in summed)
         return Layout((*parts, Part(position, 1, self.block)), ((0, 0),) * len(axes))
 
 
@@ -97,8 +118,8 @@ def _vector_axis(stage: Stage) -> Axis | None:
     return next((a for a in stage.axes if stage.write[-1] == Sym(a.name)), None)
 
 
-def _strided(stage: Stage, lane: Axis, program: TensorProgram) -> Read | None:
-    """The read that moves along ``lane`` in steps of more than one element."""
+def _vectors(stage: Stage, lane: Axis, program: TensorProgram) -> Read | None:
+    """The operand that moves along ``lane``, if it alone does and lies as the model says."""
     if not isinstance(stage.body, Apply):
         return None
     moving = [
@@ -110,7 +131,7 @@ def _strided(stage: Stage, lane: Axis, program: TensorProgram) -> Read | None:
         return None
     read = moving[0]
     plain = program.types[read.tensor].layout is None and read.tensor not in program.constants
-    return read if plain and coefficient(read.indices[-1], lane.name) == 0 else None
+    return read if plain else None
 
 
 def _axes_of(read: Read, stage: Stage) -> tuple[Axis, ...]:
@@ -122,8 +143,3 @@ def _axes_of(read: Read, stage: Stage) -> tuple[Axis, ...]:
 
 def _replace_read(body: Scalar, old: Read, new: Read) -> Scalar:
     return transform(body, lambda node: new if node == old else node)
-
-
-def _reads_but(stage: Stage, read: Read) -> list[Read]:
-    args = stage.body.args if isinstance(stage.body, Apply) else ()
-    return [r for r in args if isinstance(r, Read) and r != read]

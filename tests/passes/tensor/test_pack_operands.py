@@ -1,0 +1,163 @@
+"""Operands that come at run time are packed where that pays, and products are as NumPy has them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto, parser
+
+import modelcc
+from modelcc.ir.index import Range
+from modelcc.ir.tensor import Kernel, TensorProgram
+from modelcc.ir.tensor_parser import parse_kernel
+from modelcc.ir.types import Array
+from modelcc.passes.tensor.pack_operands import PackOperands
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
+DTYPES = {
+    "float": (np.float32, 1e-5),
+    "double": (np.float64, 1e-12),
+    "float16": (np.float16, 4e-3),
+    "bfloat16": (ml_dtypes.bfloat16, 3e-2),
+}
+FORMS = {
+    "plain": ("[n, k]", "[k, m]", "c = MatMul(a, b)"),
+    "left transposed": ("[k, n]", "[k, m]", "t = Transpose(a) c = MatMul(t, b)"),
+    "right transposed": ("[n, k]", "[m, k]", "t = Transpose(b) c = MatMul(a, t)"),
+    "both transposed": ("[k, n]", "[m, k]", "c = Gemm<transA = 1, transB = 1>(a, b)"),
+    "batches": ("[s, n, k]", "[s, k, m]", "c = MatMul(a, b)"),
+    "one right operand": ("[s, n, k]", "[k, m]", "c = MatMul(a, b)"),
+    "with an epilogue": ("[n, k]", "[k, m]", "p = MatMul(a, b) c = Abs(p)"),
+    "with itself": ("[n, n]", "[n, n]", "p = MatMul(a, b) c = Add(p, b)"),
+}
+CASES = [("plain", dtype) for dtype in DTYPES] + [(form, "float") for form in FORMS]
+EXTENTS = (0, 1, 2, 7, 16, 17, 40, 255, 257)
+
+
+def model_of(form: str, dtype: str, sizes: dict[str, int] | None = None) -> ModelProto:
+    """The form, its extents named or as in ``sizes``."""
+    a, b, body = FORMS[form]
+    for name, size in (sizes or {}).items():
+        a, b = (shape.replace(name, str(size)) for shape in (a, b))
+    return parser.parse_model(f"{HEAD} g ({dtype}{a} a, {dtype}{b} b) => ({dtype} c) {{ {body} }}")
+
+
+def shapes_of(form: str, sizes: dict[str, int]) -> list[tuple[int, ...]]:
+    """Shapes of both operands."""
+    return [tuple(sizes[name] for name in s[1:-1].split(", ")) for s in FORMS[form][:2]]
+
+
+def wanted_of(form: str, a: Array, b: Array) -> Array:
+    """The result in double precision."""
+    left = a.T if form in ("left transposed", "both transposed") else a
+    right = b.T if form in ("right transposed", "both transposed") else b
+    found = np.matmul(left.astype(np.float64), right.astype(np.float64))
+    if form == "with an epilogue":
+        return np.abs(found)
+    return found + b.astype(np.float64) if form == "with itself" else found
+
+
+@cache
+def named(form: str, dtype: str, threads: int = 1) -> modelcc.Model:
+    """The form with named extents."""
+    return modelcc.compile(model_of(form, dtype), threads=threads, cache=None)
+
+
+def operands(form: str, dtype: str, sizes: dict[str, int]) -> list[Array]:
+    """Random ones."""
+    random = np.random.default_rng(sum(sizes.values()))
+    made = [random.standard_normal(s) for s in shapes_of(form, sizes)]
+    return [x.astype(DTYPES[dtype][0]) for x in made]
+
+
+def check(net: modelcc.Model, form: str, dtype: str, sizes: dict[str, int]) -> None:
+    a, b = operands(form, dtype, sizes)
+    wanted, found = wanted_of(form, a, b), np.asarray(net(a, b)).astype(np.float64)
+    assert found.shape == wanted.shape
+    scale = 1 + 4 * np.sqrt(max(sizes["n"], sizes["k"]))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=DTYPES[dtype][1] * scale)
+
+
+SIZES = st.fixed_dictionaries(
+    {name: st.sampled_from(EXTENTS) for name in "nkm"} | {"s": st.integers(0, 3)}
+)
+
+
+@pytest.mark.parametrize(("form", "dtype"), dict.fromkeys(CASES))
+@settings(max_examples=25, deadline=None)
+@given(sizes=SIZES)
+def test_named_extents(form: str, dtype: str, sizes: dict[str, int]) -> None:
+    check(named(form, dtype), form, dtype, sizes)
+
+
+@pytest.mark.parametrize(("form", "dtype"), dict.fromkeys(CASES))
+@pytest.mark.parametrize("extents", [(17, 257, 255), (255, 17, 257), (40, 300, 40)], ids=str)
+def test_given_extents(form: str, dtype: str, extents: tuple[int, int, int]) -> None:
+    sizes = {**dict(zip("nkm", extents, strict=True)), "s": 2}
+    net = modelcc.compile(model_of(form, dtype, sizes), threads=1, cache=None)
+    check(net, form, dtype, sizes)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_two_threads_give_the_same_bits(form: str) -> None:
+    sizes = {"n": 97, "k": 130, "m": 131, "s": 3}
+    a, b = operands(form, "float", sizes)
+    found = [named(form, "float", threads)(a, b) for threads in (1, 2)]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("form", FORMS)
+def test_what_memory_held_before_does_not_leak(form: str, value: float) -> None:
+    net, sizes = named(form, "float"), {"n": 64, "k": 64, "m": 64, "s": 2}
+    net(*(np.full(shape, value, np.float32) for shape in shapes_of(form, sizes)))
+    check(net, form, "float", {"n": 33, "k": 33, "m": 33, "s": 1})
+
+
+def product(rows: object, depth: object, columns: object) -> TensorProgram:
+    """The program of one product."""
+    a, b, c = f"[{rows}, {depth}]", f"[{depth}, {columns}]", f"[{rows}, {columns}]"
+    body = f"%c: f32{c} = [i < {rows}, j < {columns}] sum[k < {depth}](%a[i, k] * %b[k, j])"
+    text = f"kernel @product(%a: f32{a}, %b: f32{b}) -> (%c: f32{c}) {{ {body} }}"
+    kernel, types = parse_kernel(text)
+    names = (e for e in (rows, depth, columns) if isinstance(e, str))
+    dims = {name: Range(0, None) for name in names}
+    return TensorProgram("p", ("a", "b"), ("c",), (kernel,), types, {}, dims)
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "packed"),
+    [
+        (128, 128, 128, True),
+        ("n", 128, 128, True),
+        (24, 128, "m", True),
+        (24, "k", 128, True),
+        (23, 128, 128, False),  # read too few times
+        (128, 64, 128, False),  # in the first cache however it lies
+        (128, 4096, 7, False),  # too narrow for vectors
+    ],
+)
+def test_what_is_packed(rows: object, depth: object, columns: object, packed: bool) -> None:
+    program = product(rows, depth, columns)
+    assert PackOperands()(program) == program
+    names = [k.name for k in PackOperands(rows=24)(program).items if isinstance(k, Kernel)]
+    assert names == (["Pack", "product"] if packed else ["product"])
+
+
+def test_blocks_of_lanes_follow_each_other_along_the_sum() -> None:
+    found = PackOperands(rows=24)(product(64, 256, 100))
+    assert str(found.types["c.packed"]) == "f32[256, 100]<d1/16 d0 d1%16>"
+
+
+def test_windows_stay_where_they_are() -> None:
+    """What neighbours along the vectors share would be copied for each of them."""
+    x, w, y = "f32[1, 256, 200]", "f32[64, 256, 5]", "f32[1, 64, 196]"
+    body = f"%y: {y} = [n < 1, o < 64, i < 196] sum[c < 256, t < 5](%x[n, c, i + t] * %w[o, c, t])"
+    kernel, types = parse_kernel(f"kernel @conv(%x: {x}, %w: {w}) -> (%y: {y}) {{ {body} }}")
+    program = TensorProgram("p", ("x", "w"), ("y",), (kernel,), types, {}, {})
+    assert PackOperands(rows=24)(program) == program
