@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -13,6 +13,7 @@ from modelcc.targets.cpu.segments import (
     Segment,
     even_tiles,
     guarded_segments,
+    halved_tiles,
     interior_of,
     vector_tiles,
 )
@@ -94,3 +95,18 @@ def test_interior_against_brute_force(
     for s in segments:
         if s.interior:
             assert all(holds[i] for i in points([s], {}))
+
+
+@given(EXTENTS, TILES, st.booleans())
+def test_halved_tiles_cover_the_range_with_few_tiles(
+    extent: int, tile: int, symbolic: bool
+) -> None:
+    segments = halved_tiles(Sym("n") if symbolic else extent, tile)
+    assert points(segments, {"n": extent}) == list(range(extent))
+    assert not symbolic or tile != 6 or len(list(tiles_of(segments, extent))) <= extent // 6 + 3
+
+
+def tiles_of(segments: Sequence[Segment], extent: int) -> Iterator[Segment]:
+    """The segment of each tile."""
+    for segment in segments:
+        yield from [segment] * evaluate(segment.count, {"n": extent})

@@ -397,6 +397,7 @@ def _segments(
 ) -> dict[str, tuple[Segment, ...]]:
     final = group.final
     anchor = group.anchor or final
+    halved = is_contraction(anchor)
     result: dict[str, tuple[Segment, ...]] = {}
     for v in final.parallel:
         if lane is not None and v.name == lane.name:
@@ -414,7 +415,7 @@ def _segments(
             result[v.name] = tuple(tiles)
             continue
         interior = interior_of(v.name, v.extent, guards, anchor.ranges)
-        result[v.name] = tuple(guarded_segments(v.extent, tile.of(v.name), interior))
+        result[v.name] = tuple(guarded_segments(v.extent, tile.of(v.name), interior, halved))
     return result
 
 

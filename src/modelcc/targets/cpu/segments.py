@@ -61,6 +61,23 @@ def even_tiles(start: Index, extent: Index, tile: int, interior: bool) -> list[S
     return runs
 
 
+def halved_tiles(extent: Index, tile: int) -> list[Segment]:
+    """Tiles of all of ``extent``; the end of a symbolic one in tiles of half as many points, or
+    of the greatest part that divides them, and so on.
+
+    A tile of a point takes as long as one of several, which hide each other's latencies.
+    """
+    if isinstance(extent, int):
+        return even_tiles(0, extent, tile, interior=True)
+    runs: list[Segment] = []
+    start: Index = 0
+    while tile:
+        whole = floordiv(extent, tile) * tile
+        runs.append(Segment(start, floordiv(whole - start, tile), tile, interior=True))
+        start, tile = whole, next((n for n in range(tile // 2, 0, -1) if tile % n == 0), 0)
+    return runs
+
+
 def vector_tiles(
     blocks: Index, tile: int, partial: bool, ranges: Bounds, inside: bool = False
 ) -> list[Segment]:
@@ -136,9 +153,14 @@ def _lowest(rest: Index, ranges: Bounds) -> Index:
 
 
 def guarded_segments(
-    extent: Index, tile: int, interior: tuple[Index, Index] | None
+    extent: Index, tile: int, interior: tuple[Index, Index] | None, halved: bool = False
 ) -> list[Segment]:
-    """Segments of a whole range; with guards: border points, interior tiles, border points."""
+    """Segments of a whole range; with guards: border points, interior tiles, border points.
+
+    ``halved``: what whole tiles leave of a symbolic extent without guards has smaller ones.
+    """
+    if interior is None and halved:
+        return halved_tiles(extent, tile)
     if interior is None:
         return even_tiles(0, extent, tile, interior=True)
     lo, hi = interior
