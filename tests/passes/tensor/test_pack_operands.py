@@ -154,6 +154,17 @@ def test_blocks_of_lanes_follow_each_other_along_the_sum() -> None:
     assert str(found.types["c.packed"]) == "f32[256, 100]<d1/16 d0 d1%16>"
 
 
+def test_a_left_operand_read_down_its_columns_is_turned() -> None:
+    a, b, c = "f32[256, 80]", "f32[256, 100]", "f32[80, 100]"
+    body = f"%c: {c} = [i < 80, j < 100] sum[k < 256](%a[k, i] * %b[k, j])"
+    kernel, types = parse_kernel(f"kernel @gemm(%a: {a}, %b: {b}) -> (%c: {c}) {{ {body} }}")
+    program = TensorProgram("p", ("a", "b"), ("c",), (kernel,), types, {}, {})
+    found = PackOperands(rows=24)(program)
+    assert str(found.types["c.turned"]) == "f32[80, 256]"
+    assert PackOperands(rows=24, reuse=7)(program).types.get("c.turned") is None
+    assert PackOperands()(program) == program
+
+
 def test_windows_stay_where_they_are() -> None:
     """What neighbours along the vectors share would be copied for each of them."""
     x, w, y = "f32[1, 256, 200]", "f32[64, 256, 5]", "f32[1, 64, 196]"

@@ -5,7 +5,7 @@ Constants are packed at compile time by the schedule and are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, coefficient, product, symbols
@@ -21,7 +21,9 @@ class PackOperands:
     So does one whose lanes lie side by side, unless it is read ``rows`` times (None: never) and has
     more than ``near`` bytes to a product.  Vectors that follow each other along the sum are in
     different rows then, maybe in different pages, and fight for few places of the first cache
-    (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
+    (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).  An operand
+    that all lanes share is turned for the same reason, if it is read down its columns by vectors
+    of ``reuse`` blocks.
 
     before::
 
@@ -53,54 +55,69 @@ class PackOperands:
         types = dict(program.types)
         items: list[Item] = []
         for item in program.items:
-            packed = self._pack(item, program) if isinstance(item, Kernel) else None
-            if packed is None:
-                items.append(item)
-                continue
-            copy, kernel, type_ = packed
-            types[copy.outputs[0]] = type_
-            items += [copy, kernel]
+            if isinstance(item, Kernel):
+                for copy in self._copies(item, program):
+                    types[copy.name] = copy.type
+                    items.append(copy.kernel(item))
+                    item = copy.read_by(item)
+            items.append(item)
         return replace(program, items=tuple(items), types=types)
 
-    def _pack(
-        self, kernel: Kernel, program: TensorProgram
-    ) -> tuple[Kernel, Kernel, TensorType] | None:
+    def _copies(self, kernel: Kernel, program: TensorProgram) -> Iterator[_Copy]:
+        """The operands of a product to pack."""
         stage, *others = kernel.stages
-        lane = _vector_axis(stage)
-        read = _vectors(stage, lane, program) if lane is not None else None
-        if lane is None or read is None or not self._worth(stage, read, lane):
-            return None
-        if others and (self.rows is None or any(s.reduce for s in others)):
-            return None
-        if read.tensor not in kernel.inputs:
-            return None
-        axes = _axes_of(read, stage)
-        name = f"{stage.output}.packed"
-        point: tuple[Index, ...] = tuple(Sym(a.name) for a in axes)
-        layout = self._layout(axes, lane, stage.reduce)
-        type_ = TensorType(tuple(a.extent for a in axes), read.dtype, layout)
-        copy = Stage(name, axes, point, read)
-        body = _replace_read(stage.body, read, Read(name, point, read.dtype))
-        stages = (replace(stage, body=body), *others)
-        left = {r.tensor for s in stages for r in reads(s.body)}
-        inputs = [name if t == read.tensor else t for t in kernel.inputs]
-        inputs += [read.tensor] if read.tensor in left else []
-        changed = replace(kernel, inputs=tuple(inputs), stages=stages)
-        return Kernel("Pack", (read.tensor,), (name,), (copy,), kernel.source), changed, type_
+        lane, factors = _vector_axis(stage), _factors(stage)
+        if lane is None or len(factors) != 2 or any(s.reduce for s in others):
+            return
+        if others and self.rows is None:
+            return
+        moving = [r for r in factors if lane.name in _moving(r)]
+        for read in factors if len(moving) == 1 else ():
+            plain = program.types[read.tensor].layout is None and read.tensor in kernel.inputs
+            if not plain or read.tensor in program.constants:
+                continue
+            if read in moving and self._worth(stage, read, lane):
+                axes = _axes_of(read, stage)
+                layout = self._layout(axes, lane, stage.reduce)
+                yield _Copy(f"{stage.output}.packed", read, axes, layout)
+            elif read not in moving and self._worth_turning(stage, read):
+                axes = tuple(sorted(_axes_of(read, stage), key=lambda a: a in stage.reduce))
+                yield _Copy(f"{stage.output}.turned", read, axes, None)
 
     def _worth(self, stage: Stage, read: Read, lane: Axis) -> bool:
-        used = {n for i in read.indices for n in symbols(i)}
-        reuse = product(a.extent for a in stage.axes if a.name not in used)
+        """Whether an operand that moves with the vectors is read more often than a copy costs."""
         wide = not isinstance(lane.extent, int) or lane.extent * 2 >= self.block
-        least = self.reuse
-        if coefficient(read.indices[-1], lane.name) != 0:
-            if any(len(symbols(i)) > 1 for i in read.indices):
-                return False  # what windows share would be copied for each
-            size = product(a.extent for a in (lane, *stage.reduce)) * read.dtype.bytes
-            if self.rows is None or (isinstance(size, int) and size <= self.near):
-                return False
-            least = self.rows
-        return wide and (not isinstance(reuse, int) or reuse >= least)
+        if coefficient(read.indices[-1], lane.name) == 0:
+            return wide and self._uses(stage, read, self.reuse)
+        return (
+            self.rows is not None
+            and wide
+            and self._is_far(stage, read)
+            and self._uses(stage, read, self.rows)
+        )
+
+    def _worth_turning(self, stage: Stage, read: Read) -> bool:
+        """Whether an operand that all lanes share is read down its columns, by many vectors."""
+        if self.rows is None or len(stage.reduce) != 1:
+            return False
+        (summed,) = stage.reduce
+        across = summed.name in _moving(read) and summed.name not in symbols(read.indices[-1])
+        many = self._uses(stage, read, self.block * self.reuse)
+        return across and many and self._is_far(stage, read)
+
+    def _is_far(self, stage: Stage, read: Read) -> bool:
+        """Whether a product's part of an operand does not fit the first cache however it lies."""
+        shared = [a for a in stage.axes if all(a.name in _moving(r) for r in _factors(stage))]
+        axes = [a for a in _axes_of(read, stage) if a not in shared]
+        size = product(a.extent for a in axes) * read.dtype.bytes
+        # What windows share would be copied for each.
+        windows = any(len(symbols(i)) > 1 for i in read.indices)
+        return not windows and not (isinstance(size, int) and size <= self.near)
+
+    def _uses(self, stage: Stage, read: Read, least: int) -> bool:
+        """Whether each element is read ``least`` times, as far as is known."""
+        times = product(a.extent for a in stage.axes if a.name not in _moving(read))
+        return not isinstance(times, int) or times >= least
 
     def _layout(self, axes: tuple[Axis, ...], lane: Axis, summed: tuple[Axis, ...]) -> Layout:
         """Blocks of lanes innermost, those that are summed next to each other."""
@@ -108,6 +125,39 @@ class PackOperands:
         parts = [Part(n, self.block if n == position else 1) for n in range(len(axes))]
         parts.sort(key=lambda part: axes[part.axis] in summed)
         return Layout((*parts, Part(position, 1, self.block)), ((0, 0),) * len(axes))
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """``name`` holds what ``read`` reads along ``axes``, in ``layout``."""
+
+    name: str
+    read: Read
+    axes: tuple[Axis, ...]
+    layout: Layout | None
+
+    @property
+    def point(self) -> tuple[Index, ...]:
+        return tuple(Sym(a.name) for a in self.axes)
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(tuple(a.extent for a in self.axes), self.read.dtype, self.layout)
+
+    def kernel(self, reader: Kernel) -> Kernel:
+        """What makes the copy for ``reader``."""
+        stage = Stage(self.name, self.axes, self.point, self.read)
+        return Kernel("Pack", (self.read.tensor,), (self.name,), (stage,), reader.source)
+
+    def read_by(self, kernel: Kernel) -> Kernel:
+        """``kernel`` with its first stage reading the copy."""
+        stage, *others = kernel.stages
+        body = _replace_read(stage.body, self.read, Read(self.name, self.point, self.read.dtype))
+        stages = (replace(stage, body=body), *others)
+        old = self.read.tensor
+        inputs = [self.name if tensor == old else tensor for tensor in kernel.inputs]
+        inputs += [old] if any(r.tensor == old for s in stages for r in reads(s.body)) else []
+        return replace(kernel, inputs=tuple(inputs), stages=stages)
 
 
 def _vector_axis(stage: Stage) -> Axis | None:
@@ -118,20 +168,14 @@ def _vector_axis(stage: Stage) -> Axis | None:
     return next((a for a in stage.axes if stage.write[-1] == Sym(a.name)), None)
 
 
-def _vectors(stage: Stage, lane: Axis, program: TensorProgram) -> Read | None:
-    """The operand that moves along ``lane``, if it alone does and lies as the model says."""
-    if not isinstance(stage.body, Apply):
-        return None
-    moving = [
-        r
-        for r in stage.body.args
-        if isinstance(r, Read) and any(lane.name in symbols(i) for i in r.indices)
-    ]
-    if len(moving) != 1 or len([r for r in stage.body.args if isinstance(r, Read)]) != 2:
-        return None
-    read = moving[0]
-    plain = program.types[read.tensor].layout is None and read.tensor not in program.constants
-    return read if plain else None
+def _factors(stage: Stage) -> list[Read]:
+    """The operands of a product of two."""
+    args = stage.body.args if isinstance(stage.body, Apply) else ()
+    return [r for r in args if isinstance(r, Read)]
+
+
+def _moving(read: Read) -> frozenset[str]:
+    return frozenset(n for i in read.indices for n in symbols(i))
 
 
 def _axes_of(read: Read, stage: Stage) -> tuple[Axis, ...]:
