@@ -45,6 +45,10 @@ def test_rows_side_by_side_are_left_to_the_core() -> None:
 
 
 def test_rows_are_fetched_if_all_of_them_exceed_the_cache() -> None:
-    assert not [line for line in fetches(64, 3072) if "%x0" in line]
-    far = [line for line in fetches(512, 3072) if "%x0" in line]
+    assert not [line for line in fetches(64, 3088) if "%x0" in line]
+    far = [line for line in fetches(512, 3088) if "%x0" in line]
     assert far and all(line.endswith("level 2") for line in far)
+
+
+def test_rows_that_would_drive_each_other_out_are_not_fetched() -> None:
+    assert not [line for line in fetches(512, 3072) if "%x0" in line]

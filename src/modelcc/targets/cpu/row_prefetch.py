@@ -26,6 +26,10 @@ LEAST_STEPS = 128
 FAR_BYTES = 1 << 20
 """Rows of more bytes do not stay in the second-level cache until they are used again."""
 
+SETS_BYTES = 4096
+"""Rows that are multiples of it apart share few places of a first-level cache: those of the next
+tile would drive out this tile's."""
+
 
 @dataclass(frozen=True)
 class NextRows:
@@ -71,6 +75,8 @@ def next_rows(plan: Plan, corner: Point, chosen: Chosen) -> NextRows | None:
     if not isinstance(stride, int) or segment.count == 1 or not _far(inner, summed, read):
         return None
     if stride * read.dtype.bytes < LINE_BYTES or _moves(read, plan.lane.name):
+        return None
+    if stride * read.dtype.bytes % SETS_BYTES == 0:
         return None
     return NextRows(read, corner, stride * segment.tile, segment.tile, stride)
 
