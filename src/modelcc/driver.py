@@ -180,7 +180,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             *_in_regions(*_layouts(options), PackPairs(), InlineStages(), PermuteProducts()),
             *_in_regions(PackOperands(), FuseKernels(), FuseContractions()),
             *_in_regions(JoinParts(threads=options.threads), SplitBlocks()),
-            *_in_regions(*_fewer_multiplications(options), PackOperands(rows=24)),
+            *_in_regions(*_fewer_multiplications(options), PackOperands(rows=12)),
         ),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),

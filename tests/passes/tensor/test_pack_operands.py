@@ -135,9 +135,9 @@ def product(rows: object, depth: object, columns: object) -> TensorProgram:
     [
         (128, 128, 128, True),
         ("n", 128, 128, True),
-        (24, 128, "m", True),
-        (24, "k", 128, True),
-        (23, 128, 128, False),  # read too few times
+        (12, 128, "m", True),
+        (12, "k", 128, True),
+        (11, 128, 128, False),  # read too few times
         (128, 64, 128, False),  # in the first cache however it lies
         (128, 4096, 7, False),  # too narrow for vectors
     ],
@@ -145,12 +145,12 @@ def product(rows: object, depth: object, columns: object) -> TensorProgram:
 def test_what_is_packed(rows: object, depth: object, columns: object, packed: bool) -> None:
     program = product(rows, depth, columns)
     assert PackOperands()(program) == program
-    names = [k.name for k in PackOperands(rows=24)(program).items if isinstance(k, Kernel)]
+    names = [k.name for k in PackOperands(rows=12)(program).items if isinstance(k, Kernel)]
     assert names == (["Pack", "product"] if packed else ["product"])
 
 
 def test_blocks_of_lanes_follow_each_other_along_the_sum() -> None:
-    found = PackOperands(rows=24)(product(64, 256, 100))
+    found = PackOperands(rows=12)(product(64, 256, 100))
     assert str(found.types["c.packed"]) == "f32[256, 100]<d1/16 d0 d1%16>"
 
 
@@ -159,9 +159,9 @@ def test_a_left_operand_read_down_its_columns_is_turned() -> None:
     body = f"%c: {c} = [i < 80, j < 100] sum[k < 256](%a[k, i] * %b[k, j])"
     kernel, types = parse_kernel(f"kernel @gemm(%a: {a}, %b: {b}) -> (%c: {c}) {{ {body} }}")
     program = TensorProgram("p", ("a", "b"), ("c",), (kernel,), types, {}, {})
-    found = PackOperands(rows=24)(program)
+    found = PackOperands(rows=12)(program)
     assert str(found.types["c.turned"]) == "f32[80, 256]"
-    assert PackOperands(rows=24, reuse=7)(program).types.get("c.turned") is None
+    assert PackOperands(rows=12, reuse=7)(program).types.get("c.turned") is None
     assert PackOperands()(program) == program
 
 
@@ -171,4 +171,4 @@ def test_windows_stay_where_they_are() -> None:
     body = f"%y: {y} = [n < 1, o < 64, i < 196] sum[c < 256, t < 5](%x[n, c, i + t] * %w[o, c, t])"
     kernel, types = parse_kernel(f"kernel @conv(%x: {x}, %w: {w}) -> (%y: {y}) {{ {body} }}")
     program = TensorProgram("p", ("x", "w"), ("y",), (kernel,), types, {}, {})
-    assert PackOperands(rows=24)(program) == program
+    assert PackOperands(rows=12)(program) == program

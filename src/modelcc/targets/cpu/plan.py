@@ -376,7 +376,11 @@ def _loop_order(group: Group, tile: Tile, lane: LoopVar | None) -> tuple[LoopVar
     loops that reuse a panel.
     """
     variables = [v for v in group.final.parallel if lane is None or v.name != lane.name]
-    anchor = group.anchor
+    anchor, runs = group.anchor, tile.runs
+    if runs is not None:
+        others = [v for v in variables if v != runs.rows]
+        before = others.index(runs.along)
+        return (*others[:before], runs.rows, *others[before:])
     if anchor is None or lane is None or not is_contraction(anchor):
         return tuple(variables)
     roles = roles_of(anchor, lane.name)

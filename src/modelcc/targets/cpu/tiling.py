@@ -16,6 +16,7 @@ from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
+from modelcc.targets.cpu.row_runs import ROWS, Runs, find_runs
 from modelcc.targets.cpu.sliding import Window, are_short, sliding_tile, windows
 from modelcc.targets.cpu.structure import Group, decodes, multiplies_pairs
 from modelcc.targets.cpu.transposition import Block, find_block
@@ -47,6 +48,7 @@ class Tile:
     ``vector`` is the loop over whole vectors.  ``by_input`` asks for the steps of unrolled
     reduction loops in the order of the inputs they read.  ``block`` is what to transpose.
     ``turned`` is the loop that is contiguous in memory, if it is not that of the vectors.
+    ``runs`` are loops to exchange.
     """
 
     vector: str | None
@@ -55,6 +57,7 @@ class Tile:
     by_input: bool = False
     block: Block | None = None
     turned: str | None = None
+    runs: Runs | None = None
 
     def of(self, variable: str) -> int:
         """Points of the tile along a parallel loop."""
@@ -121,6 +124,10 @@ def choose_tile(
         block = find_block(group.nests, lane, lanes, constants)
         if block is not None:
             return Tile(blocks, ((block.loop.name, lanes),), block=block)
+        runs = find_runs(group.nests, group.final.var(lane), group.final.var(blocks))
+        if runs is not None:
+            points = ((blocks, _extent(group.final.var(blocks))), (runs.rows.name, ROWS))
+            return Tile(blocks, points, runs=runs)
         extent = group.final.var(blocks).extent
         most = extent if isinstance(extent, int) else 4
         parts = sum(n.output in group.stored for n in group.nests)

@@ -1,0 +1,61 @@
+"""Copies that take a short run of each row: by a few rows at a time, all along them.
+
+In the order of the results, a matrix that is cut into blocks of columns would be read down the
+first block, then down the next: every run from another page, which nothing fetches ahead::
+
+    for block: for row: run                 for 8 rows: for block: for each row: run
+
+Read the other way, rows are as many streams as a core follows, and a block gets runs of 8 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.index import coefficient
+from modelcc.ir.scalar_tree import cost, reads
+from modelcc.targets.cpu.nest import LoopVar, Nest
+
+ROWS = 8
+"""Rows that are read at a time."""
+
+FAR_BYTES = 512
+"""Rows less far apart are in few pages."""
+
+SHORT_BYTES = 128
+"""Longer runs are several lines, which a core fetches by itself."""
+
+WORK = 8
+"""Cost of an element above which a run takes long enough to hide the latency of the next."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """``rows`` counts the rows, ``along`` the runs of a row, which follow each other."""
+
+    rows: LoopVar
+    along: LoopVar
+
+
+def find_runs(nests: Sequence[Nest], lane: LoopVar, blocks: LoopVar) -> Runs | None:
+    """The loops of elementwise nests that write vectors along ``lane``, as many as ``blocks``
+    has, for each row in turn, and go on along the rows after that."""
+    final, size = nests[-1], nests[-1].body.dtype.bytes
+    if len(nests) > 1 or cost(final.body) > WORK:
+        return None
+    outer = [v for v in final.parallel if v.name not in (lane.name, blocks.name)]
+    if len(outer) < 2 or not isinstance(lane.extent, int) or not isinstance(blocks.extent, int):
+        return None
+    along, rows = outer[-2:]
+    run = lane.extent * blocks.extent
+    if run * size > SHORT_BYTES:
+        return None
+    offsets = [r.indices[0] for n in nests for r in reads(n.body) if len(r.indices) == 1]
+    steady = coefficient(final.store, rows.name) == run and final.parallel[-1] == lane
+    for offset in offsets if steady else ():
+        row = coefficient(offset, rows.name)
+        far = not isinstance(row, int) or row * size >= FAR_BYTES
+        if far and coefficient(offset, along.name) == run and coefficient(offset, lane.name) == 1:
+            return Runs(rows, along)
+    return None

@@ -1,0 +1,55 @@
+"""Copies of short runs of rows: which they are, the order of their loops, and what they copy."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import modelcc
+from modelcc.ir.index import Range
+from modelcc.ir.loop_text import print_function
+from modelcc.ir.tensor_parser import parse_kernel
+from modelcc.targets.cpu.canonical import canonical
+from modelcc.targets.cpu.schedule import schedule_kernel
+from tests.machines import chosen_cpu
+
+
+def loops(rows: object, columns: object, layout: str = "<d1/16 d0 d1%16>") -> list[str]:
+    """Extents of the loops of a copy into ``layout``, outermost first, ends of extents apart."""
+    x = f"f32[{rows}, {columns}]"
+    stage = f"%y: {x}{layout} = [i < {rows}, j < {columns}] %x[i, j]"
+    kernel, types = parse_kernel(f"kernel @pack(%x: {x}) -> (%y: {x}{layout}) {{ {stage} }}")
+    dims = {name: Range(0, None) for name in (rows, columns) if isinstance(name, str)}
+    key, _ = canonical(kernel, types, frozenset(), dims)
+    text = print_function(schedule_kernel(key, "pack", chosen_cpu()).function)
+    return re.findall(r"(?:parallel|for) \w+ in 0 \.\. (.*) {", text)
+
+
+def test_rows_go_around_blocks() -> None:
+    assert loops(1024, 512) == ["128", "32"]
+    assert [extent for extent in loops("k", 512) if "k" not in extent] == ["32", "32"]
+
+
+def test_near_rows_and_long_runs_keep_their_order() -> None:
+    assert "128" not in loops(1024, 64)
+    assert "128" not in loops(1024, 512, "<d1/64 d0 d1%64>")
+
+
+@pytest.mark.parametrize("run", [3, 8, 16, 24, 33])
+@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.UINT8])
+@pytest.mark.parametrize("sizes", [(19, 40), (8, 1), (1, 70), (0, 5), (64, 129)], ids=str)
+@pytest.mark.parametrize("named", [True, False], ids=["named", "given"])
+def test_transposed_rows_of_runs(run: int, dtype: int, sizes: tuple[int, int], named: bool) -> None:
+    shape = ("n", "m", run) if named else (*sizes, run)
+    x = helper.make_tensor_value_info("x", dtype, shape)
+    y = helper.make_tensor_value_info("y", dtype, None)
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0, 2])
+    graph = helper.make_graph([node], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    net = modelcc.compile(model, threads=1, cache=None)
+    given = np.arange(np.prod((*sizes, run))).reshape(*sizes, run)
+    given = given.astype(helper.tensor_dtype_to_np_dtype(dtype))
+    np.testing.assert_array_equal(net(given), given.transpose(1, 0, 2))
