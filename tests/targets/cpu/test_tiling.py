@@ -16,11 +16,14 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.targets.cpu.schedule import schedule_program
 
 
-def accumulators(rows: int, summed: int, columns: int) -> int:
+def accumulators(rows: int, summed: int, columns: int, constant: bool = True) -> int:
     """Vectors that ``x @ w`` sums up at once."""
     make = GraphBuilder()
     x = make.input("x", TensorType((rows, summed), F32))
-    w = make.constant(np.zeros((summed, columns), np.float32))
+    if constant:
+        w = make.constant(np.zeros((summed, columns), np.float32))
+    else:
+        w = make.input("w", TensorType((summed, columns), F32))
     graph = make.build([make.emit(MatMul(), x, w)])
     text = print_functions(scheduled_functions(schedule_program(lower_graph(graph), chosen_cpu())))
     return len(set(re.findall(r"%acc\d*", text)))
@@ -34,3 +37,7 @@ def test_a_panel_that_is_read_once_is_wide_at_any_length() -> None:
 
 def test_rows_share_what_they_read() -> None:
     assert accumulators(64, 512, 1024) > 8
+
+
+def test_rows_far_from_each_other_are_read_in_long_parts() -> None:
+    assert accumulators(1, 1024, 1024, constant=False) == 8

@@ -30,6 +30,10 @@ SLACK = 1.15
 """Loads do not keep up their rate where operands come from the second-level cache."""
 L2_CYCLES = 1.5
 """Cycles that a vector takes to come from the second-level cache."""
+ROW_CYCLES = 16
+"""Cycles that a part of the next row takes to come: nothing fetches it ahead."""
+ROW_ELEMENTS = 256
+"""Rows of fewer elements follow each other in a page."""
 DECODING = 3
 """Registers that decoding a vector of packed weights needs beside its operands."""
 UNFUSED = 2
@@ -144,6 +148,8 @@ def choose_tile(
     reused = [v for v in others if not all(_moves(r, v.name) for r in roles.vectors)]
     held = len(roles.vectors) + (DECODING if decodes(anchor) else 0)
     held += UNFUSED if multiplies_pairs(anchor) else 0
+    if roles.broadcasts and not reused and not roles.packed and held == 1:
+        held = 0  # what is used once comes from memory as the product is added
     found = list(_candidates(anchor.var(blocks), (reused or others)[-2:], held, machine))
     candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
     best = min(
@@ -234,7 +240,16 @@ def _part_cycles(
     # The first use brings a panel into the first-level cache, if it has room for it.
     kept = vectors * _steps(anchor) * (machine.vector_bits // 8) <= machine.l1_bytes
     waiting = max(vectors * L2_CYCLES - busy, 0) / (uses if kept else 1)
+    if roles.broadcasts and not roles.packed and uses == 1 and _in_rows(roles, anchor):
+        waiting += ROW_CYCLES
     return panels * tiles * (busy + waiting + 0.5)
+
+
+def _in_rows(roles: Roles, anchor: Nest) -> bool:
+    """Whether vectors that follow each other along the sum are in different rows."""
+    offsets = [r.indices[0] for r in roles.vectors if len(r.indices) == 1]
+    strides = [coefficient(o, v.name) for o in offsets for v in anchor.reduce]
+    return any(not isinstance(s, int) or s >= ROW_ELEMENTS for s in strides)
 
 
 def _steps(anchor: Nest) -> int:
