@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import ml_dtypes
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, parser
 
 import modelcc
-from modelcc.ir.index import Range
+from modelcc.ir.index import Range, Sym
+from modelcc.ir.region import Branch
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.ir.types import Array
@@ -107,8 +109,8 @@ def test_given_extents(form: str, dtype: str, extents: tuple[int, int, int]) -> 
 def test_two_threads_give_the_same_bits(form: str) -> None:
     sizes = {"n": 97, "k": 130, "m": 131, "s": 3}
     a, b = operands(form, "float", sizes)
-    found = [named(form, "float", threads)(a, b) for threads in (1, 2)]
-    np.testing.assert_array_equal(*found)
+    one, two = (np.asarray(named(form, "float", threads)(a, b)) for threads in (1, 2))
+    np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -134,7 +136,6 @@ def product(rows: object, depth: object, columns: object) -> TensorProgram:
     ("rows", "depth", "columns", "packed"),
     [
         (128, 128, 128, True),
-        ("n", 128, 128, True),
         (12, 128, "m", True),
         (12, "k", 128, True),
         (11, 128, 128, False),  # read too few times
@@ -147,6 +148,27 @@ def test_what_is_packed(rows: object, depth: object, columns: object, packed: bo
     assert PackOperands()(program) == program
     names = [k.name for k in PackOperands(rows=12)(program).items if isinstance(k, Kernel)]
     assert names == (["Pack", "product"] if packed else ["product"])
+
+
+def test_a_single_row_of_a_named_number_reads_the_operand_as_it_is() -> None:
+    single, branch = PackOperands(rows=12)(product("n", 128, "m")).items
+    assert isinstance(single, Kernel) and isinstance(branch, Branch)
+    assert branch.condition == single.outputs[0]
+    (alone,) = branch.then
+    assert isinstance(alone, Kernel) and alone.stages[0].axes[0].extent == 1
+    assert [k.name for k in branch.other if isinstance(k, Kernel)] == ["Pack", "product"]
+
+
+def test_products_that_fill_a_part_of_a_tensor_are_packed_at_any_size() -> None:
+    """A branch would define all of it."""
+    program = product("n", 128, 128)
+    (kernel,) = program.items
+    assert isinstance(kernel, Kernel)
+    first = replace(kernel.stages[0], write=(Sym("i") + 1, Sym("j")))
+    part = replace(kernel, stages=(first,))
+    items = PackOperands(rows=12)(program.with_items((part,))).items
+    names = [k.name for k in items if isinstance(k, Kernel)]
+    assert names == ["Pack", "product"] and len(items) == 2
 
 
 def test_blocks_of_lanes_follow_each_other_along_the_sum() -> None:

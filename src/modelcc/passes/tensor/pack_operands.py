@@ -12,6 +12,7 @@ from modelcc.ir.index import Index, Sym, coefficient, product, symbols
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import Layout, Part, TensorType
+from modelcc.passes.tensor.single_rows import unless_single
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class PackOperands:
     different rows then, maybe in different pages, and fight for few places of the first cache
     (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).  An operand
     that all lanes share is turned for the same reason, if it is read down its columns by vectors
-    of ``reuse`` blocks.
+    of ``reuse`` blocks.  Of a named number of rows that turns out to be one, the operand is read as
+    it is (:mod:`modelcc.passes.tensor.single_rows`).
 
     before::
 
@@ -55,13 +57,29 @@ class PackOperands:
         types = dict(program.types)
         items: list[Item] = []
         for item in program.items:
-            if isinstance(item, Kernel):
-                for copy in self._copies(item, program):
-                    types[copy.name] = copy.type
-                    items.append(copy.kernel(item))
-                    item = copy.read_by(item)
-            items.append(item)
+            if not isinstance(item, Kernel):
+                items.append(item)
+                continue
+            changed, added = self._packed(item, program)
+            items += changed
+            types |= added
         return replace(program, items=tuple(items), types=types)
+
+    def _packed(
+        self, kernel: Kernel, program: TensorProgram
+    ) -> tuple[list[Item], dict[str, TensorType]]:
+        """``kernel`` with the copies that it is to read, and their types."""
+        copies = tuple(self._copies(kernel, program))
+        items: list[Item] = []
+        reader = kernel
+        for copy in copies:
+            items.append(copy.kernel(kernel))
+            reader = copy.read_by(reader)
+        items.append(reader)
+        types = {copy.name: copy.type for copy in copies}
+        rows = [a for c in copies if c.layout for a in c.still(kernel.stages[0])]
+        choice = unless_single(kernel, rows, items, program) if self.rows and rows else None
+        return (items, types) if choice is None else (choice[0], types | choice[1])
 
     def _copies(self, kernel: Kernel, program: TensorProgram) -> Iterator[_Copy]:
         """The operands of a product to pack."""
@@ -143,6 +161,10 @@ class _Copy:
     @property
     def type(self) -> TensorType:
         return TensorType(tuple(a.extent for a in self.axes), self.read.dtype, self.layout)
+
+    def still(self, stage: Stage) -> list[Axis]:
+        """Axes of the product along which it reads the same."""
+        return [a for a in stage.axes if a not in self.axes]
 
     def kernel(self, reader: Kernel) -> Kernel:
         """What makes the copy for ``reader``."""

@@ -1,0 +1,71 @@
+"""A choice at run time: products whose rows, named in the model, turn out to be one.
+
+What reads each element of an operand once is bound by that, and gains nothing from a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from modelcc.ir.index import Index, Sym, product, substitute
+from modelcc.ir.region import Branch
+from modelcc.ir.scalar_tree import substitute_indices
+from modelcc.ir.tensor import (
+    Apply,
+    Axis,
+    IndexValue,
+    Item,
+    Kernel,
+    Number,
+    Stage,
+    TensorProgram,
+)
+from modelcc.ir.types import BOOL, I64, TensorType
+
+
+def unless_single(
+    kernel: Kernel, rows: Sequence[Axis], otherwise: Sequence[Item], program: TensorProgram
+) -> tuple[list[Item], dict[str, TensorType]] | None:
+    """``kernel`` as it is if its ``rows`` are one, and ``otherwise`` if not.
+
+    Items, and the types of new tensors.  None if the extents are no names, or others write parts
+    of the kernel's outputs.
+    """
+    sizes: dict[str, Index] = {a.extent.name: 1 for a in rows if isinstance(a.extent, Sym)}
+    if not sizes or not all(a.extent == 1 or isinstance(a.extent, Sym) for a in rows):
+        return None
+    if any(s.output in kernel.outputs and not _is_whole(s, program) for s in kernel.stages):
+        return None
+    name = f"{kernel.outputs[0]}.single"
+    count = IndexValue(product(a.extent for a in rows), I64)
+    stage = Stage(name, (), (), Apply("eq", (count, Number(1, I64)), BOOL))
+    single = replace(kernel, stages=tuple(_with_sizes(s, sizes) for s in kernel.stages))
+    items: list[Item] = [
+        Kernel("Single", (), (name,), (stage,), kernel.source),
+        Branch(name, kernel.outputs, (single,), tuple(otherwise), kernel.source),
+    ]
+    return items, {name: TensorType((), BOOL)}
+
+
+def _is_whole(stage: Stage, program: TensorProgram) -> bool:
+    """Whether the stage alone writes all of its output."""
+    writers = [i for i in program.items if isinstance(i, Kernel) and stage.output in i.outputs]
+    plain = stage.write == tuple(Sym(a.name) for a in stage.axes)
+    extents = tuple(a.extent for a in stage.axes)
+    return plain and len(writers) == 1 and program.types[stage.output].shape == extents
+
+
+def _with_sizes(stage: Stage, sizes: Mapping[str, Index]) -> Stage:
+    """``stage`` where named dimensions have these sizes."""
+
+    def axis(one: Axis) -> Axis:
+        return replace(one, extent=substitute(one.extent, sizes))
+
+    return replace(
+        stage,
+        axes=tuple(map(axis, stage.axes)),
+        reduce=tuple(map(axis, stage.reduce)),
+        write=tuple(substitute(index, sizes) for index in stage.write),
+        body=substitute_indices(stage.body, sizes),
+    )
