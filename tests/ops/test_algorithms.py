@@ -20,6 +20,7 @@ from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
+from modelcc.ops.forest import Forest
 from modelcc.ops.fourier import FourierTables, FourierTransform
 from modelcc.ops.nonzero import NonZero
 from modelcc.ops.samples import arrays, sizes
@@ -44,11 +45,15 @@ SORTED_DTYPES = [
 
 
 def graph_of(op: Op, operands: Sequence[Array | None]) -> tuple[Graph, dict[str, Array]]:
-    """A graph of one node, and inputs for it."""
+    """A graph of one node, and inputs for it; a forest's tables are constants."""
     build = GraphBuilder("one")
-    feeds = {f"x{i}": a for i, a in enumerate(operands) if a is not None}
+    fixed = isinstance(op, Forest)
+    feeds = {f"x{i}": a for i, a in enumerate(operands) if a is not None and not (fixed and i)}
     names = {n: build.input(n, TensorType(a.shape, dtype_of(a))) for n, a in feeds.items()}
-    inputs = [names.get(f"x{i}", "") for i in range(len(operands))]
+    inputs = [
+        "" if a is None else names[f"x{i}"] if f"x{i}" in names else build.constant(a)
+        for i, a in enumerate(operands)
+    ]
     return build.build(build.add(op, *inputs)), feeds
 
 
@@ -75,7 +80,8 @@ def check_interpreted(op: Op, operands: Sequence[Array | None]) -> None:
     graph, feeds = graph_of(op, operands)
     program = lower_graph(graph)
     verify_tensor_program(program)
-    assert parse_tensor_program(print_tensor_program(program), {}) == program
+    known = {constant.digest: constant for constant in program.constants.values()}
+    assert parse_tensor_program(print_tensor_program(program), known) == program
     found = run_program(program, feeds, {})
     agree(list(found.values()), as_tuple(op.reference(*operands)), ROUNDED.get(type(op), 0))
 

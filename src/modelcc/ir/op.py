@@ -138,6 +138,14 @@ class Op:
             known = isinstance(a, int) and isinstance(b, int)
             require(not known or a == b, f"{what}: {a} against {b}")
 
+    def require_contents(
+        self, types: Sequence[TensorType | None], contents: Sequence[Array | None]
+    ) -> None:
+        """Refuse what constant operands hold (None: absent, or not constant).
+
+        An ``algorithm`` that takes places from tables has to: nothing else checks these.
+        """
+
     def reference(self, *inputs: Any) -> Any:
         """NumPy meaning: array, or tuple of arrays when there are several results."""
         raise NotImplementedError(self.mnemonic())

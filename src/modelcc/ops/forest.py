@@ -1,209 +1,259 @@
 """Ensembles of decision trees.
 
-Nodes of all trees lie in one table, the two children of a node next to each other, so that a step
-of the descent is ``node = child[node] + (not x[feature[node]] <= threshold[node])``.  A leaf
-that is less deep than others is followed by a copy of itself, and is the child of both: descents
-in trees of one group all take the same number of steps.  (The branch-free descent of Asadi, Lin
-and de Vries, "Runtime optimizations for tree-based machine learning models", 2014.)
+Nodes of all trees lie in one table, the two children of a node side by side and after it.  A node
+is a pair of integers: the key that a feature's key (:class:`~modelcc.ops.feature_keys.FeatureKeys`)
+is compared with, and a link: how far away the children are, above the column of the feature.  One
+step is
+
+    node += (link >> bits) + (keys[row, link & mask] > key)
+
+Leaves have link 0.  Column 0 has the least key, so a leaf follows itself, and EIGHT walks that
+depend on nothing of each other go on side by side until all are at leaves: there are no branches
+to foretell, and each one's loads are waited for while others are made.  (The branch-free descent of
+Asadi, Lin and de Vries, "Runtime optimizations for tree-based machine learning models", 2014.)
+Several rows go down one tree, which so stays in the cache, and what rows are left go down several
+trees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, number, select
-from modelcc.ir.index import Index
-from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.op import Op, Sample, require, same_dtype
-from modelcc.ir.types import F64, I32, U8, Array, TensorType
+from modelcc.ir.algorithm import AlgorithmBuilder, convert, number, test
+from modelcc.ir.compute import Operand
+from modelcc.ir.index import minimum
+from modelcc.ir.loop import LoopKind
+from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.types import F32, F64, I32, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import require_float
-from modelcc.ops.runtime_index import bound_along
+from modelcc.ops.feature_keys import key_type
+from modelcc.ops.forest_walk import EIGHT, Walk
 from modelcc.ops.samples import tensor
 
 Aggregate = Literal["sum", "max", "min"]
-Descent = Callable[[Index, Element, int, Callable[[Index], Element]], Element]
 
-NAN_LEFT, EQUALS = 1, 2
-"""Bits of a node's flags: missing values go left; the left child is for ``x == threshold``."""
+ROWS, MORE_ROWS, MANY_NODES = 64, 512, 1 << 16
+"""Rows that go down all trees before the next ones do: more where there are many nodes, which come
+from far away for each of these blocks."""
+PARALLEL_FROM = 1 << 15
+"""Walks from which blocks of rows are worth several threads."""
+
+NEUTRAL = {"sum": 0.0, "max": -np.inf, "min": np.inf}
+_FUNCTIONS = {"sum": "add", "max": "max", "min": "min"}
+_UFUNCS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def _table(key: DType, leaves: Sequence[int], bits: int) -> Array:
+    """A tree of depth 2 with a leaf at depth 1, one of a single leaf, and an empty leaf."""
+    flag = 1 << (bits - 1) if bits > 2 else 0
+    far = 2 << bits
+    table = np.array([[-3, far | 1], [0, 0], [leaves[0], 0], [-4, (far >> 1) | flag | 2],
+                      [leaves[1], 0], [leaves[2], 0], [leaves[3], 0], [leaves[4], 0]])  # fmt: skip
+    return table.astype(key.numpy)
 
 
 def _samples() -> tuple[Sample, ...]:
-    """Two trees: one of depth 2 with a leaf at depth 1, and one of depth 1."""
-    child = np.array([2, 8, 6, 4, 4, 4, 0, 0, 10, 12, 10, 10, 12, 12], np.int32)
-    feature, threshold = np.zeros(14, np.int32), np.zeros(14, np.float32)
-    feature[:3], threshold[:3] = (0, 2, 1), (0.5, -0.5, 0.0)
-    flags = np.zeros(14, np.uint8)
-    flags[:2] = NAN_LEFT, EQUALS
-    weights = np.arange(28, dtype=np.float32).reshape(14, 2)
-    missing = np.array([[np.nan, 0, 1], [0.3, 0.2, -0.5], [1, np.nan, np.nan]], np.float32)
-    tables = (np.array([0, 1], np.int32), feature, threshold, child)
-    wide = (*tables[:2], threshold.astype(np.float64), child, weights.astype(np.float64))
+    def bits(values: Sequence[float], dtype: DType) -> list[int]:
+        return np.array(values, dtype.numpy).view(key_type(dtype).numpy).tolist()
+
+    roots = np.array([0, 6, *[7] * (EIGHT - 2)], np.int32)
+    numbered = np.arange(5)
+    weights = np.array([0.5, 2.0, -1.0, 4.0], np.float32)
+    items = (np.array([1, 0, 1, 0], np.int32), np.array([0, 1, 2, 3, 4, 4], np.int32), weights)
+    single = np.zeros(EIGHT, np.int32)
+    keys = np.full((19, 3), np.iinfo(np.int32).min, np.int32)
+    keys[:, 1:] = -1 - np.arange(38).reshape(2, 19).T % 7
+    keys[5, 2] = keys[0, 0]
+    values = [1.5, 2.0, 0.25, 3.0, 0.5]
+    small = _table(I32, bits(values, F32), 2)
+    wide = _table(I64, bits(values, F64), 2)
+    mixed = _table(I64, bits(values, F32), 2)
+    rows = tensor("n", 3, dtype=I32)
+    listed = _table(I32, numbered.tolist(), 2)
+    flagged = _table(I32, numbered.tolist(), 3)
+    several = (roots % 2).astype(np.int32)
+    # What is below 0 is below the keys of leaves, as column 0 must be.
+    below = {"low": -7, "high": -1}
     return (
-        Sample((tensor("n", 3), *tables, weights[:, :1], None), {"groups": ((2, 2),)}),
-        Sample((tensor("n", 3), *tables, weights[:, :1], None), {"groups": ((1, 2), (1, 1))}),
-        Sample((tensor("n", 3), *tables, weights, None), {"groups": ((2, 2),)}),
-        Sample((tensor("n", 3), *tables, weights, None), {"groups": ((1, 2), (1, 1))}),
-        Sample((missing, *tables, weights, None), {"groups": ((2, 2),), "missing_left": True}),
-        Sample((missing, *tables, weights, flags), {"groups": ((2, 2),), "aggregate": "min"}),
-        Sample(
-            (missing, *tables, weights[:, 1:], flags),
-            {"groups": ((1, 3), (1, 1)), "aggregate": "max"},
-        ),
-        Sample((tensor(5, 3, dtype=F64), *wide, None), {"groups": ((2, 2),)}),
-    )
+        Sample((rows, roots, small, single, None, None), {"targets": 1}, **below),
+        Sample((keys, roots, small, single, None, None), {"targets": 1, "aggregate": "max"}),
+        Sample((rows, roots, small, several, None, None), {"targets": 2}, **below),
+        Sample((keys, roots, listed, *items), {"targets": 2}),
+        Sample((rows, roots, listed, *items), {"targets": 2, "aggregate": "min"}, **below),
+        Sample((keys, roots, flagged, *items), {"targets": 2, "bits": 3, "equals": True}),
+        Sample((keys.astype(np.int64), roots, mixed, single, None, None), {"targets": 1}),
+        Sample((keys.astype(np.int64), roots, flagged.astype(np.int64), *items),
+               {"targets": 2, "bits": 3, "equals": True}),
+        Sample((tensor("n", 3, dtype=I64), roots, wide, single, None, None),
+               {"targets": 1, "dtype": F64}, **below),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Forest(Op):
-    """``result[n, k]``: over all trees, the combined ``weights[leaf, k]`` of the leaf x[n] gets to.
+    """``result[n, k]``: over all trees, the combined weights for target k of leaves reached.
 
-    Operands: x [n, f]; root of each tree; feature, threshold and first child of each node; weights
-    [nodes, k]; flags of each node.  Without flags missing values (NaN) go left or all go right.
-    ``groups`` are numbers of trees and their depths, in the order of the roots.
+    Operands: keys [n, c], of which column 0 has the least one; the root of each tree; nodes [m, 2],
+    keys and links, whose lowest ``bits`` are a column and, above it, with ``equals`` whether
+    all keys but the node's own and the least one of as many bits as ``dtype`` go right, not those
+    above.  A leaf's key has the bits
+    of its weight for ``target`` [trees] of its tree; or, given ``first`` [leaves + 1] and
+    ``weights``, it is the number of the leaf, which has the weights from its first to
+    the next leaf's first, for ``target`` [weights].  All but keys are constants: the loops go where
+    these say.
     """
 
-    groups: tuple[tuple[int, int], ...]
-    missing_left: bool = False
+    targets: int
     aggregate: Aggregate = "sum"
+    bits: int = 2
+    equals: bool = False
+    dtype: DType = F32
     samples = _samples()
 
     def infer(
         self,
-        x: TensorType,
+        keys: TensorType,
         roots: TensorType,
-        feature: TensorType,
-        threshold: TensorType,
-        child: TensorType,
-        weights: TensorType,
-        flags: TensorType | None,
+        nodes: TensorType,
+        target: TensorType,
+        first: TensorType | None,
+        weights: TensorType | None,
     ) -> tuple[TensorType]:
-        dtype = same_dtype(x, threshold, weights)
-        require_float(dtype, "Forest")
+        require_float(self.dtype, "Forest")
         require(self.aggregate in get_args(Aggregate), f"there is no aggregate {self.aggregate!r}")
-        require(x.rank == 2 and weights.rank == 2, f"Forest needs rows of features, not {x}")
         require(
-            roots.shape == (sum(count for count, _ in self.groups),),
-            f"Forest has {roots} roots for trees in groups of {self.groups}",
+            keys.rank == 2
+            and isinstance(keys.shape[1], int)
+            and keys.dtype in (key_type(self.dtype), I64)
+            and nodes.rank == 2,
+            f"Forest of {self.dtype} has keys {keys} and nodes {nodes}",
         )
-        for table in (roots, feature, child):
-            require(table.rank == 1 and table.dtype == I32, f"a node table of Forest is {table}")
+        require(nodes.dtype == keys.dtype and nodes.shape[1] == 2, f"nodes of Forest are {nodes}")
         require(
-            threshold.shape == feature.shape == child.shape == weights.shape[:1]
-            and (flags is None or (flags.shape == child.shape and flags.dtype == U8)),
-            "the node tables of Forest have different lengths",
+            roots.rank == 1 and roots.dtype == I32 and roots.shape[0] % EIGHT == 0,
+            f"the trees of Forest are no multiple of {EIGHT}: {roots}",
         )
-        return (TensorType((x.shape[0], weights.shape[1]), dtype),)
+        owners = roots if weights is None else weights
+        require(
+            target.shape == owners.shape and target.dtype == I32,
+            f"targets of Forest are {target}, one for each of {owners}",
+        )
+        require(
+            (weights is None) == (first is None)
+            and (weights is None or weights.dtype == self.dtype)
+            and (first is None or (first.rank == 1 and first.dtype == I32)),
+            f"weights of leaves of Forest are {first} and {weights}",
+        )
+        return (TensorType((keys.shape[0], self.targets), self.dtype),)
+
+    @property
+    def column_mask(self) -> int:
+        """The lowest bits of a link that are a column."""
+        return (1 << (self.bits - int(self.equals))) - 1
+
+    def require_contents(
+        self, types: Sequence[TensorType | None], contents: Sequence[Array | None]
+    ) -> None:
+        _, roots, nodes, target, first, weights = contents
+        require(
+            roots is not None and nodes is not None and target is not None,
+            "the tables of Forest must be constants",
+        )
+        assert roots is not None and nodes is not None and target is not None
+        link, size = nodes[:, 1], len(nodes)
+        _require_below("roots", roots, size)
+        _require_below("links", link, np.iinfo(link.dtype).max)
+        inner = np.flatnonzero(link)
+        distance = link[inner] >> self.bits
+        require(bool((distance > 0).all()), "nodes of Forest come after their children")
+        _require_below("children", inner + distance, size - 1)
+        keys = types[0]
+        columns = keys.shape[1] if keys is not None else 0
+        assert isinstance(columns, int)
+        _require_below("columns", link & self.column_mask, columns)
+        _require_below("targets", target, self.targets)
+        if first is not None:
+            require(weights is not None, "the weights of Forest must be constants")
+            _require_below("leaves", nodes[link == 0, 0], len(first) - 1)
+            _require_below("first weights", first, len(target) + 1)
 
     def reference(
         self,
-        x: Array,
+        keys: Array,
         roots: Array,
-        feature: Array,
-        threshold: Array,
-        child: Array,
-        weights: Array,
-        flags: Array | None,
+        nodes: Array,
+        target: Array,
+        first: Array | None,
+        weights: Array | None,
     ) -> Array:
-        rows = np.arange(len(x))[:, None]
-        node = np.broadcast_to(roots, (len(x), len(roots)))
-        every = np.full(len(child), NAN_LEFT if self.missing_left else 0, np.uint8)
-        marks = every if flags is None else flags
-        depth = np.repeat([d for _, d in self.groups], [n for n, _ in self.groups])
-        for level in range(depth.max(initial=0)):
-            value, bound, mark = x[rows, feature[node]], threshold[node], marks[node]
-            left = np.where(mark & EQUALS, value == bound, value <= bound)
-            left |= np.isnan(value) & (mark & NAN_LEFT != 0)
-            node = np.where(level < depth, child[node] + ~left, node)
-        total = {"sum": np.sum, "max": np.max, "min": np.min}[self.aggregate]
-        return np.asarray(total(weights[node], axis=1), x.dtype)
+        rows = np.arange(len(keys))[:, None]
+        node: Array = np.broadcast_to(roots.astype(np.int64), (len(keys), len(roots)))
+        link = nodes[node, 1]
+        while link.any():
+            value, key = keys[rows, link & self.column_mask], nodes[node, 0]
+            right: Array = value > key
+            if self.equals:
+                least = np.iinfo(key_type(self.dtype).numpy).min
+                other = (value != key) & (value != least)
+                right = np.where(link & (self.column_mask + 1), other, right)
+            node = np.add(node, (link >> self.bits) + right)
+            link = nodes[node, 1]
+        result = np.full((len(keys), self.targets), NEUTRAL[self.aggregate], self.dtype.numpy)
+        combine, leaf = _UFUNCS[self.aggregate], nodes[node, 0]
+        for row, leaves in enumerate(leaf):
+            if first is None or weights is None:
+                values = leaves.astype(key_type(self.dtype).numpy).view(self.dtype.numpy)
+                combine.at(result[row], target, values)
+                continue
+            for number_ in leaves:
+                items = slice(first[number_], first[number_ + 1])
+                combine.at(result[row], target[items], weights[items])
+        return result
 
-    def compute(
-        self,
-        at: StageBuilder,
-        x: Operand,
-        roots: Operand,
-        feature: Operand,
-        threshold: Operand,
-        child: Operand,
-        weights: Operand,
-        flags: Operand | None,
-    ) -> Operand:
-        nodes_bound = IndexBound(child.shape[0], "the nodes of the trees", "child")
+    # --- loops
 
-        def step(n: Index, node: Index) -> Element:
-            bound = threshold[node]
-            value = at.gather(feature[node], lambda f: x[n, f], bound_along(x, 1, wrapped=False))
-            left = apply("not", value > bound) if self.missing_left else value <= bound
-            if flags is not None:
-                left = _flagged(value, bound, left, flags[node])
-            return child[node] + select(left, number(0, I32), number(1, I32))
-
-        def leaf(n: Index, root: Element, depth: int, use: Callable[[Index], Element]) -> Element:
-            """``use`` of the leaf below ``root``."""
-            if not depth:
-                return at.gather(root, use, nodes_bound)
-            return at.gather(root, lambda i: leaf(n, step(n, i), depth - 1, use), nodes_bound)
-
-        if weights.shape[1] == 1:
-            return self._single(at, x, roots, weights, leaf)
-        nodes = at.tensor((x.shape[0], roots.shape[0]), I32)
-        for start, count, depth in self._starts():
-            at.fill(
-                nodes,
-                (x.shape[0], count),
-                lambda o, s=start: (o[0], o[1] + s),
-                lambda o, s=start, d=depth: leaf(
-                    o[0], roots[o[1] + s], d, lambda i: index_value(i, I32)
-                ),
-            )
-        return at.reduce(
-            (x.shape[0], weights.shape[1]),
-            roots.shape,
-            self.aggregate,
-            lambda o, r: at.gather(nodes[o[0], r[0]], lambda i: weights[i, o[1]], nodes_bound),
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        keys, roots, nodes, target, first, weights = inputs
+        assert keys is not None and roots is not None and nodes is not None and target is not None
+        combine = _FUNCTIONS[self.aggregate]
+        walk = Walk(
+            keys, nodes, target, first, weights, outputs[0], self.bits, self.equals, combine
         )
-
-    def _starts(self) -> Iterator[tuple[int, int, int]]:
-        """First tree, number of trees and depth of each group."""
-        start = 0
-        for count, depth in self.groups:
-            yield start, count, depth
-            start += count
-
-    def _single(
-        self, at: StageBuilder, x: Operand, roots: Operand, weights: Operand, leaf: Descent
-    ) -> Operand:
-        """Of one column: leaves' weights are added up on the way."""
-        parts = [
-            at.reduce(
-                (x.shape[0], 1),
-                (count,),
-                self.aggregate,
-                lambda o, r, s=start, d=depth: leaf(
-                    o[0], roots[r[0] + s], d, lambda i: weights[i, 0]
-                ),
-            )
-            for start, count, depth in self._starts()
-        ]
-        function = {"sum": "add", "max": "max", "min": "min"}[self.aggregate]
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = at.stage(whole.shape, lambda o, a=whole, b=part: apply(function, a[o], b[o]))
-        return whole
+        rows, trees, size = keys.shape[0], roots.shape[0], nodes.shape[0]
+        block_rows = MORE_ROWS if isinstance(size, int) and size >= MANY_NODES else ROWS
+        blocks = (rows + block_rows - 1) // block_rows
+        short = isinstance(blocks, int) and (
+            blocks == 1 or not isinstance(trees, int) or block_rows * blocks * trees < PARALLEL_FROM
+        )
+        kind: LoopKind = "serial" if short else "parallel"
+        with at.loop(0, blocks, kind) as block:
+            start = block * block_rows
+            stop = minimum(start + block_rows, rows)
+            neutral = number(NEUTRAL[self.aggregate], self.dtype)
+            at.fill(outputs[0], start * self.targets, (stop - start) * self.targets, neutral)
+            groups = (stop - start) // EIGHT
+            with at.when(test(groups, ">", 0)), at.loop(0, trees) as tree:
+                root = at.let(convert(at.load(roots, tree), I64))
+                with at.loop(0, groups) as group:
+                    walk.rows(at, tree, root, start + group * EIGHT)
+            rest = start + groups * EIGHT
+            with at.when(test(rest, "<", stop)), at.loop(0, trees // EIGHT) as group:
+                first_tree = group * EIGHT
+                found = [at.let(convert(at.load(roots, first_tree + j), I64)) for j in range(EIGHT)]
+                with at.loop(rest, stop) as row:
+                    walk.trees(at, first_tree, found, row)
 
 
-def _flagged(value: Element, bound: Element, left: Element, flags: Element) -> Element:
-    """Whether ``value`` goes left, where a node's ``flags`` have a say."""
-
-    def is_set(bit: int) -> Element:
-        return apply("ne", apply("and", flags, number(bit, U8)), number(0, U8))
-
-    tested = select(is_set(EQUALS), apply("eq", value, bound), left)
-    return select(apply("isnan", value), is_set(NAN_LEFT), tested)
+def _require_below(what: str, places: Array, end: int) -> None:
+    """Refuse ``places`` that are negative or not below ``end``."""
+    low, high = (int(places.min()), int(places.max())) if places.size else (0, -1)
+    require(low >= 0 and high < end, f"{what} of Forest are {low} to {high}, not 0 to {end - 1}")
 
 
 OPS: tuple[type[Op], ...] = (Forest,)

@@ -8,15 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.forest import (
-    LEAF,
-    MODES,
-    ForestError,
-    LeafWeights,
-    Nodes,
-    comparisons,
-    missing,
-)
+from modelcc.frontends.onnx.forest import LEAF, MODES, Comparisons, comparisons
+from modelcc.frontends.onnx.forest_leaves import LeafWeights
+from modelcc.frontends.onnx.forest_order import ForestError, Nodes, missing
+from modelcc.frontends.onnx.node_names import NodeNames
 from modelcc.ir.types import Array, DType
 
 _MODES = (*MODES, "MEMBER")
@@ -41,34 +36,9 @@ def numbers(call: Call, name: str) -> Array:
 def _modes(texts: Sequence[str]) -> Array:
     codes = {f"BRANCH_{mode}": code for code, mode in enumerate(MODES)} | {"LEAF": LEAF}
     try:
-        return np.fromiter(map(codes.__getitem__, texts), np.int64, len(texts))
+        return np.fromiter(map(codes.__getitem__, texts), np.uint8, len(texts))
     except KeyError as error:
         raise ForestError(f"there is no node mode {error}") from error
-
-
-class _Names:
-    """Nodes by tree and number in it; of several of one name the last."""
-
-    def __init__(self, trees: Array, ids: Array) -> None:
-        self._trees, self._ids = np.unique(trees), np.unique(ids)
-        self._keys = self._key(trees, ids)
-        self._order = np.argsort(self._keys, kind="stable")
-        self._sorted = self._keys[self._order]
-
-    def find(self, trees: Array, ids: Array) -> Array:
-        """The nodes of these names, -1 for those that there are none of."""
-        keys = self._key(trees, ids)
-        place = np.searchsorted(self._sorted, keys, side="right") - 1
-        found = (place >= 0) & (self._sorted[place] == keys) & (keys >= 0)
-        return np.where(found, self._order[place], -1)
-
-    def _key(self, trees: Array, ids: Array) -> Array:
-        tree, id = (
-            np.minimum(np.searchsorted(known, values), len(known) - 1)
-            for known, values in ((self._trees, trees), (self._ids, ids))
-        )
-        known = (self._trees[tree] == trees) & (self._ids[id] == ids)
-        return np.where(known, tree * len(self._ids) + id, -1)
 
 
 def flat_nodes(call: Call, prefix: str, dtype: DType) -> Ensemble:
@@ -82,16 +52,27 @@ def flat_nodes(call: Call, prefix: str, dtype: DType) -> Ensemble:
     true, false = (attrs.integer_array(f"nodes_{side}nodeids") for side in ("true", "false"))
     feature, value = attrs.integer_array("nodes_featureids"), numbers(call, "nodes_values")
     _require_equal_lengths(trees, ids, modes, tracks, true, false, feature, value)
-    names = _Names(trees, ids)
-    threshold, flags, swaps = comparisons(modes, value, tracks, dtype)
-    left, right = np.where(swaps, false, true), np.where(swaps, true, false)
-    nodes = Nodes(modes == LEAF, feature, threshold, names.find(trees, left),
-                  names.find(trees, right), flags, trees, left, right)  # fmt: skip
+    names = NodeNames(trees, ids)
+    found = comparisons(modes, value, tracks, dtype)
+    left, right = _sides(found, true, false)
+    leaf = modes == LEAF
+    nodes = Nodes(leaf, feature, found.key, found.equals, found.missing, names.of_own_trees(left),
+                  names.of_own_trees(right), trees, left, right)  # fmt: skip
     owners = [attrs.integer_array(f"{prefix}_{part}") for part in ("treeids", "nodeids", "ids")]
     weight = numbers(call, f"{prefix}_weights")
     _require_equal_lengths(*owners, weight)
     weights = LeafWeights(names.find(*owners[:2]), owners[2], weight)
-    return Ensemble(nodes, weights, _roots(nodes, names.find(trees, ids)))
+    child = np.zeros(len(leaf), bool)
+    for side in (nodes.left, nodes.right):
+        child[side[~leaf & (side >= 0)]] = True
+    return Ensemble(nodes, weights, names.roots(child))
+
+
+def _sides(found: Comparisons, true: Array, false: Array) -> tuple[Array, Array]:
+    """Left and right of what is there for true and for false."""
+    if not found.swaps.any():
+        return true, false
+    return np.where(found.swaps, false, true), np.where(found.swaps, true, false)
 
 
 def _require_equal_lengths(*columns: Array) -> None:
@@ -100,24 +81,7 @@ def _require_equal_lengths(*columns: Array) -> None:
         raise ForestError(f"attributes have {lengths[0]} and {lengths[1]} items")
 
 
-def _roots(nodes: Nodes, named: Array) -> Array:
-    """The first node of each tree that is nobody's child, in the order of the trees.
-
-    ``named`` is the node that has the name of each.
-    """
-    below = np.concatenate([nodes.left[~nodes.leaf], nodes.right[~nodes.leaf]])
-    child = np.zeros(len(named), bool)
-    child[below[below >= 0]] = True
-    free = np.flatnonzero(~child[named])
-    trees, first = np.unique(nodes.trees, return_index=True)
-    rooted, root = np.unique(nodes.trees[free], return_index=True)
-    alone = np.setdiff1d(trees, rooted)
-    if alone.size:
-        missing(alone[0], -1)
-    return named[free[root[np.argsort(first)]]]
-
-
-def separate_nodes(call: Call) -> Ensemble:
+def separate_nodes(call: Call, dtype: DType) -> Ensemble:
     """Nodes in the form of operator set 5: inner ones, then those that sets need, then leaves."""
     attrs = call.attrs
     modes = attrs.tensor("nodes_modes").reshape(-1).astype(np.int64)
@@ -138,20 +102,18 @@ def separate_nodes(call: Call) -> Ensemble:
     )
     false = np.where(following, following, false)
     kinds = np.where(modes == _MEMBER, MODES.index("EQ"), modes)[row]
-    threshold, flags, swaps = comparisons(kinds, value, tracks[row], call.dtype())
-    left, right = np.where(swaps, false, true), np.where(swaps, true, false)
-    left_names, right_names = (names[side][row] for side in (0, 1))
-    none = np.zeros(count, np.int64)
-    columns = ((kinds, none + LEAF), (feature[row], none), (threshold, none), (left, none),
-               (right, none), (flags, none), (0 * row, none),
-               (np.where(swaps, right_names, left_names), none),
-               (np.where(swaps, left_names, right_names), none))  # fmt: skip
-    kind, *rest = (np.concatenate(parts) for parts in columns)
+    compared = comparisons(kinds, value, tracks[row], dtype)
+    left, right = _sides(compared, true, false)
+    left_names, right_names = _sides(compared, *(side[row] for side in names))
+    columns = (feature[row], compared.key, compared.equals, compared.missing,
+               left, right, 0 * row, left_names, right_names)  # fmt: skip
+    longer = (np.concatenate([column, np.zeros(count, column.dtype)]) for column in columns)
+    nodes = Nodes(np.arange(len(row) + count) >= len(row), *longer)
     weights = LeafWeights(first_leaf + np.arange(count), targets, weight.reshape(-1))
     roots = attrs.integer_array("tree_roots")
     for root in roots[(roots < 0) | (roots >= len(modes))]:
         missing(0, root)
-    return Ensemble(Nodes(kind == LEAF, *rest), weights, roots)
+    return Ensemble(nodes, weights, roots)
 
 
 def _children(names: Array, leaf: Array, inner: int, first_leaf: int, leaves: int) -> Array:

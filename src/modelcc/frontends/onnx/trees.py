@@ -9,7 +9,9 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.ensembles import Ensemble, flat_nodes, numbers, separate_nodes
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.forest import ForestError, tables
+from modelcc.frontends.onnx.forest import Tables, tables
+from modelcc.frontends.onnx.forest_leaves import Leaves
+from modelcc.frontends.onnx.forest_order import ForestError
 from modelcc.frontends.onnx.ml_scores import (
     above,
     best,
@@ -23,6 +25,7 @@ from modelcc.frontends.onnx.ml_scores import (
 )
 from modelcc.ir.types import F32, F64, DType
 from modelcc.ops import elementwise as ew
+from modelcc.ops.feature_keys import FeatureKeys
 from modelcc.ops.forest import Aggregate, Forest
 from modelcc.ops.shape import Concat, Full
 from modelcc.ops.slicing import Slice
@@ -31,7 +34,6 @@ _NAMES = ("AVERAGE", "SUM", "MIN", "MAX")
 _AGGREGATES: MappingProxyType[str, Aggregate] = MappingProxyType(
     {"AVERAGE": "sum", "SUM": "sum", "MIN": "min", "MAX": "max"}
 )
-_EMPTY = MappingProxyType({"sum": 0.0, "min": np.inf, "max": -np.inf})
 
 
 def _forest(call: Call, forest: Ensemble, targets: int, aggregate: str) -> str:
@@ -39,19 +41,33 @@ def _forest(call: Call, forest: Ensemble, targets: int, aggregate: str) -> str:
     x = features(call, (F32, F64))
     how = _AGGREGATES[aggregate]
     try:
-        found = tables(*forest, targets, call.type_of(x).dtype, _EMPTY[how])
+        found = tables(*forest, targets, call.type_of(x).dtype, how)
     except ForestError as error:
         call.fail(str(error))
-    op = Forest(found.groups, found.missing_left, how)
-    parts = (found.roots, found.feature, found.threshold, found.child, found.weights)
-    flags = "" if found.flags is None else call.constant(found.flags)
-    scores = call.emit(op, x, *(call.constant(p) for p in parts), flags)
+    op = Forest(targets, how, found.bits, found.equals, call.type_of(x).dtype)
+    scores = call.emit(op, _keys(call, x, found), *map(call.constant, (found.roots, found.nodes)),
+                       *_leaves(call, found.leaves))  # fmt: skip
     if how != "sum":  # targets of which no leaf has a weight
         missing = call.emit(ew.IsInf(), scores)
         scores = call.emit(ew.Where(), missing, number(call, scores, 0.0), scores)
     if aggregate == "AVERAGE":
         scores = call.emit(ew.Div(), scores, number(call, scores, float(len(forest.roots))))
     return scores
+
+
+def _keys(call: Call, x: str, found: Tables) -> str:
+    """The keys of features; of none, where all trees are single leaves."""
+    if len(found.features) == 1:
+        least = -(1 << (found.key.bits - 1))
+        return call.emit(Full((call.type_of(x).shape[0], 1), least, found.key))
+    columns = map(call.constant, (found.features, found.missing))
+    return call.emit(FeatureKeys(found.key), x, *columns)
+
+
+def _leaves(call: Call, found: Leaves) -> tuple[str, str, str]:
+    parts = (found.target, found.first, found.weights)
+    first, second, third = ("" if part is None else call.constant(part) for part in parts)
+    return first, second, third
 
 
 def _based(call: Call, scores: str) -> str:
@@ -122,7 +138,9 @@ def ensemble(call: Call) -> str:
     count = attrs.integer("aggregate_function", 1)
     aggregate = call.choice(dict(enumerate(_NAMES)).get(count, "?"), _NAMES, "aggregate_function")
     targets = attrs.integer("n_targets", 1)
-    scores = _forest(call, separate_nodes(call), targets, aggregate)
+    scores = _forest(
+        call, separate_nodes(call, F64 if call.dtype() == F64 else F32), targets, aggregate
+    )
     return transformed(call, scores, transform_of(call))
 
 

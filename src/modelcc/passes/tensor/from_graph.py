@@ -137,8 +137,18 @@ def _lower(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorType]]
         (x,), (y,) = node.inputs, node.outputs
         return [ReadSize(op.names, x, op.conditions(), node.source), View(y, x, node.source)], {}
     if op.has("algorithm"):
+        _require_contents(node, graph)
         return lower_algorithm(node, graph.types)
     return _lower_node(node, graph)
+
+
+def _require_contents(node: Node, graph: Graph) -> None:
+    types = [graph.types[name] if name else None for name in node.inputs]
+    known = [graph.constants.get(name) for name in node.inputs]
+    try:
+        node.op.require_contents(types, [None if c is None else c.data for c in known])
+    except ModelError as error:
+        raise error.at(*node.source) from error
 
 
 def _describe(node: Node) -> str:
