@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, NodeProto
 
+from modelcc.frontends.onnx.number_lists import Codes, coded, floats, integers, narrowed, texts
 from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
+from modelcc.frontends.onnx.wire import Items
+from modelcc.ir.mapped import release_pages
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
+
+Found = TypeVar("Found")
 
 
 def type_name(code: int) -> str:
@@ -26,8 +33,12 @@ class Attributes:
     were given a default.  Inside a function, references to its attributes are resolved first.
     """
 
-    def __init__(self, node: NodeProto, where: str, folder: Path | None) -> None:
+    def __init__(
+        self, node: NodeProto, where: str, folder: Path | None, lists: Mapping[str, Items]
+    ) -> None:
+        """``lists`` are those whose items are not in ``node``."""
         self._known = {a.name: a for a in node.attribute}
+        self._lists = lists
         self._where = where
         self._folder = folder
 
@@ -39,9 +50,28 @@ class Attributes:
 
     def raw(self) -> Mapping[str, AttributeProto]:
         """The attributes as they are, to hand them down into a function body."""
-        return self._known
+        return {name: self._whole(found) for name, found in self._known.items()}
+
+    def _whole(self, found: AttributeProto) -> AttributeProto:
+        """The attribute with its items."""
+        items = self._lists.get(found.name)
+        if items is None:
+            return found
+        try:
+            return AttributeProto.FromString(bytes(items.attribute))
+        except DecodeError as error:
+            raise ModelError(
+                f"attribute {found.name} is no list of numbers or texts",
+                (self._where,),
+                "the file is corrupted; export or download the model again",
+            ) from error
 
     def _get(self, name: str, kind: int) -> AttributeProto | None:
+        found = self._stub(name, kind)
+        return None if found is None else self._whole(found)
+
+    def _stub(self, name: str, kind: int) -> AttributeProto | None:
+        """The attribute, perhaps without its items."""
         found = self._known.get(name)
         if found is None or found.type == kind:
             return found
@@ -97,19 +127,42 @@ class Attributes:
         return value
 
     def integer_array(self, name: str, absent: int | None = None) -> Array:
-        """Many integers; if there are none, and ``absent`` is given, as many zeros."""
+        """Many integers, in the narrowest dtype that has them; if there are none, and ``absent`` is
+        given, as many zeros."""
+        listed = self._listed(name, AttributeProto.INTS, integers)
+        if listed is not None:
+            return listed
         found = self._get(name, AttributeProto.INTS)
         if absent is not None and (found is None or not found.ints):
-            return np.zeros(absent, np.int64)
+            return np.zeros(absent, np.int8)
         if found is None:
             raise self._missing(name)
-        return np.fromiter(found.ints, np.int64, len(found.ints))
+        return narrowed(np.fromiter(found.ints, np.int64, len(found.ints)))
 
     def float_array(self, name: str) -> Array:
         """Many numbers, none if the attribute is absent."""
+        listed = self._listed(name, AttributeProto.FLOATS, floats)
+        if listed is not None:
+            return listed
         found = self._get(name, AttributeProto.FLOATS)
         values = () if found is None else found.floats
         return np.fromiter(values, np.float32, len(values))
+
+    def codes(self, name: str) -> Codes:
+        """Many texts of few kinds."""
+        listed = self._listed(name, AttributeProto.STRINGS, texts)
+        return coded(self.texts(name)) if listed is None else listed
+
+    def _listed(
+        self, name: str, kind: int, read: Callable[[memoryview, int | None], Found | None]
+    ) -> Found | None:
+        """What ``read`` makes of the items of a long list; the memory of the file is released."""
+        items = self._lists.get(name)
+        if items is None or self._stub(name, kind) is None:
+            return None
+        found = read(items.data, items.tag)
+        release_pages(np.frombuffer(items.data, np.uint8))
+        return found
 
     def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
         found = self._get(name, AttributeProto.STRINGS)

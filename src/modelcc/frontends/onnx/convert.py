@@ -36,6 +36,7 @@ from modelcc.frontends.onnx.structure import (
     subgraphs,
 )
 from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
+from modelcc.frontends.onnx.wire import Items
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Bounds
@@ -336,7 +337,7 @@ class _Importer:
         return Call(
             node.op_type,
             version,
-            Attributes(node, source[-1], self._model.folder),
+            Attributes(node, source[-1], self._model.folder, self._lists(node, source)),
             operands,
             tuple(node.input),
             tuple(bool(o) and o in used for o in node.output),
@@ -346,6 +347,13 @@ class _Importer:
             scope.find,
             body,
         )
+
+    def _lists(self, node: NodeProto, source: tuple[str, ...]) -> Mapping[str, Items]:
+        """Long lists of a node of the model's own graph, by name."""
+        if len(source) > 1 or not self._model.lists:
+            return {}
+        found = {a.name: self._model.lists.get((node.output[0], a.name)) for a in node.attribute}
+        return {name: items for name, items in found.items() if items is not None}
 
     def _expanded(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from modelcc.frontends.onnx.forest import LEAF, MODES, Comparisons, comparisons
 from modelcc.frontends.onnx.forest_leaves import LeafWeights
 from modelcc.frontends.onnx.forest_order import ForestError, Nodes, missing
 from modelcc.frontends.onnx.node_names import NodeNames
+from modelcc.frontends.onnx.number_lists import Codes
 from modelcc.ir.types import Array, DType
 
 _MODES = (*MODES, "MEMBER")
@@ -33,12 +33,12 @@ def numbers(call: Call, name: str) -> Array:
     return call.attrs.float_array(name)
 
 
-def _modes(texts: Sequence[str]) -> Array:
-    codes = {f"BRANCH_{mode}": code for code, mode in enumerate(MODES)} | {"LEAF": LEAF}
-    try:
-        return np.fromiter(map(codes.__getitem__, texts), np.uint8, len(texts))
-    except KeyError as error:
-        raise ForestError(f"there is no node mode {error}") from error
+def _modes(found: Codes) -> Array:
+    known = {f"BRANCH_{mode}": code for code, mode in enumerate(MODES)} | {"LEAF": LEAF}
+    unknown = [text for text in found.texts if text not in known]
+    if unknown:
+        raise ForestError(f"there is no node mode {unknown[0]!r}")
+    return np.array([known[text] for text in found.texts], np.uint8)[found.codes]
 
 
 def flat_nodes(call: Call, prefix: str, dtype: DType) -> Ensemble:
@@ -47,7 +47,7 @@ def flat_nodes(call: Call, prefix: str, dtype: DType) -> Ensemble:
     trees, ids = attrs.integer_array("nodes_treeids"), attrs.integer_array("nodes_nodeids")
     if not len(trees):
         raise ForestError("there are no nodes")
-    modes = _modes(attrs.texts("nodes_modes"))
+    modes = _modes(attrs.codes("nodes_modes"))
     tracks = attrs.integer_array("nodes_missing_value_tracks_true", len(trees))
     true, false = (attrs.integer_array(f"nodes_{side}nodeids") for side in ("true", "false"))
     feature, value = attrs.integer_array("nodes_featureids"), numbers(call, "nodes_values")

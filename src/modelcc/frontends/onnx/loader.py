@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
 from modelcc.frontends.onnx.text_fields import check_texts
-from modelcc.frontends.onnx.wire import split
+from modelcc.frontends.onnx.wire import Items, split
 from modelcc.ir.op import ModelError
 
 OLDEST_OPSET = 1
@@ -24,13 +24,15 @@ Model = str | Path | bytes | ModelProto
 class LoadedModel:
     """A parsed model: its protobuf, its name in errors, its folder (for external data).
 
-    ``raw`` holds the raw data of large initializers, by position: views of the file.
+    ``raw`` holds the raw data of large initializers, by position, ``lists`` the items of long lists
+    in attributes, by output and name: views of the file.
     """
 
     proto: ModelProto
     name: str
     folder: Path | None
     raw: Mapping[int, memoryview] = field(default_factory=dict[int, memoryview])
+    lists: Mapping[tuple[str, str], Items] = field(default_factory=dict[tuple[str, str], Items])
 
 
 def load(model: Model) -> LoadedModel:
@@ -106,7 +108,7 @@ def _parse(data: memoryview, name: str, folder: Path | None) -> LoadedModel:
     if not proto.HasField("graph"):
         raise ModelError("the file holds no ONNX graph", (name,), _again(data))
     check_texts(proto, name)
-    return LoadedModel(proto, name, folder, parts.raw)
+    return LoadedModel(proto, name, folder, parts.raw, parts.lists)
 
 
 def _again(data: memoryview) -> str:
