@@ -99,6 +99,49 @@ def _transform(parts: int, onesided: int) -> Case:
     return Case(graph, lambda r, n: {"x": _f32(r, 1, n, parts)}, 256, 17, library)
 
 
+def _forest(trees: int, leaves: int) -> Case:
+    """Trees that grow leaf by leaf, any of them next; a tenth of the features is missing."""
+    random = np.random.default_rng(0)
+    inner = leaves - 1
+    columns: dict[str, list[object]] = {key: [] for key in ("true", "false", "modes")}
+    for _ in range(trees):
+        ends, true, false = [0], [0] * (2 * leaves - 1), [0] * (2 * leaves - 1)
+        for split in range(inner):
+            node = ends.pop(int(random.integers(len(ends))))
+            true[node], false[node] = 2 * split + 1, 2 * split + 2
+            ends += [true[node], false[node]]
+        columns["true"] += true
+        columns["false"] += false
+        columns["modes"] += ["BRANCH_LEQ" if node else "LEAF" for node in true]
+    size = 2 * leaves - 1
+    ids = np.tile(np.arange(size), trees)
+    ends_of = np.flatnonzero(np.array(columns["modes"]) == "LEAF")
+    owners = np.repeat(np.arange(trees), size)
+    lists: dict[str, Sequence[object]] = {
+        "nodes_treeids": owners.tolist(),
+        "nodes_nodeids": ids.tolist(),
+        "nodes_featureids": random.integers(0, 50, len(ids)).tolist(),
+        "nodes_truenodeids": columns["true"],
+        "nodes_falsenodeids": columns["false"],
+        "nodes_missing_value_tracks_true": random.integers(0, 2, len(ids)).tolist(),
+        "nodes_values": [f"{v:.6f}" for v in random.random(len(ids))],
+        "nodes_modes": [f'"{mode}"' for mode in columns["modes"]],
+        "target_treeids": owners[ends_of].tolist(),
+        "target_nodeids": ids[ends_of].tolist(),
+        "target_ids": [0] * len(ends_of),
+        "target_weights": [f"{v:.6f}" for v in random.random(len(ends_of))],
+    }
+    given = ", ".join(f"{key} = [{', '.join(map(str, of))}]" for key, of in lists.items())
+    body = f"y = ai.onnx.ml.TreeEnsembleRegressor<n_targets = 1, {given}>(x)"
+
+    def feeds(random: np.random.Generator, n: int) -> Feeds:
+        x = _f32(random, n, 50)
+        x[random.random(x.shape) < 0.1] = np.nan
+        return {"x": x}
+
+    return Case(f"g (float[n, 50] x) => (float[n, 1] y) {{ {body} }}", feeds, 16)
+
+
 SUPPRESSION = (
     "g (float[1, n, 4] b, float[1, 1, n] s, int64[1] k, float[1] t, float[1] l) => (int64[m, 3] y) "
     "{ y = NonMaxSuppression(b, s, k, t, l) }"
@@ -162,6 +205,8 @@ CASES: Mapping[str, Case] = MappingProxyType(
                 for name, shape in (("x", (n, 64)), ("w", (64, n)))
             }, 64,
         ),
+        "100 trees of 64 leaves": _forest(100, 64),
+        "1000 trees of 31 leaves": _forest(1000, 31),
         "Trilu": Case(
             "g (float[n, n] x) => (float[n, n] y) { y = Trilu<upper = 0>(x) }",
             lambda r, n: {"x": _f32(r, n, n)}, 128,
@@ -207,7 +252,7 @@ def main(threads: int, only: str) -> None:
     for name, case in CASES.items():
         if not re.search(only, name):
             continue
-        head = f'<ir_version: 8, opset_import: ["" : {case.opset}]>'
+        head = f'<ir_version: 8, opset_import: ["" : {case.opset}, "ai.onnx.ml" : 3]>'
         model = onnx.parser.parse_model(f"{head} {case.graph}")
         net = modelcc.compile(model, threads=threads, cache=None)
         peer = onnxruntime.InferenceSession(model.SerializeToString(), settings)
