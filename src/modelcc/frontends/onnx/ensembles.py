@@ -84,7 +84,7 @@ def _require_equal_lengths(*columns: Array) -> None:
 def separate_nodes(call: Call, dtype: DType) -> Ensemble:
     """Nodes in the form of operator set 5: inner ones, then those that sets need, then leaves."""
     attrs = call.attrs
-    modes = attrs.tensor("nodes_modes").reshape(-1).astype(np.int64)
+    modes = attrs.tensor("nodes_modes").reshape(-1)
     for code in np.unique(modes).tolist():
         call.choice(dict(enumerate(_MODES)).get(code, str(code)), _MODES, "node mode")
     tracks = attrs.integer_array("nodes_missing_value_tracks_true", len(modes))
@@ -95,21 +95,22 @@ def separate_nodes(call: Call, dtype: DType) -> Ensemble:
     row, value, following = _chains(call, modes, value.reshape(-1))
     targets, weight = attrs.integer_array("leaf_targetids"), attrs.tensor("leaf_weights")
     _require_equal_lengths(targets, weight.reshape(-1))
-    first_leaf, count = len(row), len(targets)
+    first_leaf, count = len(value), len(targets)
     true, false = (
         _children(name, leaf, len(modes), first_leaf, count)[row]
         for name, leaf in zip(names, leaves, strict=True)
     )
     false = np.where(following, following, false)
-    kinds = np.where(modes == _MEMBER, MODES.index("EQ"), modes)[row]
+    kinds = np.where(modes == _MEMBER, modes.dtype.type(MODES.index("EQ")), modes)[row]
     compared = comparisons(kinds, value, tracks[row], dtype)
     left, right = _sides(compared, true, false)
     left_names, right_names = _sides(compared, *(side[row] for side in names))
     columns = (feature[row], compared.key, compared.equals, compared.missing,
-               left, right, 0 * row, left_names, right_names)  # fmt: skip
+               left, right, np.zeros(first_leaf, np.int8), left_names, right_names)  # fmt: skip
     longer = (np.concatenate([column, np.zeros(count, column.dtype)]) for column in columns)
-    nodes = Nodes(np.arange(len(row) + count) >= len(row), *longer)
-    weights = LeafWeights(first_leaf + np.arange(count), targets, weight.reshape(-1))
+    nodes = Nodes(np.arange(first_leaf + count) >= first_leaf, *longer)
+    owners = np.arange(first_leaf, first_leaf + count, dtype=np.int32)
+    weights = LeafWeights(owners, targets, weight.reshape(-1))
     roots = attrs.integer_array("tree_roots")
     for root in roots[(roots < 0) | (roots >= len(modes))]:
         missing(0, root)
@@ -121,16 +122,22 @@ def _children(names: Array, leaf: Array, inner: int, first_leaf: int, leaves: in
     of."""
     is_leaf = leaf.astype(bool)
     known = (names >= 0) & (names < np.where(is_leaf, leaves, inner))
-    return np.where(known, names + first_leaf * is_leaf, -1)
+    place = names.astype(np.int32)
+    place[is_leaf] += first_leaf
+    place[~known] = -1
+    return place
 
 
-def _chains(call: Call, modes: Array, value: Array) -> tuple[Array, Array, Array]:
+def _chains(call: Call, modes: Array, value: Array) -> tuple[Array | slice, Array, Array]:
     """Which node each row comes from, the value that it compares with, and the row that follows.
 
     A node with a set of values is a chain of rows; those that others follow (0: none does) are
-    before, and all but the first are after the rows of all nodes.
+    before, and all but the first are after the rows of all nodes.  Without sets all are as they
+    were.
     """
     members = np.flatnonzero(modes == _MEMBER)
+    if not members.size:
+        return slice(None), value, np.zeros(len(modes), np.int32)
     values, starts, lengths = _members(call)
     if len(starts) < len(members):
         raise ForestError(f"there are {len(starts)} sets of values for {len(members)} nodes")

@@ -35,7 +35,7 @@ class Leaves:
 
 @dataclass(frozen=True)
 class _Items:
-    """Weights of the leaves that have places, by place and target, one for each."""
+    """Weights of the leaves that have places: at most one for each target of a place."""
 
     place: Array
     target: Array
@@ -75,7 +75,9 @@ def _items(
     wrong = target[(target < 0) | (target >= targets)]
     if wrong.size:
         raise ForestError(f"a leaf has a weight for target {wrong[0]} of {targets}")
-    if targets == 1 and (place[1:] > place[:-1]).all():
+    seen = np.zeros(len(places.node), bool)
+    seen[place] = True
+    if np.count_nonzero(seen) == len(place):
         return _Items(place, target, weight)
     key = place.astype(np.int64) * targets + target
     order = np.argsort(key, kind="stable")
@@ -105,11 +107,12 @@ def _listed(places: Places, nodes: Nodes, items: _Items) -> Leaves:
     own = own[places.distance[own] == 0]
     number = np.full(len(places.node), len(own), np.int32)
     number[own] = np.arange(len(own), dtype=np.int32)
-    first = np.searchsorted(items.place, own)
-    ends = np.array([len(items.place)] * 2)
+    order = np.argsort(items.place, kind="stable")
+    first = np.searchsorted(items.place[order], own)
+    ends = np.array([len(order)] * 2)
     return Leaves(
         number,
-        items.target.astype(np.int32),
+        items.target[order].astype(np.int32),
         np.concatenate([first, ends]).astype(np.int32),
-        items.weight,
+        items.weight[order],
     )
