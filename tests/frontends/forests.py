@@ -105,10 +105,13 @@ def attributes(nodes: list[Node], prefix: str = "target") -> dict[str, Any]:
     } | {f"{prefix}_{key}": list(values) for key, values in leaves}
 
 
-def features(random: np.random.Generator, rows: int, columns: int, dtype: type) -> Array:
+def features(
+    random: np.random.Generator, rows: int, columns: int, dtype: type[np.generic]
+) -> Array:
     """Rows of VALUES and NaN."""
-    values = np.array([*VALUES, np.nan], dtype)
-    return values[random.integers(len(values), size=(rows, columns))]
+    values: Array = np.array([*VALUES, np.nan])
+    chosen: Array = values[random.integers(len(values), size=(rows, columns))]
+    return chosen.astype(dtype)
 
 
 def walked(nodes: list[Node], x: Array, targets: int) -> Array:

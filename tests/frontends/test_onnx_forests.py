@@ -51,7 +51,7 @@ def model_of(shape: Shape, x: Array, seed: int) -> tuple[ModelProto, dict[str, A
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_tables_mean_what_the_nodes_do(shape: Shape, dtype: type) -> None:
+def test_tables_mean_what_the_nodes_do(shape: Shape, dtype: type[np.generic]) -> None:
     for seed in range(8):
         x = features(np.random.default_rng(seed), 17, shape.features, dtype)
         model, feeds, expected = model_of(shape, x, seed)

@@ -73,12 +73,12 @@ def test_tables_that_are_no_constants_are_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_keys_are_ordered_as_numbers_are(dtype: type) -> None:
+def test_keys_are_ordered_as_numbers_are(dtype: type[np.generic]) -> None:
     random = np.random.default_rng(0)
     bits = random.integers(-(1 << 31), 1 << 31, 500)
-    numbers = np.concatenate([bits.astype(np.int32).view(np.float32).astype(dtype), bits / 7])
-    numbers = np.concatenate([numbers[~np.isnan(numbers)], [0.0, -0.0, np.inf, -np.inf]])
-    numbers = numbers.astype(dtype)
+    single = bits.astype(np.int32).view(np.float32).astype(np.float64)
+    found = [*single[~np.isnan(single)], *(bits / 7), 0.0, -0.0, np.inf, -np.inf]
+    numbers: Array = np.array(found).astype(dtype)
     keys = keys_of(numbers)
     assert np.array_equal(keys[:, None] < keys, numbers[:, None] < numbers)
     assert np.array_equal(keys[:, None] == keys, numbers[:, None] == numbers)
