@@ -79,6 +79,7 @@ from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.join_parts import JoinParts
+from modelcc.passes.tensor.pack_channels import PackChannels
 from modelcc.passes.tensor.pack_operands import PackOperands
 from modelcc.passes.tensor.pack_pairs import PackPairs
 from modelcc.passes.tensor.permute_products import PermuteProducts
@@ -141,7 +142,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
                 Decompose(),
                 CanonicalQuantization(),
                 CommonSubexpressions(),
-                IntegerContractions(),
+                IntegerContractions(bytes=not target.pairs_shorts),
                 ScalarQuantization(),
                 PackWeights(),
                 DeadCode(),
@@ -177,8 +178,8 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("lower", *_checked(options)),
         *block(
             "tensor",
-            *_in_regions(*_layouts(options), PackPairs(), InlineStages(), PermuteProducts()),
-            *_in_regions(PackOperands(), FuseKernels(), FuseContractions()),
+            *_in_regions(*_layouts(target, options), PackPairs(), InlineStages()),
+            *_in_regions(PermuteProducts(), PackOperands(), FuseKernels(), FuseContractions()),
             *_in_regions(JoinParts(threads=options.threads), SplitBlocks()),
             *_in_regions(*_fewer_multiplications(options), PackOperands(rows=12)),
         ),
@@ -207,8 +208,9 @@ def _in_regions(*steps: Pass[TensorProgram]) -> tuple[tuple[str, InRegions], ...
     return tuple((type(step).__name__, InRegions(step)) for step in steps)
 
 
-def _layouts(options: Options) -> Iterator[AssignLayouts]:
+def _layouts(target: Target, options: Options) -> Iterator[PackChannels | AssignLayouts]:
     """At level 0 tensors lie as the model says, for whoever looks at them."""
+    yield PackChannels(bytes=not target.pairs_shorts)
     if options.optimize > 0:
         yield AssignLayouts()
 

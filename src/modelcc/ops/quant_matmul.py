@@ -149,7 +149,7 @@ class ConvInteger(Op):
     """:class:`Conv` of ``x - x_zero`` by ``w - w_zero`` in i32 (x, w, x_zero?, w_zero?).
 
     x_zero is a scalar, which is also what pads mean; w_zero a scalar or one per output channel.
-    Without x_zero pads are ``padding``.
+    Without x_zero pads are ``padding``.  Weights may be i16, too.
     """
 
     strides: tuple[int, ...]
@@ -202,7 +202,7 @@ class ConvInteger(Op):
         x_zero: TensorType | None = None,
         w_zero: TensorType | None = None,
     ) -> tuple[TensorType]:
-        _require_bytes("ConvInteger", x, w)
+        _require_bytes("ConvInteger", x, *(() if w.dtype == I16 else (w,)))
         require(x_zero is None or x_zero.elements == 1, f"zero point {x_zero} must be a scalar")
         self.require_meetings(x, w, x_zero, w_zero)
         return self.conv.infer(TensorType(x.shape, I32), TensorType(w.shape, I32))

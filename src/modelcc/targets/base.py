@@ -84,6 +84,11 @@ class Target(Protocol):
         ...
 
     @property
+    def pairs_shorts(self) -> bool:
+        """Whether products of small integers are made fastest as sums of two products of i16."""
+        ...
+
+    @property
     def forms(self) -> tuple[str, ...]:
         """What :meth:`render` can print: of ``llvm``, ``c``, ``asm``, ``obj``, ``so`` …"""
         ...

@@ -26,6 +26,7 @@ class IntegerContractions:
 
     Zero points leave the product: ``sum (a - z)(b - y) = sum a*b - z * sum b - y * sum a + n*z*y``
     (Jacob et al., 2018, section 2.3), where sums of constants are constants, added to the bias.
+    Without instructions for ``bytes`` they are taken off the operands of convolutions.
 
     before::
 
@@ -56,11 +57,15 @@ class IntegerContractions:
         })
     """
 
+    bytes: bool = True
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        rules = (convolution, product, gemm, zero_points)
+        rules = (self._convolution, centred, product, gemm, zero_points)
         return rewrite(graph, rules, self.limit)
+
+    def _convolution(self, node: Node, at: Rewriter) -> Replacement:
+        return convolution(node, at, self.bytes)
 
 
 @dataclass(frozen=True)
@@ -79,19 +84,35 @@ class Factor:
 # --- rules
 
 
-def convolution(node: Node, at: Rewriter) -> Replacement:
-    """Conv of bytes by constant bytes, with one scale per output channel."""
+def convolution(node: Node, at: Rewriter, bytes: bool) -> Replacement:
+    """Conv of bytes by bytes, with one scale per output channel."""
     if not isinstance(node.op, Conv):
         return None
     x, w = dequantised(at, node.inputs[0]), dequantised(at, node.inputs[1])
-    if x is None or w is None or not x.per_tensor or not _is_weight(at, w, 0):
+    if x is None or w is None or not x.per_tensor or not _is_weight(w, 0):
         return None
-    sums = _convolved(node.op, at, x, w)
+    unsigned = bytes or at.type_of(w.name).shape[1] == 1
+    sums = _convolved(node.op, at, x, w) if unsigned else None
+    sums = sums or _difference_convolved(node.op, at, x, w)
     if sums is None:
         return None
     rank = at.type_of(node.outputs[0]).rank
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     return _real(at, sums, along(x.scale * w.scale, 1, rank), bias, 1)
+
+
+def centred(node: Node, at: Rewriter) -> Replacement:
+    """ConvInteger whose constant weights have a constant zero point."""
+    if not isinstance(node.op, ConvInteger):
+        return None
+    x, w, x_zero, w_zero = (*node.inputs, "", "")[:4]
+    if not w_zero:
+        return None
+    data, zero = at.constant_value(w), at.constant_value(w_zero)
+    if data is None or zero is None:
+        return None
+    weights = at.constant(_differences(data, zero))
+    return at.emit(node.op, x, weights, *([x_zero] if x_zero else []))
 
 
 def product(node: Node, at: Rewriter) -> Replacement:
@@ -212,10 +233,15 @@ def _times(at: Rewriter, sums: str, zero: Array | str) -> str:
 def _convolved(op: Conv, at: Rewriter, x: Quantized, w: Quantized) -> str | None:
     """The sums of a convolution of ``x - x.zero`` by ``w - w.zero``; pads are ``x.zero``."""
     image = _as_u8(at, Factor(x.name, x.zero))
-    weights = _as_i8(at, Factor(w.name, w.zero))
-    data = at.constant_value(weights.name)
-    if data is None or (not weights.is_centred and op.groups != 1):
+    given = at.constant_value(w.name)
+    if given is None:
         return None
+    if op.groups == 1:
+        weights = _as_i8(at, Factor(w.name, w.zero))
+    else:
+        weights = Factor(at.constant(_differences(given, w.zero)), np.zeros((), np.int32))
+    data = at.constant_value(weights.name)
+    assert data is not None
     assert not isinstance(image.zero, str) and not isinstance(weights.zero, str)
     rank, padding = data.ndim, int(image.zero)
     integer = ConvInteger(
@@ -233,6 +259,28 @@ def _convolved(op: Conv, at: Rewriter, x: Quantized, w: Quantized) -> str | None
     if shift.any():
         total = at.emit(Add(), total, at.constant(along(shift, 1, rank).astype(np.int32)))
     return total
+
+
+def _difference_convolved(op: Conv, at: Rewriter, x: Quantized, w: Quantized) -> str | None:
+    """The sums of a convolution of ``x - x.zero`` by ``w - w.zero``, these in i16."""
+    if x.dtype not in BYTES:
+        return None
+    integer = ConvInteger(op.strides, op.pads_before, op.pads_after, op.dilations, op.groups)
+    operands = [x.name, w.name, _zero_point(at, x), _zero_point(at, w)]
+    data = at.constant_value(w.name)
+    if data is not None:
+        operands[1:] = [at.constant(_differences(data, w.zero)), operands[2]]
+    while not operands[-1]:
+        del operands[-1]
+    return at.emit(integer, *operands)
+
+
+def _differences(weights: Array, zero: Array) -> Array:
+    """``weights - zero``, which may be one per output channel, in as few bits as hold them."""
+    along_first = np.asarray(zero, np.int16).reshape(-1, *(1,) * (weights.ndim - 1))
+    data = weights.astype(np.int16) - along_first
+    fits = not data.size or (data.min() >= -128 and data.max() <= 127)
+    return data.astype(np.int8) if fits else data
 
 
 def _as_u8(at: Rewriter, factor: Factor) -> Factor:
@@ -294,7 +342,6 @@ def _whole_bias(at: Rewriter, bias: str, scale: Array) -> Array | None:
     return data if close and np.abs(data.astype(np.float64)).max() < LARGEST_BIAS else None
 
 
-def _is_weight(at: Rewriter, value: Quantized, axis: int) -> bool:
-    """Whether this is constant bytes whose parameters are along ``axis``."""
-    constant = at.constant_value(value.name) is not None and value.dtype in BYTES
-    return constant and (value.per_tensor or value.axis == axis)
+def _is_weight(value: Quantized, axis: int) -> bool:
+    """Whether this is bytes whose parameters are along ``axis``."""
+    return value.dtype in BYTES and (value.per_tensor or value.axis == axis)

@@ -10,6 +10,7 @@ from modelcc.ir.graph import Graph, Node
 from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ir.types import Array
 from modelcc.ops.conv import Conv
+from modelcc.ops.quant_matmul import ConvInteger
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,10 @@ class MergeGroups:
         return rewrite(graph, (self._merge,), self.limit)
 
     def _merge(self, node: Node, at: Rewriter) -> Replacement:
-        if not isinstance(node.op, Conv) or node.op.groups == 1:
+        if not isinstance(node.op, Conv | ConvInteger) or node.op.groups == 1:
             return None
+        if isinstance(node.op, ConvInteger) and any(node.inputs[3:]):
+            return None  # what is put between groups is not the zero point
         weights = at.constant_value(node.inputs[1])
         if weights is None:
             return None

@@ -81,7 +81,8 @@ def blocked_dims(
     row-major order already is what is wanted, as it is for what algorithms and readers of sizes
     touch, and for what transposes it, unless a convolution comes after that.
     """
-    convolved = _convolved(items, constants)
+    packed = constants | {t for t, type_ in types.items() if type_.layout is not None}
+    convolved = _convolved(items, packed)
     wanted: dict[str, int] = {}
     along: dict[str, int] = {}
     plain = [i for i in items if isinstance(i, Algorithm | Scatter | ReadSize)]
@@ -89,7 +90,7 @@ def blocked_dims(
     bytes = byte_dims(items, types)
     for stage in stages_of(items):
         type_ = types[stage.output]
-        dim = _seed_dim(stage, constants) if stage.reduce else None
+        dim = _seed_dim(stage, packed) if stage.reduce else None
         if dim is None:
             dim = _window_dim(stage, inputs)
         if dim is None:
@@ -159,7 +160,8 @@ def _is_convolution(stage: Stage, constants: frozenset[str]) -> bool:
 
 
 def byte_dims(items: tuple[Item, ...], types: Mapping[str, TensorType]) -> dict[str, int]:
-    """u8 tensor → the dimension that contractions of bytes reduce, where it is not the last.
+    """Tensor of bytes, or of words of two numbers → the dimension that contractions reduce, where
+    it is not the last.
 
     Dot products of bytes take groups of four neighbours along it.
     """
@@ -170,7 +172,9 @@ def byte_dims(items: tuple[Item, ...], types: Mapping[str, TensorType]) -> dict[
             for axis in stage.reduce:
                 along = [d for d, i in enumerate(read.indices) if i == Sym(axis.name)]
                 inner = len(read.indices) - 1
-                if types[read.tensor].dtype == U8 and along and along[0] != inner:
+                small = types[read.tensor].dtype == U8 or _multiplies_words(stage)
+                plain = types[read.tensor].layout is None
+                if small and plain and along and along[0] != inner:
                     found.setdefault(read.tensor, along[0])
     return found
 
@@ -234,7 +238,8 @@ def _window_dim(stage: Stage, inputs: frozenset[str]) -> int | None:
 def _product(stage: Stage) -> tuple[Read, Read] | None:
     """The two reads of a sum of products, guards and conversions aside."""
     body = _unguarded(stage.body)
-    if stage.combine != "sum" or not (isinstance(body, Apply) and body.function == "mul"):
+    products = ("mul", "dot_halves")
+    if stage.combine != "sum" or not (isinstance(body, Apply) and body.function in products):
         return None
     parts = [_unguarded(a) for a in body.args]
     match parts:
@@ -242,6 +247,10 @@ def _product(stage: Stage) -> tuple[Read, Read] | None:
             return a, b
         case _:
             return None
+
+
+def _multiplies_words(stage: Stage) -> bool:
+    return isinstance(stage.body, Apply) and stage.body.function == "dot_halves"
 
 
 def _unguarded(scalar: Scalar) -> Scalar:
@@ -347,7 +356,7 @@ def _guarded(
     """Reads that are a small integer outside of their tensor, and that integer."""
     match scalar:
         case Guard(conditions=conditions, inside=Read() as read, outside=Number(value=value)) if (
-            value == 0 or (read.dtype == U8 and isinstance(value, int))
+            value == 0 or (read.dtype in (U8, I32) and isinstance(value, int))
         ):
             outside = told_by_range(conditions, read, types[read.tensor].shape, ranges)
             return [(read, int(value))] if outside else []

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.mapped import release_pages
-from modelcc.ir.types import F32, Array, TensorType
+from modelcc.ir.types import F32, Array, DType, TensorType
 
 
 class MadeConstant(Constant):
-    """f32 elements made of ``source`` anew whenever they are asked for: they are kept nowhere."""
+    """Elements made of ``source`` anew whenever they are asked for: they are kept nowhere."""
+
+    dtype: ClassVar[DType] = F32
 
     def __init__(self, source: Constant) -> None:
         super().__init__(source.data)
@@ -31,21 +34,21 @@ class MadeConstant(Constant):
     @property
     def data(self) -> Array:
         """The elements."""
-        return self._filled(np.empty(self.shape, np.float32))
+        return self._filled(np.empty(self.shape, self.dtype.numpy))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return prod(self.shape) * F32.bytes
+        return prod(self.shape) * self.dtype.bytes
 
     @property
     def type(self) -> TensorType:
         """Element type and shape."""
-        return TensorType(self.shape, F32)
+        return TensorType(self.shape, self.dtype)
 
     def write(self, target: NDArray[np.uint8]) -> None:
         """Copy the elements' bytes, in row-major order, to ``target``."""
-        self._filled(target.view(np.float32).reshape(self.shape))
+        self._filled(target.view(self.dtype.numpy).reshape(self.shape))
 
     def _filled(self, made: Array) -> Array:
         self.fill(made)

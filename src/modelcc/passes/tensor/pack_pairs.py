@@ -5,31 +5,22 @@ Processors multiply and add pairs of 16-bit numbers at once, if those lie next t
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Index, Sym, ceildiv, floordiv, product, substitute, symbols
-from modelcc.ir.scalar_tree import reads, substitute_indices, walk
+from modelcc.ir.index import Sym, product, symbols
 from modelcc.ir.tensor import (
     Apply,
     Axis,
-    Bind,
     Cast,
     Item,
     Kernel,
-    Number,
     Read,
-    Scalar,
     Stage,
     TensorProgram,
-    item_inputs,
 )
 from modelcc.ir.types import I8, I16, I32, U8, Layout, Part, TensorType
-
-HALF = 16
-LOW = (1 << HALF) - 1
-"""Bits of a number in a word, and the lower number's."""
+from modelcc.passes.tensor.words import Makers, paired, pairs_of, small_makers
 
 
 @dataclass(frozen=True)
@@ -74,7 +65,7 @@ class PackPairs:
     reuse: int = 4
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        makers = _makers(program)
+        makers = small_makers(program)
         types = dict(program.types)
         items: list[Item] = []
         gone: set[str] = set()
@@ -152,7 +143,7 @@ class _Packing:
     def pairs(self) -> Axis:
         """The loop over pairs along the reduction."""
         depth = self.stage.reduce[0]
-        return Axis(depth.name, ceildiv(depth.extent, 2))
+        return Axis(depth.name, pairs_of(depth.extent))
 
     @property
     def operands(self) -> tuple[_Operand, _Operand]:
@@ -173,41 +164,15 @@ class _Packing:
         parts = (*others, Part(lane, self.block), Part(pairs), Part(lane, 1, self.block))
         return Layout(parts, ((0, 0),) * len(axes))
 
-    def copy(self, operand: _Operand, makers: Mapping[str, Kernel]) -> Iterator[Kernel]:
-        """Kernels that pack ``operand``, the last number apart if it is alone in its word; what
-        makes it is done there."""
+    def copy(self, operand: _Operand, makers: Makers) -> Iterator[Kernel]:
+        """Kernels that pack ``operand``; what makes it is done there."""
         maker = makers.get(operand.read.tensor)
-        source = self._values(operand.read, maker)
-        depth = self.stage.reduce[0].extent
-        whole, nodes = floordiv(depth, 2), () if maker is None else maker.source
-        for start, count in ((0, whole), (whole, depth - whole * 2)):
-            if count != 0:
-                stage = self._words(operand, source, start, count)
-                inputs = tuple(dict.fromkeys(r.tensor for r in reads(stage.body)))
-                yield Kernel("Pack", inputs, (operand.name,), (stage,), nodes)
-
-    def _words(self, operand: _Operand, source: Scalar, start: Index, count: Index) -> Stage:
-        """Makes ``count`` words from ``start`` on; what starts later is the last number, alone."""
-        name = self.pairs.name
-        axes = tuple(replace(a, extent=count) if a == self.pairs else a for a in operand.axes)
-        place = {name: Sym(name) + start}
-        write = tuple(substitute(Sym(a.name), place) for a in axes)
-        word = Apply("and", (self._number(source, place[name] * 2), Number(LOW, I32)), I32)
-        if start == 0:
-            high = self._number(source, place[name] * 2 + 1)
-            word = Apply("or", (word, Apply("shl", (high, Number(HALF, I32)), I32)), I32)
-        return Stage(operand.name, axes, write, word)
-
-    def _values(self, read: Read, maker: Kernel | None) -> Scalar:
-        """What is read, as an expression of the axes of the product."""
-        if maker is None:
-            return read
-        (stage,) = maker.stages
-        places = {a.name: i for a, i in zip(stage.axes, read.indices, strict=True)}
-        return substitute_indices(stage.body, places)
-
-    def _number(self, source: Scalar, at: Index) -> Scalar:
-        return Cast(substitute_indices(source, {self.pairs.name: at}), I32)
+        source = operand.read if maker is None else maker.at(operand.read.indices)
+        nodes = () if maker is None else maker.source
+        (depth,) = self.stage.reduce
+        dim = operand.axes.index(self.pairs)
+        axes = tuple(depth if a == self.pairs else a for a in operand.axes)
+        return paired(operand.name, axes, dim, source, nodes)
 
     def product(self, kernel: Kernel) -> Kernel:
         """The product of words."""
@@ -236,21 +201,3 @@ def _factors(stage: Stage) -> tuple[Read, Read] | None:
 
 def _moving(read: Read) -> frozenset[str]:
     return frozenset(n for i in read.indices for n in symbols(i))
-
-
-def _makers(program: TensorProgram) -> dict[str, Kernel]:
-    """Kernels that make a tensor of 16-bit numbers element by element, for one reader."""
-    others = [t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)]
-    kernels = [i for i in program.items if isinstance(i, Kernel)]
-    read = Counter(r.tensor for k in kernels for s in k.stages for r in reads(s.body))
-    return {
-        k.outputs[0]: k
-        for k in kernels
-        if len(k.stages) == 1
-        and not k.stages[0].reduce
-        and k.stages[0].body.dtype == I16
-        and k.stages[0].write == tuple(Sym(a.name) for a in k.stages[0].axes)
-        and not any(isinstance(node, Bind) for node in walk(k.stages[0].body))
-        and read[k.outputs[0]] == 1
-        and k.outputs[0] not in (*others, *program.outputs)
-    }

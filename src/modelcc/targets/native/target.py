@@ -30,7 +30,7 @@ from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.program import emit_profiled, emit_program, entry_name
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.closed import check_closed
-from modelcc.targets.native.emission import emission
+from modelcc.targets.native.emission import emission, instructions
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, host_machine
 from modelcc.targets.native.parallel_build import Progress, build
@@ -72,6 +72,12 @@ class NativeTarget:
     @property
     def key(self) -> str:
         return f"{self!r} llvm {llvm_version()}"
+
+    @property
+    def pairs_shorts(self) -> bool:
+        """Whether the processor has instructions for pairs of shorts, but none for bytes."""
+        known = instructions(self.machine)
+        return known.short_dots > 0 and known.byte_dots == 0
 
     @property
     def forms(self) -> tuple[str, ...]:

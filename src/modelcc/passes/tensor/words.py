@@ -1,0 +1,118 @@
+"""Words of two 16-bit numbers: how neighbours along a dimension are brought into one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from modelcc.ir.index import Index, Sym, ceildiv, floordiv, substitute
+from modelcc.ir.scalar_tree import cost, reads, substitute_indices, walk
+from modelcc.ir.tensor import (
+    Apply,
+    Axis,
+    Bind,
+    Cast,
+    Kernel,
+    Number,
+    Scalar,
+    Stage,
+    TensorProgram,
+    item_inputs,
+)
+from modelcc.ir.types import I8, I16, I32, U8
+
+HALF = 16
+LOW = (1 << HALF) - 1
+"""Bits of a number in a word, and the lower number's."""
+
+CHEAP = 2
+"""Cost of what is rather computed on the way than by a kernel of its own."""
+
+
+def pairs_of(extent: Index) -> Index:
+    """Words that ``extent`` numbers take."""
+    return ceildiv(extent, 2)
+
+
+def word_of(number: int) -> int:
+    """The word that has ``number`` twice."""
+    word = (number & LOW) | (number & LOW) << HALF
+    return word - (1 << 2 * HALF) if word >> (2 * HALF - 1) else word
+
+
+def paired(
+    output: str, axes: Sequence[Axis], dim: int, source: Scalar, nodes: tuple[str, ...]
+) -> Iterator[Kernel]:
+    """Kernels that make the words of ``source``, a small integer for each point of ``axes``, along
+    ``dim``; the last number has one of its own if it is alone."""
+    extent = axes[dim].extent
+    whole = floordiv(extent, 2)
+    for start, count in ((0, whole), (whole, extent - whole * 2)):
+        if count != 0:
+            stage = _words(output, axes, dim, source, start, count)
+            inputs = tuple(dict.fromkeys(r.tensor for r in reads(stage.body)))
+            yield Kernel("Pack", inputs, (output,), (stage,), nodes)
+
+
+def _words(
+    output: str, axes: Sequence[Axis], dim: int, source: Scalar, start: Index, count: Index
+) -> Stage:
+    name = axes[dim].name
+    own = tuple(replace(a, extent=count) if a.name == name else a for a in axes)
+    place = Sym(name) + start
+    write = tuple(substitute(Sym(a.name), {name: place}) for a in axes)
+    word: Scalar = Apply("and", (_number(source, name, place * 2), Number(LOW, I32)), I32)
+    if start == 0:
+        high = _number(source, name, place * 2 + 1)
+        word = Apply("or", (word, Apply("shl", (high, Number(HALF, I32)), I32)), I32)
+    return Stage(output, own, write, word)
+
+
+def _number(source: Scalar, name: str, at: Index) -> Scalar:
+    return Cast(substitute_indices(source, {name: at}), I32)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """A kernel that makes small integers element by element, for one reader."""
+
+    kernel: Kernel
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        """The user's nodes."""
+        return self.kernel.source
+
+    def at(self, point: Sequence[Index]) -> Scalar:
+        """What it makes at ``point``."""
+        (stage,) = self.kernel.stages
+        places = {a.name: i for a, i in zip(stage.axes, point, strict=True)}
+        return substitute_indices(stage.body, places)
+
+
+Makers: TypeAlias = Mapping[str, Maker]
+
+
+def small_makers(program: TensorProgram) -> Makers:
+    """Makers of tensors that nothing else reads."""
+    others = [t for i in program.items if not isinstance(i, Kernel) for t in item_inputs(i)]
+    kernels = [i for i in program.items if isinstance(i, Kernel)]
+    read = Counter(r.tensor for k in kernels for s in k.stages for r in reads(s.body))
+    pinned = frozenset((*others, *program.outputs))
+    return {
+        k.outputs[0]: Maker(k)
+        for k in kernels
+        if len(k.stages) == 1
+        and _is_simple(k.stages[0])
+        and read[k.outputs[0]] == 1
+        and k.outputs[0] not in pinned
+    }
+
+
+def _is_simple(stage: Stage) -> bool:
+    """Whether a stage makes small integers, element by element, with little effort."""
+    small = stage.body.dtype == I16 or (stage.body.dtype in (I8, U8) and cost(stage.body) <= CHEAP)
+    whole = stage.write == tuple(Sym(a.name) for a in stage.axes) and not stage.reduce
+    return small and whole and not any(isinstance(node, Bind) for node in walk(stage.body))
