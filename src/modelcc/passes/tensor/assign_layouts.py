@@ -74,7 +74,7 @@ class AssignLayouts:
     """
 
     block: int = 16
-    widest_halo: int = 16
+    widest_halo: int = 64
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         constants = frozenset(program.constants)
