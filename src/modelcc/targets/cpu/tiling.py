@@ -41,6 +41,8 @@ UNFUSED = 2
 PAIR_STEPS = 2
 """Unrolled steps of sums of pairs: the products of more are added to each other first by compilers,
 for which registers do not suffice."""
+LONG_LOOP = 8
+"""Points of a loop that tiles fill by themselves."""
 DIVISIBLE_STEPS = 128 << 10
 """Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
 
@@ -150,13 +152,23 @@ def choose_tile(
     held += UNFUSED if multiplies_pairs(anchor) else 0
     if roles.broadcasts and not reused and not roles.packed and held == 1:
         held = 0  # what is used once comes from memory as the product is added
-    found = list(_candidates(anchor.var(blocks), (reused or others)[-2:], held, machine))
+    found = list(_candidates(anchor.var(blocks), _tiled_loops(reused or others), held, machine))
     candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
     best = min(
         candidates or found,
         key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points),
     )
     return Tile(blocks, best.points, _unrolling(anchor, best, roles))
+
+
+def _tiled_loops(loops: Sequence[LoopVar]) -> Sequence[LoopVar]:
+    """The innermost of ``loops``, two at most: one around it of unknown length, which may be 1, is
+    tiled only if it is short."""
+    if len(loops) < 2:
+        return loops
+    outer, inner = (loop.extent for loop in loops[-2:])
+    long = not isinstance(inner, int) or inner >= LONG_LOOP
+    return loops[-1:] if long and not isinstance(outer, int) else loops[-2:]
 
 
 def _extent(loop: LoopVar) -> int:
