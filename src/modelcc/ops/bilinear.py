@@ -48,16 +48,74 @@ class KeptTap:
         Places are few bits, so that vectors hold many.
         """
 
-        def place(o: Point) -> Element:
-            found = tap(o)
-            fits = apply("min", found.place, index_value(LARGEST, I64)).cast(I32)
-            return at.gather(index_value(0, I64), lambda _: fits, found.bound)
-
-        return KeptTap(at.stage(shape, place), at.stage(shape, lambda o: tap(o).weight))
+        return KeptTap(_kept_places(at, shape, tap), at.stage(shape, lambda o: tap(o).weight))
 
     def at(self, o: Point) -> Tap:
         """The tap at a point, whose place is known to lie within the axis."""
         return Tap(self.places[o], self.weights[o], None)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptPixel:
+    """Tensors of the places of a pixel, one for each axis, and of its weight."""
+
+    places: tuple[Operand, ...]
+    weights: Operand
+
+    def at(self, o: Point) -> tuple[list[Tap], Element]:
+        """Where the pixel is for a point, within the image, and its weight there."""
+        weight = self.weights[o]
+        return [Tap(places[o], weight, None) for places in self.places], weight
+
+
+def kept_pixels(
+    at: StageBuilder,
+    positions: Sequence[Operand],
+    sizes: Sequence[Index],
+    factor: Callable[[Point], Element | None],
+) -> list[KeptPixel]:
+    """The pixels around ``positions``, one tensor for each axis, in an image of these ``sizes``;
+    their weights are multiplied by ``factor``.  Outside of the image they are 0."""
+    shape = positions[0].shape
+
+    def along(axis: int, n: int) -> Callable[[Point], Tap]:
+        return lambda o: linear_taps(positions[axis][o], sizes[axis])[n]
+
+    axes = range(len(positions))
+    places = [[_kept_places(at, shape, along(axis, n)) for n in (0, 1)] for axis in axes]
+
+    def kept(corner: Sequence[int]) -> KeptPixel:
+        def weight(o: Point) -> Element:
+            product = product_of([along(axis, n)(o) for axis, n in enumerate(corner)])
+            times = factor(o)
+            return product if times is None else product * times
+
+        found = tuple(places[axis][n] for axis, n in enumerate(corner))
+        return KeptPixel(found, at.stage(shape, weight))
+
+    return [kept(corner) for corner in cartesian((0, 1), repeat=len(positions))]
+
+
+def _kept_places(at: StageBuilder, shape: Sequence[Index], tap: Callable[[Point], Tap]) -> Operand:
+    """The tensor of the places of ``tap``; an axis without pixels is told there."""
+
+    def place(o: Point) -> Element:
+        found = tap(o)
+        fits = apply("min", found.place, index_value(LARGEST, I64)).cast(I32)
+        return at.gather(index_value(0, I64), lambda _: fits, found.bound)
+
+    return at.stage(shape, place)
+
+
+def weighted_pixels(
+    at: StageBuilder, pixels: Sequence[tuple[Sequence[Tap], Element]], pixel: Pixel
+) -> Element:
+    """Sum of what ``pixel`` is at the places of ``pixels``, times their weights."""
+    terms = (gathered(at, taps, pixel) * weight for taps, weight in pixels)
+    total = next(terms)
+    for term in terms:
+        total = total + term
+    return total
 
 
 def weighted(at: StageBuilder, taps: Sequence[Sequence[Tap]], pixel: Pixel) -> Element:

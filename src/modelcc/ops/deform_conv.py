@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.op import Meeting, Op, Sample, require
-from modelcc.ir.types import Array, TensorType
-from modelcc.ops.accumulate import Point, accumulator, require_float, rounded
-from modelcc.ops.bilinear import linear_taps, sample, weighted
+from modelcc.ir.types import Array, DType, TensorType
+from modelcc.ops.accumulate import Point, accumulator, require_float
+from modelcc.ops.bilinear import KeptPixel, kept_pixels, sample, weighted_pixels
+from modelcc.ops.conv import with_bias
 from modelcc.ops.samples import tensor
 from modelcc.ops.window import numbers
 
@@ -91,40 +92,74 @@ class DeformConv(Op):
     ) -> Operand:
         (result,) = self.infer(x.type, w.type, offset.type)
         wide = accumulator(x.dtype)
-        (channels, kh, kw), sizes = (x.shape[1], *w.shape[2:]), x.shape[2:]
-
-        def tap(o: Point) -> Index:
-            """Number of the tap at ``(n, c, i, j, …)`` among all offset groups."""
-            group = floordiv(o[1], floordiv(channels, self.offset_groups))
-            return (group * kh + o[2]) * kw + o[3]
-
-        def column(o: Point) -> Element:
-            positions = [
-                index_value(
-                    o[4 + a] * self.strides[a] + o[2 + a] * self.dilations[a] - self.pads_before[a],
-                    wide,
-                )
-                + offset[o[0], tap(o) * 2 + a, o[4], o[5]].cast(wide)
-                for a in (0, 1)
-            ]
-            taps = [linear_taps(p, s) for p, s in zip(positions, sizes, strict=True)]
-            value = weighted(at, taps, lambda i: x[(o[0], o[1], *i)].cast(wide))
-            if mask is None:
-                return value
-            return value * mask[o[0], tap(o), o[4], o[5]].cast(wide)
-
-        columns = at.stage((x.shape[0], channels, kh, kw, *offset.shape[2:]), column)
+        columns = self._columns(at, x, w.shape[2:], offset, mask)
         inner, outer = w.shape[1], floordiv(w.shape[0], self.groups)
 
         def term(o: Point, r: Point) -> Element:
-            channel = floordiv(o[1], outer) * inner + r[0]
-            return columns[(o[0], channel, r[1], r[2], o[2], o[3])] * w[(o[1], *r)].cast(wide)
+            channel = floordiv(o[1], outer) * inner + r[2]
+            weight = w[o[1], r[2], r[0], r[1]].cast(wide)
+            return columns[(o[0], *o[2:], r[0], r[1], channel)] * weight
 
-        total = at.reduce(result.shape, w.shape[1:], "sum", term)
-        if b is not None:
-            plain = total
-            total = at.stage(result.shape, lambda o: plain[o] + b[o[1]].cast(wide))
-        return rounded(at, total, x.dtype)
+        total = at.reduce(result.shape, (*w.shape[2:], inner), "sum", term)
+        return with_bias(at, total, b, x.dtype)
+
+    def _columns(
+        self,
+        at: StageBuilder,
+        x: Operand,
+        kernel: tuple[Index, ...],
+        offset: Operand,
+        mask: Operand | None,
+    ) -> Operand:
+        """What the taps of each position read, ``[n, oh, ow, kh, kw, channels]``.
+
+        Channels come last, in the image too: they are read at the same places.
+        """
+        wide = accumulator(x.dtype)
+        n, channels, *sizes = x.shape
+        plane = offset.shape[2:]
+        each = floordiv(channels, self.offset_groups)
+        taps = self._taps(at, (n, self.offset_groups, *kernel, *plane), offset, sizes, mask, wide)
+        image = at.stage((n, *sizes, channels), lambda o: x[o[0], o[3], o[1], o[2]])
+
+        def column(o: Point) -> Element:
+            place = (o[0], floordiv(o[5], each), o[3], o[4], o[1], o[2])
+
+            def pixel(found: Point) -> Element:
+                return image[(o[0], *found, o[5])].cast(wide)
+
+            return weighted_pixels(at, [tap.at(place) for tap in taps], pixel)
+
+        return at.stage((n, *plane, *kernel, channels), column)
+
+    def _taps(
+        self,
+        at: StageBuilder,
+        shape: tuple[Index, ...],
+        offset: Operand,
+        sizes: Sequence[Index],
+        mask: Operand | None,
+        wide: DType,
+    ) -> list[KeptPixel]:
+        """The four pixels around the place of each tap, which are the same for all channels of a
+        group, of ``shape`` ``[n, group, kh, kw, oh, ow]``."""
+
+        def tap(o: Point) -> Index:
+            return (o[1] * shape[2] + o[2]) * shape[3] + o[3]
+
+        def position(axis: int) -> Operand:
+            def body(o: Point) -> Element:
+                middle = o[4 + axis] * self.strides[axis] + o[2 + axis] * self.dilations[axis]
+                moved = offset[o[0], tap(o) * 2 + axis, o[4], o[5]].cast(wide)
+                return index_value(middle - self.pads_before[axis], wide) + moved
+
+            return at.stage(shape, body)
+
+        def masked(o: Point) -> Element | None:
+            return None if mask is None else mask[o[0], tap(o), o[4], o[5]].cast(wide)
+
+        positions = [position(axis) for axis in (0, 1)]
+        return kept_pixels(at, positions, sizes, masked)
 
     def reference(
         self,

@@ -41,6 +41,23 @@ def test_dear_values_are_computed_where_each_is_read_once() -> None:
     assert len(InlineStages()(parse_tensor_program(text, {})).items) == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "kernels"), [(5, 1), (100, 2)], ids=["some rows", "each row several times"]
+)
+def test_what_is_found_by_rows_is_moved_to_where_these_are_if_that_pays(
+    rows: int, kernels: int
+) -> None:
+    text = f"""program @main(%x: f32[32, 50], %k: i64[{rows}]) -> (%y) {{
+      kernel @Transpose(%x: f32[32, 50]) -> (%t: f32[50, 32]) {{
+        %t: f32[50, 32] = [i < 50, j < 32] %x[j, i]
+      }}
+      kernel @Gather(%t: f32[50, 32], %k: i64[{rows}]) -> (%y: f32[{rows}, 32]) {{
+        %y: f32[{rows}, 32] = [a < {rows}, b < 32] (let g = %k[a] in %t[g, b])
+      }}
+    }}"""
+    assert len(InlineStages()(parse_tensor_program(text, {})).items) == kernels
+
+
 def test_expressions_stay_small_however_long_a_chain_is() -> None:
     shape = "f32[4]"
     kernels = "\n".join(

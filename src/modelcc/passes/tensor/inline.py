@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from modelcc.ir.index import (
     Bounds,
@@ -51,6 +52,12 @@ from modelcc.ir.types import TensorType
 
 WORTH_STORING = 8
 """Cost of a value that is rather read from memory than computed anew for every reader's point."""
+
+WORTH_MOVING = 2
+"""Reads of an element at places from memory for which it is moved to where these are rows."""
+
+USUAL = 64
+"""A length that is not known."""
 
 SIZE, DEPTH = 256, 32
 """Nodes of the largest expression that is made, and of the longest path in it: some times what
@@ -127,7 +134,7 @@ class InlineStages:
             return False
         work = growth.of(stage).cost
         if work == 0:
-            if len(readers) > self.movement_readers:
+            if len(readers) > self.movement_readers or _lies_apart(stage, readers):
                 return False
             if not any(reader.reduce for reader in readers):
                 return True
@@ -257,6 +264,34 @@ class _Inlined:
                 kernel = self.kernels[read.tensor]
                 found |= self._source(kernel.stages[0], kernel.source)
         return found | dict.fromkeys(own)
+
+
+def _lies_apart(moved: Stage, readers: Sequence[Stage]) -> bool:
+    """Whether rows that ``readers``, named once for each read, find at places from memory are rows
+    only after the movement, and are read more often than they are moved."""
+    inner = moved.axes[-1].name if moved.axes else ""
+    if any(inner in symbols(r.indices[-1]) for r in reads(moved.body) if r.indices):
+        return False
+    found = [r for r in readers if not r.reduce and _finds_rows(r, moved.output)]
+    points = sum(_usual(reader) for reader in found)
+    return points >= WORTH_MOVING * _usual(moved)
+
+
+def _finds_rows(reader: Stage, tensor: str) -> bool:
+    """Whether ``reader`` walks along the last dimension of ``tensor``, at places from memory."""
+    bound = {node.symbol for node in walk(reader.body) if isinstance(node, Bind)}
+    rows = [r for r in reads(reader.body) if r.tensor == tensor]
+    along = Sym(reader.axes[-1].name) if reader.axes else None
+    return any(r.indices[-1:] == (along,) and bound & _named(r.indices[:-1]) for r in rows)
+
+
+def _named(indices: Sequence[Index]) -> frozenset[str]:
+    return frozenset(name for index in indices for name in symbols(index))
+
+
+def _usual(stage: Stage) -> int:
+    """Points of a stage; lengths that are not known count as ``USUAL``."""
+    return prod(a.extent if isinstance(a.extent, int) else USUAL for a in stage.axes)
 
 
 def _has_border(type_: TensorType) -> bool:
