@@ -195,22 +195,30 @@ def test_named_extents_of_any_size(name: str, constants: tuple[str, ...]) -> Non
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("form", ["QLinearConv", "dequantised"])
-@pytest.mark.parametrize("at_run_time", [False, True])
+@pytest.mark.parametrize(
+    ("form", "at_run_time", "dtype"),
+    [
+        ("QLinearConv", False, "uint8"),
+        ("QLinearConv", True, "uint8"),
+        ("dequantised", False, "int8"),
+        ("dequantised", False, "uint8"),
+        ("dequantised", True, "uint8"),
+    ],
+)
 @pytest.mark.parametrize("name", ["plane", "dilated", "four groups", "narrow groups", "depthwise"])
-def test_quantised_again(name: str, at_run_time: bool, form: str) -> None:
-    window = WINDOWS[name]
-    values = operands(window, ("uint8", "uint8"), window.size, 1)
+def test_quantised_again(name: str, form: str, at_run_time: bool, dtype: str) -> None:
+    window, byte = WINDOWS[name], TYPES[dtype]
+    values = operands(window, (dtype, dtype), window.size, 1)
     del values["z"], values["v"]
     constants = {
-        "s": np.float32(0.02), "z": np.uint8(200), "t": np.float32(0.01), "v": np.uint8(130),
-        "u": np.float32(0.01 * np.sqrt(np.prod(window.weights[1:]))), "p": np.uint8(100),
+        "s": np.float32(0.02), "z": byte(100), "t": np.float32(0.01), "v": byte(0),
+        "u": np.float32(0.01 * np.sqrt(np.prod(window.weights[1:]))), "p": byte(90),
         "b": np.arange(window.outputs, dtype=np.int32) * 997 - 9000,
     }  # fmt: skip
     constants = {name: np.asarray(value) for name, value in constants.items()}
     known, feeds = split(values, () if at_run_time else ("w",))
     dims = {"x": (1, window.channels, *window.size), "w": window.weights}
-    inputs = ", ".join(f"uint8[{','.join(map(str, dims[n]))}] {n}" for n in feeds)
+    inputs = ", ".join(f"{dtype}[{','.join(map(str, dims[n]))}] {n}" for n in feeds)
     outputs = ",".join(f"o{axis}" for axis in range(len(window.size) + 2))
     body = f"y = QLinearConv<{window.attributes}>(x, s, z, w, t, v, u, p, b)"
     if form == "dequantised":
@@ -220,7 +228,7 @@ def test_quantised_again(name: str, at_run_time: bool, form: str) -> None:
             f" d = DequantizeLinear(b, st) e = Conv<{window.attributes}>(a, c, d)"
             " y = QuantizeLinear(e, u, p)"
         )
-    graph = f"g ({inputs}) => (uint8[{outputs}] y) {{ {body} }}"
+    graph = f"g ({inputs}) => ({dtype}[{outputs}] y) {{ {body} }}"
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]> {graph}')
     model = with_constants(model, {**constants, **known})
     expected = run_onnxruntime(model, feeds)["y"]

@@ -62,6 +62,16 @@ def test_inputs_of_many_channels_are_copied_in_blocks() -> None:
     assert program.types["x.padded"].layout == Layout(blocked(4, 1, 16).parts, border)
 
 
+def test_what_is_made_for_a_depthwise_convolution_is_made_in_blocks() -> None:
+    build = GraphBuilder()
+    source = build.emit(Relu(), build.input("x", TensorType((1, 32, 8, 8), F32)), name="r")
+    w = build.constant(np.ones((32, 1, 3, 3), np.float32))
+    y = build.emit(Conv((1, 1), (1, 1), (1, 1), (1, 1), 32), source, w)
+    program = AssignLayouts()(lower_graph(build.build([y])))
+    border = ((0, 0), (0, 0), (1, 1), (1, 1))
+    assert program.types["r"].layout == Layout(blocked(4, 1, 16).parts, border)
+
+
 def test_inputs_of_few_channels_stay_in_order() -> None:
     program = convolved(3, 8, 3, 1, before=False)
     border = ((0, 0), (0, 0), (1, 1), (1, 1))

@@ -120,25 +120,42 @@ def blocked_operands(
     wanted: Mapping[str, int],
     block: int,
 ) -> dict[str, int]:
-    """Of the tensors ``names``, those worth a blocked copy, and the dimension to block.
+    """Tensors to block that do not follow others, and the dimension to block.
 
-    They are read by reductions with blocked results, along the same channels or along a whole
-    block of channels to sum.
+    They are read by reductions with blocked results, along the same channels or, if they are among
+    ``names``, which are copied anyway, along a whole block of channels to sum.
     """
     found: dict[str, int] = {}
+    made = _made_by_elements(items, types) - wanted.keys()
     for stage in stages_of(items):
         if not stage.reduce or stage.output not in wanted:
             continue
-        channels: set[Index] = {
+        own = stage.write[wanted[stage.output]]
+        summed: set[Index] = {
             Sym(a.name) for a in stage.reduce if isinstance(a.extent, int) and a.extent >= block
         }
-        channels.add(stage.write[wanted[stage.output]])
         for read in reads(stage.body):
             for dim, index in enumerate(read.indices[:-1]):
-                fits = read.tensor in names and _worth_blocking(dim, types[read.tensor], block)
-                if fits and index in channels:
+                along = index == own or (index in summed and read.tensor in names)
+                fits = read.tensor in names | made
+                if fits and along and _worth_blocking(dim, types[read.tensor], block):
                     found.setdefault(read.tensor, dim)
     return found
+
+
+def _made_by_elements(items: tuple[Item, ...], types: Mapping[str, TensorType]) -> frozenset[str]:
+    """Tensors of rows that one kernel makes element by element, and only kernels read."""
+    kernels = [item for item in items if isinstance(item, Kernel)]
+    others = [item for item in items if not isinstance(item, Kernel)]
+    fixed = {t for item in others for t in (*item_inputs(item), *item_outputs(item))}
+    stages = [k.stages[0] for k in kernels if len(k.stages) == 1 and not k.stages[0].reduce]
+    return frozenset(
+        s.output
+        for s in stages
+        if s.write == tuple(Sym(a.name) for a in s.axes)
+        and types[s.output].layout is None
+        and s.output not in fixed
+    )
 
 
 def _convolved(items: tuple[Item, ...], constants: frozenset[str]) -> frozenset[str]:
