@@ -1,4 +1,5 @@
-"""Operators whose work depends on data, and transforms: ``python -m benchmarks.irregular``.
+"""Operators whose work depends on data, transforms, and products and convolutions of integers:
+``python -m benchmarks.irregular``.
 
 Each model, with a named extent n, is compiled once and runs at n, 4 n and 16 n by turns with ONNX
 Runtime in one process; sorts and transforms with NumPy or SciPy, too.  ``growth`` is the time at
@@ -17,6 +18,7 @@ from types import MappingProxyType
 
 import click
 import numpy as np
+import onnx.numpy_helper
 import onnx.parser
 import onnxruntime
 from numpy.typing import NDArray
@@ -32,13 +34,17 @@ SECONDS = 0.6
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, its inputs at extent n, the least n, and what NumPy or SciPy has for it."""
+    """A graph, its inputs at extent n, the least n, and what NumPy or SciPy has for it.
+
+    Inputs that are ``constants``, the same at any n, come with the model.
+    """
 
     graph: str
     feeds: Callable[[np.random.Generator, int], Feeds]
     least: int = 256
     opset: int = 18
     library: Callable[[Feeds], object] | None = None
+    constants: tuple[str, ...] = ()
 
 
 def _f32(random: np.random.Generator, *shape: int) -> Array:
@@ -140,6 +146,112 @@ def _forest(trees: int, leaves: int) -> Case:
         return {"x": x}
 
     return Case(f"g (float[n, 50] x) => (float[n, 1] y) {{ {body} }}", feeds, 16)
+def _bytes(random: np.random.Generator, *shape: int) -> Array:
+    return random.integers(0, 256, shape).astype(np.uint8)
+
+
+def _convolution(
+    form: str,
+    kernel: int,
+    axes: int = 1,
+    dilation: int = 1,
+    groups: int = 1,
+    stride: int = 1,
+    at_run_time: bool = False,
+) -> Case:
+    """64 channels of u8, n long and 16 wide, by u8, which ONNX Runtime sums exactly."""
+    wide = "" if axes == 1 else ", 16"
+    attributes = (
+        f"dilations = {[dilation] * axes}, strides = {[stride] * axes}, group = {groups}, "
+        f"pads = {[dilation * (kernel // 2)] * (2 * axes)}"
+    )
+    weights = (64, 64 // groups, *(kernel,) * axes)
+    shape = ", ".join(map(str, weights))
+    body, result = {
+        "ConvInteger": (f"y = ConvInteger<{attributes}>(x, w, z, v)", "int32"),
+        "QLinearConv": (f"y = QLinearConv<{attributes}>(x, s, z, w, t, v, u, z)", "uint8"),
+        "dequantised": (
+            "a = DequantizeLinear(x, s, z) b = DequantizeLinear(w, t, v) "
+            f"c = Conv<{attributes}>(a, b) y = QuantizeLinear(c, u, z)",
+            "uint8",
+        ),
+    }[form]
+    parameters = "uint8 z, uint8 v" + (
+        "" if form == "ConvInteger" else ", float s, float t, float u"
+    )
+    results = ", ".join("abcd"[: axes + 2])
+    graph = (
+        f"g (uint8[1, 64, n{wide}] x, uint8[{shape}] w, {parameters}) => "
+        f"({result}[{results}] y) {{ {body} }}"
+    )
+
+    def feeds(random: np.random.Generator, n: int) -> Feeds:
+        given = {
+            "w": _bytes(np.random.default_rng(1), *weights),
+            "x": _bytes(random, 1, 64, n, *(16,) * (axes - 1)),
+            "z": np.array(128, np.uint8), "v": np.array(120, np.uint8),
+        }  # fmt: skip
+        scales = {"s": 0.02, "t": 0.01, "u": 0.02 * float(np.sqrt(np.prod(weights[1:])))}
+        if form != "ConvInteger":
+            given |= {name: np.array(scale, np.float32) for name, scale in scales.items()}
+        return given
+
+    known = () if form == "ConvInteger" else ("z", "s", "t", "u")
+    return Case(graph, feeds, 256 if axes == 1 else 64,
+                constants=("v", *known, *(() if at_run_time else ("w",))))  # fmt: skip
+
+
+def _deformable(groups: int) -> Case:
+    """32 channels, n long and 16 wide, with a mask."""
+    weights = (32, 32 // groups, 3, 3)
+    shape = ", ".join(map(str, weights))
+    graph = (
+        f"g (float[1, 32, n, 16] x, float[{shape}] w, float[1, {18 * groups}, n, 16] o, "
+        f"float[32] b, float[1, {9 * groups}, n, 16] m) => (float[1, 32, n, 16] y) {{ "
+        f"y = DeformConv<pads = [1, 1, 1, 1], group = {groups}, offset_group = {groups}>"
+        "(x, w, o, b, m) }"
+    )
+
+    def feeds(random: np.random.Generator, n: int) -> Feeds:
+        fixed = np.random.default_rng(1)
+        return {
+            "x": _f32(random, 1, 32, n, 16), "w": _f32(fixed, *weights), "b": _f32(fixed, 32),
+            "o": 4 * _f32(random, 1, 18 * groups, n, 16), "m": _f32(random, 1, 9 * groups, n, 16),
+        }  # fmt: skip
+
+    return Case(graph, feeds, 64, 19, constants=("w", "b"))
+
+
+EXPERTS, WIDTH, HIDDEN = 8, 64, 128
+
+
+def _experts() -> Case:
+    """The best two of experts for each of n rows, as torch exports it: rows gathered for each."""
+    lines = ["l = MatMul(x, g) p = Softmax<axis = -1>(l) t, i = TopK(p, two)"]
+    lines += ["s = Shape(x) y0 = ConstantOfShape(s)"]
+    for e in range(EXPERTS):
+        lines += [
+            f"q{e} = Equal(i, e{e}) c{e} = NonZero(q{e}) k{e} = Transpose<perm = [1, 0]>(c{e})",
+            f"r{e} = Gather<axis = 1>(k{e}, zero) x{e} = Gather<axis = 0>(x, r{e})",
+            f"a{e} = MatMul(x{e}, u{e}) b{e} = Relu(a{e}) o{e} = MatMul(b{e}, d{e})",
+            f"v{e} = GatherND(t, k{e}) w{e} = Unsqueeze(v{e}, last) z{e} = Mul(o{e}, w{e})",
+            f"j{e} = Unsqueeze(r{e}, last)",
+            f'y{e + 1} = ScatterND<reduction = "add">(y{e}, j{e}, z{e})',
+        ]
+    fixed = np.random.default_rng(1)
+    known: Feeds = {"g": _f32(fixed, WIDTH, EXPERTS), "two": np.array([2])}
+    known |= {"zero": np.array(0), "last": np.array([-1])}
+    for e in range(EXPERTS):
+        known |= {f"e{e}": np.array(e), f"u{e}": _f32(fixed, WIDTH, HIDDEN) - np.float32(0.5)}
+        known |= {f"d{e}": _f32(fixed, HIDDEN, WIDTH) - np.float32(0.5)}
+    inputs = ", ".join(
+        f"{'float' if value.dtype == np.float32 else 'int64'}"
+        f"{list(value.shape) if value.ndim else ''} {name}"
+        for name, value in known.items()
+    )
+    body = " ".join(lines)
+    graph = f"g (float[n, {WIDTH}] x, {inputs}) => (float[n, {WIDTH}] y{EXPERTS}) {{ {body} }}"
+    return Case(graph, lambda r, n: {"x": _f32(r, n, WIDTH), **known}, 64, constants=(*known,))
 
 
 SUPPRESSION = (
@@ -207,6 +319,25 @@ CASES: Mapping[str, Case] = MappingProxyType(
         ),
         "100 trees of 64 leaves": _forest(100, 64),
         "1000 trees of 31 leaves": _forest(1000, 31),
+        "ConvInteger": _convolution("ConvInteger", 3, 2),
+        "ConvInteger dilated": _convolution("ConvInteger", 11, dilation=5),
+        "ConvInteger weights": _convolution("ConvInteger", 11, dilation=5, at_run_time=True),
+        "ConvInteger groups": _convolution("ConvInteger", 3, 2, groups=4),
+        "ConvInteger depthwise": _convolution("ConvInteger", 31, groups=64),
+        "QLinearConv": _convolution("QLinearConv", 3, 2),
+        "QLinearConv strided": _convolution("QLinearConv", 5, 2, stride=2),
+        "QLinearConv groups": _convolution("QLinearConv", 3, 2, groups=16),
+        "QLinearConv depthwise": _convolution("QLinearConv", 3, 2, groups=64),
+        "Conv dequantised": _convolution("dequantised", 3, 2, dilation=3),
+        "Conv deq. weights": _convolution("dequantised", 3, 2, at_run_time=True),
+        "DeformConv": _deformable(1),
+        "DeformConv groups": _deformable(4),
+        "mixture of experts": _experts(),
+        "InstanceNormalization": Case(
+            "g (float[1, 32, n, 64] x, float[32] s, float[32] b) => (float[1, 32, n, 64] y) "
+            "{ y = InstanceNormalization(x, s, b) }",
+            lambda r, n: {"x": _f32(r, 1, 32, n, 64), "s": _f32(r, 32), "b": _f32(r, 32)}, 32,
+        ),
         "Trilu": Case(
             "g (float[n, n] x) => (float[n, n] y) { y = Trilu<upper = 0>(x) }",
             lambda r, n: {"x": _f32(r, n, n)}, 128,
@@ -218,6 +349,17 @@ CASES: Mapping[str, Case] = MappingProxyType(
         ),
     }
 )  # fmt: skip
+
+
+def _with_constants(model: onnx.ModelProto, case: Case) -> onnx.ModelProto:
+    """``model`` with the constants of ``case`` in place of those inputs."""
+    values = case.feeds(np.random.default_rng(0), case.least)
+    kept = [given for given in model.graph.input if given.name not in case.constants]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    for name in case.constants:
+        model.graph.initializer.append(onnx.numpy_helper.from_array(values[name], name))
+    return model
 
 
 def _times(runs: Sequence[Callable[[], object]], clock: Callable[[], float]) -> list[float]:
@@ -253,12 +395,13 @@ def main(threads: int, only: str) -> None:
         if not re.search(only, name):
             continue
         head = f'<ir_version: 8, opset_import: ["" : {case.opset}, "ai.onnx.ml" : 3]>'
-        model = onnx.parser.parse_model(f"{head} {case.graph}")
+        model = _with_constants(onnx.parser.parse_model(f"{head} {case.graph}"), case)
         net = modelcc.compile(model, threads=threads, cache=None)
         peer = onnxruntime.InferenceSession(model.SerializeToString(), settings)
         rows: list[list[float]] = []
         for size in (case.least, 4 * case.least, 16 * case.least):
             feeds = case.feeds(np.random.default_rng(0), size)
+            feeds = {name: value for name, value in feeds.items() if name not in case.constants}
             runs = [partial(net.run, feeds), partial(peer.run, None, feeds)]
             if case.library is not None:
                 runs.append(partial(case.library, feeds))
