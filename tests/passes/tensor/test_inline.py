@@ -29,6 +29,18 @@ def test_dear_values_are_not_computed_for_every_pixel(gate: str, kernels: int) -
     assert len(InlineStages()(program).items) == kernels
 
 
+def test_dear_values_are_not_computed_for_every_channel_of_a_group() -> None:
+    text = """program @main(%x: f32[5, 8], %s: f32[5, 2]) -> (%y) {
+      kernel @Gate(%s: f32[5, 2]) -> (%g: f32[5, 2]) {
+        %g: f32[5, 2] = [n < 5, c < 2] sigmoid(%s[n, c])
+      }
+      kernel @Mul(%x: f32[5, 8], %g: f32[5, 2]) -> (%y: f32[5, 8]) {
+        %y: f32[5, 8] = [n < 5, c < 8] %x[n, c] * %g[n, c floordiv 4]
+      }
+    }"""
+    assert len(InlineStages()(parse_tensor_program(text, {})).items) == 2
+
+
 def test_dear_values_are_computed_where_each_is_read_once() -> None:
     text = """program @main(%x: f32[4, 5]) -> (%y) {
       kernel @Tanh(%x: f32[4, 5]) -> (%t: f32[4, 5]) {

@@ -301,9 +301,13 @@ def _has_border(type_: TensorType) -> bool:
 
 def _repeats(reader: Stage, tensor: str) -> bool:
     """Whether ``reader`` has an axis along which it reads one element of ``tensor`` over again."""
-    found = [r for r in reads(reader.body) if r.tensor == tensor]
-    moving = {n for r in found for i in r.indices for n in symbols(i)}
-    return any(a.extent != 1 and a.name not in moving for a in reader.axes)
+    indices = {i for r in reads(reader.body) if r.tensor == tensor for i in r.indices}
+
+    def stays(name: str) -> bool:
+        """Whether neighbours along an axis, as those of a group, read the same element."""
+        return all(substitute(i, {name: 0}) == substitute(i, {name: 1}) for i in indices)
+
+    return any(a.extent != 1 and stays(a.name) for a in reader.axes)
 
 
 def _accepts_movement(reader: Stage, moved: Stage, program: TensorProgram) -> bool:
