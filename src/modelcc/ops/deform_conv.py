@@ -119,11 +119,13 @@ class DeformConv(Op):
         n, channels, *sizes = x.shape
         plane = offset.shape[2:]
         each = floordiv(channels, self.offset_groups)
-        taps = self._taps(at, (n, self.offset_groups, *kernel, *plane), offset, sizes, mask, wide)
+        rows, columns = plane
+        shape = (n, rows, self.offset_groups, *kernel, columns)
+        taps = self._taps(at, shape, offset, sizes, mask, wide)
         image = at.stage((n, *sizes, channels), lambda o: x[o[0], o[3], o[1], o[2]])
 
         def column(o: Point) -> Element:
-            place = (o[0], floordiv(o[5], each), o[3], o[4], o[1], o[2])
+            place = (o[0], o[1], floordiv(o[5], each), o[3], o[4], o[2])
 
             def pixel(found: Point) -> Element:
                 return image[(o[0], *found, o[5])].cast(wide)
@@ -142,21 +144,22 @@ class DeformConv(Op):
         wide: DType,
     ) -> list[KeptPixel]:
         """The four pixels around the place of each tap, which are the same for all channels of a
-        group, of ``shape`` ``[n, group, kh, kw, oh, ow]``."""
+        group, of ``shape`` ``[n, oh, group, kh, kw, ow]``: those of a row lie together."""
 
         def tap(o: Point) -> Index:
-            return (o[1] * shape[2] + o[2]) * shape[3] + o[3]
+            return (o[2] * shape[3] + o[3]) * shape[4] + o[4]
 
         def position(axis: int) -> Operand:
             def body(o: Point) -> Element:
-                middle = o[4 + axis] * self.strides[axis] + o[2 + axis] * self.dilations[axis]
-                moved = offset[o[0], tap(o) * 2 + axis, o[4], o[5]].cast(wide)
+                point = (o[1], o[5])[axis]
+                middle = point * self.strides[axis] + o[3 + axis] * self.dilations[axis]
+                moved = offset[o[0], tap(o) * 2 + axis, o[1], o[5]].cast(wide)
                 return index_value(middle - self.pads_before[axis], wide) + moved
 
             return at.stage(shape, body)
 
         def masked(o: Point) -> Element | None:
-            return None if mask is None else mask[o[0], tap(o), o[4], o[5]].cast(wide)
+            return None if mask is None else mask[o[0], tap(o), o[1], o[5]].cast(wide)
 
         positions = [position(axis) for axis in (0, 1)]
         return kept_pixels(at, positions, sizes, masked)
