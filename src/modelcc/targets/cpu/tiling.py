@@ -41,6 +41,8 @@ UNFUSED = 2
 PAIR_STEPS = 2
 """Unrolled steps of sums of pairs: the products of more are added to each other first by compilers,
 for which registers do not suffice."""
+DILATIONS = range(1, 9)
+"""Steps between the taps of a window, of those that are told from other sums."""
 LONG_LOOP = 8
 """Points of a loop that tiles fill by themselves."""
 DIVISIBLE_STEPS = 128 << 10
@@ -152,7 +154,8 @@ def choose_tile(
     held += UNFUSED if multiplies_pairs(anchor) else 0
     if roles.broadcasts and not reused and not roles.packed and held == 1:
         held = 0  # what is used once comes from memory as the product is added
-    found = list(_candidates(anchor.var(blocks), _tiled_loops(reused or others), held, machine))
+    loops = _tiled_loops(reused or others, anchor, roles.broadcasts)
+    found = list(_candidates(anchor.var(blocks), loops, held, machine))
     candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
     best = min(
         candidates or found,
@@ -161,14 +164,27 @@ def choose_tile(
     return Tile(blocks, best.points, _unrolling(anchor, best, roles))
 
 
-def _tiled_loops(loops: Sequence[LoopVar]) -> Sequence[LoopVar]:
-    """The innermost of ``loops``, two at most: one around it of unknown length, which may be 1, is
-    tiled only if it is short."""
+def _tiled_loops(
+    loops: Sequence[LoopVar], anchor: Nest, broadcasts: Sequence[Read]
+) -> Sequence[LoopVar]:
+    """The innermost of ``loops``, two at most: a batch of unknown length may be 1, and is tiled
+    only if the loop inside of it is short."""
     if len(loops) < 2:
         return loops
-    outer, inner = (loop.extent for loop in loops[-2:])
-    long = not isinstance(inner, int) or inner >= LONG_LOOP
-    return loops[-1:] if long and not isinstance(outer, int) else loops[-2:]
+    outer, inner = loops[-2:]
+    long = not isinstance(inner.extent, int) or inner.extent >= LONG_LOOP
+    batch = not isinstance(outer.extent, int) and not _slid(outer, anchor, broadcasts)
+    return loops[-1:] if long and batch else loops[-2:]
+
+
+def _slid(loop: LoopVar, anchor: Nest, broadcasts: Sequence[Read]) -> bool:
+    """Whether a window slides along ``loop`` step by step: its taps are whole steps apart."""
+    for read in broadcasts:
+        step = coefficient(read.indices[0], loop.name)
+        taps = [coefficient(read.indices[0], tap.name) for tap in anchor.reduce]
+        if step is not None and any(t == step * n for t in taps for n in DILATIONS):
+            return True
+    return False
 
 
 def _extent(loop: LoopVar) -> int:
