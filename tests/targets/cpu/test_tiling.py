@@ -8,10 +8,13 @@ import numpy as np
 from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.index import Sym
 from modelcc.ir.loop_text import print_functions
 from modelcc.ir.types import F32, TensorType
 from modelcc.levels import scheduled_functions
+from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import MatMul
+from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.targets.cpu.schedule import schedule_program
 
@@ -41,3 +44,19 @@ def test_rows_share_what_they_read() -> None:
 
 def test_rows_far_from_each_other_are_read_in_long_parts() -> None:
     assert accumulators(1, 1024, 1024, constant=False) == 8
+
+
+def test_the_only_image_of_a_named_batch_is_tiled() -> None:
+    """Tiles of positions of several images would leave it to single points."""
+    make = GraphBuilder()
+    x = make.input("x", TensorType((Sym("n"), 16, 100), F32))
+    w = make.constant(np.zeros((32, 16, 5), np.float32))
+    graph = make.build([make.emit(Conv((1,), (2,), (2,), (1,), 1), x, w)])
+    program = AssignLayouts()(lower_graph(graph))
+    (function,) = (
+        f
+        for f in scheduled_functions(schedule_program(program, chosen_cpu()))
+        if "acc" in print_functions([f])
+    )
+    divided = re.findall(r"n floordiv \d+", print_functions([function]))
+    assert not divided
