@@ -82,6 +82,41 @@ def _boxes(random: np.random.Generator, n: int, most: int) -> Feeds:
     }  # fmt: skip
 
 
+def _regions(op: str) -> Case:
+    """An image of 64 channels, n boxes in it, 7 x 7 bins."""
+    align = op == "RoiAlign"
+    inputs = "float[n, 4] b, int64[n] i" if align else "float[n, 5] b"
+    bins = "output_height = 7, output_width = 7" if align else "pooled_shape = [7, 7]"
+    body = f"y = {op}<{bins}>({'x, b, i' if align else 'x, b'})"
+    graph = f"g (float[1, 64, 50, 50] x, {inputs}) => (float[n, 64, 7, 7] y) {{ {body} }}"
+
+    def feeds(random: np.random.Generator, n: int) -> Feeds:
+        corner = 28 * _f32(random, n, 2)
+        boxes = np.concatenate([corner, corner + 20 * _f32(random, n, 2)], 1)
+        x = _f32(random, 1, 64, 50, 50)
+        numbers = np.zeros(n, np.int64)
+        if align:
+            return {"x": x, "b": boxes, "i": numbers}
+        return {"x": x, "b": np.hstack([numbers.astype(np.float32)[:, None], boxes])}
+
+    return Case(graph, feeds, 64)
+
+
+def _unpool() -> Case:
+    graph = (
+        "g (float[1, 16, n, 16] x, int64[1, 16, n, 16] i) => (float[1, 16, h, 32] y) "
+        "{ y = MaxUnpool<kernel_shape = [2, 2], strides = [2, 2]>(x, i) }"
+    )
+
+    def feeds(random: np.random.Generator, n: int) -> Feeds:
+        corners = np.arange(16 * n)[:, None] * 64 + 2 * np.arange(16)
+        steps = random.integers(0, 2, (2, 16 * n, 16))
+        places = corners + 32 * steps[0] + steps[1]
+        return {"x": _f32(random, 1, 16, n, 16), "i": places.reshape(1, 16, n, 16)}
+
+    return Case(graph, feeds, 64)
+
+
 def _top_k(part: int, rows: int) -> Case:
     graph = "g (float[r, n] x, int64[1] k) => (float[r, m] y, int64[r, m] j) { y, j = TopK(x, k) }"
 
@@ -298,6 +333,9 @@ CASES: Mapping[str, Case] = MappingProxyType(
             "{ y = GridSample(x, i) }",
             lambda r, n: {"x": _f32(r, 1, 8, n, 16), "i": _f32(r, 1, n, 16, 2)},
         ),
+        "RoiAlign": _regions("RoiAlign"),
+        "MaxRoiPool": _regions("MaxRoiPool"),
+        "MaxUnpool": _unpool(),
         "DFT real, half": _transform(1, 1),
         "DFT complex": _transform(2, 0),
         "ReverseSequence": Case(

@@ -142,12 +142,18 @@ class AlgorithmBuilder:
     # --- values
 
     def load(
-        self, buffer: Buffer | Operand, offset: Index, lanes: int = 1, stride: Index = 1
+        self,
+        buffer: Buffer | Operand,
+        offset: Index,
+        lanes: int = 1,
+        stride: Index = 1,
+        active: Index | None = None,
     ) -> Expr:
-        """Elements ``stride`` apart; 0 where there are none, which is then never asked for."""
+        """Elements ``stride`` apart, the first ``active`` of them; 0 where there are none, which is
+        then never asked for."""
         if _elements(buffer) == 0:
             return number(0, buffer.dtype, lanes)
-        return Load(buffer.name, offset, buffer.dtype, lanes, stride if lanes > 1 else 1)
+        return Load(buffer.name, offset, buffer.dtype, lanes, stride if lanes > 1 else 1, active)
 
     def let(self, value: Expr) -> Var:
         """Names a value."""
@@ -172,12 +178,17 @@ class AlgorithmBuilder:
         return Sym(name)
 
     def store(
-        self, buffer: Buffer | Operand, offset: Index, value: Expr, stride: Index = 1
+        self,
+        buffer: Buffer | Operand,
+        offset: Index,
+        value: Expr,
+        stride: Index = 1,
+        active: Index | None = None,
     ) -> None:
-        """Writes an element, or those ``stride`` apart from its lanes."""
+        """Writes an element, or those ``stride`` apart from its first ``active`` lanes."""
         if _elements(buffer) == 0:
             return
-        self._add(Store(buffer.name, offset, value, stride if value.lanes > 1 else 1))
+        self._add(Store(buffer.name, offset, value, stride if value.lanes > 1 else 1, active))
 
     def copy(
         self,

@@ -6,6 +6,7 @@ from modelcc.ir.op import Dialect
 from modelcc.ops import (
     activation,
     attention,
+    boxes,
     columns,
     control,
     conv,
@@ -68,6 +69,7 @@ MCC = Dialect(
         *forest.OPS,
         *time_axis.OPS,
         *control.OPS,
+        *boxes.OPS,
         *roi_align.OPS,
         *roi_pool.OPS,
         *grid_sample.OPS,

@@ -2,178 +2,267 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product as cartesian
 from typing import Any
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
-from modelcc.ir.index import Index
+from modelcc.ir.algorithm import (
+    AlgorithmBuilder,
+    add,
+    call,
+    convert,
+    index_number,
+    integer,
+    number,
+    splat,
+)
+from modelcc.ir.compute import Operand
+from modelcc.ir.index import Index, minimum
+from modelcc.ir.loop import Choose, Expr, MulAdd, Var
 from modelcc.ir.op import Meeting, Op, Sample, require
-from modelcc.ir.types import Array, TensorType, dtype_of
-from modelcc.ops.accumulate import Point, accumulator, require_float
-from modelcc.ops.bilinear import edge_taps, gathered, product_of
-from modelcc.ops.runtime_index import bound_along, require_integer
+from modelcc.ir.types import I64, Array, TensorType, dtype_of
+from modelcc.ops.accumulate import accumulator, require_float
+from modelcc.ops.box_taps import TapLists, Taps, TapWriter
+from modelcc.ops.boxes import Channels, channel_blocks, each_box, image_of, whole_between
+from modelcc.ops.runtime_index import require_integer
 from modelcc.ops.samples import tensor
 
-_BOXES = np.array([[0, 0, 9, 9], [1, 2, 5, 4], [-1, 3, 4, 12]], np.float32)
+MOST_POINTS = 1 << 30
+"""Points along an axis of a bin whose number the size of its box decides."""
+
+_BOXES = np.array([[0, 0, 9, 9], [1, 2, 5, 4], [-1, 3, 4, 12], [6, 5, 2, 1]], np.float32)
+_NUMBERS = np.array([0, 1, 0, 1])
+_BINS: dict[str, Any] = {"height": 2, "width": 3}
 
 
 @dataclass(frozen=True)
 class RoiAlign(Op):
     """x in ``boxes`` (x1, y1, x2, y2) of images ``numbers``, in ``height * width`` bins.
 
-    In each bin ``samples_per_axis`` points along each axis are interpolated; the bin is their
-    mean or, with ``largest``, the greatest of their weighted pixels.  ``half_pixel`` moves the
-    boxes by half a pixel.  ``counts`` [k, 2], where given, tell for each box how many points there
-    are along height and width, up to ``samples_per_axis``; without any a bin is 0.
+    x is [n, h, w, c], the result [k, c, height, width].  In each bin ``points`` points along each
+    axis are interpolated, or if that is 0 as many as the bin has pixels there, rounded up; the bin
+    is their mean or, with ``largest``, the greatest of their weighted pixels, and 0 without any.
+    Points far outside of the image are 0.  ``half_pixel`` moves boxes by half a pixel.
     """
 
     height: int
     width: int
-    samples_per_axis: Index
+    points: int = 0
     scale: float = 1.0
     largest: bool = False
     half_pixel: bool = True
-    samples = tuple(
-        Sample(
-            (tensor(2, 3, 8, 10), _BOXES, np.array([0, 1, 0])),
-            {"height": 2, "width": 3, "samples_per_axis": 2, **more},
-        )
-        for more in ({}, {"scale": 0.5, "half_pixel": False}, {"largest": True})
-    ) + tuple(
-        Sample(
-            (tensor(2, 3, 8, 10), _BOXES, np.array([0, 1, 0]), np.array([[3, 1], [2, 2], [0, 3]])),
-            {"height": 2, "width": 3, "samples_per_axis": 3, **more},
-        )
-        for more in ({}, {"largest": True})
+    samples = (
+        *(
+            Sample((tensor(2, 8, 10, 3), _BOXES, _NUMBERS), {**_BINS, "points": points, **more})
+            for points in (0, 2)
+            for more in ({}, {"scale": 0.5, "half_pixel": False}, {"largest": True})
+        ),
+        Sample((tensor(2, "h", 10, "c"), _BOXES, _NUMBERS), _BINS),
     )
 
-    def infer(
-        self,
-        x: TensorType,
-        boxes: TensorType,
-        numbers: TensorType,
-        counts: TensorType | None = None,
-    ) -> tuple[TensorType]:
+    def infer(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> tuple[TensorType]:
         require_float(x.dtype, "RoiAlign")
         require_integer(numbers, "RoiAlign")
         require(
             x.rank == 4 and boxes.rank == 2 and numbers.rank == 1,
-            f"RoiAlign needs an image [n, c, h, w], boxes [k, 4] and their images' numbers [k], "
+            f"RoiAlign needs an image [n, h, w, c], boxes [k, 4] and their images' numbers [k], "
             f"not {x}, {boxes} and {numbers}",
         )
-        if counts is not None:
-            require_integer(counts, "RoiAlign")
-            require(counts.rank == 2, f"counts of {boxes} are not {counts}")
-        self.require_meetings(x, boxes, numbers, counts)
-        return (TensorType((boxes.shape[0], x.shape[1], self.height, self.width), x.dtype),)
+        self.require_meetings(x, boxes, numbers)
+        return (TensorType((boxes.shape[0], x.shape[3], self.height, self.width), x.dtype),)
 
-    def meetings(
-        self,
-        x: TensorType,
-        boxes: TensorType,
-        numbers: TensorType,
-        counts: TensorType | None = None,
-    ) -> Iterator[Meeting]:
+    def meetings(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> Iterator[Meeting]:
         yield boxes.shape[1], 4, f"a box of {boxes} has four corners"
         yield boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ"
-        if counts is not None:
-            yield counts.shape[0], boxes.shape[0], f"counts of {boxes} are not {counts}"
-            yield counts.shape[1], 2, f"counts of {boxes} are not {counts}"
 
-    def compute(
+    # --- loops
+
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        (x, boxes, numbers), (y,) = inputs, outputs
+        assert x is not None and boxes is not None and numbers is not None
+        lists = [self._lists(at, x, axis) for axis in (0, 1)]
+        with each_box(at, boxes.shape[0]) as (share, box):
+            along = [self._axis(at, x, boxes, box, axis, lists[axis]) for axis in (0, 1)]
+            for axis in along:
+                axis.fill(at, share)
+            points = call("max", call("mul", *(axis.count for axis in along)), integer(1))
+            divisor = at.let(convert(points, accumulator(x.dtype)))
+            image = image_of(at, numbers, box, x)
+            for block in channel_blocks(at, x.shape[3]):
+                with at.loop(0, self.height) as i:
+                    rows = lists[0].of_bin(at, share, i)
+                    with at.loop(0, self.width) as j:
+                        columns = lists[1].of_bin(at, share, j)
+                        start = box * x.shape[3] * self.height * self.width + i * self.width + j
+                        found = self._bin(at, x, block, image, rows, columns)
+                        for n, value in enumerate(found):
+                            whole = splat(divisor, value.lanes)
+                            mean = value if self.largest else call("div", value, whole)
+                            block.store(at, y, start, n, mean)
+
+    def _lists(self, at: AlgorithmBuilder, x: Operand, axis: int) -> TapLists:
+        extent, bins = x.shape[1 + axis], (self.height, self.width)[axis]
+        slot = minimum(2 * self.points, extent) if self.points else extent
+        stride = (x.shape[2] * x.shape[3], x.shape[3])[axis]
+        return TapLists.of(at, bins, slot, stride, accumulator(x.dtype), self.largest)
+
+    def _axis(
         self,
-        at: StageBuilder,
+        at: AlgorithmBuilder,
         x: Operand,
         boxes: Operand,
-        numbers: Operand,
-        counts: Operand | None = None,
-    ) -> Operand:
-        (result,) = self.infer(x.type, boxes.type, numbers.type)
+        box: Index,
+        axis: int,
+        lists: TapLists,
+    ) -> _Axis:
+        corners = at.load(boxes, box * 4 + 1 - axis), at.load(boxes, box * 4 + 3 - axis)
+        return _Axis.of(at, self, corners, x.shape[1 + axis], lists)
+
+    def _bin(
+        self,
+        at: AlgorithmBuilder,
+        x: Operand,
+        block: Channels,
+        image: Index,
+        rows: Taps,
+        columns: Taps,
+    ) -> Sequence[Var]:
+        """The sum of the weighted pixels of one bin, or the greatest."""
         wide = accumulator(x.dtype)
-        count = self.samples_per_axis
-
-        def points(k: Index, axis: int) -> Element:
-            return index_value(count, wide) if counts is None else counts[k, axis].cast(wide)
-
-        def position(k: Index, bin: Index, sample: Index, axis: int) -> Element:
-            bins = (self.height, self.width)[axis]
-            start, end = (boxes[k, c].cast(wide) * self.scale for c in (1 - axis, 3 - axis))
-            start, end = (start - 0.5, end - 0.5) if self.half_pixel else (start, end)
-            size = end - start if self.half_pixel else apply("max", end - start, 1.0)
-            # In onnxruntime's order, for a point at -1 is inside and one beside it is not.
-            step = size / float(bins)
-            within = (index_value(sample, wide) + 0.5) * step / points(k, axis)
-            return start + index_value(bin, wide) * step + within
-
-        def value(o: Point, r: Point) -> Element:
-            places = [position(o[0], o[2 + a], r[a], a) for a in (0, 1)]
-            sizes = x.shape[2:]
-            inside = [
-                apply("and", p >= -1.0, p <= index_value(s, wide))
-                for p, s in zip(places, sizes, strict=True)
+        totals = block.registers(at, number(float("-inf") if self.largest else 0.0, wide))
+        if self.largest:
+            # Points outside are 0; so is the bin without points.
+            with at.when(call("or", rows.missed, columns.missed)):
+                for total in totals:
+                    at.assign(total, number(0.0, wide, total.lanes))
+        with (
+            rows.each(at) as (down, row_weights),
+            columns.each(at) as (right, column_weights),
+        ):
+            pixel = image + down + right
+            weights = [
+                splat(at.let(call("mul", a, b)), block.lanes)
+                for a, b in zip(row_weights, column_weights, strict=True)
             ]
-            taps = [edge_taps(p, s) for p, s in zip(places, sizes, strict=True)]
+            for n, total in enumerate(totals):
+                value = at.let(convert(block.load(at, x, pixel, n), wide))
+                if not self.largest:
+                    at.assign(total, MulAdd(weights[0], value, total))
+                    continue
+                for weight in weights:
+                    at.assign(total, call("max", total, call("mul", weight, value)))
+        return totals
 
-            def read(image: Index) -> Element:
-                terms = [
-                    product_of(t) * gathered(at, t, lambda i: x[(image, o[1], *i)].cast(wide))
-                    for t in cartesian(*taps)
-                ]
-                total = terms[0]
-                for term in terms[1:]:
-                    total = apply("max", total, term) if self.largest else total + term
-                return total
+    # --- NumPy
 
-            image = bound_along(x, 0, wrapped=False)
-            found = select(apply("and", *inside), at.gather(numbers[o[0]], read, image), 0.0)
-            if counts is None:
-                return found
-            taken = [index_value(r[a], wide) < points(o[0], a) for a in (0, 1)]
-            return select(apply("and", *taken), found, -np.inf if self.largest else 0.0)
-
-        combine = "max" if self.largest else "sum"
-        total = at.reduce(result.shape, (count, count), combine, value)
-
-        def share(o: Point) -> Element:
-            number = points(o[0], 0) * points(o[0], 1)
-            whole = total[o] if self.largest else total[o] / apply("max", number, 1.0)
-            return whole if counts is None else select(number > 0.0, whole, 0.0)
-
-        return at.stage(result.shape, lambda o: share(o).cast(x.dtype))
-
-    def reference(
-        self, x: Array, boxes: Array, numbers: Array, counts: Array | None = None
-    ) -> Array:
-        result = np.zeros((len(boxes), x.shape[1], self.height, self.width), np.float64)
+    def reference(self, x: Array, boxes: Array, numbers: Array) -> Array:
+        result = np.zeros((len(boxes), x.shape[3], self.height, self.width), np.float64)
         wide = accumulator(dtype_of(x)).numpy.type
         for k, box in enumerate(boxes.astype(wide) * wide(self.scale)):
-            down, across = self._counts() if counts is None else counts[k].tolist()
-            if 0 in (down, across):
+            rows = self._points(box[1], box[3], self.height)
+            columns = self._points(box[0], box[2], self.width)
+            if not rows.size or not columns.size:
                 continue
-            rows = self._points(box[1], box[3], self.height, down)
-            columns = self._points(box[0], box[2], self.width, across)
-            image = x[numbers[k]].astype(np.float64)
+            image = np.moveaxis(x[numbers[k]].astype(np.float64), -1, 0)
             for i, j in np.ndindex(self.height, self.width):
                 values = [_around(image, y, z, self.largest) for y in rows[i] for z in columns[j]]
                 result[k, :, i, j] = np.max(values, 0) if self.largest else np.mean(values, 0)
         return result.astype(x.dtype)
 
-    def _counts(self) -> tuple[int, int]:
-        assert isinstance(self.samples_per_axis, int)
-        return self.samples_per_axis, self.samples_per_axis
-
-    def _points(self, start: Any, end: Any, bins: int, count: int) -> Array:
+    def _points(self, start: Any, end: Any, bins: int) -> Array:
         """Positions of the sample points of each bin along one axis."""
         wide: Any = start.dtype.type
         if self.half_pixel:
             start, end = start - wide(0.5), end - wide(0.5)
         step = (end - start if self.half_pixel else max(end - start, wide(1))) / wide(bins)
+        count = self.points or max(0, int(np.ceil(step)))
         within = (np.arange(count, dtype=wide) + wide(0.5)) * step / wide(count)
         return start + np.arange(bins, dtype=wide)[:, None] * step + within
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The points of a box along one axis: where the box starts, its size in each bin, and how many
+    points (``given``, or as many as the size asks for) a bin has."""
+
+    lists: TapLists
+    extent: Index
+    start: Var
+    step: Var
+    count: Expr
+    given: int
+
+    @staticmethod
+    def of(
+        at: AlgorithmBuilder,
+        op: RoiAlign,
+        corners: tuple[Expr, Expr],
+        extent: Index,
+        lists: TapLists,
+    ) -> _Axis:
+        wide = lists.dtype
+        shift = number(0.5 if op.half_pixel else 0.0, wide)
+        scaled = [call("mul", convert(c, wide), number(op.scale, wide)) for c in corners]
+        start, end = (at.let(call("sub", c, shift)) for c in scaled)
+        size = call("sub", end, start)
+        size = size if op.half_pixel else call("max", size, number(1.0, wide))
+        step = at.let(call("div", size, number(float(lists.bins), wide)))
+        asked = whole_between(at, call("ceil", step), integer(MOST_POINTS))
+        count = integer(op.points) if op.points else asked
+        return _Axis(lists, extent, start, step, count, op.points)
+
+    def fill(self, at: AlgorithmBuilder, share: Index) -> None:
+        """Note the pixels around the points of every bin, by ascending position."""
+        wide = self.lists.dtype
+        back = at.let(call("lt", self.step, number(0.0, wide)))
+        with at.loop(0, self.lists.bins) as bin:
+            base = at.let(add(self.start, call("mul", index_number(bin, wide), self.step)))
+            taps = self.lists.writer(at, share, bin)
+            with at.loop(*self._near(at, base, back)) as n:
+                turned = call("sub", add(self.count, -1), index_number(n))
+                point = convert(Choose(back, turned, index_number(n)), wide)
+                # In onnxruntime's order, for a point at -1 is inside and one beside it is not.
+                within = call("mul", add(point, number(0.5, wide)), self.step)
+                place = at.let(add(base, call("div", within, convert(self.count, wide))))
+                low, high = number(-1.0, wide), index_number(self.extent, wide)
+                with at.when(call("and", call("ge", place, low), call("le", place, high))):
+                    self._add(at, taps, place)
+            taps.finish(at, self.count)
+
+    def _add(self, at: AlgorithmBuilder, taps: TapWriter, place: Expr) -> None:
+        """The two pixels around a point, which is first moved into the image."""
+        wide, last = self.lists.dtype, self.extent - 1
+        ahead = call("max", place, number(0.0, wide))
+        moved = at.let(call("min", ahead, index_number(last, wide)))
+        low = at.let(call("floor", moved))
+        part = at.let(call("sub", moved, low))
+        pixel = at.let(convert(low, I64))
+        taps.add(at, pixel, call("sub", number(1.0, wide), part))
+        taps.add(at, at.let(call("min", add(pixel, 1), index_number(last))), part)
+        taps.point(at)
+
+    def _near(self, at: AlgorithmBuilder, base: Var, back: Expr) -> tuple[Index, Index]:
+        """Numbers of points, by ascending position, beyond which all are outside of the image.
+
+        What is left are about twice as many as the image has pixels, however large the box.
+        """
+        if self.given:
+            return 0, self.given
+        wide = self.lists.dtype
+        lowest = at.let(Choose(back, add(base, self.step), base))
+        apart = at.let(call("div", call("abs", self.step), convert(self.count, wide)))
+
+        def reach(rim: Expr, side: str) -> Index:
+            found = at.let(call("div", call("sub", rim, lowest), apart))
+            error = add(call("mul", call("abs", found), number(2.0**-20, wide)), number(2.0, wide))
+            return at.index(whole_between(at, call(side, found, error), self.count))
+
+        first = reach(number(-1.0, wide), "sub")
+        return first, reach(index_number(self.extent, wide), "add")
 
 
 def _around(image: Array, y: float, x: float, largest: bool) -> Array:

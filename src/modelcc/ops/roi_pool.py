@@ -2,96 +2,171 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_number, number, test
+from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
+from modelcc.ir.loop import Buffer, Expr
 from modelcc.ir.op import Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.types import I64, Array, TensorType
-from modelcc.ops.accumulate import Point, accumulator, require_float
-from modelcc.ops.runtime_index import bound_along
+from modelcc.ops.accumulate import accumulator, require_float
+from modelcc.ops.boxes import (
+    SHARES,
+    Channels,
+    channel_blocks,
+    each_box,
+    image_of,
+    whole_between,
+)
+from modelcc.ops.runtime_index import require_integer
 from modelcc.ops.samples import tensor
 
-_BOXES = np.array([[0, 0, 0, 7, 5], [1, 2, 1, 3, 6], [0, 6, 4, 9, 9]], np.float32)
+_BOXES = np.array([[0, 0, 7, 5], [2, 1, 3, 6], [6, 4, 9, 9]], np.float32)
+_NUMBERS = np.array([0, 1, 0])
 
 
 @dataclass(frozen=True)
 class MaxRoiPool(Op):
     """The greatest element of x in each of ``height * width`` bins of each box; 0 of an empty bin.
 
-    A box is (number of its image, x1, y1, x2, y2); its corners, times ``scale``, are rounded to
-    pixels, which belong to it.  As stages every bin looks at the whole image.
+    x is [n, h, w, c], the result [k, c, height, width].  A box is (x1, y1, x2, y2) of the image
+    of that number; its corners, times ``scale``, are rounded to pixels, which belong to it.
     """
 
     height: int
     width: int
     scale: float = 1.0
     samples = (
-        Sample((tensor(2, 3, 6, 8), _BOXES), {"height": 2, "width": 3}),
-        Sample((tensor(2, 1, 6, 8), _BOXES), {"height": 3, "width": 2, "scale": 0.5}),
+        Sample((tensor(2, 6, 8, 3), _BOXES, _NUMBERS), {"height": 2, "width": 3}),
+        Sample((tensor(2, 6, 8, 21), _BOXES, _NUMBERS), {"height": 3, "width": 2, "scale": 0.5}),
+        Sample((tensor(2, 6, "w", "c"), _BOXES, _NUMBERS), {"height": 2, "width": 2}),
     )
 
-    def infer(self, x: TensorType, boxes: TensorType) -> tuple[TensorType]:
+    def infer(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> tuple[TensorType]:
         require_float(x.dtype, "MaxRoiPool")
+        require_integer(numbers, "MaxRoiPool")
         same_dtype(x, boxes)
-        fits = x.rank == 4 and boxes.rank == 2
-        require(fits, f"MaxRoiPool needs [n, c, h, w] and [k, 5], not {x} and {boxes}")
-        self.require_meetings(x, boxes)
-        return (TensorType((boxes.shape[0], x.shape[1], self.height, self.width), x.dtype),)
+        fits = x.rank == 4 and boxes.rank == 2 and numbers.rank == 1
+        require(
+            fits, f"MaxRoiPool needs [n, h, w, c], [k, 4] and [k], not {x}, {boxes} and {numbers}"
+        )
+        self.require_meetings(x, boxes, numbers)
+        return (TensorType((boxes.shape[0], x.shape[3], self.height, self.width), x.dtype),)
 
-    def meetings(self, x: TensorType, boxes: TensorType) -> Iterator[Meeting]:
-        yield boxes.shape[1], 5, "an image's number and four corners for each box"
+    def meetings(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> Iterator[Meeting]:
+        yield boxes.shape[1], 4, f"a box of {boxes} has four corners"
+        yield boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ"
 
-    def compute(self, at: StageBuilder, x: Operand, boxes: Operand) -> Operand:
-        (result,) = self.infer(x.type, boxes.type)
-        wide = accumulator(x.dtype)
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        (x, boxes, numbers), (y,) = inputs, outputs
+        assert x is not None and boxes is not None and numbers is not None
+        bins = self.height, self.width
+        edges = [_Edges(at.scratch(I64, SHARES * n), at.scratch(I64, SHARES * n), n) for n in bins]
+        with each_box(at, boxes.shape[0]) as (share, box):
+            for axis in (0, 1):
+                self._find(at, edges[axis], share, x.shape[1 + axis], boxes, box, axis)
+            image = image_of(at, numbers, box, x)
+            for block in channel_blocks(at, x.shape[3]):
+                with at.loop(0, self.height) as i:
+                    rows = edges[0].of(at, share, i)
+                    with at.loop(0, self.width) as j:
+                        columns = edges[1].of(at, share, j)
+                        start = box * x.shape[3] * self.height * self.width + i * self.width + j
+                        _pool(at, x, y, block, image, rows, columns, start)
 
-        def ends(box: Index, bin: Index, axis: int) -> tuple[Element, Element]:
-            """The first position of a bin, and the one after its last."""
-            bins, extent = (self.height, self.width)[axis], x.shape[2 + axis]
-            corners = (boxes[box, 2 - axis].cast(wide), boxes[box, 4 - axis].cast(wide))
-            start, end = (apply("floor", c * self.scale + 0.5) for c in corners)
-            each = apply("max", end - start + 1.0, 1.0) / float(bins)
-            first = apply("floor", index_value(bin, wide) * each) + start
-            last = apply("ceil", index_value(bin + 1, wide) * each) + start
-            high = index_value(extent, I64)
-            low, up = (apply("max", p.cast(I64), 0) for p in (first, last))
-            return apply("min", low, high), apply("min", up, high)
+    def _find(
+        self,
+        at: AlgorithmBuilder,
+        edges: _Edges,
+        share: Index,
+        extent: Index,
+        boxes: Operand,
+        box: Index,
+        axis: int,
+    ) -> None:
+        """Where the bins of a box begin and end along an axis, within the image."""
+        wide = accumulator(boxes.dtype)
+        start, end = (
+            _rounded(at, call("mul", convert(at.load(boxes, box * 4 + c), wide), scale))
+            for scale in (number(self.scale, wide),)
+            for c in (1 - axis, 3 - axis)
+        )
+        one = number(1.0, wide)
+        size = call("max", add(call("sub", end, start), one), one)
+        each = at.let(call("div", size, number(float(edges.bins), wide)))
+        most = index_number(extent)
+        with at.loop(0, edges.bins) as bin:
+            low = call("floor", call("mul", index_number(bin, wide), each))
+            high = call("ceil", call("mul", index_number(bin + 1, wide), each))
+            for buffer, edge in ((edges.lows, low), (edges.highs, high)):
+                place = whole_between(at, add(edge, start), most)
+                at.store(buffer, share * edges.bins + bin, place)
 
-        def inside(o: Point, place: Index, axis: int) -> Element:
-            low, high = ends(o[0], o[2 + axis], axis)
-            position = index_value(place, I64)
-            return apply("and", position >= low, position < high)
-
-        def value(o: Point, r: Point) -> Element:
-            number = boxes[o[0], 0].cast(I64)
-            image = bound_along(x, 0, wrapped=False)
-            pixel = at.gather(number, lambda n: x[n, o[1], r[0], r[1]].cast(wide), image)
-            held = apply("and", inside(o, r[0], 0), inside(o, r[1], 1))
-            return select(held, pixel, float("-inf"))
-
-        best = at.reduce(result.shape, x.shape[2:], "max", value)
-
-        def bin_value(o: Point) -> Element:
-            empty = apply("eq", best[o], float("-inf"))
-            return select(empty, 0.0, best[o]).cast(x.dtype)
-
-        return at.stage(result.shape, bin_value)
-
-    def reference(self, x: Array, boxes: Array) -> Array:
-        result = np.zeros((len(boxes), x.shape[1], self.height, self.width), x.dtype)
-        for k, (number, *corners) in enumerate(boxes.tolist()):
-            x1, y1, x2, y2 = (int(np.floor(c * self.scale + 0.5)) for c in corners)
-            rows = _bins(y1, y2, self.height, x.shape[2])
-            columns = _bins(x1, x2, self.width, x.shape[3])
+    def reference(self, x: Array, boxes: Array, numbers: Array) -> Array:
+        result = np.zeros((len(boxes), x.shape[3], self.height, self.width), x.dtype)
+        for k, corners in enumerate(boxes.tolist()):
+            x1, y1, x2, y2 = (
+                int(np.copysign(np.floor(abs(c) + 0.5), c))
+                for c in (c * self.scale for c in corners)
+            )
+            rows = _bins(y1, y2, self.height, x.shape[1])
+            columns = _bins(x1, x2, self.width, x.shape[2])
             for i, j in np.ndindex(self.height, self.width):
-                part = x[int(number), :, rows[i], columns[j]]
+                part = x[numbers[k], rows[i], columns[j]]
                 if part.size:
-                    result[k, :, i, j] = part.max((1, 2))
+                    result[k, :, i, j] = part.max((0, 1))
         return result
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """The first pixels of bins along one axis, and those after their last ones."""
+
+    lows: Buffer
+    highs: Buffer
+    bins: int
+
+    def of(self, at: AlgorithmBuilder, share: Index, bin: Index) -> tuple[Index, Index]:
+        place = share * self.bins + bin
+        return at.index(at.load(self.lows, place)), at.index(at.load(self.highs, place))
+
+
+def _rounded(at: AlgorithmBuilder, value: Expr) -> Expr:
+    """The nearest whole number, halves away from 0."""
+    value = at.let(value)
+    size = call("floor", add(call("abs", value), number(0.5, value.dtype)))
+    return at.let(call("mul", call("sign", value), size))
+
+
+def _pool(
+    at: AlgorithmBuilder,
+    x: Operand,
+    y: Operand,
+    block: Channels,
+    image: Index,
+    rows: tuple[Index, Index],
+    columns: tuple[Index, Index],
+    start: Index,
+) -> None:
+    """The greatest elements of one bin, into y from ``start`` on."""
+    _, _, width, channels = x.shape
+    best = block.registers(at, number(float("-inf"), x.dtype))
+    with at.loop(*rows) as row, at.loop(*columns) as column:
+        pixel = image + (row * width + column) * channels
+        for n, register in enumerate(best):
+            at.assign(register, call("max", register, block.load(at, x, pixel, n)))
+    empty = call("or", test(rows[0], ">=", rows[1]), test(columns[0], ">=", columns[1]))
+    with at.when(empty):
+        for register in best:
+            at.assign(register, number(0.0, x.dtype, register.lanes))
+    for n, register in enumerate(best):
+        block.store(at, y, start, n, register)
 
 
 def _bins(start: int, end: int, bins: int, extent: int) -> list[slice]:

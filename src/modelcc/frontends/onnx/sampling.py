@@ -5,25 +5,23 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import get_args
 
-import numpy as np
-
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
-from modelcc.frontends.onnx.views import cast, part
+from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
 from modelcc.frontends.onnx.window import geometry
 from modelcc.ir.index import Index, Range
 from modelcc.ir.types import I64, DType
 from modelcc.ops import elementwise as ew
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.arithmetic import Value
+from modelcc.ops.boxes import ImageNumbers
 from modelcc.ops.deform_conv import DeformConv
 from modelcc.ops.generate import Iota
 from modelcc.ops.grid_sample import GridSample, Mode, Padding
-from modelcc.ops.reduce import ReduceMax
 from modelcc.ops.roi_align import RoiAlign
 from modelcc.ops.roi_pool import MaxRoiPool
-from modelcc.ops.shape import Concat, Reshape
+from modelcc.ops.shape import Reshape
 from modelcc.ops.slicing import Slice
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -41,41 +39,42 @@ def grid_sample(call: Call) -> str:
 
 def roi_align(call: Call) -> str:
     attrs = call.attrs
-    given = attrs.integer("sampling_ratio", 0)
-    count: Index = given
     default = "half_pixel" if call.opset >= 16 else "output_half_pixel"
     mode = attrs.text("mode", "avg")
     if mode not in ("avg", "max"):
         call.fail(f"unknown mode {mode!r}")
-    bins = attrs.integer("output_height", 1), attrs.integer("output_width", 1)
-    scale = attrs.number("spatial_scale", 1.0)
-    half = attrs.text("coordinate_transformation_mode", default) == "half_pixel"
-    counts: list[str] = []
-    if given < 1:
-        found, count = _points(call, bins, scale, half)
-        counts = [found]
-    op = RoiAlign(*bins, count, scale, mode == "max", half)
-    return call.emit(op, *call.inputs, *counts)
-
-
-def _points(call: Call, bins: tuple[int, int], scale: float, half: bool) -> tuple[str, Index]:
-    """As many points along each axis of a box as it has pixels for each bin, and the most."""
-    boxes = Value(call, call.input(1)) * scale
-    sizes = part(boxes, 1, 2, 2) - part(boxes, 1, 0, 2)
-    sizes = sizes if half else of(ew.Max(), sizes, sizes.lift(1.0))
-    shape = Value(call, call.constant(np.array(bins[::-1]).astype(sizes.type.dtype.numpy)))
-    number = of(ew.Max(), of(ew.Ceil(), sizes / shape), sizes.lift(0.0))
-    wide = cast(number, I64)
-    most = of(ew.Max(), of(ReduceMax((0, 1), False), wide), wide.lift(0))
-    counts = of(Concat(1), part(wide, 1, 1, 1), part(wide, 1, 0, 1))
-    (size,) = call.with_inputs((most.name,)).indices(0, "points", Range(0, None))
-    return counts.name, size
+    op = RoiAlign(
+        attrs.integer("output_height", 1),
+        attrs.integer("output_width", 1),
+        attrs.integer("sampling_ratio", 0),
+        attrs.number("spatial_scale", 1.0),
+        mode == "max",
+        attrs.text("coordinate_transformation_mode", default) == "half_pixel",
+    )
+    numbers = Value(call, call.input(2))
+    return call.emit(op, _channels_last(call), call.input(1), _checked(call, numbers))
 
 
 def max_roi_pool(call: Call) -> str:
     height, width = call.attrs.integers("pooled_shape")
+    boxes = Value(call, call.input(1))
+    if boxes.type.rank != 2:
+        call.fail(f"boxes [k, 5] are wanted, not {boxes.type}")
+    # The slices below would be content with more columns.
+    call.emitter.demand([(boxes.type.shape[1], "==", 5)], call.source, True)
+    numbers = cast(reshaped(part(boxes, 1, 0, 1), boxes.type.shape[0]), I64)
     op = MaxRoiPool(height, width, call.attrs.number("spatial_scale", 1.0))
-    return call.emit(op, *call.inputs)
+    return call.emit(op, _channels_last(call), part(boxes, 1, 1, 4).name, _checked(call, numbers))
+
+
+def _channels_last(call: Call) -> str:
+    if call.type().rank != 4:
+        call.fail(f"images [n, c, h, w] are wanted, not {call.type()}")
+    return permuted(Value(call, call.input(0)), 0, 2, 3, 1).name
+
+
+def _checked(call: Call, numbers: Value) -> str:
+    return call.emit(ImageNumbers(), numbers.name, call.input(0))
 
 
 def deform_conv(call: Call) -> str:

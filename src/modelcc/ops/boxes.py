@@ -1,0 +1,144 @@
+"""Boxes of images: what ops that pool them have in common.
+
+Images have their channels last, [n, h, w, c]: what is known of a box (where its bins lie, which
+pixels they see) is the same for all channels, which are then read as vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, index_number, integer, number
+from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.loop import Choose, Const, Expr, Var
+from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.types import I64, Array, TensorType
+from modelcc.ops.accumulate import Point
+from modelcc.ops.bilinear import pixel_bound
+from modelcc.ops.runtime_index import bound_along, require_integer
+from modelcc.ops.samples import tensor
+
+SHARES = 16
+"""Runs of neighbouring boxes that threads take; each has scratch memory of its own."""
+
+LANES = 16
+"""Channels in one vector: whole vectors on any processor."""
+
+VECTORS = 4
+"""Vectors that are pooled at once."""
+
+
+@dataclass(frozen=True)
+class ImageNumbers(Op):
+    """``numbers`` i64[k] of images of x [n, c, h, w], each of which x has, with pixels."""
+
+    samples = (Sample((np.array([0, 2, 1, 1], np.int32), tensor(3, 2, 4, 5)), {}),)
+
+    def infer(self, numbers: TensorType, x: TensorType) -> tuple[TensorType]:
+        require_integer(numbers, "ImageNumbers")
+        require(x.rank == 4 and numbers.rank == 1, f"{numbers} are not numbers of images of {x}")
+        return (TensorType(numbers.shape, I64),)
+
+    def compute(self, at: StageBuilder, numbers: Operand, x: Operand) -> Operand:
+        def body(o: Point) -> Element:
+            image = bound_along(x, 0, wrapped=False)
+            found = at.gather(numbers[o].cast(I64), lambda i: index_value(i, I64), image)
+            for extent in x.shape[2:]:
+                found = _where(at, found, extent)
+            return found
+
+        return at.stage(numbers.shape, body)
+
+    def reference(self, numbers: Array, x: Array) -> Array:
+        if numbers.size and (numbers.min() < 0 or 0 in x.shape[2:]):
+            raise IndexError(f"{numbers.tolist()} are not images of {x.shape}")
+        return np.take(np.arange(len(x)), numbers.astype(np.int64))
+
+
+def _where(at: StageBuilder, value: Element, extent: Index) -> Element:
+    """``value``; the run ends if an axis of the image has no pixels."""
+    return at.gather(index_value(0, I64), lambda _: value, pixel_bound(extent))
+
+
+@contextmanager
+def each_box(at: AlgorithmBuilder, boxes: Index) -> Generator[tuple[Sym, Sym]]:
+    """Loops over boxes; the variables of the shares, which run in parallel, and of the boxes."""
+    with (
+        at.loop(0, SHARES, "parallel") as share,
+        at.loop(share * boxes // SHARES, (share + 1) * boxes // SHARES) as box,
+    ):
+        yield share, box
+
+
+def image_of(at: AlgorithmBuilder, numbers: Operand, box: Index, x: Operand) -> Index:
+    """Where the image of a box begins in x."""
+    images, height, width, channels = x.shape
+    last = index_number(images - 1)
+    # ImageNumbers has checked it; whatever comes instead does no harm.
+    found = call("max", call("min", at.load(numbers, box), last), integer(0))
+    return at.index(found) * height * width * channels
+
+
+@dataclass(frozen=True)
+class Channels:
+    """``vectors`` of ``lanes`` neighbouring channels from ``first`` on, ``active`` of each."""
+
+    first: Index
+    vectors: int
+    lanes: int
+    active: Index | None = None
+
+    def registers(self, at: AlgorithmBuilder, value: Const) -> list[Var]:
+        """A register with this value in each lane for each of the vectors."""
+        wide = Const(value.value, value.dtype, self.lanes)
+        return [at.register(wide) for _ in range(self.vectors)]
+
+    def load(self, at: AlgorithmBuilder, x: Operand, pixel: Index, vector: int) -> Expr:
+        """The channels of one vector at a pixel that begins at ``pixel``."""
+        place = pixel + self.first + vector * self.lanes
+        return at.load(x, place, self.lanes, active=self.active)
+
+    def store(
+        self, at: AlgorithmBuilder, y: Operand, start: Index, vector: int, value: Expr
+    ) -> None:
+        """One vector into y [k, c, h, w], whose channel 0 is at ``start``."""
+        stride = y.shape[2] * y.shape[3]
+        place = start + (self.first + vector * self.lanes) * stride
+        at.store(y, place, convert(value, y.dtype), stride, self.active)
+
+
+def channel_blocks(at: AlgorithmBuilder, channels: Index) -> Iterator[Channels]:
+    """All channels by vectors, within loops over them; what the caller does is written for each."""
+    whole = channels // (LANES * VECTORS)
+    if whole != 0:
+        with at.loop(0, whole) as block:
+            yield Channels(block * (LANES * VECTORS), VECTORS, LANES)
+    done = whole * (LANES * VECTORS)
+    rest = channels - done
+    if not isinstance(rest, int):
+        with at.loop(0, (rest + LANES - 1) // LANES) as block:
+            yield Channels(done + block * LANES, 1, LANES, rest - block * LANES)
+        return
+    if rest >= LANES:
+        yield Channels(done, rest // LANES, LANES)
+    if left := rest % LANES:
+        lanes = 1 << (left - 1).bit_length()
+        yield Channels(channels - left, 1, lanes, left if left != lanes else None)
+
+
+def whole_between(at: AlgorithmBuilder, value: Expr, most: Expr) -> Var:
+    """A float as an integer from 0 to ``most`` (i64); 0 for NaN."""
+    value, limit, zero = at.let(value), convert(most, value.dtype), number(0.0, value.dtype)
+    below = Choose(call("lt", value, limit), value, limit)
+    positive = at.let(Choose(call("gt", value, zero), below, zero))
+    # A large bound may be rounded up as a float.
+    return at.let(call("min", convert(positive, I64), most))
+
+
+OPS: tuple[type[Op], ...] = (ImageNumbers,)
+"""Ops of this file."""
