@@ -399,6 +399,8 @@ BOUNDS = {
     "p": Range(0, 1),
     "q": Range(0, 1),
     "i": Range(0, 7),
+    "rows": Range(0, None),
+    "e": Range(0, None),
 }
 
 
@@ -433,6 +435,9 @@ BOUNDS = {
         ("h*(y*w + x) floordiv h", "w*y + x"),
         ("(y*w + x) floordiv w * w + (y*w + x) mod w", "w*y + x"),
         ("n floordiv w mod h * w + n mod w", "n mod (h*w)"),
+        # extents that may be 0, of which nothing is then read
+        ("16*(e floordiv 16 mod rows) + e mod 16 + 16*rows*(e floordiv (16*rows))", "e"),
+        ("e floordiv rows floordiv rows", "e floordiv (rows*rows)"),
         # pixel shuffle: (c, p, q, y, x) -> (c, y, p, x, q) and back
         ("((c*2 + p)*h*2 + (2*y + p) - 2*p*h) mod (2*h) floordiv 2", "y"),
         ("(2*y + p) mod 2", "p"),

@@ -182,11 +182,11 @@ class _Simplifier:
         constant = self._constant_quotient(a, b)
         if constant is not None:
             return constant
-        if isinstance(a, FloorDiv) and self._prover.at_least(b, 1):
+        if isinstance(a, FloorDiv) and self._positive(b):
             return floordiv(a.dividend, a.divisor * b)
         if isinstance(a, Mod):
             times = floordiv(a.divisor, b)
-            if times * b == a.divisor and self._prover.at_least(times, 1):
+            if times * b == a.divisor and self._positive(times):
                 return mod(floordiv(a.dividend, b), times)
         split = self._split(a, b)
         return None if split is None else floordiv(split[0], split[1])
@@ -200,6 +200,11 @@ class _Simplifier:
             return None
         whole, divisor, factor, low = split
         return factor * mod(whole, divisor) + low
+
+    def _positive(self, divisor: Index) -> bool:
+        """Whether a divisor, or a factor of one, is at least 1: it is not 0 (a named extent of 0
+        leaves nothing to divide)."""
+        return self._prover.at_least(divisor, 0)
 
     def _constant_quotient(self, a: Index, b: Index) -> int | None:
         """The quotient where bounds leave only one, looking at 0 and -1 for a symbolic divisor."""
@@ -223,7 +228,7 @@ class _Simplifier:
             factor = term(content, mono)
             inner = cancel(b, content, mono)
             whole, low = _multiples(a, content, mono)
-            if whole == 0 or not self._prover.at_least(inner, 1):
+            if whole == 0 or not self._positive(inner):
                 continue
             shift = self._constant_quotient(low, factor)
             if shift is not None:
@@ -287,7 +292,7 @@ class _Simplifier:
     def _joined(self, e: Expr, coeff: int, mono: Monomial, atom: Mod, outer: Index) -> list[Index]:
         """``d*((x floordiv d) mod m) + x mod d`` is ``x mod (d*m)`` for ``m >= 1``."""
         x, d = atom.dividend, atom.divisor
-        if not self._prover.at_least(outer, 1):
+        if not self._positive(outer):
             return []
         high = self.simplify(mod(floordiv(x, d), outer))
         joined = self.simplify(mod(x, d * outer))
