@@ -89,6 +89,8 @@ class MemoryCode:
         """Lane l is element ``offset + offsets[l]``."""
         buffer = self.buffer(name)[1]
         mask = self.mask(active, lanes, buffer.dtype)
+        if mask is None and lanes > 1 and kind.bits == 64:
+            return self._one_by_one(name, offset, offsets, kind, lanes)
         addresses = self.addresses(name, offset, offsets, kind, lanes)
         if lanes == 1:
             return self._loaded_if(mask, addresses, buffer.dtype)
@@ -300,6 +302,22 @@ class MemoryCode:
             lane = integers(range(lanes), "i64")
             steps = self._code.emit(f"mul nsw <{lanes} x i64> {wide}, {lane}", "o")
         return self._code.emit(f"getelementptr {element}, ptr {base}, <{lanes} x i64> {steps}", "p")
+
+    def _one_by_one(self, name: str, offset: Index, offsets: str, kind: DType, lanes: int) -> str:
+        """Lanes loaded each for itself, as processors do it that have no fast gathers; then their
+        offsets, where these are loaded, too, never pass through a vector."""
+        dtype, base = self.buffer(name)[1].dtype, self.address(name, offset)
+        element, type_ = memory_type(dtype), memory_type(dtype, lanes)
+        found = "poison"
+        for lane in range(lanes):
+            place = f"extractelement {value_type(kind, lanes)} {offsets}, i64 {lane}"
+            step = self._code.emit(place, "o")
+            at = f"getelementptr {element}, ptr {base}, i64 {step}"
+            pointer = self._code.emit(at, "p")
+            value = self._code.emit(f"load {element}, ptr {pointer}, align {dtype.bytes}", "v")
+            joined = f"insertelement {type_} {found}, {element} {value}, i64 {lane}"
+            found = self._code.emit(joined, "v")
+        return self._from_memory(found, dtype, lanes)
 
     def _gathered(self, addresses: str, dtype: DType, lanes: int, mask: str | None) -> str:
         type_, masks, pointers = memory_type(dtype, lanes), f"<{lanes} x i1>", f"<{lanes} x ptr>"
