@@ -11,6 +11,7 @@ from modelcc.ir.index import Index, Range, Sym, evaluate
 from modelcc.ir.tensor import Condition
 from modelcc.targets.cpu.segments import (
     Segment,
+    element_tiles,
     even_tiles,
     guarded_segments,
     halved_tiles,
@@ -60,6 +61,15 @@ def test_vector_tiles_cover_the_blocks(
     assert points(segments, {"n": blocks}) == list(range(blocks))
     assert [s.partial for s in segments].count(True) == partial
     assert not partial or (segments[-1].partial and segments[-1].tile == 1)
+
+
+@given(st.integers(0, 70), st.integers(1, 17), TILES)
+def test_only_what_vectors_leave_is_partial(elements: int, lanes: int, tile: int) -> None:
+    segments = element_tiles(Sym("n"), lanes, tile)
+    whole, rest = divmod(elements, lanes)
+    assert points(segments, {"n": elements}) == list(range(whole + (rest > 0)))
+    assert [s.partial for s in segments] == [False] * (len(segments) - 1) + [True]
+    assert evaluate(segments[-1].present, {"n": elements}) == rest
 
 
 def test_no_vectors_at_all() -> None:

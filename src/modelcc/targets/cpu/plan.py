@@ -20,6 +20,7 @@ from modelcc.ir.index import (
     loop_range,
     simplify,
     substitute,
+    symbols,
 )
 from modelcc.ir.scalar_tree import children, reads, substitute_indices, transform
 from modelcc.ir.tensor import Axis, Bind, Condition, Read, Scalar, Stage
@@ -32,6 +33,7 @@ from modelcc.targets.cpu.packing import packed_layout
 from modelcc.targets.cpu.quads import find_quads, side_by_side
 from modelcc.targets.cpu.segments import (
     Segment,
+    element_tiles,
     guarded_segments,
     interior_of,
     vector_tiles,
@@ -364,7 +366,8 @@ def _finish(
     masked = frozenset[str]()
     if lane is not None and active is not None:
         masked = group.bare.get(lane.axis, masked) - packed
-    segments = _segments(group, tile, lane, guards, active is not None and bool(masked))
+    shown = active if masked else None
+    segments = _segments(group, tile, lane, guards, shown)
     order = _loop_order(group, tile, lane)
     return Plan(group, tile, lane, active, masked, order, segments, guards, body, packed)
 
@@ -397,9 +400,10 @@ def _segments(
     tile: Tile,
     lane: LoopVar | None,
     guards: Sequence[Condition],
-    partial: bool,
+    active: Index | None,
 ) -> dict[str, tuple[Segment, ...]]:
-    final = group.final
+    """Segments of all parallel loops; ``active``: lanes of a vector that exist, if not all do."""
+    final, partial = group.final, active is not None
     anchor = group.anchor or final
     halved = is_contraction(anchor)
     result: dict[str, tuple[Segment, ...]] = {}
@@ -416,11 +420,26 @@ def _segments(
         if v.name == tile.vector:
             inside = lane is not None and _inside_block(group, v, lane)
             tiles = vector_tiles(v.extent, tile.of(v.name), partial, anchor.ranges, inside)
+            line = _elements_along(group, v, active) if partial and not inside else None
+            if line is not None and lane is not None:
+                tiles = element_tiles(line, _lanes_of(lane), tile.of(v.name))
             result[v.name] = tuple(tiles)
             continue
         interior = interior_of(v.name, v.extent, guards, anchor.ranges)
         result[v.name] = tuple(guarded_segments(v.extent, tile.of(v.name), interior, halved))
     return result
+
+
+def _elements_along(group: Group, vectors: LoopVar, active: Index | None) -> Index | None:
+    """Elements that the vectors of an elementwise group lie along, where a run tells how many."""
+    if group.anchor is not None or active is None or isinstance(vectors.extent, int):
+        return None
+    others = {v.name for v in group.final.parallel if v is not vectors}
+    return None if symbols(active) & others else substitute(active, {vectors.name: 0})
+
+
+def _lanes_of(lane: LoopVar) -> int:
+    return lane.extent if isinstance(lane.extent, int) else 1
 
 
 def _whole_blocks(group: Group, loop: LoopVar, lane: LoopVar) -> Index | None:

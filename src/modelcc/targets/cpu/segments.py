@@ -104,6 +104,14 @@ def vector_tiles(
     return runs
 
 
+def element_tiles(elements: Index, lanes: int, tile: int) -> list[Segment]:
+    """Tiles over the vectors along so many ``elements``, a partial one only where some are left:
+    to mask a vector that is whole takes as long as several."""
+    whole = floordiv(elements, lanes)
+    rest = Segment(whole, 1, 1, partial=True, present=elements - whole * lanes)
+    return [*even_tiles(0, whole, tile, interior=False), rest]
+
+
 def interior_of(
     variable: str, extent: Index, conditions: Sequence[Condition], ranges: Bounds
 ) -> tuple[Index, Index] | None:
