@@ -17,6 +17,7 @@ from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.row_runs import ROWS, Runs, find_runs
+from modelcc.targets.cpu.shared_places import SHARING, rows_gathered_alike
 from modelcc.targets.cpu.sliding import Window, are_short, sliding_tile, windows
 from modelcc.targets.cpu.structure import Group, decodes, multiplies_pairs
 from modelcc.targets.cpu.transposition import Block, find_block
@@ -136,6 +137,9 @@ def choose_tile(
         if runs is not None:
             points = ((blocks, _extent(group.final.var(blocks))), (runs.rows.name, ROWS))
             return Tile(blocks, points, runs=runs)
+        rows = rows_gathered_alike(group, lane, blocks)
+        if rows is not None:
+            return Tile(blocks, ((blocks, 1), (rows.name, SHARING)))
         extent = group.final.var(blocks).extent
         most = extent if isinstance(extent, int) else 4
         parts = sum(n.output in group.stored for n in group.nests)
