@@ -38,6 +38,7 @@ programming* (RAIRO 1988).
 
 from modelcc.ir.index_affine import (
     coefficient,
+    divisions,
     evaluate,
     split_affine,
     substitute,
@@ -94,6 +95,7 @@ __all__ = [
     "compile_index",
     "compile_shapes",
     "divides",
+    "divisions",
     "evaluate",
     "floordiv",
     "index_size",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from modelcc.ir.index_expr import (
     Atom,
+    Division,
     FloorDiv,
     Index,
     Mod,
@@ -156,3 +157,14 @@ def total(items: Sequence[Index]) -> Index:
         pairs = zip(level[::2], level[1::2], strict=False)
         level = [*(a + b for a, b in pairs), *level[len(level) & ~1 :]]
     return level[0] if level else 0
+
+
+def divisions(e: Index) -> Iterator[Division]:
+    """The quotients and remainders in ``e``, those within others after them."""
+    if isinstance(e, int):
+        return
+    for atom in (atom for _, mono in e.terms.values() for atom in mono):
+        if isinstance(atom, Division):
+            yield atom
+        for operand in atom.operands():
+            yield from divisions(operand)

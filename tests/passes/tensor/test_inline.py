@@ -95,3 +95,19 @@ def test_values_that_are_read_twice_do_not_double_an_expression_each_time() -> N
     items = InlineStages()(parse_tensor_program(text, {})).items
     bodies = [item.stages[0].body for item in items if isinstance(item, Kernel)]
     assert all(size(body) <= SIZE for body in bodies)
+
+
+@pytest.mark.parametrize(
+    ("place", "kernels"), [("(i*m) floordiv k", 2), ("i floordiv 2", 1)], ids=["late", "known"]
+)
+def test_quotients_by_sizes_are_not_computed_for_every_element(place: str, kernels: int) -> None:
+    text = f"""program @main(%x: f32[4, n], %s: f32[m], %t: f32[k]) -> (%y)
+        dims(n in 1:, m in 1:, k in 1:) {{
+      kernel @Places() -> (%p: i64[9]) {{
+        %p: i64[9] = [i < 9] index(min({place}, n - 1)):i64
+      }}
+      kernel @Rows(%x: f32[4, n], %p: i64[9]) -> (%y: f32[4, 9]) {{
+        %y: f32[4, 9] = [i < 4, j < 9] (let g = %p[j] in %x[i, g])
+      }}
+    }}"""
+    assert len(InlineStages()(parse_tensor_program(text, {})).items) == kernels

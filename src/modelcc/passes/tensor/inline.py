@@ -2,7 +2,8 @@
 
 Data movement (a read at other indices) is inlined wherever it is read, also into reductions;
 arithmetic only where it is read once, by an elementwise stage, and dear arithmetic only where that
-does not repeat it for every point of an axis that the producer lacks (gates of channels).
+does not repeat it for every point of an axis that the producer lacks (gates of channels, places
+along an axis that are quotients by a size).
 
 Expressions stay below a size and a depth, however long a chain of producers is: what would exceed
 them is a stage of its own, whose value fusion keeps in registers.  So the work, and the code, is
@@ -19,6 +20,7 @@ from modelcc.ir.index import (
     Bounds,
     Index,
     Sym,
+    divisions,
     loop_range,
     simplify,
     split_affine,
@@ -39,6 +41,7 @@ from modelcc.ir.tensor import (
     Apply,
     Axis,
     Bind,
+    IndexValue,
     Item,
     Kernel,
     Read,
@@ -132,7 +135,7 @@ class InlineStages:
             return False
         if any(isinstance(s, Bind) for s in walk(stage.body)):
             return False
-        work = growth.of(stage).cost
+        work = growth.of(stage).cost + _quotients(stage)
         if work == 0:
             if len(readers) > self.movement_readers or _lies_apart(stage, readers):
                 return False
@@ -292,6 +295,19 @@ def _named(indices: Sequence[Index]) -> frozenset[str]:
 def _usual(stage: Stage) -> int:
     """Points of a stage; lengths that are not known count as ``USUAL``."""
     return prod(a.extent if isinstance(a.extent, int) else USUAL for a in stage.axes)
+
+
+def _quotients(stage: Stage) -> int:
+    """Cost of numbers that ``stage`` finds by dividing its axes by what is not a number."""
+    axes = frozenset(a.name for a in stage.axes)
+    indices = {s.index for s in walk(stage.body) if isinstance(s, IndexValue)}
+    found = {
+        d.text
+        for index in indices
+        for d in divisions(index)
+        if not isinstance(d.divisor, int) and not axes.isdisjoint(d.atom_symbols())
+    }
+    return WORTH_STORING * len(found)
 
 
 def _has_border(type_: TensorType) -> bool:

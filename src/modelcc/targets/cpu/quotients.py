@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import gcd
 
 from modelcc.ir.index import (
@@ -10,6 +10,7 @@ from modelcc.ir.index import (
     Index,
     Sym,
     coefficient,
+    divisions,
     loop_range,
     simplify,
     substitute,
@@ -28,10 +29,10 @@ def quotient_blocks(stage: Stage, dims: Bounds) -> dict[str, int]:
     """
     ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes}}
     indices = [i for read in reads(stage.body) for i in read.indices]
-    divisions = [d for index in indices for d in _divisions(index)]
+    quotients = [d for index in indices for d in divisions(index)]
     found: dict[str, int] = {}
     for axis in stage.axes:
-        steps = {s for d in divisions if (s := _step(d, axis)) is not None}
+        steps = {s for d in quotients if (s := _step(d, axis)) is not None}
         if len(steps) == 1 and _is_affine_within(indices, axis, min(steps), ranges):
             found[axis.name] = min(steps)
     return found
@@ -43,16 +44,6 @@ def _is_affine_within(indices: Sequence[Index], axis: Axis, block: int, ranges: 
     value = {axis.name: Sym(outer) * block + Sym(inner)}
     cut = (simplify(substitute(i, value), ranges) for i in indices if axis.name in symbols(i))
     return all(coefficient(i, inner) is not None for i in cut)
-
-
-def _divisions(index: Index) -> Iterator[Division]:
-    if isinstance(index, int):
-        return
-    for atom in (atom for _, mono in index.terms.values() for atom in mono):
-        if isinstance(atom, Division):
-            yield atom
-        for operand in atom.operands():
-            yield from _divisions(operand)
 
 
 def _step(division: Division, axis: Axis) -> int | None:
