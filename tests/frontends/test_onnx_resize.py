@@ -85,3 +85,63 @@ def test_a_region_given_at_run_time() -> None:
             }  # fmt: skip
             (expected,) = ReferenceEvaluator(model).run(None, feeds)
             np.testing.assert_allclose(net(feeds), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["scales", "sizes"])
+@pytest.mark.parametrize(
+    "coordinates", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]
+)
+def test_linear_along_rows_and_columns(coordinates: str, kind: str) -> None:
+    attributes = (
+        f'mode: string = "linear", coordinate_transformation_mode: string = "{coordinates}"'
+    )
+    by_scales = kind == "scales"
+    operands = 'x, "", scales' if by_scales else 'x, "", "", sizes'
+    model = _model(attributes, "float[4] scales" if by_scales else "int64[4] sizes", operands)
+    net = modelcc.compile(model, threads=1, cache=None)
+    rng = np.random.default_rng(4)
+    for shape in ((1, 2, 40, 33), (2, 2, 5, 64)):
+        for factors in ((2, 2), (0.1, 2), (0.05, 0.25), (1.5, 1), (1, 3.5), (1, 1)):
+            sizes = (*shape[:2], *(int(e * f) for e, f in zip(shape[2:], factors, strict=True)))
+            given = np.float32((1, 1, *factors)) if by_scales else np.array(sizes)
+            feeds: dict[str, Any] = {"x": _image(rng, *shape), kind: given}
+            if min(sizes) < 1 or (coordinates == "align_corners" and by_scales):
+                continue  # onnxruntime aligns the corners of whole elements
+            expected = run_onnxruntime(model, feeds)["y"]
+            np.testing.assert_allclose(net(feeds), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_all_axes_by_scales_at_run_time(mode: str) -> None:
+    model = _model(f'mode: string = "{mode}"', "float[4] scales", 'x, "", scales')
+    net = modelcc.compile(model, threads=1, cache=None)
+    rng = np.random.default_rng(5)
+    for scales in ((2, 1.5, 1, 2), (1, 2, 0.5, 1), (0.5, 0.5, 0.25, 0.25), (2, 1, 2, 1)):
+        feeds: dict[str, Any] = {"x": _image(rng, 2, 2, 8, 12), "scales": np.float32(scales)}
+        (expected,) = ReferenceEvaluator(model).run(None, feeds)
+        np.testing.assert_allclose(net(feeds), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_channels_that_stay_are_not_mixed(mode: str) -> None:
+    model = _model(f'mode: string = "{mode}"', "float[4] scales", 'x, "", scales')
+    net = modelcc.compile(model, threads=1, cache=None)
+    image = _image(np.random.default_rng(6), 2, 2, 5, 6)
+    image[0, 1] = np.inf
+    y = net({"x": image, "scales": np.float32((1, 1, 2, 2))})
+    assert np.isfinite(y[0, 0]).all()
+    assert np.isfinite(y[1]).all()
+
+
+def test_integers_by_scales_at_run_time() -> None:
+    head = '<ir_version: 8, opset_import: ["" : 19]>'
+    model = parser.parse_model(
+        f"{head} main (uint8[1, 3, h, w] x, float[4] scales) => (uint8[a, b, c, d] y) "
+        '{ y = Resize <mode: string = "nearest"> (x, "", scales) }'
+    )
+    net = modelcc.compile(model, threads=1, cache=None)
+    for height, width in ((4, 100), (33, 7)):
+        image = np.random.default_rng(7).integers(0, 255, (1, 3, height, width), np.uint8)
+        for scales in SCALES:
+            feeds: dict[str, Any] = {"x": image, "scales": np.float32(scales)}
+            np.testing.assert_array_equal(net(feeds), run_onnxruntime(model, feeds)["y"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.ir.compute import Element, Operand, index_value
+from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
 from modelcc.ir.index import DIM, Index, Range, Sym, compare, loop_range, maximum, minimum, symbols
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import DType
@@ -12,20 +12,24 @@ from modelcc.ops.accumulate import Point
 from modelcc.ops.coordinates import Coordinate
 from modelcc.ops.statistics import as_number
 
+Choice = tuple[Index | Element, Element | None]
+"""A place along an axis, an index or an integer read from a table, and its weight (None: 1)."""
+
 
 def separable(
-    x: Operand,
-    choices: Sequence[Sequence[tuple[Index, Element | None]]],
-    place: Point,
-    wide: DType,
+    at: StageBuilder, x: Operand, choices: Sequence[Sequence[Choice]], place: Point, wide: DType
 ) -> Element:
     """Sum over the choices of every axis of weights times ``x``, innermost axis first."""
     if len(place) == x.rank:
         return x[place].cast(wide)
     terms: list[Element] = []
-    for index, weight in choices[len(place)]:
-        inner = separable(x, choices, (*place, index), wide)
-        terms.append(inner if weight is None else inner * weight)
+    for found, weight in choices[len(place)]:
+
+        def inner(i: Index) -> Element:
+            return separable(at, x, choices, (*place, i), wide)
+
+        value = at.gather(found, inner, None) if isinstance(found, Element) else inner(found)
+        terms.append(value if weight is None else value * weight)
     return total_of(terms)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,7 +27,6 @@ from modelcc.ir.index import (
     minimum,
 )
 from modelcc.ir.op import Builder, Op, Sample, require
-from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, require_numeric, rounded
 from modelcc.ops.broadcast import ReduceSum, Reshape
@@ -40,17 +38,22 @@ from modelcc.ops.coordinates import (
     coordinate,
     ratio,
 )
-from modelcc.ops.interpolation import clamped, far, fraction, in_range, near, normalised, separable
+from modelcc.ops.interpolation import clamped, far, fraction, in_range, near, separable
 from modelcc.ops.matmul import MatMul
+from modelcc.ops.resize_taps import (
+    TAPS,
+    Along,
+    Interpolation,
+    Line,
+    Mode,
+    Tables,
+    choices_along,
+)
 from modelcc.ops.samples import tensor
 from modelcc.ops.shape import Transpose
 from modelcc.ops.statistics import as_number
 from modelcc.ops.window import numbers
 
-Mode = Literal["nearest", "linear", "cubic"]
-
-TAPS: Mapping[str, int] = MappingProxyType({"nearest": 1, "linear": 2, "cubic": 4})
-"""Elements of the input along an axis that an output depends on."""
 _LARGEST_STENCIL = 16
 
 
@@ -150,7 +153,7 @@ class Resize(Op):
         """Map of output to input positions along ``axis``; None if it is the identity."""
         region: tuple[Scale, Scale] = self.region[axis] if self.region else (0.0, 1.0)
         found = coordinate(self.coordinates, size, self.shape[axis], self.scales[axis], region)
-        same = found == Coordinate(1, 0, 1) and self.shape[axis] == size
+        same = found == Coordinate(1, 0, 1) and (self.scales[axis] == 1 or self.shape[axis] == size)
         return None if same else found
 
     def factor(self, axis: int, size: Index) -> tuple[Index, Index]:
@@ -270,82 +273,56 @@ class Resize(Op):
         if self.antialias and self.mode != "nearest":
             return self._filtered(at, x)
         wide = x.dtype if self.mode == "nearest" else accumulator(x.dtype)
-        axes = [a for a in range(x.rank) if self.coordinate(a, x.shape[a]) is not None]
-        if TAPS[self.mode] ** len(axes) > _LARGEST_STENCIL:
-            return self._axis_by_axis(at, x, axes, wide)
-
-        def body(o: Point) -> Element:
-            choices = [self._choices(a, o[a], x.shape[a], wide) for a in range(x.rank)]
-            value = separable(x, choices, (), wide).cast(x.dtype)
-            return guard(self._inside(o, x.shape), value, self.extrapolation)
-
-        return at.stage(self.shape, body)
-
-    def _axis_by_axis(
-        self, at: StageBuilder, x: Operand, axes: Sequence[int], wide: DType
-    ) -> Operand:
-        """One stage for each axis, where all at once would read too many elements."""
+        lines = [self.line(a, size) for a, size in enumerate(x.shape)]
+        axes = [a for a, line in enumerate(lines) if line.map is not None]
+        how = Interpolation(self.mode, self.nearest, self.cubic_a, self.exclude_outside)
         y = x
-        for axis in axes:
-            y = self._along(at, y, axis, wide)
+        if TAPS[self.mode] ** len(axes) > _LARGEST_STENCIL:
+            # All at once would read too many elements.
+            for axis in axes:
+                taps = {axis: choices_along(at, lines[axis], how, wide)}
+                y = self._along(at, y, taps, wide, {axis: self.shape[axis]})
+            axes = []
+        taps = {a: choices_along(at, lines[a], how, wide) for a in axes if not lines[a].is_late}
+        tables = {a: Tables.of(at, lines[a], how, wide) for a in axes if lines[a].is_late}
+        if self.mode != "nearest" and len(axes) > 1 and x.rank - 1 in tables:
+            # Elements gathered within the rows that are read first: then whole rows make rows.
+            within: dict[int, Along] = {x.rank - 1: tables.pop(x.rank - 1).choices}
+            extents = {x.rank - 1: self.shape[-1]}
+            for axis, table in tables.items():
+                rows, tables[axis] = table.of_those_read(at, x.shape[axis])
+                within[axis] = lambda i, rows=rows: [(rows[i], None)]
+                extents[axis] = rows.shape[0]
+            y = self._along(at, y, within, wide, extents)
+        taps |= {axis: table.choices for axis, table in tables.items()}
+
+        def finish(o: Point, value: Element) -> Element:
+            found = zip(lines, o, strict=True) if self.coordinates == "tf_crop_and_resize" else ()
+            inside = [c for line, i in found for c in line.inside(i)]
+            return guard(inside, value.cast(x.dtype), self.extrapolation)
+
+        return self._along(at, y, taps, wide, dict(enumerate(self.shape)), finish)
+
+    def line(self, axis: int, size: Index) -> Line:
+        """``axis``, of ``size`` elements before, as places are found along it."""
+        return Line(self.coordinate(axis, size), size, self.shape[axis])
+
+    def _along(
+        self,
+        at: StageBuilder,
+        x: Operand,
+        taps: Mapping[int, Along],
+        wide: DType,
+        extents: Mapping[int, Index],
+        finish: Callable[[Point, Element], Element] = lambda _, value: value,
+    ) -> Operand:
+        """One stage along the axes of ``taps``, with other ``extents`` where these are given."""
 
         def body(o: Point) -> Element:
-            return guard(self._inside(o, x.shape), y[o].cast(x.dtype), self.extrapolation)
+            choices = [taps[a](i) if a in taps else [(i, None)] for a, i in enumerate(o)]
+            return finish(o, separable(at, x, choices, (), wide))
 
-        return at.stage(self.shape, body)
-
-    def _along(self, at: StageBuilder, x: Operand, axis: int, wide: DType) -> Operand:
-        shape = (*x.shape[:axis], self.shape[axis], *x.shape[axis + 1 :])
-
-        def body(o: Point) -> Element:
-            choices: list[list[tuple[Index, Element | None]]] = [[(i, None)] for i in o]
-            choices[axis] = self._choices(axis, o[axis], x.shape[axis], wide)
-            return separable(x, choices, (), wide)
-
-        return at.stage(shape, body)
-
-    def _inside(self, o: Point, sizes: Sequence[Index]) -> list[Condition]:
-        """What holds where the output's coordinate lies within the input."""
-        if self.coordinates != "tf_crop_and_resize":
-            return []
-        maps = [(a, self.coordinate(a, size), size) for a, size in enumerate(sizes)]
-        bounds = [
-            (map_.numerator(o[a]), (size - 1) * map_.divisor)
-            for a, map_, size in maps
-            if map_ is not None
-        ]
-        return [
-            condition
-            for value, last in bounds
-            for condition in (Condition(0, "<=", value), Condition(value, "<=", last))
-        ]
-
-    def _choices(
-        self, axis: int, i: Index, size: Index, wide: DType
-    ) -> list[tuple[Index, Element | None]]:
-        """Input indices along ``axis`` for output ``i`` with their weights (None: 1)."""
-        map_ = self.coordinate(axis, size)
-        if map_ is None:
-            return [(i, None)]
-        if self.mode == "nearest":
-            place = map_.nearest(i, self.nearest)
-            return [(clamped(place, size, i, self.shape[axis]), None)]
-        floor, part = map_.floor(i), fraction(map_, i, wide)
-        if self.mode == "linear":
-            places, weights = [floor, floor + 1], [1.0 - part, part]
-        else:
-            places = [floor - 1, floor, floor + 1, floor + 2]
-            distances = [part + 1.0, part, 1.0 - part, 2.0 - part]
-            weights = [
-                kernel(d, self.cubic_a)
-                for kernel, d in zip((far, near, near, far), distances, strict=True)
-            ]
-        if self.exclude_outside:
-            weights = normalised(
-                [guard(in_range(p, size), w, 0) for p, w in zip(places, weights, strict=True)]
-            )
-        inside = [clamped(p, size, i, self.shape[axis]) for p in places]
-        return list(zip(inside, weights, strict=True))
+        return at.stage([extents.get(a, e) for a, e in enumerate(x.shape)], body)
 
     def _filtered(self, at: StageBuilder, x: Operand) -> Operand:
         """One banded matrix product per resized axis: the antialiased filters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from math import gcd, isfinite
 from types import MappingProxyType
@@ -15,11 +16,29 @@ from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
 from modelcc.frontends.onnx.rational import scales_of
-from modelcc.ir.index import Expr, Index, Range, compare, floordiv, maximum, minimum, product
+from modelcc.frontends.onnx.vectors import named_sizes, vector_of
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import (
+    Expr,
+    Index,
+    Range,
+    compare,
+    divisions,
+    floordiv,
+    maximum,
+    minimum,
+    product,
+    symbols,
+)
+from modelcc.ir.types import TensorType
 from modelcc.ops.activation import Clip
+from modelcc.ops.broadcast import Reshape
+from modelcc.ops.control import If
 from modelcc.ops.coordinates import Nearest, Scale, Transformation, ratio
 from modelcc.ops.elementwise import Cast, Round
-from modelcc.ops.resize import Mode, Resize
+from modelcc.ops.resize import Resize
+from modelcc.ops.resize_taps import Mode
 
 COORDINATES: tuple[Transformation, ...] = get_args(Transformation)
 NEAREST: tuple[Nearest, ...] = get_args(Nearest)
@@ -128,7 +147,7 @@ def _resized(
         call.fail(f"scales {list(scales)} must be {len(extents)} positive numbers")
     if sizes is None:
         parts = region or ((0.0, 1.0),) * len(extents)
-        sizes = tuple(map(_scaled, extents, scales or (), parts))
+        sizes = _named(call, tuple(map(_scaled, extents, scales or (), parts)))
     if sizes == extents and not region and all(s == 1 for s in scales or ()):
         return call.input(0)
     given = call.attrs.text("mode", "nearest")
@@ -145,7 +164,7 @@ def _resized(
         region=region,
     )
     if op.mode == "nearest" or not call.dtype().is_integer:
-        return call.emit(op, call.input(0))
+        return _emitted(call, op, call.input(0))
     return _interpolated_integers(call, op)
 
 
@@ -153,11 +172,45 @@ def _interpolated_integers(call: Call, op: Resize) -> str:
     """In floats; cut as in onnxruntime if linear, else to the nearest, within the type's range."""
     dtype = call.dtype()
     wide = floats(dtype) or dtype
-    y = call.emit(op, call.emit(Cast(wide), call.input(0)))
+    y = _emitted(call, op, call.emit(Cast(wide), call.input(0)))
     if op.mode == "cubic" or op.antialias:
         info = np.iinfo(dtype.numpy)
         y = call.emit(Clip(float(info.min), float(info.max)), call.emit(Round(), y))
     return call.emit(Cast(dtype), y)
+
+
+def _named(call: Call, sizes: tuple[Index, ...]) -> tuple[Index, ...]:
+    """``sizes``, those that are quotients by what comes at run time under names of their own."""
+    late = [a for a, size in enumerate(sizes) if any(symbols(d.divisor) for d in divisions(size))]
+    names = named_sizes(call, [sizes[a] for a in late], f"{call.labels[0]}_resized")
+    found = dict(zip(late, names, strict=True))
+    return tuple(found.get(a, size) for a, size in enumerate(sizes))
+
+
+def _emitted(call: Call, op: Resize, x: str) -> str:
+    """``x`` by ``op``; if a run finds batch and channels as they are, only along the other axes."""
+    type = call.type_of(x)
+    axes = [a for a in (0, 1) if a < type.rank - 1 and op.line(a, type.shape[a]).is_late]
+    if not axes or op.mode == "nearest" or op.coordinates == "tf_crop_and_resize":
+        return call.emit(op, x)
+    ratios = [
+        given if isinstance(given := op.scales[a], tuple) else (op.shape[a], type.shape[a])
+        for a in axes
+    ]
+    tops, bottoms = (vector_of(call, side) for side in zip(*ratios, strict=True))
+    same = tops.equals(bottoms).where(1, 0).product().equals(1)
+    condition = call.emit(Reshape(()), same.name)
+    inner = replace(op, scales=tuple(1.0 if a in axes else s for a, s in enumerate(op.scales)))
+    sides = (_branch(call, chosen, type) for chosen in (inner, op))
+    call.emitter.demand(op.agreements(type), call.source, always=True)
+    return call.emit(If(*sides), condition, x)
+
+
+def _branch(call: Call, op: Resize, type: TensorType) -> Graph:
+    """``op`` of a tensor of ``type`` as a graph."""
+    names = {*op.symbols(), *(n for extent in type.shape for n in symbols(extent))}
+    build = GraphBuilder("branch", {name: call.bounds[name] for name in sorted(names)})
+    return build.build([build.emit(op, build.input("x", type), source=call.source)])
 
 
 def _is_positive(scale: Scale) -> bool:

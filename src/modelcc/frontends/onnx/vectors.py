@@ -15,7 +15,7 @@ from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.condition import Demand
-from modelcc.ir.index import Index, Range
+from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.op import Op
 from modelcc.ir.types import I64
 from modelcc.ops import elementwise as ew
@@ -23,6 +23,7 @@ from modelcc.ops import gather as ga
 from modelcc.ops import reduce as rd
 from modelcc.ops import shape as sh
 from modelcc.ops.cumulative import CumSum
+from modelcc.ops.generate import Indices
 
 BEYOND = 2**48
 """More elements than any tensor has."""
@@ -132,6 +133,18 @@ MOST_READ = 1 << 16
 def vector_of(call: Call, elements: Sequence[Index]) -> Vector:
     """A vector of known, possibly symbolic elements."""
     return Vector(call, call.note(elements, I64))
+
+
+def named_sizes(call: Call, sizes: Sequence[Index], label: str) -> tuple[Index, ...]:
+    """``sizes`` as symbols that the run gives these values.
+
+    Places in tensors of such extents are short sums, however long the sizes' expressions are.
+    """
+    if not sizes:
+        return ()
+    (values,) = call.emitter.add_node(Indices(tuple(sizes), (len(sizes),)), source=call.source)
+    demands: list[Demand] = [(Sym(f"#{n}"), "==", size) for n, size in enumerate(sizes)]
+    return call.emitter.read_sizes(values, label, Range(0, None), demands, call.source)
 
 
 def operand(call: Call, i: int) -> Vector:
