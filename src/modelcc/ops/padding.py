@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_value, number
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, compare, maximum, minimum, mod
 from modelcc.ir.op import Builder, Op, Sample, require
@@ -23,6 +23,9 @@ from modelcc.ops.samples import tensor
 Point = tuple[Index, ...]
 
 Mode = Literal["constant", "edge", "reflect", "wrap"]
+
+Source = tuple[Index | Element, list[Condition]]
+"""A place along an axis, an index or an integer read from a table, and when it is inside."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +96,77 @@ class Pad(Op):
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
+        sources = [self._along(at, a, e, result.shape[a]) for a, e in enumerate(x.shape)]
 
         def body(o: Point) -> Element:
-            places: list[Index] = []
-            conditions: list[Condition] = []
-            for axis, i in enumerate(o):
-                place, needed = self._source(axis, i, x.shape[axis])
-                places.append(place)
-                conditions += needed
-            return guard(conditions, x[tuple(places)], self.value)
+            return self._element(at, x, [source(i) for source, i in zip(sources, o, strict=True)])
 
-        return at.stage(result.shape, body)
+        if not x.rank or not self._is_late(x.rank - 1):
+            return at.stage(result.shape, body)
+        # Rows in three parts: in the middle one, elements lie side by side as they did.
+        *outer, whole = result.shape
+        target = at.tensor(result.shape, x.dtype)
+        cropped = minimum(maximum(-self.before[-1], 0), x.shape[-1])
+        first, count = self._middle(x.rank - 1, x.shape[-1], whole)
+
+        def shifted(start: Index) -> Callable[[Point], Point]:
+            return lambda o: (*o[:-1], o[-1] + start)
+
+        def side(start: Index) -> Callable[[Point], Element]:
+            if self.mode == "constant":
+                return lambda _: number(self.value, x.dtype)
+            return lambda o: body(shifted(start)(o))
+
+        def middle(o: Point) -> Element:
+            found = [source(i) for source, i in zip(sources[:-1], o[:-1], strict=True)]
+            return self._element(at, x, [*found, (o[-1] + cropped, [])])
+
+        at.fill(target, (*outer, count), shifted(first), middle)
+        for start, extent in ((0, first), (first + count, whole - first - count)):
+            at.fill(target, (*outer, extent), shifted(start), side(start))
+        return target
+
+    def _element(self, at: StageBuilder, x: Operand, found: Sequence[Source]) -> Element:
+        """``x`` at what is found along each axis, an index or an integer from a table."""
+
+        def read(place: Point) -> Element:
+            if len(place) == x.rank:
+                return x[place]
+            index, _ = found[len(place)]
+            if isinstance(index, Element):
+                return at.gather(index, lambda i: read((*place, i)), None)
+            return read((*place, index))
+
+        return guard([c for _, conditions in found for c in conditions], read(()), self.value)
+
+    def _along(
+        self, at: StageBuilder, axis: int, extent: Index, whole: Index
+    ) -> Callable[[Index], Source]:
+        """Where the elements of the result come from along ``axis``: from a table if that takes
+        divisions by what is known at run time only."""
+
+        def direct(i: Index) -> Source:
+            return self._source(axis, i, extent)
+
+        if self.mode in ("constant", "edge") or not self._is_late(axis):
+            return direct
+
+        def place(o: Point) -> Element:
+            found, _ = self._source(axis, o[0], extent)
+            return index_value(found, I64)
+
+        table = at.stage((whole,), place)
+        return lambda i: (table[i], [])
+
+    def _is_late(self, axis: int) -> bool:
+        """Whether the amounts at ``axis`` are known at run time only."""
+        return not all(isinstance(pad, int) for pad in (self.before[axis], self.after[axis]))
+
+    def _middle(self, axis: int, extent: Index, whole: Index) -> tuple[Index, Index]:
+        """Where elements of the operand begin along ``axis`` of the result, and how many."""
+        before, after = self.before[axis], self.after[axis]
+        count = maximum(extent + minimum(before, 0) + minimum(after, 0), 0)
+        return minimum(maximum(before, 0), whole), count
 
     def _source(self, axis: int, i: Index, extent: Index) -> tuple[Index, list[Condition]]:
         """Index of x along ``axis`` for index i of the result, and when it is inside."""

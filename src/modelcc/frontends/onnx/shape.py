@@ -14,7 +14,7 @@ from modelcc.frontends.onnx.parts import joined, sliced, taken_apart
 from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
-from modelcc.frontends.onnx.vectors import BEYOND, operand
+from modelcc.frontends.onnx.vectors import BEYOND, named_sizes, operand
 from modelcc.ir.condition import Demand
 from modelcc.ir.index import (
     Index,
@@ -294,6 +294,8 @@ def pad(call: Call) -> str:
         before[a], after[a] = pads[i], pads[i + len(axes)]
     if not any(p != 0 for p in pads):
         return call.input(0)
+    if call.opset >= 11 and call.known(1) is None:
+        after = _named_after(call, before, after)
     typed = (
         float(value)
         if call.dtype().is_float
@@ -312,6 +314,16 @@ def pad(call: Call) -> str:
     inside = call.emit(sh.Full(call.shape(), True, BOOL))
     inside = call.emit(sh.Pad(tuple(before), tuple(after), mode, False), inside)
     return call.emit(ew.Where(), inside, padded, call.input(2))
+
+
+def _named_after(call: Call, before: Sequence[Index], after: Sequence[Index]) -> list[Index]:
+    """``after``, said by extents of the result that have names of their own."""
+    extents = call.shape()
+    whole = [e + b + a for e, b, a in zip(extents, before, after, strict=True)]
+    late = [n for n, a in enumerate(after) if not isinstance(a, int)]
+    names = named_sizes(call, [whole[n] for n in late], f"{call.labels[0]}_padded")
+    found = dict(zip(late, names, strict=True))
+    return [found[n] - extents[n] - before[n] if n in found else a for n, a in enumerate(after)]
 
 
 def _require_sources(
