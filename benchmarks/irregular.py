@@ -181,6 +181,8 @@ def _forest(trees: int, leaves: int) -> Case:
         return {"x": x}
 
     return Case(f"g (float[n, 50] x) => (float[n, 1] y) {{ {body} }}", feeds, 16)
+
+
 def _bytes(random: np.random.Generator, *shape: int) -> Array:
     return random.integers(0, 256, shape).astype(np.uint8)
 
@@ -347,6 +349,36 @@ CASES: Mapping[str, Case] = MappingProxyType(
             'g (float[1, 4, n, 16] x, float[4] s) => (float[a, b, c, d] y) '
             '{ y = Resize<mode = "cubic">(x, , s) }',
             lambda r, n: {"x": _f32(r, 1, 4, n, 16), "s": np.array([1, 1, 2, 2], np.float32)}, 64,
+        ),
+        **{
+            f"Resize {name}": Case(
+                f"g (float[1, 8, n, 32] x, float[4] s) => (float[a, b, c, d] y) "
+                f'{{ y = Resize<mode = "{mode}", antialias = {antialias}>(x, , s) }}',
+                lambda r, n, by=by: {
+                    "x": _f32(r, 1, 8, n, 32), "s": np.array([1, 1, by, by], np.float32)
+                }, 64,
+            )
+            for name, mode, antialias, by in (
+                ("linear", "linear", 0, 2), ("nearest", "nearest", 0, 2),
+                ("antialias", "linear", 1, 0.5),
+            )
+        },
+        "Resize to sizes": Case(
+            "g (float[1, 8, n, 32] x, int64[4] s) => (float[a, b, c, d] y) { y = Resize<"
+            'mode = "linear", coordinate_transformation_mode = "align_corners">(x, , , s) }',
+            lambda r, n: {"x": _f32(r, 1, 8, n, 32), "s": np.array([1, 8, n // 2 + 5, 45])}, 64,
+        ),
+        **{
+            f"Pad {mode}": Case(
+                "g (float[1, 8, n, 32] x, int64[8] p) => (float[a, b, c, d] y) "
+                f'{{ y = Pad<mode = "{mode}">(x, p) }}',
+                lambda r, n: {"x": _f32(r, 1, 8, n, 32), "p": np.array([0, 0, 3, 3] * 2)}, 64,
+            )
+            for mode in ("constant", "reflect")
+        },
+        "Tile": Case(
+            "g (float[n, 16] x, int64[2] t) => (float[a, b] y) { y = Tile(x, t) }",
+            lambda r, n: {"x": _f32(r, n, 16), "t": np.array([3, 4])}, 64,
         ),
         "MatMulInteger": Case(
             "g (uint8[n, 64] x, uint8[64, n] w) => (int32[n, n] y) { y = MatMulInteger(x, w) }",
