@@ -142,6 +142,8 @@ def named_sizes(call: Call, sizes: Sequence[Index], label: str) -> tuple[Index, 
     """
     if not sizes:
         return ()
+    # Told of what the user gave, not of the new names.
+    call.emitter.demand([(size, ">=", 0) for size in sizes], call.source)
     (values,) = call.emitter.add_node(Indices(tuple(sizes), (len(sizes),)), source=call.source)
     demands: list[Demand] = [(Sym(f"#{n}"), "==", size) for n, size in enumerate(sizes)]
     return call.emitter.read_sizes(values, label, Range(0, None), demands, call.source)
