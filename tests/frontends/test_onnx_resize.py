@@ -103,7 +103,7 @@ def test_linear_along_rows_and_columns(coordinates: str, kind: str) -> None:
     for shape in ((1, 2, 40, 33), (2, 2, 5, 64)):
         for factors in ((2, 2), (0.1, 2), (0.05, 0.25), (1.5, 1), (1, 3.5), (1, 1)):
             sizes = (*shape[:2], *(int(e * f) for e, f in zip(shape[2:], factors, strict=True)))
-            given = np.float32((1, 1, *factors)) if by_scales else np.array(sizes)
+            given = np.array([1, 1, *factors], np.float32) if by_scales else np.array(sizes)
             feeds: dict[str, Any] = {"x": _image(rng, *shape), kind: given}
             if min(sizes) < 1 or (coordinates == "align_corners" and by_scales):
                 continue  # onnxruntime aligns the corners of whole elements
@@ -128,7 +128,7 @@ def test_channels_that_stay_are_not_mixed(mode: str) -> None:
     net = modelcc.compile(model, threads=1, cache=None)
     image = _image(np.random.default_rng(6), 2, 2, 5, 6)
     image[0, 1] = np.inf
-    y = net({"x": image, "scales": np.float32((1, 1, 2, 2))})
+    y = net({"x": image, "scales": np.array([1, 1, 2, 2], np.float32)})
     assert np.isfinite(y[0, 0]).all()
     assert np.isfinite(y[1]).all()
 
