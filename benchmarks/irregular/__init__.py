@@ -1,0 +1,1 @@
+"""Operators whose work depends on data: see ``python -m benchmarks.irregular``."""

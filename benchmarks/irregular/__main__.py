@@ -1,0 +1,83 @@
+"""Operators whose work depends on data, transforms, and products and convolutions of integers:
+``python -m benchmarks.irregular``.
+
+Each model, with a named extent n, is compiled once and runs at n, 4 n and 16 n by turns with ONNX
+Runtime in one process; sorts and transforms with NumPy or SciPy, too.  ``growth`` is the time at
+16 n over that at n: 16 is linear.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import geometric_mean, median
+
+import click
+import onnxruntime
+
+import modelcc
+from benchmarks.irregular import choices, images, integers, moves, sorts
+
+SECONDS = 0.6
+"""Measured for each size of each model."""
+
+CASES = {**moves.CASES, **sorts.CASES, **images.CASES, **integers.CASES, **choices.CASES}
+
+
+def _times(runs: Sequence[Callable[[], object]], clock: Callable[[], float]) -> list[float]:
+    """Median seconds of each, run by turns."""
+    for run in runs:
+        run()
+    start = clock()
+    for run in runs:
+        run()
+    rounds = min(2000, max(5, int(SECONDS / max(1e-6, clock() - start))))
+    found: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, times in zip(runs, found, strict=True):
+            start = clock()
+            run()
+            times.append(clock() - start)
+    return [median(times) for times in found]
+
+
+@click.command()
+@click.option("--threads", default=1, show_default=True)
+@click.option("--only", default="", help="Regular expression that names must contain.")
+def main(threads: int, only: str) -> None:
+    """Milliseconds at 16 n, growth from n, and how many times as long the others take."""
+    # Of one thread, the time that other work takes does not count.
+    clock = time.process_time if threads == 1 else time.perf_counter
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    ratios: list[float] = []
+    columns = f"{'':24}{'n':>7}{'16 n: ms':>10}{'growth':>8}"
+    click.echo(f"{columns}   onnxruntime at n, 4 n, 16 n   NumPy or SciPy")
+    for name, case in CASES.items():
+        if not re.search(only, name):
+            continue
+        model = case.model()
+        net = modelcc.compile(model, threads=threads, cache=None)
+        peer = onnxruntime.InferenceSession(model.SerializeToString(), settings)
+        rows: list[list[float]] = []
+        for size in (case.least, 4 * case.least, 16 * case.least):
+            feeds = case.inputs(size)
+            runs = [partial(net.run, feeds), partial(peer.run, None, feeds)]
+            if case.library is not None:
+                runs.append(partial(case.library, feeds))
+            rows.append(_times(runs, clock))
+        own = [row[0] for row in rows]
+        peers = [row[1] / row[0] for row in rows]
+        ratios += peers
+        others = "".join(f"{row[2] / row[0]:8.2f}" for row in rows if len(row) > 2)
+        click.echo(
+            f"{name:24}{case.least:7}{1e3 * own[-1]:10.3f}{own[-1] / own[0]:8.1f}   "
+            f"{''.join(f'{ratio:8.2f}' for ratio in peers)}      {others}"
+        )
+    click.echo(f"geometric mean against onnxruntime: {geometric_mean(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
