@@ -96,7 +96,7 @@ class DeformConv(Op):
         inner, outer = w.shape[1], floordiv(w.shape[0], self.groups)
 
         def term(o: Point, r: Point) -> Element:
-            channel = floordiv(o[1], outer) * inner + r[2]
+            channel = r[2] if self.groups == 1 else floordiv(o[1], outer) * inner + r[2]
             weight = w[o[1], r[2], r[0], r[1]].cast(wide)
             return columns[(o[0], *o[2:], r[0], r[1], channel)] * weight
 

@@ -84,7 +84,7 @@ class PackOperands:
     def _copies(self, kernel: Kernel, program: TensorProgram) -> Iterator[_Copy]:
         """The operands of a product to pack."""
         stage, *others = kernel.stages
-        lane, factors = _vector_axis(stage), _factors(stage)
+        lane, factors = _vector_axis(stage, program), _factors(stage)
         if lane is None or len(factors) != 2 or any(s.reduce for s in others):
             return
         if others and self.rows is None:
@@ -182,12 +182,14 @@ class _Copy:
         return replace(kernel, inputs=tuple(inputs), stages=stages)
 
 
-def _vector_axis(stage: Stage) -> Axis | None:
-    """The axis of the output's last dimension, for sums of products."""
+def _vector_axis(stage: Stage, program: TensorProgram) -> Axis | None:
+    """The axis of the output's innermost dimension, for sums of products."""
     is_product = isinstance(stage.body, Apply) and stage.body.function == "mul"
     if stage.combine != "sum" or not is_product or not stage.write:
         return None
-    return next((a for a in stage.axes if stage.write[-1] == Sym(a.name)), None)
+    layout = program.types[stage.output].layout
+    innermost = -1 if layout is None else layout.parts[-1].axis
+    return next((a for a in stage.axes if stage.write[innermost] == Sym(a.name)), None)
 
 
 def _factors(stage: Stage) -> list[Read]:
