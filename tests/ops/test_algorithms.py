@@ -23,6 +23,7 @@ from modelcc.ops.catalog import MCC
 from modelcc.ops.forest import Forest
 from modelcc.ops.fourier import FourierTables, FourierTransform
 from modelcc.ops.nonzero import NonZero
+from modelcc.ops.roi_align import RoiAlign
 from modelcc.ops.samples import arrays, sizes
 from modelcc.ops.top_k import TopK
 from modelcc.ops.unique import Unique
@@ -31,7 +32,9 @@ from modelcc.runtime.session import Session
 from tests.machines import chosen_options
 
 OPS = [op for op in MCC.ops if op.has("algorithm")]
-ROUNDED: Mapping[type[Op], float] = {FourierTables: 1e-6, FourierTransform: 1e-6}
+ROUNDED: Mapping[type[Op], float] = {
+    FourierTables: 1e-6, FourierTransform: 1e-6, RoiAlign: 1e-6
+}  # fmt: skip
 """Those that compute, not only move: how far they may be off."""
 CASES = [
     pytest.param(op(**sample.attributes), sample, id=f"{op.__name__}-{i}")

@@ -65,11 +65,17 @@ def test_vector_tiles_cover_the_blocks(
 
 @given(st.integers(0, 70), st.integers(1, 17), TILES)
 def test_only_what_vectors_leave_is_partial(elements: int, lanes: int, tile: int) -> None:
-    segments = element_tiles(Sym("n"), lanes, tile)
+    segments = element_tiles(Sym("n"), lanes, tile, {"n": Range(0, None)})
     whole, rest = divmod(elements, lanes)
     assert points(segments, {"n": elements}) == list(range(whole + (rest > 0)))
     assert [s.partial for s in segments] == [False] * (len(segments) - 1) + [True]
     assert evaluate(segments[-1].present, {"n": elements}) == rest
+
+
+def test_loops_that_never_run_are_left_out() -> None:
+    few, more = ({"n": Range(0, most)} for most in (5, 17))
+    assert [s.partial for s in element_tiles(Sym("n"), 8, 4, few)] == [True]
+    assert [s.tile for s in element_tiles(Sym("n"), 8, 4, more)] == [1, 1]
 
 
 def test_no_vectors_at_all() -> None:

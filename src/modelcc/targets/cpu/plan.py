@@ -422,7 +422,7 @@ def _segments(
             tiles = vector_tiles(v.extent, tile.of(v.name), partial, anchor.ranges, inside)
             line = _elements_along(group, v, active) if partial and not inside else None
             if line is not None and lane is not None:
-                tiles = element_tiles(line, _lanes_of(lane), tile.of(v.name))
+                tiles = element_tiles(line, _lanes_of(lane), tile.of(v.name), anchor.ranges)
             result[v.name] = tuple(tiles)
             continue
         interior = interior_of(v.name, v.extent, guards, anchor.ranges)

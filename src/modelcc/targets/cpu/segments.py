@@ -104,12 +104,14 @@ def vector_tiles(
     return runs
 
 
-def element_tiles(elements: Index, lanes: int, tile: int) -> list[Segment]:
+def element_tiles(elements: Index, lanes: int, tile: int, ranges: Bounds) -> list[Segment]:
     """Tiles over the vectors along so many ``elements``, a partial one only where some are left:
     to mask a vector that is whole takes as long as several."""
-    whole = floordiv(elements, lanes)
+    whole = simplify(floordiv(elements, lanes), ranges)
     rest = Segment(whole, 1, 1, partial=True, present=elements - whole * lanes)
-    return [*even_tiles(0, whole, tile, interior=False), rest]
+    tiles = vector_tiles(whole, tile, False, ranges)
+    # Where few elements are all that there may be, some loops have no steps.
+    return [*(t for t in tiles if simplify(t.count, ranges) != 0), rest]
 
 
 def interior_of(
