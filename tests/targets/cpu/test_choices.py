@@ -82,3 +82,16 @@ def test_reads_that_may_leave_their_tensor_stay_guarded() -> None:
     x = np.random.default_rng(0).random((6, 29)).astype(np.float32)
     net = modelcc.compile(model, options=OPTIONS, cache=None)
     np.testing.assert_array_equal(net(x), np.pad(x, ((1, 3), (2, 4))))
+
+
+def test_what_two_guards_protect_together_stays_guarded() -> None:
+    """The row behind the last one would be read, an element of it, if columns were chosen only."""
+    model = model_of(
+        "(float[1, 1, 5, 6] x) => (float[1, 1, 6, 7] y) "
+        "<int64[8] p = {0, 0, 0, 0, 0, 0, 1, 0}, int64[8] q = {0, 0, 0, 0, 0, 0, 0, 1}> "
+        "{ a = Pad(x, p) b = Relu(a) y = Pad(b, q) }"
+    )
+    assert not chosen_lanes(model)
+    x = np.random.default_rng(0).standard_normal((1, 1, 5, 6)).astype(np.float32)
+    found = modelcc.compile(model, options=OPTIONS, cache=None)(x)
+    np.testing.assert_array_equal(found, run_onnxruntime(model, {"x": x})["y"])

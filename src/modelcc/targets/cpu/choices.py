@@ -62,8 +62,6 @@ def _is_in_range(scalar: Scalar, types: Mapping[str, TensorType], bounds: Bounds
     match scalar:
         case Bind():
             return False
-        case Guard():  # what is inside is protected by its own conditions
-            return _is_in_range(scalar.outside, types, bounds)
         case Read() if scalar.tensor in types:
             pairs = zip(scalar.indices, types[scalar.tensor].shape, strict=True)
             return all(
