@@ -53,7 +53,7 @@ def expecting(failures: Mapping[str, str]) -> list[ParameterSet]:
 def graph_of(op: Op, sample: Sample, data: tuple[Array | None, ...], constant: bool) -> Graph:
     """One node; with ``constant``, static operands but the first one are constants, as they are
     for an op that looks into them."""
-    constant = constant or type(op).require_contents is not Op.require_contents
+    constant = constant or op.has("require_contents")
     build = GraphBuilder(dims=dict.fromkeys(op.symbols(), DIM))
     names: list[str] = []
     for i, (operand, array) in enumerate(zip(sample.operands, data, strict=True)):

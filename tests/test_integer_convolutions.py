@@ -17,13 +17,9 @@ import pytest
 from onnx import ModelProto, numpy_helper
 
 import modelcc
-from modelcc.driver import pipeline, target_of
-from modelcc.ir.scalar_tree import walk
-from modelcc.ir.tensor import Apply, Kernel, TensorProgram
-from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
+from tests.word_products import kernels_of, word_products
 
 OPTIONS = chosen_options(threads=1)
 TYPES = {"uint8": np.uint8, "int8": np.int8}
@@ -141,16 +137,6 @@ def agree(model: ModelProto, feeds: Values) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def words(model: ModelProto) -> int:
-    """How many products of words of two numbers there are."""
-    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "schedule")
-    program = run_stages(stages, model)
-    assert isinstance(program, TensorProgram)
-    kernels = [item for item in program.items if isinstance(item, Kernel)]
-    nodes = [n for k in kernels for stage in k.stages for n in walk(stage.body)]
-    return sum(isinstance(n, Apply) and n.function == "dot_halves" for n in nodes)
-
-
 @pytest.mark.parametrize(
     ("weights", "named", "constants"),
     [("int8", True, ()), ("uint8", True, ("w", "v")), ("uint8", False, ("w", "v", "z"))],
@@ -241,7 +227,7 @@ def test_quantised_again(name: str, form: str, at_run_time: bool, dtype: str) ->
 def test_channels_are_packed(constants: tuple[str, ...]) -> None:
     window = WINDOWS["dilated"]
     known, _ = split(operands(window, ("uint8", "uint8"), window.size, 1), constants)
-    assert words(integer_model(window, ("uint8", "uint8"), True, known)) == 1
+    assert word_products(integer_model(window, ("uint8", "uint8"), True, known), OPTIONS) == 1
 
 
 def test_readers_of_one_image_share_its_words() -> None:
@@ -253,10 +239,7 @@ def test_readers_of_one_image_share_its_words() -> None:
         f" a = ConvInteger<{attributes}>(x, w, z, v) b = ConvInteger<{attributes}>(x, u, z, v) }}"
     )
     model = with_constants(model, {"w": known["w"], "u": known["w"][::-1], "v": known["v"]})
-    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "schedule")
-    program = run_stages(stages, model)
-    assert isinstance(program, TensorProgram)
-    packed = [i for i in program.items if isinstance(i, Kernel) and i.name == "Pack"]
+    packed = [kernel for kernel in kernels_of(model, OPTIONS) if kernel.name == "Pack"]
     assert len(packed) == 1
     feeds = {"x": known["x"], "z": known["z"]}
     expected = run_onnxruntime(model, feeds)

@@ -11,13 +11,9 @@ import pytest
 from onnx import ModelProto
 
 import modelcc
-from modelcc.driver import pipeline, target_of
-from modelcc.ir.scalar_tree import walk
-from modelcc.ir.tensor import Apply, Kernel, TensorProgram
-from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
+from tests.word_products import word_products
 
 OPTIONS = chosen_options(threads=1)
 TYPES = {"uint8": np.uint8, "int8": np.int8}
@@ -30,16 +26,6 @@ def model_of(body: str) -> ModelProto:
 
 def result(model: ModelProto, feeds: dict[str, Any]) -> np.ndarray:
     return modelcc.compile(model, options=OPTIONS, cache=None)(feeds)
-
-
-def words(model: ModelProto) -> int:
-    """How many products of words of two numbers there are."""
-    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "schedule")
-    program = run_stages(stages, model)
-    assert isinstance(program, TensorProgram)
-    kernels = [item for item in program.items if isinstance(item, Kernel)]
-    nodes = [n for k in kernels for stage in k.stages for n in walk(stage.body)]
-    return sum(isinstance(n, Apply) and n.function == "dot_halves" for n in nodes)
 
 
 def everything(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
@@ -91,7 +77,7 @@ def test_zero_points_at_run_time(
     rows = p.astype(np.int64)[:, None] if p.ndim else p.astype(np.int64)
     expected = (a.astype(np.int64) - rows) @ (b.astype(np.int64) - q.astype(np.int64))
     np.testing.assert_array_equal(result(model, {"a": a, "b": b, "p": p, "q": q}), expected)
-    assert words(model) == 1
+    assert word_products(model, OPTIONS) == 1
 
 
 @pytest.mark.parametrize("depth", [64, 33])
@@ -110,7 +96,7 @@ def test_quantised_again(depth: int) -> None:
     expected = run_onnxruntime(model, feeds)["y"]
     difference = np.abs(result(model, feeds).astype(int) - expected.astype(int))
     assert difference.max() <= 1 and (difference > 0).mean() < 0.01
-    assert words(model) == 1
+    assert word_products(model, OPTIONS) == 1
 
 
 def test_dynamically_quantised() -> None:
@@ -130,12 +116,12 @@ def test_dynamically_quantised() -> None:
     }
     expected = run_onnxruntime(model, feeds)["y"]
     np.testing.assert_allclose(result(model, feeds), expected, rtol=1e-5, atol=1e-4)
-    assert words(model) == 1
+    assert word_products(model, OPTIONS) == 1
 
 
 def test_what_is_used_once_stays_where_it_is() -> None:
     one = model_of("(uint8[1,64] a, uint8[64,n] b) => (int32[1,n] y) { y = MatMulInteger(a, b) }")
     same = model_of("(uint8[9,9] a) => (int32[9,9] y) { y = MatMulInteger(a, a) }")
-    assert words(one) == words(same) == 0
+    assert word_products(one, OPTIONS) == word_products(same, OPTIONS) == 0
     a = everything(np.random.default_rng(0), "uint8", 9, 9)
     np.testing.assert_array_equal(result(same, {"a": a}), a.astype(int) @ a.astype(int))

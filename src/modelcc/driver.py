@@ -178,10 +178,10 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("lower", *_checked(options)),
         *block(
             "tensor",
-            *_in_regions(*_layouts(target, options), PackPairs(), InlineStages()),
-            *_in_regions(PermuteProducts(), PackOperands(), FuseKernels(), FuseContractions()),
-            *_in_regions(JoinParts(threads=options.threads), SplitBlocks()),
-            *_in_regions(*_fewer_multiplications(options), PackOperands(rows=12)),
+            *_in_regions(PackChannels(bytes=not target.pairs_shorts), *_layouts(options)),
+            *_in_regions(PackPairs(), InlineStages(), PermuteProducts(), PackOperands()),
+            *_in_regions(FuseKernels(), FuseContractions(), JoinParts(threads=options.threads)),
+            *_in_regions(SplitBlocks(), *_fewer_multiplications(options), _packed_operands(target)),
         ),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),
@@ -208,9 +208,13 @@ def _in_regions(*steps: Pass[TensorProgram]) -> tuple[tuple[str, InRegions], ...
     return tuple((type(step).__name__, InRegions(step)) for step in steps)
 
 
-def _layouts(target: Target, options: Options) -> Iterator[PackChannels | AssignLayouts]:
+def _packed_operands(target: Target) -> PackOperands:
+    """What neither fits into the nearest memory nor lies in the order in which it is read."""
+    return PackOperands(rows=12, near=target.nearest_bytes)
+
+
+def _layouts(options: Options) -> Iterator[AssignLayouts]:
     """At level 0 tensors lie as the model says, for whoever looks at them."""
-    yield PackChannels(bytes=not target.pairs_shorts)
     if options.optimize > 0:
         yield AssignLayouts()
 

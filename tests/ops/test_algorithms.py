@@ -20,7 +20,6 @@ from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
-from modelcc.ops.forest import Forest
 from modelcc.ops.fourier import FourierTables, FourierTransform
 from modelcc.ops.nonzero import NonZero
 from modelcc.ops.roi_align import RoiAlign
@@ -48,9 +47,9 @@ SORTED_DTYPES = [
 
 
 def graph_of(op: Op, operands: Sequence[Array | None]) -> tuple[Graph, dict[str, Array]]:
-    """A graph of one node, and inputs for it; a forest's tables are constants."""
+    """A graph of one node, and inputs for it; what an op looks into are constants."""
     build = GraphBuilder("one")
-    fixed = isinstance(op, Forest)
+    fixed = op.has("require_contents")
     feeds = {f"x{i}": a for i, a in enumerate(operands) if a is not None and not (fixed and i)}
     names = {n: build.input(n, TensorType(a.shape, dtype_of(a))) for n, a in feeds.items()}
     inputs = [

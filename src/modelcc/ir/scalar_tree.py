@@ -10,6 +10,7 @@ from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.tensor import (
     Apply,
+    Axis,
     Bind,
     Bitcast,
     Cast,
@@ -20,6 +21,7 @@ from modelcc.ir.tensor import (
     Read,
     Scalar,
     Select,
+    Stage,
 )
 
 
@@ -136,6 +138,21 @@ def map_own_indices(node: Scalar, rewrite: Callable[[Index], Index]) -> Scalar:
 def substitute_indices(scalar: Scalar, values: Mapping[str, Index]) -> Scalar:
     """Substitute symbols in every index expression."""
     return map_indices(scalar, lambda i: substitute(i, values)) if values else scalar
+
+
+def substitute_stage(stage: Stage, values: Mapping[str, Index]) -> Stage:
+    """Substitute symbols in everything that a stage says; its axes keep their names."""
+
+    def axis(one: Axis) -> Axis:
+        return replace(one, extent=substitute(one.extent, values))
+
+    return replace(
+        stage,
+        axes=tuple(map(axis, stage.axes)),
+        reduce=tuple(map(axis, stage.reduce)),
+        write=tuple(substitute(index, values) for index in stage.write),
+        body=substitute_indices(stage.body, values),
+    )
 
 
 def index_symbols(scalar: Scalar) -> frozenset[str]:

@@ -97,7 +97,7 @@ def kept_pixels(
 
 
 def _kept_places(at: StageBuilder, shape: Sequence[Index], tap: Callable[[Point], Tap]) -> Operand:
-    """The tensor of the places of ``tap``; an axis without pixels is told there."""
+    """The tensor of the places of ``tap``; an axis without pixels ends the run."""
 
     def place(o: Point) -> Element:
         found = tap(o)

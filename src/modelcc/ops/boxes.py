@@ -6,9 +6,10 @@ pixels they see) is the same for all channels, which are then read as vectors.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,12 +17,14 @@ from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, index_number, 
 from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import Choose, Const, Expr, Var
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.types import I64, Array, TensorType
-from modelcc.ops.accumulate import Point
+from modelcc.ops.accumulate import Point, require_float
 from modelcc.ops.bilinear import pixel_bound
 from modelcc.ops.runtime_index import bound_along, require_integer
 from modelcc.ops.samples import tensor
+
+Part = TypeVar("Part")
 
 SHARES = 16
 """Runs of neighbouring boxes that threads take; each has scratch memory of its own."""
@@ -63,6 +66,51 @@ class ImageNumbers(Op):
 def _where(at: StageBuilder, value: Element, extent: Index) -> Element:
     """``value``; the run ends if an axis of the image has no pixels."""
     return at.gather(index_value(0, I64), lambda _: value, pixel_bound(extent))
+
+
+@dataclass(frozen=True)
+class BoxPool(Op):
+    """Boxes (x1, y1, x2, y2) [k, 4] of images ``numbers`` [k] of x [n, h, w, c], each pooled to
+    ``height * width`` bins: [k, c, height, width]."""
+
+    height: int
+    width: int
+
+    def infer(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> tuple[TensorType]:
+        name = type(self).__name__
+        require_float(x.dtype, name)
+        require_integer(numbers, name)
+        same_dtype(x, boxes)
+        fits = x.rank == 4 and boxes.rank == 2 and numbers.rank == 1
+        require(
+            fits,
+            f"{name} needs images [n, h, w, c], boxes [k, 4] and the numbers of their images [k], "
+            f"not {x}, {boxes} and {numbers}",
+        )
+        self.require_meetings(x, boxes, numbers)
+        return (TensorType((boxes.shape[0], x.shape[3], self.height, self.width), x.dtype),)
+
+    def meetings(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> Iterator[Meeting]:
+        yield boxes.shape[1], 4, f"a box of {boxes} has four corners"
+        yield boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ"
+
+    def each_bin(
+        self,
+        at: AlgorithmBuilder,
+        y: Operand,
+        box: Index,
+        rows: Callable[[Index], Part],
+        columns: Callable[[Index], Part],
+    ) -> Iterator[tuple[Channels, Part, Part, Index]]:
+        """The bins of a box, for each block of channels: what ``rows`` and ``columns`` say of
+        them, and where in y their channel 0 lies."""
+        channels = y.shape[1]
+        for block in channel_blocks(at, channels):
+            with at.loop(0, self.height) as i:
+                row = rows(i)
+                with at.loop(0, self.width) as j:
+                    start = box * channels * self.height * self.width + i * self.width + j
+                    yield block, row, columns(j), start
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,11 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, minimum
 from modelcc.ir.loop import Choose, Expr, MulAdd, Var
-from modelcc.ir.op import Meeting, Op, Sample, require
-from modelcc.ir.types import I64, Array, TensorType, dtype_of
-from modelcc.ops.accumulate import accumulator, require_float
+from modelcc.ir.op import Op, Sample
+from modelcc.ir.types import I64, Array, dtype_of
+from modelcc.ops.accumulate import accumulator
 from modelcc.ops.box_taps import TapLists, Taps, TapWriter
-from modelcc.ops.boxes import Channels, channel_blocks, each_box, image_of, whole_between
-from modelcc.ops.runtime_index import require_integer
+from modelcc.ops.boxes import BoxPool, Channels, each_box, image_of, whole_between
 from modelcc.ops.samples import tensor
 
 MOST_POINTS = 1 << 30
@@ -38,7 +38,7 @@ _BINS: dict[str, Any] = {"height": 2, "width": 3}
 
 
 @dataclass(frozen=True)
-class RoiAlign(Op):
+class RoiAlign(BoxPool):
     """x in ``boxes`` (x1, y1, x2, y2) of images ``numbers``, in ``height * width`` bins.
 
     x is [n, h, w, c], the result [k, c, height, width].  In each bin ``points`` points along each
@@ -47,8 +47,6 @@ class RoiAlign(Op):
     Points far outside of the image are 0.  ``half_pixel`` moves boxes by half a pixel.
     """
 
-    height: int
-    width: int
     points: int = 0
     scale: float = 1.0
     largest: bool = False
@@ -61,21 +59,6 @@ class RoiAlign(Op):
         ),
         Sample((tensor(2, "h", 10, "c"), _BOXES, _NUMBERS), _BINS),
     )
-
-    def infer(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> tuple[TensorType]:
-        require_float(x.dtype, "RoiAlign")
-        require_integer(numbers, "RoiAlign")
-        require(
-            x.rank == 4 and boxes.rank == 2 and numbers.rank == 1,
-            f"RoiAlign needs an image [n, h, w, c], boxes [k, 4] and their images' numbers [k], "
-            f"not {x}, {boxes} and {numbers}",
-        )
-        self.require_meetings(x, boxes, numbers)
-        return (TensorType((boxes.shape[0], x.shape[3], self.height, self.width), x.dtype),)
-
-    def meetings(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> Iterator[Meeting]:
-        yield boxes.shape[1], 4, f"a box of {boxes} has four corners"
-        yield boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ"
 
     # --- loops
 
@@ -92,17 +75,12 @@ class RoiAlign(Op):
             points = call("max", call("mul", *(axis.count for axis in along)), integer(1))
             divisor = at.let(convert(points, accumulator(x.dtype)))
             image = image_of(at, numbers, box, x)
-            for block in channel_blocks(at, x.shape[3]):
-                with at.loop(0, self.height) as i:
-                    rows = lists[0].of_bin(at, share, i)
-                    with at.loop(0, self.width) as j:
-                        columns = lists[1].of_bin(at, share, j)
-                        start = box * x.shape[3] * self.height * self.width + i * self.width + j
-                        found = self._bin(at, x, block, image, rows, columns)
-                        for n, value in enumerate(found):
-                            whole = splat(divisor, value.lanes)
-                            mean = value if self.largest else call("div", value, whole)
-                            block.store(at, y, start, n, mean)
+            rows, columns = (partial(taps.of_bin, at, share) for taps in lists)
+            for block, row, column, start in self.each_bin(at, y, box, rows, columns):
+                for n, value in enumerate(self._bin(at, x, block, image, row, column)):
+                    whole = splat(divisor, value.lanes)
+                    mean = value if self.largest else call("div", value, whole)
+                    block.store(at, y, start, n, mean)
 
     def _lists(self, at: AlgorithmBuilder, x: Operand, axis: int) -> TapLists:
         extent, bins = x.shape[1 + axis], (self.height, self.width)[axis]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -11,18 +12,10 @@ from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_num
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer, Expr
-from modelcc.ir.op import Meeting, Op, Sample, require, same_dtype
-from modelcc.ir.types import I64, Array, TensorType
-from modelcc.ops.accumulate import accumulator, require_float
-from modelcc.ops.boxes import (
-    SHARES,
-    Channels,
-    channel_blocks,
-    each_box,
-    image_of,
-    whole_between,
-)
-from modelcc.ops.runtime_index import require_integer
+from modelcc.ir.op import Op, Sample
+from modelcc.ir.types import I64, Array
+from modelcc.ops.accumulate import accumulator
+from modelcc.ops.boxes import SHARES, BoxPool, Channels, each_box, image_of, whole_between
 from modelcc.ops.samples import tensor
 
 _BOXES = np.array([[0, 0, 7, 5], [2, 1, 3, 6], [6, 4, 9, 9]], np.float32)
@@ -30,36 +23,19 @@ _NUMBERS = np.array([0, 1, 0])
 
 
 @dataclass(frozen=True)
-class MaxRoiPool(Op):
+class MaxRoiPool(BoxPool):
     """The greatest element of x in each of ``height * width`` bins of each box; 0 of an empty bin.
 
     x is [n, h, w, c], the result [k, c, height, width].  A box is (x1, y1, x2, y2) of the image
     of that number; its corners, times ``scale``, are rounded to pixels, which belong to it.
     """
 
-    height: int
-    width: int
     scale: float = 1.0
     samples = (
         Sample((tensor(2, 6, 8, 3), _BOXES, _NUMBERS), {"height": 2, "width": 3}),
         Sample((tensor(2, 6, 8, 21), _BOXES, _NUMBERS), {"height": 3, "width": 2, "scale": 0.5}),
         Sample((tensor(2, 6, "w", "c"), _BOXES, _NUMBERS), {"height": 2, "width": 2}),
     )
-
-    def infer(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> tuple[TensorType]:
-        require_float(x.dtype, "MaxRoiPool")
-        require_integer(numbers, "MaxRoiPool")
-        same_dtype(x, boxes)
-        fits = x.rank == 4 and boxes.rank == 2 and numbers.rank == 1
-        require(
-            fits, f"MaxRoiPool needs [n, h, w, c], [k, 4] and [k], not {x}, {boxes} and {numbers}"
-        )
-        self.require_meetings(x, boxes, numbers)
-        return (TensorType((boxes.shape[0], x.shape[3], self.height, self.width), x.dtype),)
-
-    def meetings(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> Iterator[Meeting]:
-        yield boxes.shape[1], 4, f"a box of {boxes} has four corners"
-        yield boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ"
 
     def algorithm(
         self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
@@ -72,13 +48,9 @@ class MaxRoiPool(Op):
             for axis in (0, 1):
                 self._find(at, edges[axis], share, x.shape[1 + axis], boxes, box, axis)
             image = image_of(at, numbers, box, x)
-            for block in channel_blocks(at, x.shape[3]):
-                with at.loop(0, self.height) as i:
-                    rows = edges[0].of(at, share, i)
-                    with at.loop(0, self.width) as j:
-                        columns = edges[1].of(at, share, j)
-                        start = box * x.shape[3] * self.height * self.width + i * self.width + j
-                        _pool(at, x, y, block, image, rows, columns, start)
+            rows, columns = (partial(axis.of, at, share) for axis in edges)
+            for block, row, column, start in self.each_bin(at, y, box, rows, columns):
+                _pool(at, x, y, block, image, row, column, start)
 
     def _find(
         self,

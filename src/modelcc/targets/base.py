@@ -89,6 +89,11 @@ class Target(Protocol):
         ...
 
     @property
+    def nearest_bytes(self) -> int:
+        """Bytes of the nearest memory: an operand that fits is read from there however it lies."""
+        ...
+
+    @property
     def forms(self) -> tuple[str, ...]:
         """What :meth:`render` can print: of ``llvm``, ``c``, ``asm``, ``obj``, ``so`` …"""
         ...

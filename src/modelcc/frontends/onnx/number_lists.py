@@ -1,7 +1,7 @@
 """Long lists in serialised attributes, read without an object for each item.
 
 ONNX's lists are rarely packed (https://protobuf.dev/programming-guides/encoding): each item is a
-tag of one byte and a number, or a length and a text.  They are told apart here with NumPy, block by
+tag of one byte and a number, or a length and a text.  NumPy finds where items begin, block by
 block; None is the answer to whatever is no such list, and protobuf may read it.
 """
 
@@ -32,7 +32,7 @@ class Codes(NamedTuple):
 
 
 def coded(texts: Sequence[str]) -> Codes:
-    """The texts of a list, told apart."""
+    """The different texts of a list, and which each one is."""
     known = {text: code for code, text in enumerate(dict.fromkeys(texts))}
     return Codes(tuple(known), np.fromiter(map(known.__getitem__, texts), np.int64, len(texts)))
 

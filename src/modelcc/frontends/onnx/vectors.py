@@ -142,7 +142,7 @@ def named_sizes(call: Call, sizes: Sequence[Index], label: str) -> tuple[Index, 
     """
     if not sizes:
         return ()
-    # Told of what the user gave, not of the new names.
+    # A message names what the user gave, not the new names.
     call.emitter.demand([(size, ">=", 0) for size in sizes], call.source)
     (values,) = call.emitter.add_node(Indices(tuple(sizes), (len(sizes),)), source=call.source)
     demands: list[Demand] = [(Sym(f"#{n}"), "==", size) for n, size in enumerate(sizes)]

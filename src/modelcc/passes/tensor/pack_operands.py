@@ -51,7 +51,7 @@ class PackOperands:
     block: int = 16
     reuse: int = 4
     rows: int | None = None
-    near: int = 32 << 10
+    near: int = 0
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         types = dict(program.types)

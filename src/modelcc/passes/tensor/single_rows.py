@@ -5,12 +5,12 @@ What reads each element of an operand once is bound by that, and gains nothing f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from modelcc.ir.index import Index, Sym, product, substitute
+from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.region import Branch
-from modelcc.ir.scalar_tree import substitute_indices
+from modelcc.ir.scalar_tree import substitute_stage
 from modelcc.ir.tensor import (
     Apply,
     Axis,
@@ -40,7 +40,7 @@ def unless_single(
     name = f"{kernel.outputs[0]}.single"
     count = IndexValue(product(a.extent for a in rows), I64)
     stage = Stage(name, (), (), Apply("eq", (count, Number(1, I64)), BOOL))
-    single = replace(kernel, stages=tuple(_with_sizes(s, sizes) for s in kernel.stages))
+    single = replace(kernel, stages=tuple(substitute_stage(s, sizes) for s in kernel.stages))
     items: list[Item] = [
         Kernel("Single", (), (name,), (stage,), kernel.source),
         Branch(name, kernel.outputs, (single,), tuple(otherwise), kernel.source),
@@ -54,18 +54,3 @@ def _is_whole(stage: Stage, program: TensorProgram) -> bool:
     plain = stage.write == tuple(Sym(a.name) for a in stage.axes)
     extents = tuple(a.extent for a in stage.axes)
     return plain and len(writers) == 1 and program.types[stage.output].shape == extents
-
-
-def _with_sizes(stage: Stage, sizes: Mapping[str, Index]) -> Stage:
-    """``stage`` where named dimensions have these sizes."""
-
-    def axis(one: Axis) -> Axis:
-        return replace(one, extent=substitute(one.extent, sizes))
-
-    return replace(
-        stage,
-        axes=tuple(map(axis, stage.axes)),
-        reduce=tuple(map(axis, stage.reduce)),
-        write=tuple(substitute(index, sizes) for index in stage.write),
-        body=substitute_indices(stage.body, sizes),
-    )

@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from modelcc.ir.index import Index, Range, Sym, substitute, symbols
-from modelcc.ir.scalar_tree import index_symbols, substitute_indices
-from modelcc.ir.tensor import Axis, Stage
+from modelcc.ir.scalar_tree import index_symbols, substitute_stage
 from modelcc.ir.types import TensorType
 from modelcc.targets.cpu.canonical import CanonicalKernel
 
@@ -36,7 +35,7 @@ def with_free_sizes(
     dims = ((_name(name, values), _range(known, values)) for name, known in kernel.dims)
     renamed = replace(
         kernel,
-        stages=tuple(_stage(stage, values) for stage in kernel.stages),
+        stages=tuple(substitute_stage(stage, values) for stage in kernel.stages),
         types=tuple((name, _type(type_, values)) for name, type_ in kernel.types),
         dims=tuple(sorted(dims, key=lambda dim: dim[0])),
         internal=tuple((name, _type(type_, values)) for name, type_ in kernel.internal),
@@ -70,16 +69,3 @@ def _range(known: Range, values: Mapping[str, Index]) -> Range:
 
 def _type(type_: TensorType, values: Mapping[str, Index]) -> TensorType:
     return replace(type_, shape=tuple(substitute(extent, values) for extent in type_.shape))
-
-
-def _stage(stage: Stage, values: Mapping[str, Index]) -> Stage:
-    def axis(one: Axis) -> Axis:
-        return replace(one, extent=substitute(one.extent, values))
-
-    return replace(
-        stage,
-        axes=tuple(map(axis, stage.axes)),
-        write=tuple(substitute(index, values) for index in stage.write),
-        body=substitute_indices(stage.body, values),
-        reduce=tuple(map(axis, stage.reduce)),
-    )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from modelcc.ir.index import Index, coefficient, symbols
+from modelcc.ir.index import Index, coefficient, floordiv, symbols
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
@@ -42,8 +42,6 @@ UNFUSED = 2
 PAIR_STEPS = 2
 """Unrolled steps of sums of pairs: the products of more are added to each other first by compilers,
 for which registers do not suffice."""
-DILATIONS = range(1, 9)
-"""Steps between the taps of a window, of those that are told from other sums."""
 LONG_LOOP = 8
 """Points of a loop that tiles fill by themselves."""
 DIVISIBLE_STEPS = 128 << 10
@@ -182,13 +180,20 @@ def _tiled_loops(
 
 
 def _slid(loop: LoopVar, anchor: Nest, broadcasts: Sequence[Read]) -> bool:
-    """Whether a window slides along ``loop`` step by step: its taps are whole steps apart."""
+    """Whether a window slides along ``loop``: a tap moves by a number of its steps, even where a
+    step is a row whose length is a symbol."""
     for read in broadcasts:
         step = coefficient(read.indices[0], loop.name)
-        taps = [coefficient(read.indices[0], tap.name) for tap in anchor.reduce]
-        if step is not None and any(t == step * n for t in taps for n in DILATIONS):
-            return True
+        for tap in anchor.reduce:
+            moved = coefficient(read.indices[0], tap.name)
+            if step and moved and _times(moved, step):
+                return True
     return False
+
+
+def _times(moved: Index, step: Index) -> bool:
+    count = floordiv(moved, step)
+    return isinstance(count, int) and count * step == moved
 
 
 def _extent(loop: LoopVar) -> int:

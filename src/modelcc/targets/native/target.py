@@ -80,6 +80,11 @@ class NativeTarget:
         return known.short_dots > 0 and known.byte_dots == 0
 
     @property
+    def nearest_bytes(self) -> int:
+        """The first cache."""
+        return self.cpu.l1_bytes
+
+    @property
     def forms(self) -> tuple[str, ...]:
         return ("llvm", "asm", "obj", "so")
 
