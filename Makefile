@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test levels bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-artifacts fmt docs
+.PHONY: check test levels bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -64,6 +64,9 @@ TORCH ?= build/torch
 fuzz-torch:  ## torch's layers and functions one by one against ONNX Runtime; needs the bench extra
 	$(PYTHON) -m fuzz.torch_models --out $(TORCH)
 	$(PYTHON) -m fuzz.agreement $(TORCH)
+
+fuzz-operands:  ## operators with extreme run-time operands and empty extents against ONNX Runtime; CPU=x86-64-v2 …
+	$(PYTHON) -m fuzz.operands $(if $(CPU),--cpu $(CPU))
 
 fuzz-artifacts:  ## N broken .mcc files from SEED, each in a process with limits
 	$(PYTHON) -m fuzz.artifacts -n $(or $(N),2000) --seed $(or $(SEED),0)

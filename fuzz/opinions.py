@@ -95,7 +95,7 @@ def opinions(path: Path, feeds: Arrays, got: Arrays) -> Iterator[tuple[str, Arra
         "onnxruntime with constants an ulp larger": lambda: onnxruntime_runner(
             constants_moved(model, np.inf)
         )(feeds),
-        "onnx's evaluator": lambda: _evaluated(model, feeds),
+        "onnx's evaluator": lambda: evaluated(model, feeds),
         "onnxruntime told to keep NaN": lambda: onnxruntime_runner(nan_kept(model))(feeds),
         "onnxruntime, whatever MaxPool makes of NaN,": lambda: _but_for_pools(model, feeds, got),
         "onnxruntime with results an ulp away from 0": lambda: onnxruntime_runner(
@@ -113,7 +113,8 @@ def opinions(path: Path, feeds: Arrays, got: Arrays) -> Iterator[tuple[str, Arra
             continue  # no opinion
 
 
-def _evaluated(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
+def evaluated(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
+    """Results of onnx's evaluator."""
     names = [output.name for output in model.graph.output]
     return flat(dict(zip(names, ReferenceEvaluator(model).run(None, dict(feeds)), strict=True)))
 

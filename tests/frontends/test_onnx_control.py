@@ -112,6 +112,18 @@ def test_loop_over_rows_stacks_results() -> None:
     check(proto, *({"x": floats(n, 4), "s": floats(4, seed=n)} for n in (1, 2, 5)))
 
 
+def test_loops_of_a_negative_number_of_iterations_have_none() -> None:
+    inner = counting_loop(more="always")
+    nodes = [helper.make_node("Loop", ["m", "", "s"], ["last", "parts"], body=inner)]
+    inputs = [info("x", 9, 4), info("s", 4), info("m", kind=INT64)]
+    net = modelcc.compile(model(nodes, inputs, ["last", "parts"], w=floats(4, 4)), cache=None)
+    for count in (-1, -(2**31), 0):
+        last, parts = net(floats(9, 4), floats(4, seed=1), np.array(count))
+        np.testing.assert_array_equal(last, floats(4, seed=1))
+        assert np.shape(parts)[0] == 0
+    assert np.shape(net(floats(9, 4), floats(4, seed=1), np.array(2))[1])[0] == 2
+
+
 @pytest.mark.parametrize("bounded", [True, False])
 def test_loop_ends_on_data(bounded: bool) -> None:
     inner = counting_loop(slices=False)

@@ -18,7 +18,7 @@ from modelcc.frontends.onnx.shapes import Contents, is_symbolic
 from modelcc.frontends.onnx.unroll import carries_groups, unrolled
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Bounds, Index, Range, Sym, compare, symbols
+from modelcc.ir.index import Bounds, Index, Range, Sym, compare, maximum, symbols
 from modelcc.ir.types import BOOL, I64, TensorType
 from modelcc.ops.control import At, Loop
 from modelcc.ops.elementwise import And, Less
@@ -92,9 +92,7 @@ def loop(call: Call) -> tuple[str, ...]:
     begins = call.known(1) if call.has(1) else np.array(True)
     known_trips = not call.has(0) or call.known(0) is not None
     slices = len(graph.output) - 1 - len(initial)
-    trips = (
-        call.index(0, "trip count", Range(0)) if call.has(0) and (known_trips or slices) else None
-    )
+    trips = _trips(call) if call.has(0) and (known_trips or slices) else None
     counter = new_counter(call.bounds, "loop")
     bounds = {**call.bounds, counter: Range(0, None if trips is None else trips - 1)}
 
@@ -114,6 +112,12 @@ def loop(call: Call) -> tuple[str, ...]:
         op = Loop(made, counter, trips, len(initial), False, (0,) * slices, (False,) * slices)
         return call.add(op, *initial, *body.captured)
     return _while(call, body, counter, trips, initial)
+
+
+def _trips(call: Call) -> Index:
+    """The greatest number of iterations; of a negative one there are none."""
+    count = call.index(0, "trip count")
+    return count if compare(count, ">=", 0, call.bounds) else maximum(count, 0)
 
 
 def with_states(call: Call, body: Body, first: int, initial: Sequence[str], counter: str) -> Body:
