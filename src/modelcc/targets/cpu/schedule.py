@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Bounds, Index, Sym, coefficient, product, substitute, symbols
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
@@ -123,6 +125,18 @@ def _as_it_is(item: Algorithm) -> KernelCall:
     return KernelCall(item.function, arguments, item.sizes, item.outputs, source=item.source)
 
 
+class _Canonical(NamedTuple):
+    """A kernel in canonical names: what tensors, sizes and bounds are called in the program, and
+    what it has in common with copies to and from other places, with the sizes that differ."""
+
+    kernel: CanonicalKernel
+    names: dict[str, str]
+    values: Mapping[str, Index]
+    bounds: tuple[IndexBound, ...]
+    shared: CanonicalKernel
+    places: Mapping[str, Index]
+
+
 class _Scheduler:
     """Kernels to functions, each content once; what has been packed."""
 
@@ -136,6 +150,7 @@ class _Scheduler:
         self._scatters: dict[tuple[CanonicalKernel, str], ScheduledKernel] = {}
         self._constants = frozenset(program.constants)
         self._copies = Counter[CanonicalKernel]()
+        self._seen: dict[int, _Canonical] = {}
         self._parts = _parts(program)
         steps = (item for item in leaf_items(program.items) if isinstance(item, ReadSize))
         self._read = frozenset(name for step in steps for name in step.symbols)
@@ -173,24 +188,21 @@ class _Scheduler:
         """For each copy what it has in common with those of other places."""
         for item in items:
             if isinstance(item, Kernel) and is_copy(item.stages):
-                numbered, _ = with_numbers(item)
-                exact, _, _ = self._canonical(numbered, dims)
-                yield with_free_place(exact, everywhere=True)[0]
+                exact = self._canonical(item, dims)
+                self._seen[id(item)] = exact
+                yield exact.shared
 
-    def _canonical(
-        self, kernel: Kernel, dims: Bounds
-    ) -> tuple[CanonicalKernel, dict[str, str], Mapping[str, Index]]:
-        """``kernel`` in canonical names, and what tensors and sizes are called here."""
-        exact, own = canonical(kernel, self._program.types, self._constants, dims)
+    def _canonical(self, kernel: Kernel, dims: Bounds) -> _Canonical:
+        numbered, bounds = with_numbers(kernel)
+        exact, own = canonical(numbered, self._program.types, self._constants, dims)
         free, values = with_free_sizes(exact, self._read)
-        return free, own, values
+        return _Canonical(free, own, values, bounds, *with_free_place(free, everywhere=True))
 
     def _kernel(self, item: Kernel, dims: Bounds, counter: str) -> list[KernelCall]:
-        numbered, bounds = with_numbers(item)
-        exact, own, values = self._canonical(numbered, dims)
-        key, sizes = with_free_place(exact, everywhere=True)
+        found = self._seen.pop(id(item), None) or self._canonical(item, dims)
+        key, sizes, values = found.shared, found.places, found.values
         if self._copies[key] < WORTH_SHARING:
-            key, sizes = with_free_place(exact)
+            key, sizes = with_free_place(found.kernel)
         try:
             scheduled = self._cache.get(key)
             if scheduled is None:
@@ -202,8 +214,8 @@ class _Scheduler:
                 call for kernel in unfused(item) for call in self._kernel(kernel, dims, counter)
             ]
         sizes = {**values, **{name: substitute(size, values) for name, size in sizes.items()}}
-        call = _call(item, scheduled, own, sizes, self.packed, self._parts)
-        call = replace(call, bounds=bounds)
+        call = _call(item, scheduled, found.names, sizes, self.packed, self._parts)
+        call = replace(call, bounds=found.bounds)
         threads = self._machine.threads
         if self._constant_bytes(call) * 2 >= self._machine.l2_bytes * threads:
             call = replace(call, function=there_and_back(call.function, counter, threads))
@@ -213,18 +225,18 @@ class _Scheduler:
 
     def _scatter(self, item: Scatter, dims: Bounds) -> KernelCall:
         kernel = Kernel("Scatter", item.inputs, item.outputs, (item.stage,), item.source)
-        numbered, bounds = with_numbers(kernel)
-        key, own, sizes = self._canonical(numbered, dims)
+        found = self._canonical(kernel, dims)
+        key = found.kernel
         initial = key.inputs[item.inputs.index(item.initial)]
         scheduled = self._scatters.get((key, initial))
         if scheduled is None:
             name = f"s{len(self._scatters)}_Scatter"
             scheduled = schedule_scatter(key, initial, name, self._machine, item.source)
             self._scatters[key, initial] = scheduled
-        call = _call(kernel, scheduled, own, sizes, self.packed, self._parts)
+        call = _call(kernel, scheduled, found.names, found.values, self.packed, self._parts)
         if self._ready is not None:
             self._ready(call.function)
-        return replace(call, bounds=bounds)
+        return replace(call, bounds=found.bounds)
 
     def _constant_bytes(self, call: KernelCall) -> int:
         """Bytes of the weights that a call reads."""

@@ -7,7 +7,7 @@ loop's preheader), and found again by its cache.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -131,14 +131,15 @@ class Code:
         finally:
             self.scopes.pop()
 
-    def text(self) -> str:
-        """All blocks, the entry's stack slots first."""
+    def text(self, without: Set[str] = frozenset()) -> str:
+        """All blocks, the entry's stack slots first, but for the lines ``without``."""
         lines: list[str] = []
         for block in self.blocks:
             lines.append(f"{quoted(block.label)}:")
             if block is self.entry:
                 lines += [f"  {line}" for line in self.allocations]
-            lines += [f"  {line}" for line in (*block.lines, block.terminator)]
+            own = (*block.lines, block.terminator)
+            lines += [f"  {line}" for line in own if line not in without]
         return "\n".join(lines)
 
     def _take(self, name: str) -> str:

@@ -32,6 +32,8 @@ class IndexCode:
 
     def __init__(self, code: Code) -> None:
         self._code = code
+        self._longest: tuple[Index, str] | None = None
+        self._places: dict[str, int] = {}
 
     def operand(self, e: Index) -> str:
         """An i64 operand with the value of ``e``."""
@@ -127,7 +129,7 @@ class IndexCode:
         if e.const:
             return self._add(self._operand(e - e.const), e.const, depth)
         if len(e.terms) > LONG_SUM:
-            return self._long_sum(e)
+            return self._long_sum(e, depth)
         ordered = [coeff * product(mono) for coeff, mono in e.terms.values()]
         ordered.sort(key=lambda term: (self._home(term), str(term)))
         positive = next((t for t in ordered if not str(t).startswith("-")), ordered[0])
@@ -137,14 +139,29 @@ class IndexCode:
         last = ordered[-1]
         return self._add(self._operand(e - last), last, depth)
 
-    def _long_sum(self, e: Expr) -> str:
+    def _long_sum(self, e: Expr, depth: int) -> str:
+        """The long sum before it and what is different, if that is little: places of a
+        concatenation are sums of d0 to dn, for one n after the other."""
+        if depth > 0:
+            return self._sum_by_parts(e)
+        rest = e if self._longest is None else e - self._longest[0]
+        if self._longest is None or _terms(rest) > LONG_SUM:
+            result = self._sum_by_parts(e)
+        else:
+            result = self._add(self._longest[1], rest, depth)
+        self._longest = e, result
+        return result
+
+    def _sum_by_parts(self, e: Expr) -> str:
         """Terms in the order in which their symbols were bound, the first of them as many as a
-        power of two: sums of d0 to dn for many n (places of a concatenation) share their parts."""
-        names = dict.fromkeys(name for scope in self._code.scopes for name in scope.symbols)
-        place = {name: n for n, name in enumerate(names)}
+        power of two: other sums from the same symbol on share these parts."""
+        outer = self._code.scopes[0].symbols
+        if len(outer) != len(self._places):
+            self._places = {name: n for n, name in enumerate(outer)}
+        places, last = self._places, len(outer)
 
         def key(term: Index) -> tuple[int, str]:
-            return min((place[name] for name in symbols(term)), default=0), str(term)
+            return min((places.get(name, last) for name in symbols(term)), default=0), str(term)
 
         terms = sorted((coeff * product(mono) for coeff, mono in e.terms.values()), key=key)
         return self._sum_of([(self._home(term), term) for term in terms])
@@ -211,6 +228,10 @@ class IndexCode:
                 f"{'urem' if remainder else 'udiv'} i64 {left}, {right}", "i", depth
             )
         return floored(self._code, left, right, depth, remainder)
+
+
+def _terms(e: Index) -> int:
+    return len(e.terms) if isinstance(e, Expr) else 1
 
 
 def floored(code: Code, left: str, right: str, depth: int, remainder: bool) -> str:

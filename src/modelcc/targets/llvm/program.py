@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from modelcc.ir.program import Program
 from modelcc.targets.llvm.emitter import PLAIN, EmitOptions, module_text
-from modelcc.targets.llvm.steps import StepsCode
+from modelcc.targets.llvm.steps import CLOCK, StepsCode
 from modelcc.targets.llvm.values import quoted
 
 PROFILE, TIMES = ".profile", ".times"
@@ -38,15 +38,12 @@ def entry_name(program: Program) -> str:
 
 def emit_program(program: Program, options: EmitOptions = PLAIN) -> str:
     """LLVM IR text of the module that defines :func:`entry_name`."""
-    declarations: dict[str, None] = {}
-    writer = StepsCode(program, declarations)
-    for step in program.steps:
-        writer.step(step)
-    return module_text([writer.text(entry_name(program))], declarations, options)
+    return emit_entry_points(program, options)[0]
 
 
-def emit_profiled(program: Program, options: EmitOptions = PLAIN) -> str:
-    """LLVM IR text of the module that defines the entry point's profiled twin."""
+def emit_entry_points(program: Program, options: EmitOptions = PLAIN) -> tuple[str, str]:
+    """Texts of two modules: of :func:`entry_name`, and of its twin that notes the time before each
+    step and after the last one."""
     declarations: dict[str, None] = {}
     writer, times = StepsCode(program, declarations), quoted(entry_name(program) + TIMES)
     for position, step in enumerate(program.steps):
@@ -55,5 +52,10 @@ def emit_profiled(program: Program, options: EmitOptions = PLAIN) -> str:
     writer.clock(times, len(program.steps))
     count = 2 * (len(program.steps) + 1)
     array = f"@{times} = global [{count} x i64] zeroinitializer"
-    text = writer.text(entry_name(program) + PROFILE)
-    return module_text([array, text], declarations, options)
+    timed = writer.text(entry_name(program) + PROFILE)
+    plain = writer.text(entry_name(program), clocks=False)
+    others = {text: None for text in declarations if text != CLOCK}
+    return (
+        module_text([plain], others, options),
+        module_text([array, timed], declarations, options),
+    )

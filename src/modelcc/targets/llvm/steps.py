@@ -27,6 +27,8 @@ from modelcc.targets.llvm.emitter import signature
 from modelcc.targets.llvm.indices import IndexCode
 from modelcc.targets.llvm.values import quoted
 
+CLOCK = "declare i32 @clock_gettime(i32, ptr)"
+"""The declaration that only code with clocks needs."""
 _CLOCK_MONOTONIC = 1  # Linux
 _PARAMETERS = ("inputs", "outputs", "constants", "arena", "sizes", "pool")
 
@@ -43,6 +45,7 @@ class StepsCode:
         self._code = Code(self.declarations)
         for name in (*_PARAMETERS, "host"):
             self._code.fresh(name)
+        self._clocks: set[str] = set()
         self._checked = 0
         self._sizes_checked = len(checks(program))
         self._indexed = 0
@@ -50,19 +53,26 @@ class StepsCode:
         self._index = IndexCode(self._code)
         self._bind_sizes()
 
-    def text(self, name: str) -> str:
-        """The function's definition."""
+    def text(self, name: str, clocks: bool = True) -> str:
+        """The function's definition, with or without what :meth:`clock` has written."""
         self._code.scope.block.terminator = "ret i32 0"
+        without = frozenset[str]() if clocks else frozenset(self._clocks)
         host = ("host",) if self._allocated else ()
         parameters = ", ".join(f"ptr %{name}" for name in (*_PARAMETERS, *host))
         head = f"define i32 @{quoted(name)}({parameters}) #0"
-        return f"{head} {{\n{self._code.text()}\n}}"
+        return f"{head} {{\n{self._code.text(without)}\n}}"
 
     def clock(self, times: str, position: int) -> None:
         """Note the time in an array."""
-        self.declarations["declare i32 @clock_gettime(i32, ptr)"] = None
-        slot = self._code.emit(f"getelementptr i64, ptr @{times}, i64 {2 * position}", "time")
-        self._code.effect(f"call i32 @clock_gettime(i32 {_CLOCK_MONOTONIC}, ptr {slot})")
+        self.declarations[CLOCK] = None
+        slot = self._code.local("time")
+        lines = (
+            f"{slot} = getelementptr i64, ptr @{times}, i64 {2 * position}",
+            f"call i32 @clock_gettime(i32 {_CLOCK_MONOTONIC}, ptr {slot})",
+        )
+        for line in lines:
+            self._code.effect(line)
+        self._clocks.update(lines)
 
     def step(self, step: Step) -> None:
         """Emit one step."""

@@ -27,7 +27,7 @@ from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.llvm.emitter import emit_llvm
-from modelcc.targets.llvm.program import emit_profiled, emit_program, entry_name
+from modelcc.targets.llvm.program import emit_entry_points, entry_name
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.closed import check_closed
 from modelcc.targets.native.emission import emission, instructions
@@ -99,10 +99,8 @@ class NativeTarget:
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The modules that run the steps, then those of the kernels and the thread pool's."""
-        steps = (
-            Module(STEPS[0], emit_program(program, emission(self.machine))),
-            Module(STEPS[1], emit_profiled(program, emission(self.machine))),
-        )
+        texts = emit_entry_points(program, emission(self.machine))
+        steps = map(Module, STEPS, texts)
         return (*steps, *self.emit_functions(program.functions), *self._pool(program.functions))
 
     def _pool(self, functions: Sequence[Function]) -> tuple[Module, ...]:
