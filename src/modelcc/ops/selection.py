@@ -16,7 +16,7 @@ from modelcc.ir.algorithm import (
 )
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Expr, Fold, Splat
+from modelcc.ir.loop import Expr, Fold, Splat, Var
 from modelcc.ir.types import I64
 from modelcc.ops.radix_sort import KeyedPlaces, clear, radix_sort
 from modelcc.ops.sorting import below, sift_down
@@ -128,8 +128,33 @@ class _Heap:
 def select_by_key(at: AlgorithmBuilder, row: Row, pairs: KeyedPlaces) -> None:
     """Sort the elements whose leading bits are those of the k-th best or better ones: O(n).
 
-    The keys of all are in the second copy of ``pairs`` first.
+    All are sorted if more than two thirds are wanted.
     """
+    found = at.register(integer(0))
+    most, all_of = 3 * row.k, 2 * row.extent
+    if not isinstance(most, int) or not isinstance(all_of, int):
+        with at.when(test(most, "<", all_of)):
+            _keep_best(at, row, pairs, found)
+        with at.otherwise():
+            _keep_all(at, row, pairs, found)
+    elif most < all_of:
+        _keep_best(at, row, pairs, found)
+    else:
+        _keep_all(at, row, pairs, found)
+    begin = radix_sort(at, pairs, at.index(found))
+    with at.loop(0, row.k) as rank:
+        place = at.index(pairs.place(at, begin + rank))
+        row.write(at, rank, row.element(at, place), index_number(place))
+
+
+def _keep_all(at: AlgorithmBuilder, row: Row, pairs: KeyedPlaces, found: Var) -> None:
+    with at.loop(0, row.extent) as i:
+        pairs.put(at, i, pairs.order.of(at, row.element(at, i)), index_number(i))
+    at.assign(found, index_number(row.extent))
+
+
+def _keep_best(at: AlgorithmBuilder, row: Row, pairs: KeyedPlaces, found: Var) -> None:
+    """The keys of all are in the second copy of ``pairs`` first."""
     shift = pairs.order.bits - min(LEADING, pairs.order.bits)
     clear(at, pairs, 1 << min(LEADING, pairs.order.bits))
     with at.loop(0, row.extent) as i:
@@ -138,17 +163,12 @@ def select_by_key(at: AlgorithmBuilder, row: Row, pairs: KeyedPlaces) -> None:
         slot = pairs.counters + at.index(_leading(key, shift))
         at.store(pairs.counts, slot, add(at.load(pairs.counts, slot), 1))
     last = _last_bucket(at, row, pairs)
-    found = at.register(integer(0))
     with at.loop(0, row.extent) as i:
         key = at.let(pairs.key(at, row.extent + i))
         # Written in any case, and counted if wanted: no branch that nobody can foretell.
         pairs.put(at, at.index(found), key, index_number(i))
         wanted = call("le", _leading(key, shift), last)
         at.assign(found, call("add", found, convert(wanted, I64)))
-    begin = radix_sort(at, pairs, at.index(found))
-    with at.loop(0, row.k) as rank:
-        place = at.index(pairs.place(at, begin + rank))
-        row.write(at, rank, row.element(at, place), index_number(place))
 
 
 def _last_bucket(at: AlgorithmBuilder, row: Row, pairs: KeyedPlaces) -> Expr:
