@@ -145,3 +145,21 @@ def test_integers_by_scales_at_run_time() -> None:
         for scales in SCALES:
             feeds: dict[str, Any] = {"x": image, "scales": np.float32(scales)}
             np.testing.assert_array_equal(net(feeds), run_onnxruntime(model, feeds)["y"])
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 2), (3, 1), (1, 3), (7, 5)])
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_images_smaller_than_any_tile(mode: str, size: tuple[int, int]) -> None:
+    """Loops over tiles of rows never run then, and nothing is wrong in them."""
+    height, width = size
+    model = parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 19]>\n'
+        f"main (float[1, 1, {height}, {width}] x, float[4] s) => (float[1, 1, c, d] y) "
+        f'{{ y = Resize <mode = "{mode}"> (x, "", s) }}'
+    )
+    net = modelcc.compile(model, threads=1, cache=None)
+    rng = np.random.default_rng(1)
+    for scales in ((1.0, 1.0, 2.0, 2.0), (1.0, 1.0, 1.0, 3.0)):
+        feeds: dict[str, Any] = {"x": _image(rng, 1, 1, *size), "s": np.float32(scales)}
+        expected = run_onnxruntime(model, feeds)["y"]
+        np.testing.assert_allclose(net(feeds), expected, rtol=1e-4, atol=1e-5)

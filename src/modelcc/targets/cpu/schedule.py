@@ -342,8 +342,7 @@ def schedule_kernel(
     parameters = [buffer_parameter(n, laid_out[n], False, shared) for n in kernel.inputs]
     parameters += [buffer_parameter(n, laid_out[n], True, shared) for n in kernel.outputs]
     sizes = tuple(name for name, _ in kernel.dims)
-    ends = [known.hi for known in dims.values()]
-    body = without_idle_loops(statements, dims) if any(ends) else tuple(statements)
+    body = without_idle_loops(statements, dims) if dims else tuple(statements)
     function = Function(name, tuple(parameters), sizes, body, source)
     return ScheduledKernel(function, layouts, tuple(dict.fromkeys(in_place)))
 
