@@ -10,24 +10,25 @@ import numpy as np
 from benchmarks.irregular.case import Case, Feeds, f32
 
 
-def _regions(op: str) -> Case:
-    """An image of 64 channels, n boxes in it, 7 x 7 bins."""
+def _regions(op: str, channels: int, height: int, width: int, least: int) -> Case:
+    """An image, n boxes of up to 20 x 20 pixels in it, 7 x 7 bins."""
     align = op == "RoiAlign"
     inputs = "float[n, 4] b, int64[n] i" if align else "float[n, 5] b"
     bins = "output_height = 7, output_width = 7" if align else "pooled_shape = [7, 7]"
     body = f"y = {op}<{bins}>({'x, b, i' if align else 'x, b'})"
-    graph = f"g (float[1, 64, 50, 50] x, {inputs}) => (float[n, 64, 7, 7] y) {{ {body} }}"
+    image = f"float[1, {channels}, {height}, {width}] x"
+    graph = f"g ({image}, {inputs}) => (float[n, {channels}, 7, 7] y) {{ {body} }}"
 
     def feeds(random: np.random.Generator, n: int) -> Feeds:
-        corner = 28 * f32(random, n, 2)
+        corner = (np.array([width, height], np.float32) - 22) * f32(random, n, 2)
         boxes = np.concatenate([corner, corner + 20 * f32(random, n, 2)], 1)
-        x = f32(random, 1, 64, 50, 50)
+        x = f32(random, 1, channels, height, width)
         numbers = np.zeros(n, np.int64)
         if align:
             return {"x": x, "b": boxes, "i": numbers}
         return {"x": x, "b": np.hstack([numbers.astype(np.float32)[:, None], boxes])}
 
-    return Case(graph, feeds, 64)
+    return Case(graph, feeds, least)
 
 
 def _unpool() -> Case:
@@ -73,8 +74,11 @@ CASES: Mapping[str, Case] = MappingProxyType(
             "{ y = GridSample(x, i) }",
             lambda r, n: {"x": f32(r, 1, 8, n, 16), "i": f32(r, 1, n, 16, 2)},
         ),
-        "RoiAlign": _regions("RoiAlign"),
-        "MaxRoiPool": _regions("MaxRoiPool"),
+        **{
+            f"{op}{name}": _regions(op, *sizes)
+            for op in ("RoiAlign", "MaxRoiPool")
+            for name, sizes in (("", (64, 50, 50, 64)), (" few boxes", (256, 200, 304, 1)))
+        },
         "MaxUnpool": _unpool(),
         "Resize cubic": Case(
             'g (float[1, 4, n, 16] x, float[4] s) => (float[a, b, c, d] y) '

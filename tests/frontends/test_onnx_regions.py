@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
 
 import modelcc
+from modelcc.driver import compile_model
+from modelcc.runtime.session import Session
 from tests.frontends.onnx_models import floats, one_node, run_onnxruntime
+from tests.machines import chosen_options
 
 BOXES = np.array([[0, 0, 9, 9], [1, 2, 5, 4], [3, 3, 3, 3.5], [1, 1, 40, 30]], np.float32)
 NUMBERS = np.array([0, 1, 0, 1])
@@ -63,6 +68,9 @@ def boxes_of(kind: str, count: int, height: int, width: int) -> np.ndarray:
 
 KINDS = ("inside and across", "reversed", "empty", "far outside", "on pixels", "between pixels")
 
+SHAPES = [(2, 19, 8, 10), (1, 70, 1, 9), (2, 3, 1, 1), (2, 21, 40, 33)]
+"""The last are so large that nine boxes are not worth a copy with channels last."""
+
 
 def named_extents(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with names in place of the extents of its images and boxes."""
@@ -79,7 +87,7 @@ def named_extents(model: onnx.ModelProto) -> onnx.ModelProto:
 @pytest.mark.parametrize("points", [0, 3])
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
-@pytest.mark.parametrize("shape", [(2, 19, 8, 10), (1, 70, 1, 9), (2, 3, 1, 1)], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_boxes_anywhere(
     shape: tuple[int, ...], coordinates: str, mode: str, points: int, named: bool
 ) -> None:
@@ -106,7 +114,7 @@ def test_boxes_anywhere(
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["static", "named"])
-@pytest.mark.parametrize("shape", [(2, 19, 8, 10), (1, 70, 1, 9), (2, 3, 1, 1)], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_greatest_elements_of_boxes_anywhere(shape: tuple[int, ...], named: bool) -> None:
     numbers = (np.arange(9) % shape[0]).astype(np.float32)[:, None]
     model, feeds = one_node(
@@ -124,10 +132,13 @@ def test_greatest_elements_of_boxes_anywhere(shape: tuple[int, ...], named: bool
 @pytest.mark.parametrize("target", ["native", "c"])
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("corner", [np.nan, np.inf, -np.inf, 1e30, -1e30, 3e9])
-def test_boxes_without_a_place(corner: float, mode: str, target: str) -> None:
+@pytest.mark.parametrize("extents", [(8, 9), (40, 30)], ids=str)
+def test_boxes_without_a_place(
+    extents: tuple[int, int], corner: float, mode: str, target: str
+) -> None:
     """They end soon, leave their neighbours alone, and what is not in the image is 0."""
     boxes = np.array([[1, 1, 6, 5], [corner, 1, 6, 5], [1, 1, 6, corner], [corner] * 4, [2] * 4])
-    feeds = [floats(1, 5, 8, 9), boxes.astype(np.float32), np.zeros(5, np.int64)]
+    feeds = [floats(1, 5, *extents), boxes.astype(np.float32), np.zeros(5, np.int64)]
     model, given = one_node(
         "RoiAlign", feeds, opset=16, output_height=2, output_width=2, mode=mode,
     )  # fmt: skip
@@ -158,3 +169,68 @@ def test_images_without_pixels(op: str) -> None:
             net.run({**feeds, "x0": floats(*shape)})
     (found,) = net.run({**feeds, "x0": floats(1, 0, 8, 9)}).values()
     assert found.shape == (1, 0, 2, 2)
+
+
+Kind = tuple[str, list[np.ndarray], dict[str, Any]]
+
+
+def regions(op: str, shape: tuple[int, ...], count: int, dtype: str = "f4") -> Kind:
+    """An operator, its inputs and its attributes: ``count`` boxes of images of this shape."""
+    boxes = boxes_of("inside and across", count, *shape[2:]).astype(dtype)
+    numbers, x = np.arange(count) % shape[0], floats(*shape).astype(dtype)
+    if op == "MaxRoiPool":
+        hulls = np.hstack([numbers[:, None], boxes]).astype(dtype)
+        return op, [x, hulls], {"pooled_shape": [3, 4]}
+    return op, [x, boxes, numbers], {"output_height": 3, "output_width": 4}
+
+
+OPS = ["RoiAlign", "MaxRoiPool"]
+
+
+@pytest.mark.parametrize("target", ["native", "c"])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("op", "dtype"), [("RoiAlign", "f4"), ("RoiAlign", "f8"), ("MaxRoiPool", "f4")]
+)
+def test_sizes_of_a_run_decide_how_images_are_read(
+    op: str, dtype: str, threads: int, target: str
+) -> None:
+    """Some of these are read as they are, the others with channels last."""
+    _, feeds, attributes = regions(op, (2, 21, 9, 11), 3, dtype)
+    model = named_extents(one_node(op, feeds, opset=16, **attributes)[0])
+    net = modelcc.compile(model, target, threads=threads, cache=None)
+    sizes = ((2, 21, 40, 33), (2, 21, 9, 11), (1, 70, 60, 50), (3, 16, 30, 1), (1, 5, 23, 29))
+    for shape in sizes:
+        for count in (1, 3, 12, 40):
+            given = {f"x{i}": value for i, value in enumerate(regions(op, shape, count, dtype)[1])}
+            (found,) = net.run(given).values()
+            (expected,) = run_onnxruntime(model, given).values()
+            np.testing.assert_allclose(found, expected, 1e-4, 1e-5, err_msg=f"{count} of {shape}")
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["static", "named"])
+@pytest.mark.parametrize("op", OPS)
+def test_threads_do_not_change_results(op: str, named: bool) -> None:
+    _, feeds, attributes = regions(op, (2, 21, 40, 33), 3)
+    model, given = one_node(op, feeds, opset=16, **attributes)
+    model = named_extents(model) if named else model
+    one, two = (
+        next(iter(modelcc.compile(model, threads=threads, cache=None).run(given).values()))
+        for threads in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["static", "named"])
+@pytest.mark.parametrize("op", OPS)
+def test_few_boxes_do_not_copy_images(op: str, named: bool) -> None:
+    """Memory for a copy is taken for as many boxes as see about all pixels."""
+    shape = (1, 64, 60, 70)
+    bytes_of_images = 4 * int(np.prod(shape))
+    for count, copied in ((1, False), (8, False), (100, True)):
+        _, feeds, attributes = regions(op, shape, count)
+        model, _ = one_node(op, feeds, opset=16, **attributes)
+        given = named_extents(model) if named else model
+        session = Session(compile_model(given, chosen_options(threads=1)).artifact)
+        arena = session.arena_size(*(np.shape(value) for value in feeds))
+        assert (arena > bytes_of_images) == copied

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_number, integer
+from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, integer
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer, Choose, Expr, Var
 from modelcc.ir.types import I64, DType
@@ -19,8 +19,8 @@ from modelcc.ops.boxes import SHARES
 
 @dataclass(frozen=True)
 class TapLists:
-    """Lists for each bin and each share of the boxes: how many pixels (``counts``), how far from
-    the image's start each is (``offsets``, ``stride`` from one to the next), and its weight.
+    """Lists for each bin and each share of the boxes: how many pixels (``counts``), the number of
+    each along the axis (``pixels``), and its weight.
 
     Of several points' weights of one pixel the ``weights`` are the sum, or the greatest and the
     least.  A list has room for ``slot`` pixels.  ``misses`` tells which bins have points outside
@@ -29,22 +29,19 @@ class TapLists:
 
     bins: int
     slot: Index
-    stride: Index
     counts: Buffer
     misses: Buffer
-    offsets: Buffer
+    pixels: Buffer
     weights: tuple[Buffer, ...]
 
     @staticmethod
-    def of(
-        at: AlgorithmBuilder, bins: int, slot: Index, stride: Index, dtype: DType, extremes: bool
-    ) -> TapLists:
+    def of(at: AlgorithmBuilder, bins: int, slot: Index, dtype: DType, extremes: bool) -> TapLists:
         """Lists in fresh scratch memory."""
         lists = SHARES * bins
         counts, misses = at.scratch(I64, lists), at.scratch(I64, lists)
-        offsets = at.scratch(I64, lists * slot)
+        pixels = at.scratch(I64, lists * slot)
         weights = tuple(at.scratch(dtype, lists * slot) for _ in range(2 if extremes else 1))
-        return TapLists(bins, slot, stride, counts, misses, offsets, weights)
+        return TapLists(bins, slot, counts, misses, pixels, weights)
 
     @property
     def dtype(self) -> DType:
@@ -86,7 +83,7 @@ class TapWriter:
         where = at.let(Choose(call("eq", pixel, self.last), add(self.pixels, -1), earlier))
         new = at.let(call("eq", where, self.pixels))
         place = self.place * lists.slot + at.index(where)
-        at.store(lists.offsets, place, call("mul", pixel, index_number(lists.stride)))
+        at.store(lists.pixels, place, pixel)
         weight = at.let(weight)
         functions = ("add",) if len(lists.weights) == 1 else ("max", "min")
         for buffer, function in zip(lists.weights, functions, strict=True):
@@ -118,8 +115,8 @@ class Taps:
 
     @contextmanager
     def each(self, at: AlgorithmBuilder) -> Generator[tuple[Index, list[Var]]]:
-        """A loop over the pixels: how far one is from the image's start, and its weights."""
+        """A loop over the pixels: the number of one along the axis, and its weights."""
         with at.loop(0, self.count) as n:
             place = self.place * self.lists.slot + n
-            offset = at.index(at.load(self.lists.offsets, place))
-            yield offset, [at.let(at.load(buffer, place)) for buffer in self.lists.weights]
+            pixel = at.index(at.load(self.lists.pixels, place))
+            yield pixel, [at.let(at.load(buffer, place)) for buffer in self.lists.weights]

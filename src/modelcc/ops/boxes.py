@@ -1,7 +1,8 @@
 """Boxes of images: what ops that pool them have in common.
 
-Images have their channels last, [n, h, w, c]: what is known of a box (where its bins lie, which
-pixels they see) is the same for all channels, which are then read as vectors.
+What is known of a box (where its bins lie, which pixels they see) is the same for all channels,
+which are then read as vectors: of images that have their channels last, where there are boxes
+enough to turn them so, else of the images as they are.
 """
 
 from __future__ import annotations
@@ -13,9 +14,17 @@ from typing import TypeVar
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, index_number, integer, number
+from modelcc.ir.algorithm import (
+    AlgorithmBuilder,
+    call,
+    convert,
+    index_number,
+    integer,
+    number,
+    test,
+)
 from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
-from modelcc.ir.index import Index, Sym
+from modelcc.ir.index import Index, Sym, maximum, minimum
 from modelcc.ir.loop import Choose, Const, Expr, Var
 from modelcc.ir.op import Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.types import I64, Array, TensorType
@@ -34,6 +43,9 @@ LANES = 16
 
 VECTORS = 4
 """Vectors that are pooled at once."""
+
+PIXELS = 24
+"""Pixels that a bin sees, roughly: images are turned for boxes that see as many as there are."""
 
 
 @dataclass(frozen=True)
@@ -70,29 +82,50 @@ def _where(at: StageBuilder, value: Element, extent: Index) -> Element:
 
 @dataclass(frozen=True)
 class BoxPool(Op):
-    """Boxes (x1, y1, x2, y2) [k, 4] of images ``numbers`` [k] of x [n, h, w, c], each pooled to
-    ``height * width`` bins: [k, c, height, width]."""
+    """Boxes (x1, y1, x2, y2) [k, 4] of images ``numbers`` [k], each pooled to ``height * width``
+    bins: [k, c, height, width].
+
+    The images are x [n, c, h, w], ``turned`` [n, h, w, c], or both: then x is read where
+    ``turned`` has no rows.
+    """
 
     height: int
     width: int
 
-    def infer(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> tuple[TensorType]:
+    def infer(
+        self,
+        boxes: TensorType,
+        numbers: TensorType,
+        x: TensorType | None,
+        turned: TensorType | None,
+    ) -> tuple[TensorType]:
         name = type(self).__name__
-        require_float(x.dtype, name)
+        given = [t for t in (x, turned) if t is not None]
         require_integer(numbers, name)
-        same_dtype(x, boxes)
-        fits = x.rank == 4 and boxes.rank == 2 and numbers.rank == 1
+        fits = given and boxes.rank == 2 and numbers.rank == 1 and all(t.rank == 4 for t in given)
         require(
-            fits,
-            f"{name} needs images [n, h, w, c], boxes [k, 4] and the numbers of their images [k], "
-            f"not {x}, {boxes} and {numbers}",
+            bool(fits),
+            f"{name} needs boxes [k, 4], the numbers of their images [k], and images [n, c, h, w] "
+            f"or [n, h, w, c], not {boxes}, {numbers}, {x} and {turned}",
         )
-        self.require_meetings(x, boxes, numbers)
-        return (TensorType((boxes.shape[0], x.shape[3], self.height, self.width), x.dtype),)
+        require_float(boxes.dtype, name)
+        same_dtype(boxes, *given)
+        self.require_meetings(boxes, numbers, x, turned)
+        channels = extents_of(x, turned)[1]
+        return (TensorType((boxes.shape[0], channels, self.height, self.width), boxes.dtype),)
 
-    def meetings(self, x: TensorType, boxes: TensorType, numbers: TensorType) -> Iterator[Meeting]:
+    def meetings(
+        self,
+        boxes: TensorType,
+        numbers: TensorType,
+        x: TensorType | None,
+        turned: TensorType | None,
+    ) -> Iterator[Meeting]:
         yield boxes.shape[1], 4, f"a box of {boxes} has four corners"
         yield boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ"
+        if x is not None and turned is not None:
+            for axis, other in ((0, 0), (1, 3), (3, 2)):
+                yield x.shape[axis], turned.shape[other], f"{turned} is not {x}, turned"
 
     def each_bin(
         self,
@@ -123,13 +156,65 @@ def each_box(at: AlgorithmBuilder, boxes: Index) -> Generator[tuple[Sym, Sym]]:
         yield share, box
 
 
-def image_of(at: AlgorithmBuilder, numbers: Operand, box: Index, x: Operand) -> Index:
-    """Where the image of a box begins in x."""
-    images, height, width, channels = x.shape
+def extents_of(
+    x: TensorType | Operand | None, turned: TensorType | Operand | None
+) -> tuple[Index, Index, Index, Index]:
+    """How many images, channels, rows and columns there are."""
+    if x is not None:
+        images, channels, height, width = x.shape
+    else:
+        assert turned is not None
+        images, height, width, channels = turned.shape
+    return images, channels, height, width
+
+
+def channels_first(x: Array | None, turned: Array | None) -> Array:
+    """The images [n, c, h, w]."""
+    if turned is not None and (x is None or turned.shape[1]):
+        return np.moveaxis(turned, -1, 1)
+    assert x is not None
+    return x
+
+
+def worth_turning(x: TensorType, boxes: Index, bins: int) -> Index:
+    """1 if boxes see so many pixels that images x [n, c, h, w] had better be turned, else 0."""
+    images, _, height, width = x.shape
+    seen = boxes * (bins * PIXELS)
+    return minimum(maximum(seen - images * height * width + 1, 0), 1)
+
+
+def image_of(at: AlgorithmBuilder, numbers: Operand, box: Index, images: Index) -> Index:
+    """The number of the image of a box."""
     last = index_number(images - 1)
     # ImageNumbers has checked it; whatever comes instead does no harm.
-    found = call("max", call("min", at.load(numbers, box), last), integer(0))
-    return at.index(found) * height * width * channels
+    return at.index(call("max", call("min", at.load(numbers, box), last), integer(0)))
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images in memory: how far images, rows, pixels of a row and channels are apart."""
+
+    elements: Operand
+    image: Index
+    row: Index
+    pixel: Index
+    channel: Index
+
+
+def layouts(at: AlgorithmBuilder, x: Operand | None, turned: Operand | None) -> Iterator[Images]:
+    """The images to read, within branches where that is decided by sizes of a run."""
+    _, channels, height, width = extents_of(x, turned)
+    each = height * width * channels
+    given = [] if x is None else [Images(x, each, width, 1, height * width)]
+    if turned is not None:
+        given.append(Images(turned, each, width * channels, channels, 1))
+    if turned is None or x is None:
+        yield from given
+        return
+    with at.when(test(turned.shape[1], "==", 0)):
+        yield given[0]
+    with at.otherwise():
+        yield given[1]
 
 
 @dataclass(frozen=True)
@@ -146,10 +231,10 @@ class Channels:
         wide = Const(value.value, value.dtype, self.lanes)
         return [at.register(wide) for _ in range(self.vectors)]
 
-    def load(self, at: AlgorithmBuilder, x: Operand, pixel: Index, vector: int) -> Expr:
-        """The channels of one vector at a pixel that begins at ``pixel``."""
-        place = pixel + self.first + vector * self.lanes
-        return at.load(x, place, self.lanes, active=self.active)
+    def load(self, at: AlgorithmBuilder, images: Images, pixel: Index, vector: int) -> Expr:
+        """The channels of one vector at a pixel whose channel 0 is at ``pixel``."""
+        place = pixel + (self.first + vector * self.lanes) * images.channel
+        return at.load(images.elements, place, self.lanes, images.channel, self.active)
 
     def store(
         self, at: AlgorithmBuilder, y: Operand, start: Index, vector: int, value: Expr

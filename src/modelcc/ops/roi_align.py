@@ -23,10 +23,20 @@ from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, minimum
 from modelcc.ir.loop import Choose, Expr, MulAdd, Var
 from modelcc.ir.op import Op, Sample
-from modelcc.ir.types import I64, Array, dtype_of
+from modelcc.ir.types import I64, Array, DType, dtype_of
 from modelcc.ops.accumulate import accumulator
 from modelcc.ops.box_taps import TapLists, Taps, TapWriter
-from modelcc.ops.boxes import BoxPool, Channels, each_box, image_of, whole_between
+from modelcc.ops.boxes import (
+    BoxPool,
+    Channels,
+    Images,
+    channels_first,
+    each_box,
+    extents_of,
+    image_of,
+    layouts,
+    whole_between,
+)
 from modelcc.ops.samples import tensor
 
 MOST_POINTS = 1 << 30
@@ -41,9 +51,9 @@ _BINS: dict[str, Any] = {"height": 2, "width": 3}
 class RoiAlign(BoxPool):
     """x in ``boxes`` (x1, y1, x2, y2) of images ``numbers``, in ``height * width`` bins.
 
-    x is [n, h, w, c], the result [k, c, height, width].  In each bin ``points`` points along each
-    axis are interpolated, or if that is 0 as many as the bin has pixels there, rounded up; the bin
-    is their mean or, with ``largest``, the greatest of their weighted pixels, and 0 without any.
+    x is [n, c, h, w], or ``turned`` [n, h, w, c].  In each bin ``points`` points along each axis
+    are interpolated, or if that is 0 as many as the bin has pixels there, rounded up; the bin is
+    their mean or, with ``largest``, the greatest of their weighted pixels, and 0 without any.
     Points far outside of the image are 0.  ``half_pixel`` moves boxes by half a pixel.
     """
 
@@ -53,11 +63,14 @@ class RoiAlign(BoxPool):
     half_pixel: bool = True
     samples = (
         *(
-            Sample((tensor(2, 8, 10, 3), _BOXES, _NUMBERS), {**_BINS, "points": points, **more})
+            Sample(
+                (_BOXES, _NUMBERS, None, tensor(2, 8, 10, 3)), {**_BINS, "points": points, **more}
+            )
             for points in (0, 2)
             for more in ({}, {"scale": 0.5, "half_pixel": False}, {"largest": True})
         ),
-        Sample((tensor(2, "h", 10, "c"), _BOXES, _NUMBERS), _BINS),
+        Sample((_BOXES, _NUMBERS, None, tensor(2, "h", 10, "c")), _BINS),
+        Sample((_BOXES, _NUMBERS, tensor(2, "c", "h", 10), None), _BINS),
     )
 
     # --- loops
@@ -65,52 +78,58 @@ class RoiAlign(BoxPool):
     def algorithm(
         self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
     ) -> None:
-        (x, boxes, numbers), (y,) = inputs, outputs
-        assert x is not None and boxes is not None and numbers is not None
-        lists = [self._lists(at, x, axis) for axis in (0, 1)]
+        (boxes, numbers, x, turned), (y,) = inputs, outputs
+        assert boxes is not None and numbers is not None
+        count, _, *extents = extents_of(x, turned)
+        lists = [self._lists(at, extents, axis, y.dtype) for axis in (0, 1)]
         with each_box(at, boxes.shape[0]) as (share, box):
-            along = [self._axis(at, x, boxes, box, axis, lists[axis]) for axis in (0, 1)]
+            along = [
+                self._axis(at, extents[axis], boxes, box, axis, lists[axis]) for axis in (0, 1)
+            ]
             for axis in along:
                 axis.fill(at, share)
             points = call("max", call("mul", *(axis.count for axis in along)), integer(1))
-            divisor = at.let(convert(points, accumulator(x.dtype)))
-            image = image_of(at, numbers, box, x)
+            divisor = at.let(convert(points, accumulator(y.dtype)))
+            image = image_of(at, numbers, box, count)
             rows, columns = (partial(taps.of_bin, at, share) for taps in lists)
-            for block, row, column, start in self.each_bin(at, y, box, rows, columns):
-                for n, value in enumerate(self._bin(at, x, block, image, row, column)):
-                    whole = splat(divisor, value.lanes)
-                    mean = value if self.largest else call("div", value, whole)
-                    block.store(at, y, start, n, mean)
+            for images in layouts(at, x, turned):
+                start = image * images.image
+                for block, row, column, to in self.each_bin(at, y, box, rows, columns):
+                    for n, value in enumerate(self._bin(at, images, block, start, row, column)):
+                        whole = splat(divisor, value.lanes)
+                        mean = value if self.largest else call("div", value, whole)
+                        block.store(at, y, to, n, mean)
 
-    def _lists(self, at: AlgorithmBuilder, x: Operand, axis: int) -> TapLists:
-        extent, bins = x.shape[1 + axis], (self.height, self.width)[axis]
+    def _lists(
+        self, at: AlgorithmBuilder, extents: Sequence[Index], axis: int, dtype: DType
+    ) -> TapLists:
+        extent, bins = extents[axis], (self.height, self.width)[axis]
         slot = minimum(2 * self.points, extent) if self.points else extent
-        stride = (x.shape[2] * x.shape[3], x.shape[3])[axis]
-        return TapLists.of(at, bins, slot, stride, accumulator(x.dtype), self.largest)
+        return TapLists.of(at, bins, slot, accumulator(dtype), self.largest)
 
     def _axis(
         self,
         at: AlgorithmBuilder,
-        x: Operand,
+        extent: Index,
         boxes: Operand,
         box: Index,
         axis: int,
         lists: TapLists,
     ) -> _Axis:
         corners = at.load(boxes, box * 4 + 1 - axis), at.load(boxes, box * 4 + 3 - axis)
-        return _Axis.of(at, self, corners, x.shape[1 + axis], lists)
+        return _Axis.of(at, self, corners, extent, lists)
 
     def _bin(
         self,
         at: AlgorithmBuilder,
-        x: Operand,
+        images: Images,
         block: Channels,
-        image: Index,
+        start: Index,
         rows: Taps,
         columns: Taps,
     ) -> Sequence[Var]:
         """The sum of the weighted pixels of one bin, or the greatest."""
-        wide = accumulator(x.dtype)
+        wide = accumulator(images.elements.dtype)
         totals = block.registers(at, number(float("-inf") if self.largest else 0.0, wide))
         if self.largest:
             # Points outside are 0; so is the bin without points.
@@ -121,13 +140,13 @@ class RoiAlign(BoxPool):
             rows.each(at) as (down, row_weights),
             columns.each(at) as (right, column_weights),
         ):
-            pixel = image + down + right
+            pixel = start + down * images.row + right * images.pixel
             weights = [
                 splat(at.let(call("mul", a, b)), block.lanes)
                 for a, b in zip(row_weights, column_weights, strict=True)
             ]
             for n, total in enumerate(totals):
-                value = at.let(convert(block.load(at, x, pixel, n), wide))
+                value = at.let(convert(block.load(at, images, pixel, n), wide))
                 if not self.largest:
                     at.assign(total, MulAdd(weights[0], value, total))
                     continue
@@ -137,15 +156,18 @@ class RoiAlign(BoxPool):
 
     # --- NumPy
 
-    def reference(self, x: Array, boxes: Array, numbers: Array) -> Array:
-        result = np.zeros((len(boxes), x.shape[3], self.height, self.width), np.float64)
+    def reference(
+        self, boxes: Array, numbers: Array, x: Array | None, turned: Array | None
+    ) -> Array:
+        x = channels_first(x, turned)
+        result = np.zeros((len(boxes), x.shape[1], self.height, self.width), np.float64)
         wide = accumulator(dtype_of(x)).numpy.type
         for k, box in enumerate(boxes.astype(wide) * wide(self.scale)):
             rows = self._points(box[1], box[3], self.height)
             columns = self._points(box[0], box[2], self.width)
             if not rows.size or not columns.size:
                 continue
-            image = np.moveaxis(x[numbers[k]].astype(np.float64), -1, 0)
+            image = x[numbers[k]].astype(np.float64)
             for i, j in np.ndindex(self.height, self.width):
                 values = [_around(image, y, z, self.largest) for y in rows[i] for z in columns[j]]
                 result[k, :, i, j] = np.max(values, 0) if self.largest else np.mean(values, 0)

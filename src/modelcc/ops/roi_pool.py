@@ -15,7 +15,18 @@ from modelcc.ir.loop import Buffer, Expr
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import I64, Array
 from modelcc.ops.accumulate import accumulator
-from modelcc.ops.boxes import SHARES, BoxPool, Channels, each_box, image_of, whole_between
+from modelcc.ops.boxes import (
+    SHARES,
+    BoxPool,
+    Channels,
+    Images,
+    channels_first,
+    each_box,
+    extents_of,
+    image_of,
+    layouts,
+    whole_between,
+)
 from modelcc.ops.samples import tensor
 
 _BOXES = np.array([[0, 0, 7, 5], [2, 1, 3, 6], [6, 4, 9, 9]], np.float32)
@@ -26,31 +37,37 @@ _NUMBERS = np.array([0, 1, 0])
 class MaxRoiPool(BoxPool):
     """The greatest element of x in each of ``height * width`` bins of each box; 0 of an empty bin.
 
-    x is [n, h, w, c], the result [k, c, height, width].  A box is (x1, y1, x2, y2) of the image
-    of that number; its corners, times ``scale``, are rounded to pixels, which belong to it.
+    x is [n, c, h, w], or ``turned`` [n, h, w, c].  A box is (x1, y1, x2, y2) of the image of that
+    number; its corners, times ``scale``, are rounded to pixels, which belong to it.
     """
 
     scale: float = 1.0
     samples = (
-        Sample((tensor(2, 6, 8, 3), _BOXES, _NUMBERS), {"height": 2, "width": 3}),
-        Sample((tensor(2, 6, 8, 21), _BOXES, _NUMBERS), {"height": 3, "width": 2, "scale": 0.5}),
-        Sample((tensor(2, 6, "w", "c"), _BOXES, _NUMBERS), {"height": 2, "width": 2}),
+        Sample((_BOXES, _NUMBERS, None, tensor(2, 6, 8, 3)), {"height": 2, "width": 3}),
+        Sample(
+            (_BOXES, _NUMBERS, None, tensor(2, 6, 8, 21)), {"height": 3, "width": 2, "scale": 0.5}
+        ),
+        Sample((_BOXES, _NUMBERS, None, tensor(2, 6, "w", "c")), {"height": 2, "width": 2}),
+        Sample((_BOXES, _NUMBERS, tensor(2, "c", 6, "w"), None), {"height": 2, "width": 2}),
     )
 
     def algorithm(
         self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
     ) -> None:
-        (x, boxes, numbers), (y,) = inputs, outputs
-        assert x is not None and boxes is not None and numbers is not None
+        (boxes, numbers, x, turned), (y,) = inputs, outputs
+        assert boxes is not None and numbers is not None
         bins = self.height, self.width
+        count, _, *extents = extents_of(x, turned)
         edges = [_Edges(at.scratch(I64, SHARES * n), at.scratch(I64, SHARES * n), n) for n in bins]
         with each_box(at, boxes.shape[0]) as (share, box):
             for axis in (0, 1):
-                self._find(at, edges[axis], share, x.shape[1 + axis], boxes, box, axis)
-            image = image_of(at, numbers, box, x)
+                self._find(at, edges[axis], share, extents[axis], boxes, box, axis)
+            image = image_of(at, numbers, box, count)
             rows, columns = (partial(axis.of, at, share) for axis in edges)
-            for block, row, column, start in self.each_bin(at, y, box, rows, columns):
-                _pool(at, x, y, block, image, row, column, start)
+            for images in layouts(at, x, turned):
+                start = image * images.image
+                for block, row, column, to in self.each_bin(at, y, box, rows, columns):
+                    _pool(at, images, y, block, start, row, column, to)
 
     def _find(
         self,
@@ -80,19 +97,22 @@ class MaxRoiPool(BoxPool):
                 place = whole_between(at, add(edge, start), most)
                 at.store(buffer, share * edges.bins + bin, place)
 
-    def reference(self, x: Array, boxes: Array, numbers: Array) -> Array:
-        result = np.zeros((len(boxes), x.shape[3], self.height, self.width), x.dtype)
+    def reference(
+        self, boxes: Array, numbers: Array, x: Array | None, turned: Array | None
+    ) -> Array:
+        x = channels_first(x, turned)
+        result = np.zeros((len(boxes), x.shape[1], self.height, self.width), x.dtype)
         for k, corners in enumerate(boxes.tolist()):
             x1, y1, x2, y2 = (
                 int(np.copysign(np.floor(abs(c) + 0.5), c))
                 for c in (c * self.scale for c in corners)
             )
-            rows = _bins(y1, y2, self.height, x.shape[1])
-            columns = _bins(x1, x2, self.width, x.shape[2])
+            rows = _bins(y1, y2, self.height, x.shape[2])
+            columns = _bins(x1, x2, self.width, x.shape[3])
             for i, j in np.ndindex(self.height, self.width):
-                part = x[numbers[k], rows[i], columns[j]]
+                part = x[numbers[k], :, rows[i], columns[j]]
                 if part.size:
-                    result[k, :, i, j] = part.max((0, 1))
+                    result[k, :, i, j] = part.max((1, 2))
         return result
 
 
@@ -118,27 +138,26 @@ def _rounded(at: AlgorithmBuilder, value: Expr) -> Expr:
 
 def _pool(
     at: AlgorithmBuilder,
-    x: Operand,
+    images: Images,
     y: Operand,
     block: Channels,
-    image: Index,
+    start: Index,
     rows: tuple[Index, Index],
     columns: tuple[Index, Index],
-    start: Index,
+    to: Index,
 ) -> None:
-    """The greatest elements of one bin, into y from ``start`` on."""
-    _, _, width, channels = x.shape
-    best = block.registers(at, number(float("-inf"), x.dtype))
+    """The greatest elements of one bin of the image at ``start``, into y from ``to`` on."""
+    best = block.registers(at, number(float("-inf"), y.dtype))
     with at.loop(*rows) as row, at.loop(*columns) as column:
-        pixel = image + (row * width + column) * channels
+        pixel = start + row * images.row + column * images.pixel
         for n, register in enumerate(best):
-            at.assign(register, call("max", register, block.load(at, x, pixel, n)))
+            at.assign(register, call("max", register, block.load(at, images, pixel, n)))
     empty = call("or", test(rows[0], ">=", rows[1]), test(columns[0], ">=", columns[1]))
     with at.when(empty):
         for register in best:
-            at.assign(register, number(0.0, x.dtype, register.lanes))
+            at.assign(register, number(0.0, y.dtype, register.lanes))
     for n, register in enumerate(best):
-        block.store(at, y, start, n, register)
+        block.store(at, y, to, n, register)
 
 
 def _bins(start: int, end: int, bins: int, extent: int) -> list[slice]:

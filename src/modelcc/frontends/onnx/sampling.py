@@ -15,7 +15,7 @@ from modelcc.ir.index import Index, Range
 from modelcc.ir.types import I64, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value
-from modelcc.ops.boxes import ImageNumbers
+from modelcc.ops.boxes import BoxPool, ImageNumbers, worth_turning
 from modelcc.ops.deform_conv import DeformConv
 from modelcc.ops.generate import Iota
 from modelcc.ops.grid_sample import GridSample, Mode, Padding
@@ -52,7 +52,7 @@ def roi_align(call: Call) -> str:
         attrs.text("coordinate_transformation_mode", default) == "half_pixel",
     )
     numbers = Value(call, call.input(2))
-    return call.emit(op, _channels_last(call), call.input(1), _checked(call, numbers))
+    return call.emit(op, call.input(1), _checked(call, numbers), *_images(call, op))
 
 
 def max_roi_pool(call: Call) -> str:
@@ -64,13 +64,21 @@ def max_roi_pool(call: Call) -> str:
     call.emitter.demand([(boxes.type.shape[1], "==", 5)], call.source, True)
     numbers = cast(reshaped(part(boxes, 1, 0, 1), boxes.type.shape[0]), I64)
     op = MaxRoiPool(height, width, call.attrs.number("spatial_scale", 1.0))
-    return call.emit(op, _channels_last(call), part(boxes, 1, 1, 4).name, _checked(call, numbers))
+    corners = part(boxes, 1, 1, 4).name
+    return call.emit(op, corners, _checked(call, numbers), *_images(call, op))
 
 
-def _channels_last(call: Call) -> str:
+def _images(call: Call, op: BoxPool) -> tuple[str, str]:
+    """The images, and with channels last: one of them, or both where a run's sizes decide."""
     if call.type().rank != 4:
         call.fail(f"images [n, c, h, w] are wanted, not {call.type()}")
-    return permuted(Value(call, call.input(0)), 0, 2, 3, 1).name
+    x, boxes = Value(call, call.input(0)), call.type(1).shape[0]
+    turned = worth_turning(x.type, boxes, op.height * op.width)
+    if isinstance(turned, int):
+        return ("", permuted(x, 0, 2, 3, 1).name) if turned else (x.name, "")
+    # Rows, not images: pixels stay one axis of the copy, which is then made in blocks.
+    rows = part(x, 2, 0, x.type.shape[2] * turned)
+    return x.name, permuted(rows, 0, 2, 3, 1).name
 
 
 def _checked(call: Call, numbers: Value) -> str:
