@@ -420,4 +420,4 @@ def _numbers() -> list[Case]:
 
 
 CASES: tuple[Case, ...] = (*_resizes(), *_pads(), *_shapes(), *_places(), *_signals(), *_numbers())
-"""All operators, the first of each family first."""
+"""All operators, family by family."""

@@ -132,11 +132,17 @@ def _both(engines: Engines, feeds: Feeds, alone: Outcome) -> Outcome:
         return Outcome(kind, "run", alone.message or str(error)[:500])
     if alone.kind == "refused":
         return alone
-    got = engines.ours(feeds)
+    try:
+        return _judged(engines.case, feeds, engines.ours(feeds), wanted)
+    except BaseException as error:
+        return Outcome("fault", "compare", last_lines(error))
+
+
+def _judged(case: Case, feeds: Feeds, got: Feeds, wanted: Feeds) -> Outcome:
     wrong = _differences(got, wanted)
     if not wrong:
         return Outcome("alike")
-    agrees = _evaluator_agrees(engines.case, feeds, got)
+    agrees = _evaluator_agrees(case, feeds, got)
     return Outcome("explained" if agrees else "differs", "compare", "; ".join(wrong))
 
 
@@ -173,7 +179,11 @@ def campaign(cases: Sequence[Case], options: Options, limits: Limits) -> Iterato
 @click.option("--memory", default=256, show_default=True, help="MiB of an input.")
 @click.option("--verbose", is_flag=True, help="Also show what onnxruntime alone refuses.")
 def main(cpu: str, only: str, seconds: int, memory: int, verbose: bool) -> None:
-    """Compare both engines on operands that are made to break them."""
+    """Compare both engines on operands that are made to break them.
+
+    Exit code 1 if modelcc crashes, hangs, or ends in an exception that is none of the user's;
+    results that differ, and what it alone refuses, are shown to be looked at.
+    """
     cases = [case for case in CASES if only in case.name]
     counts: Counter[str] = Counter()
     for trial in campaign(cases, Options(cpu=cpu, threads=1), Limits(seconds, memory << 20)):

@@ -51,6 +51,14 @@ class Doubled(Engines):
         return lambda feeds: {"y": 2 * np.asarray(feeds["x"])}
 
 
+class Nameless(Engines):
+    """modelcc, but for the names of its results: what compares them fails."""
+
+    @property
+    def ours(self) -> Any:
+        return lambda feeds: {}
+
+
 class Failing(Engines):
     """modelcc that ends in an exception which is none of the user's."""
 
@@ -62,7 +70,9 @@ class Failing(Engines):
         return fail
 
 
-@pytest.mark.parametrize(("engines", "kind"), [(Doubled, "differs"), (Failing, "fault")])
+@pytest.mark.parametrize(
+    ("engines", "kind"), [(Doubled, "differs"), (Nameless, "fault"), (Failing, "fault")]
+)
 def test_what_is_wrong_is_a_finding(engines: type[Engines], kind: str) -> None:
     case = case_of("Clip")
     outcome: Outcome = tried(engines(case, OPTIONS), case.feeds, LIMITS)
