@@ -68,14 +68,21 @@ def test_only_what_vectors_leave_is_partial(elements: int, lanes: int, tile: int
     segments = element_tiles(Sym("n"), lanes, tile, {"n": Range(0, None)})
     whole, rest = divmod(elements, lanes)
     assert points(segments, {"n": elements}) == list(range(whole + (rest > 0)))
-    assert [s.partial for s in segments] == [False] * (len(segments) - 1) + [True]
-    assert evaluate(segments[-1].present, {"n": elements}) == rest
+    *wholes, last = segments
+    assert not any(s.partial for s in wholes)
+    assert last.partial == (lanes > 1)  # nothing is left of vectors of one
+    assert not last.partial or evaluate(last.present, {"n": elements}) == rest
 
 
 def test_loops_that_never_run_are_left_out() -> None:
     few, more = ({"n": Range(0, most)} for most in (5, 17))
     assert [s.partial for s in element_tiles(Sym("n"), 8, 4, few)] == [True]
     assert [s.tile for s in element_tiles(Sym("n"), 8, 4, more)] == [1, 1]
+
+
+def test_elements_that_are_whole_vectors_leave_none() -> None:
+    segments = element_tiles(Sym("n") * 4, 2, 4, {"n": Range(0, None)})
+    assert not any(s.partial for s in segments)
 
 
 def test_no_vectors_at_all() -> None:

@@ -108,10 +108,10 @@ def element_tiles(elements: Index, lanes: int, tile: int, ranges: Bounds) -> lis
     """Tiles over the vectors along so many ``elements``, a partial one only where some are left:
     to mask a vector that is whole takes as long as several."""
     whole = simplify(floordiv(elements, lanes), ranges)
-    rest = Segment(whole, 1, 1, partial=True, present=elements - whole * lanes)
-    tiles = vector_tiles(whole, tile, False, ranges)
+    left = simplify(elements - whole * lanes, ranges)
     # Where few elements are all that there may be, some loops have no steps.
-    return [*(t for t in tiles if simplify(t.count, ranges) != 0), rest]
+    tiles = [t for t in vector_tiles(whole, tile, False, ranges) if simplify(t.count, ranges) != 0]
+    return [*tiles, Segment(whole, 1, 1, partial=True, present=left)] if left != 0 else tiles
 
 
 def interior_of(
