@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from small_models import mlp
 
 import modelcc
+from tests.levels import runnable
 
 SCRIPT = """
 import pickle, sys
@@ -26,8 +28,9 @@ except modelcc.ModelError as error:
 """
 
 
-def test_models_run_and_compiling_is_refused_in_words(tmp_path: Path) -> None:
-    modelcc.compile(mlp(), threads=1, cache=None).save(tmp_path / "net.mcc")
+@pytest.mark.parametrize("cpu", runnable())
+def test_models_run_and_compiling_is_refused_in_words(tmp_path: Path, cpu: str) -> None:
+    modelcc.compile(mlp(), threads=1, cpu=cpu, cache=None).save(tmp_path / "net.mcc")
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "net.mcc")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 from modelcc.artifact.manifest import MachineSpec
@@ -14,7 +15,16 @@ from modelcc.runtime.errors import LoadError
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _LLVM = "llvmlite.binding"
-"""Names the features of this processor; imported when it is wanted, for its size."""
+"""Names the features of this processor; imported when Linux does not, for its size."""
+
+_LLVM_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "3dnowprefetch": ("prfchw",), "abm": ("lzcnt",), "bmi1": ("bmi",), "lahf_lm": ("sahf",),
+        "lm": ("64bit",), "pclmulqdq": ("pclmul",), "pni": ("sse3",), "rdrand": ("rdrnd",),
+        "sha_ni": ("sha",), "sse4_1": ("sse4.1",), "sse4_2": ("sse4.2", "crc32"),
+    }
+)  # fmt: skip
+"""Flags of Linux for x86-64 whose names in LLVM differ by more than an underscore."""
 
 
 def check_machine(spec: MachineSpec) -> None:
@@ -29,27 +39,52 @@ def check_machine(spec: MachineSpec) -> None:
     if spec.origin and spec.origin == machine_identity():
         return
     needed = [flag[1:] for flag in spec.features if flag.startswith("+")]
-    if not needed:
-        return
-    llvm = import_module(_LLVM)
+    linux = linux_features()
+    unknown = [name for name in needed if name not in linux]
+    if unknown:
+        _ask_llvm(spec, unknown)
+
+
+def _ask_llvm(spec: MachineSpec, needed: list[str]) -> None:
+    """Raise LoadError if LLVM does not find all of ``needed`` here."""
+    code = f"the model was compiled for {spec.cpu or 'another processor'}"
+    try:
+        llvm = import_module(_LLVM)
+    except ImportError as error:
+        raise LoadError(
+            f"{code}, and Linux does not list {', '.join(needed)} here; install llvmlite, which "
+            "knows more features, or compile the model on this machine or for an older processor"
+        ) from error
     available = cast(Callable[[], Mapping[str, bool]], llvm.get_host_cpu_features)()
     missing = [name for name in needed if not available.get(name, False)]
     if missing:
         name = cast(Callable[[], str], llvm.get_host_cpu_name)()
         raise LoadError(
-            f"the model was compiled for {spec.cpu or 'another processor'}, and this machine "
-            f"({name}) lacks {', '.join(missing)}; compile it on this "
+            f"{code}, and this machine ({name}) lacks {', '.join(missing)}; compile it on this "
             "machine, or for an older processor"
         )
 
 
+def linux_features() -> frozenset[str]:
+    """LLVM's names of the features that Linux says this x86-64 processor has; none elsewhere."""
+    flags = next((line for line in _cpu_info() if line.startswith("flags")), "")
+    return frozenset(
+        name
+        for flag in flags.partition(":")[2].split()
+        for name in _LLVM_NAMES.get(flag, (flag.replace("_", ""), flag.replace("_", "-")))
+    )
+
+
+def _cpu_info() -> Iterator[str]:
+    try:
+        yield from _CPU_INFO.read_text().splitlines()
+    except OSError:
+        return
+
+
 def machine_identity() -> str:
     """Equal on machines whose processors have the same features; empty if Linux does not tell."""
-    try:
-        lines = _CPU_INFO.read_text().splitlines()
-    except OSError:
-        return ""
     names = ("vendor_id", "cpu family", "model", "flags", "Features")
-    told = {line for line in lines if line.partition(":")[0].strip() in names}
+    told = {line for line in _cpu_info() if line.partition(":")[0].strip() in names}
     text = "\n".join(sorted(told))
     return hashlib.sha256(text.encode()).hexdigest()[:16] if told else ""
