@@ -1,4 +1,4 @@
-"""Operators whose work depends on data, transforms, and products and convolutions of integers:
+"""Operators whose work depends on data, transforms, products of what comes at run time:
 ``python -m benchmarks.irregular``.
 
 Each model, with a named extent n, is compiled once and runs at n, 4 n and 16 n by turns with ONNX
@@ -18,12 +18,13 @@ import click
 import onnxruntime
 
 import modelcc
-from benchmarks.irregular import choices, images, integers, moves, sorts
+from benchmarks.irregular import choices, images, integers, moves, products, sorts
 
 SECONDS = 0.6
 """Measured for each size of each model."""
 
-CASES = {**moves.CASES, **sorts.CASES, **images.CASES, **integers.CASES, **choices.CASES}
+FAMILIES = (moves, sorts, images, integers, products, choices)
+CASES = {name: case for family in FAMILIES for name, case in family.CASES.items()}
 
 
 def _times(runs: Sequence[Callable[[], object]], clock: Callable[[], float]) -> list[float]:

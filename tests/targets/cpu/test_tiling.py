@@ -8,26 +8,28 @@ import numpy as np
 from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
 from modelcc.ir.index import Sym
 from modelcc.ir.loop_text import print_functions
 from modelcc.ir.types import F32, TensorType
 from modelcc.levels import scheduled_functions
 from modelcc.ops.conv import Conv
-from modelcc.ops.matmul import MatMul
+from modelcc.ops.matmul import Einsum, MatMul
 from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.targets.cpu.schedule import schedule_program
 
 
-def accumulators(rows: int, summed: int, columns: int, constant: bool = True) -> int:
+def accumulators(rows: int, summed: int, columns: int) -> int:
     """Vectors that ``x @ w`` sums up at once."""
     make = GraphBuilder()
     x = make.input("x", TensorType((rows, summed), F32))
-    if constant:
-        w = make.constant(np.zeros((summed, columns), np.float32))
-    else:
-        w = make.input("w", TensorType((summed, columns), F32))
-    graph = make.build([make.emit(MatMul(), x, w)])
+    w = make.constant(np.zeros((summed, columns), np.float32))
+    return summed_at_once(make.build([make.emit(MatMul(), x, w)]))
+
+
+def summed_at_once(graph: Graph) -> int:
+    """Vectors of sums."""
     text = print_functions(scheduled_functions(schedule_program(lower_graph(graph), chosen_cpu())))
     return len(set(re.findall(r"%acc\d*", text)))
 
@@ -43,7 +45,11 @@ def test_rows_share_what_they_read() -> None:
 
 
 def test_rows_far_from_each_other_are_read_in_long_parts() -> None:
-    assert accumulators(1, 1024, 1024, constant=False) == 8
+    make = GraphBuilder()
+    x = make.input("x", TensorType((64, 16), F32))
+    w = make.input("w", TensorType((64, 16, 1024), F32))
+    graph = make.build([make.emit(Einsum("ij,ijn->n"), x, w)])
+    assert summed_at_once(graph) == 8
 
 
 def test_the_only_image_of_a_named_batch_is_tiled() -> None:

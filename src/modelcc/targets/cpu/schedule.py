@@ -41,6 +41,7 @@ from modelcc.targets.cpu.nest import Nest, depends_on
 from modelcc.targets.cpu.plan import Plan, plan_stages
 from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
+from modelcc.targets.cpu.row_sums import emit_row_sums, find_row_sums
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
 from modelcc.targets.cpu.scatter import schedule_scatter
 from modelcc.targets.cpu.scheduled_kernel import (
@@ -322,7 +323,12 @@ def schedule_kernel(
     if chain is not None:
         body, layouts, in_place = _chain_statements(chain, kernel, names, machine)
         statements += body
-    parts = partition(kernel.stages) if chain is None and blocks is None else []
+    sums = find_row_sums(kernel, machine) if blocks is None and chain is None else None
+    if sums is not None:
+        threaded = nanoseconds(kernel.stages, types) >= WORTH_A_FORK
+        statements += emit_row_sums(sums, kernel, names, machine, threaded)
+    whole = any(found is not None for found in (blocks, chain, sums))
+    parts = [] if whole else partition(kernel.stages)
     once = _read_once(parts, kernel.constants)
     # A function forks once: for its dearest part.
     dearest = max(parts, key=lambda stages: nanoseconds(stages, types), default=())

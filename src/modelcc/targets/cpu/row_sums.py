@@ -1,0 +1,269 @@
+"""One row times a matrix that is read once: its rows are added to sums in the first cache.
+
+A tile that holds the sums of some columns in registers reads a short run of every row, each from
+another page, which no core fetches ahead.  Along whole rows the matrix streams::
+
+    for columns: for k: sums += x[k] * w[k, columns]     for k by eights: for columns: sums += ...
+
+The sums are read and written once for ``TERMS`` rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    coefficient,
+    floordiv,
+    loop_range,
+    product,
+    substitute,
+)
+from modelcc.ir.loop import Alloc, Buffer, For, If, LoopKind, Stmt, Test
+from modelcc.ir.scalar_tree import reads, substitute_indices, transform
+from modelcc.ir.tensor import Apply, Axis, Condition, Number, Read, Scalar, Stage
+from modelcc.ir.types import DType, TensorType
+from modelcc.targets.cpu.canonical import CanonicalKernel
+from modelcc.targets.cpu.expression import Names, identity
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.plan import plan_stages
+from modelcc.targets.cpu.tiled import emit_tiled
+
+TERMS = 8
+"""Rows that are added at once: as many streams as a core fetches ahead."""
+
+PARTS = 4
+"""Into how many blocks what would be one is cut for threads, the number of columns not given."""
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """The ``product`` of a row and a matrix for each point of the ``outer`` axes, with the
+    parallel axis ``column`` and the sum's axis ``term``, the stages ``after`` it on the same
+    axes, and the columns of a ``block``."""
+
+    product: Stage
+    outer: tuple[Axis, ...]
+    column: Axis
+    term: Axis
+    after: tuple[Stage, ...]
+    block: int
+
+
+def find_row_sums(kernel: CanonicalKernel, machine: CpuModel) -> RowSums | None:
+    """One row times a matrix that comes at run time, and what is done with the results."""
+    product = kernel.stages[0]
+    axes = tuple(a for a in product.axes if a.extent != 1)
+    if product.combine != "sum" or len(product.reduce) != 1:
+        return None
+    (term,), size = product.reduce, product.body.dtype.bytes
+    wide = [(m, a) for a in axes for m in _matrix(product.body, a, term)]
+    if len(wide) != 1:
+        return None
+    ((matrix, column),) = wide
+    if matrix.tensor in kernel.constants or not _pays(column.extent, term.extent, size, machine):
+        return None
+    stages = [s for stage in kernel.stages for s in _on_axes(stage, axes)]
+    if len(stages) < len(kernel.stages) or not all(_follows(s, stages[0]) for s in stages[1:]):
+        return None
+    outer = tuple(a for a in axes if a != column)
+    if not all(_moves(matrix.indices, a) for a in outer):  # several rows times one matrix
+        return None
+    if machine.threads > 1 and not all(isinstance(a.extent, int) for a in outer):
+        return None
+    block = _block(column.extent, size, machine)
+    return RowSums(stages[0], outer, column, term, tuple(stages[1:]), block)
+
+
+def _block(columns: Index, size: int, machine: CpuModel) -> int:
+    """How many sums stay in the first cache beside the rows that pass through it."""
+    most = machine.l1_bytes // 4 // size
+    if isinstance(columns, int):
+        lanes = machine.lanes(8 * size)
+        share = -(-columns // (machine.threads * lanes)) * lanes
+        return min(most, share)
+    return most // PARTS if machine.threads > 1 else most
+
+
+def _matrix(body: Scalar, column: Axis, term: Axis) -> Iterator[Read]:
+    """The only operand of a product of floats that has ``column`` s and ``term`` s, if columns are
+    next to each other; another may have columns that are the same for all terms."""
+    match body:
+        case Apply("mul", args, DType(is_float=True)):
+            wide = [r for a in args for r in reads(a) if _moves(r.indices, column)]
+        case _:
+            return
+    matrices = [r for r in wide if _moves(r.indices, term)]
+    for matrix in matrices if len(matrices) == 1 else ():
+        *others, last = matrix.indices
+        plain = coefficient(last, column.name) == 1 and not _moves((last,), term)
+        if plain and not _moves(others, column):
+            yield matrix
+
+
+def _moves(indices: Sequence[Index], axis: Axis) -> bool:
+    """Whether another element is read for another point of ``axis``."""
+    return any(not isinstance(i, int) and axis.name in i.symbols for i in indices)
+
+
+def _pays(columns: Index, terms: Index, size: int, machine: CpuModel) -> bool:
+    """Whether rows are too long for registers, and the matrix comes from beyond the second cache,
+    or may."""
+    if isinstance(columns, int):
+        registers = machine.vector_bits // 8 * machine.vector_registers
+        if columns * size <= registers // 2:
+            return False
+        return not isinstance(terms, int) or columns * terms * size >= machine.l2_bytes
+    return True
+
+
+def _on_axes(stage: Stage, axes: tuple[Axis, ...]) -> Iterator[Stage]:
+    """``stage`` with ``axes`` as its parallel axes; nothing if it has others."""
+    wide = [a for a in stage.axes if a.extent != 1]
+    if [a.extent for a in wide] == [a.extent for a in axes]:
+        values: dict[str, Index] = {a.name: 0 for a in stage.axes}
+        values |= {a.name: Sym(b.name) for a, b in zip(wide, axes, strict=True)}
+        yield _substituted(stage, values, axes)
+
+
+def _substituted(stage: Stage, values: Mapping[str, Index], axes: tuple[Axis, ...]) -> Stage:
+    write = tuple(substitute(i, values) for i in stage.write)
+    return replace(stage, axes=axes, write=write, body=substitute_indices(stage.body, values))
+
+
+def _follows(stage: Stage, product: Stage) -> bool:
+    """Whether ``stage`` does something to each result of ``product`` by itself."""
+    own = [r for r in reads(stage.body) if r.tensor == product.output]
+    return not stage.reduce and bool(own) and all(r.indices == product.write for r in own)
+
+
+def emit_row_sums(
+    row_sums: RowSums, kernel: CanonicalKernel, names: Names, machine: CpuModel, threaded: bool
+) -> list[Stmt]:
+    """Loop-level statements of all blocks of columns, in parallel if ``threaded``: by rows, or if
+    these are too few by blocks."""
+    outer = {names.fresh(a.name): a.extent for a in row_sums.outer}
+    point = {a.name: Sym(n) for n, a in zip(outer, row_sums.outer, strict=True)}
+    counters = {name: loop_range(extent) for name, extent in outer.items()}
+    emitter = _Emitter(row_sums, kernel, names, machine, names.fresh("sums"), counters, point)
+    rows = product(outer.values())
+    if threaded and isinstance(rows, int) and rows >= machine.threads:
+        statements = _blocks(emitter, {}, threaded=False)
+        return _nested(outer, statements, "parallel")
+    return _blocks(emitter, outer, threaded)
+
+
+def _nested(outer: Mapping[str, Index], body: Sequence[Stmt], kind: LoopKind) -> list[Stmt]:
+    """``body`` in the loops ``outer``, of which the outermost is of the ``kind``."""
+    statements: Sequence[Stmt] = body
+    for depth, (name, extent) in reversed(list(enumerate(outer.items()))):
+        own = "serial" if depth else kind
+        statements = [For(name, 0, extent, tuple(statements), kind=own)]
+    return list(statements)
+
+
+def _blocks(emitter: _Emitter, outer: Mapping[str, Index], threaded: bool) -> list[Stmt]:
+    """All blocks of columns, each for all points of ``outer``."""
+    row_sums = emitter.row_sums
+    number = emitter.names.fresh("block")
+    extent, size = row_sums.column.extent, row_sums.block
+    whole = floordiv(extent, size)
+    rest = extent - whole * size
+    statements: list[Stmt] = []
+    if whole != 0:
+        counters = {**emitter.counters, number: loop_range(whole)}
+        block = replace(emitter, counters=counters).block(Sym(number) * size, size)
+        body = tuple(_nested(outer, tuple(block), "serial"))
+        kind = "parallel" if threaded and whole != 1 else "serial"
+        statements.append(For(number, 0, whole, body, kind=kind))
+    if rest != 0:
+        last = _nested(outer, tuple(emitter.block(whole * size, rest)), "serial")
+        some = Test((Condition(rest, ">", 0),))
+        statements += last if isinstance(rest, int) else [If(some, tuple(last))]
+    return statements
+
+
+@dataclass(frozen=True)
+class _Emitter:
+    """``sums`` is the buffer's name, ``counters`` are those of the loops around a block, and
+    ``point`` says where on the outer axes it is."""
+
+    row_sums: RowSums
+    kernel: CanonicalKernel
+    names: Names
+    machine: CpuModel
+    sums: str
+    counters: Bounds
+    point: Mapping[str, Index]
+
+    @property
+    def dtype(self) -> DType:
+        return self.row_sums.product.body.dtype
+
+    def block(self, first: Index, count: Index) -> Iterator[Stmt]:
+        """Statements for ``count`` columns from ``first`` on."""
+        yield Alloc(Buffer(self.sums, self.dtype, self.row_sums.block, "local"))
+        axis = Axis(self.row_sums.column.name, count)
+        zero = self._stage(axis, Number(identity("sum", self.dtype), self.dtype))
+        yield from self._emit([zero], {})
+        terms = self.row_sums.term.extent
+        whole = floordiv(terms, TERMS)
+        yield from self._rows(axis, first, 0, whole, TERMS)
+        yield from self._rows(axis, first, whole * TERMS, terms - whole * TERMS, 1)
+        yield from self._emit(list(self._results(axis, first)), {})
+
+    def _rows(
+        self, axis: Axis, first: Index, start: Index, times: Index, terms: int
+    ) -> Iterator[Stmt]:
+        """Adds ``times`` * ``terms`` rows from ``start`` on to the sums."""
+        if times == 0:
+            return
+        number = self.names.fresh("rows")
+        added = self._added(axis, first, start + Sym(number) * terms, terms)
+        yield For(number, 0, times, tuple(self._emit([added], {number: loop_range(times)})))
+
+    def _stage(self, axis: Axis, body: Scalar) -> Stage:
+        return Stage(self.sums, (axis,), (Sym(axis.name),), body)
+
+    def _sum(self, place: Index) -> Read:
+        return Read(self.sums, (place,), self.dtype)
+
+    def _place(self, first: Index) -> dict[str, Index]:
+        """The matrix' column of a block's column, and which matrix."""
+        column = self.row_sums.column.name
+        return {**self.point, column: first + Sym(column)}
+
+    def _added(self, axis: Axis, first: Index, row: Index, count: int) -> Stage:
+        product, term = self.row_sums.product.body, self.row_sums.term.name
+        total: Scalar = self._sum(Sym(axis.name))
+        for n in range(count):
+            added = substitute_indices(product, {**self._place(first), term: row + n})
+            total = Apply("add", (total, added), self.dtype)
+        return self._stage(axis, total)
+
+    def _results(self, axis: Axis, first: Index) -> Iterator[Stage]:
+        product, place = self.row_sums.product, self._place(first)
+        total = self._sum(Sym(axis.name) - first)
+        if product.output in self.kernel.outputs:
+            plain = replace(product, body=total, reduce=(), combine=None)
+            yield _substituted(plain, place, (axis,))
+
+        def summed(node: Scalar) -> Scalar:
+            return total if isinstance(node, Read) and node.tensor == product.output else node
+
+        for stage in self.row_sums.after:
+            body = transform(stage.body, summed)
+            yield _substituted(replace(stage, body=body), place, (axis,))
+
+    def _emit(self, stages: Sequence[Stage], inner: Bounds) -> list[Stmt]:
+        kernel = self.kernel
+        sums = TensorType((self.row_sums.block,), self.dtype)
+        types = {**dict(kernel.types), self.sums: sums}
+        dims: Bounds = {**dict(kernel.dims), **self.counters, **inner}
+        outputs = frozenset((*kernel.outputs, self.sums))
+        plan, _ = plan_stages(tuple(stages), outputs, types, dims, frozenset(), self.machine)
+        return emit_tiled(plan, self.names, 1, None, frozenset((self.sums,)))
