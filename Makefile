@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test levels bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs
+.PHONY: check test levels replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -20,6 +20,10 @@ levels:  ## op matrix, models and conformance on code for every processor level 
 		$(PYTHON) -m pytest -q -n auto --cpu $$level --all-ops $(MATRICES) && \
 		MODELCC_CPU=$$level $(PYTHON) -m conformance $(if $(SUITE),--suite $(SUITE)) || exit 1; \
 	done
+
+replay:  ## kernels that tree BASE (a commit, a folder) makes otherwise than this one; QUICK=1, JSON=file, DIFF=kernel
+	$(PYTHON) -m benchmarks.replay $(or $(BASE),HEAD) --folder $(MODELS) $(if $(QUICK),--quick) \
+		$(if $(JSON),--json $(JSON)) $(if $(DIFF),--diff $(DIFF))
 
 bench:  ## side by side with other engines: tables, JSON and a plot; needs the bench extra
 	$(PYTHON) -m benchmarks.zoo --all --out $(MODELS)

@@ -6,13 +6,10 @@ others run by turns, each on the runtime of its own tree.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from statistics import geometric_mean
 from tempfile import TemporaryDirectory
@@ -21,8 +18,9 @@ import click
 
 from benchmarks.feeds import feeds_for
 from benchmarks.messages import Failed, Task
-from benchmarks.pool import ROOT, Timing, Worker, measure, start
+from benchmarks.pool import Timing, Worker, measure, start
 from benchmarks.side_by_side import cores
+from benchmarks.trees import ROOT, environment_of, sources_of
 
 COMPILE = """
 import sys
@@ -47,15 +45,6 @@ class Trees:
         yield "now", self.now
 
 
-def sources_of(commit: str, folder: Path) -> Path:
-    """The package's sources at `commit`, put into `folder`."""
-    command = ("git", "archive", commit, "src")
-    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
-    with tarfile.open(fileobj=BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
-    return folder / "src"
-
-
 def compiled(model: Path, trees: Trees, folder: Path) -> dict[str, Path]:
     """The artifact of each tree."""
     made: dict[str, Path] = {}
@@ -64,7 +53,7 @@ def compiled(model: Path, trees: Trees, folder: Path) -> dict[str, Path]:
         settings = (str(model), str(trees.threads), trees.cpu, str(made[name]))
         subprocess.run(
             (sys.executable, "-c", COMPILE, *settings),
-            cwd=folder, env={**os.environ, "PYTHONPATH": str(sources)}, check=True,
+            cwd=folder, env=environment_of(sources), check=True,
         )  # fmt: skip
     return made
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -16,8 +15,7 @@ from typing import Any
 
 from benchmarks.lock import exclusively
 from benchmarks.messages import Failed, Loaded, Task
-
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.trees import ROOT, environment_of
 
 PAUSE_SECONDS = 0.02
 """Between turns: idle threads of the engine before stop spinning."""
@@ -73,7 +71,7 @@ def start(task: Task, timeout: float, sources: Path | None = None) -> Worker | F
         [sys.executable, "-W", "ignore", "-m", "benchmarks.worker", str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
         cwd=ROOT,
-        env={**os.environ, **({} if sources is None else {"PYTHONPATH": str(sources)})},
+        env=environment_of(sources),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -1,0 +1,117 @@
+"""What a tree makes of a model, as data and JSON; workers of older trees write it, too."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+OPS = "op matrix"
+"""The group of all samples of ops."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is compiled for; an empty `cpu` is this machine's."""
+
+    target: str
+    cpu: str
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.target}/{self.cpu or 'native'}/{self.threads}"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel: `text` is the hash of what the target prints, without names, and `size` its length.
+
+    `flops` and `bytes` are the estimated work of a call, `plan` the planners that laid it out and
+    `loops` what they made.  Where a tree does not tell, these are None.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    launches: int
+    text: str
+    size: int
+    flops: int | None = None
+    bytes: int | None = None
+    plan: str | None = None
+    loops: str | None = None
+
+    @property
+    def base(self) -> str:
+        """The name without the number that depends on the kernels before."""
+        return re.sub(r"^[a-z]+\d+_", "", self.name)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A case for a setting: its kernels, the bytes of its arena and constants, or why not.
+
+    `group` is the line of the summary that it counts in.
+    """
+
+    group: str
+    case: str
+    setting: Setting
+    kernels: tuple[Kernel, ...] = ()
+    arena: str = ""
+    constants: int = 0
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process does: compile cases for each of `settings`, on the modules below `sources`,
+    which are those of `tree`, `before` or `now`.
+
+    `kind` is `file` (`what`: a path), `small` (names by comma) or `ops` (`2/16`: a sixteenth of
+    the samples).  Texts are kept by their hashes in the folder `texts`, unless that is empty.
+    """
+
+    tree: str
+    sources: str
+    kind: str
+    what: str
+    settings: tuple[Setting, ...]
+    texts: str = ""
+
+    @property
+    def label(self) -> str:
+        """What people call it; of a file, the name of its case."""
+        match self.kind:
+            case "ops":
+                return f"{OPS} {self.what}"
+            case "small":
+                return "small models"
+            case _:
+                return self.what.rsplit("/", 1)[-1].removesuffix(".onnx")
+
+    def group(self, case: str) -> str:
+        """The group of a case."""
+        return OPS if self.kind == "ops" else case
+
+
+def to_json(record: Outcome | Job) -> str:
+    """One line."""
+    return json.dumps(asdict(record))
+
+
+def outcome_from(data: Mapping[str, Any]) -> Outcome:
+    """The inverse of :func:`to_json`."""
+    kernels = tuple(_kernel(entry) for entry in data["kernels"])
+    return replace(Outcome(**data), setting=Setting(**data["setting"]), kernels=kernels)
+
+
+def job_from(text: str) -> Job:
+    """The inverse of :func:`to_json`."""
+    data = json.loads(text)
+    return Job(**{**data, "settings": tuple(Setting(**entry) for entry in data["settings"])})
+
+
+def _kernel(data: Mapping[str, Any]) -> Kernel:
+    return replace(Kernel(**data), nodes=tuple(data["nodes"]))
