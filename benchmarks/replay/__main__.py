@@ -37,11 +37,11 @@ CPUS = "native,x86-64-v2" if platform.machine() == "x86_64" else "native"
 def jobs_of(
     folder: Path, models: Sequence[str], quick: bool, settings: tuple[Setting, ...]
 ) -> list[Job]:
-    """What to compile: the models that are named, else all of them and the op matrix."""
+    """What to compile: what is named, else all models and the op matrix, which is called `ops`."""
     files = {} if quick else {path.stem: str(path.resolve()) for path in folder.glob("*.onnx")}
-    unknown = [name for name in models if name not in files and name not in SMALL]
+    unknown = [name for name in models if name not in (*files, *SMALL, "ops")]
     if unknown:
-        known = ", ".join((*sorted(files), *SMALL))
+        known = ", ".join((*sorted(files), *SMALL, "ops"))
         raise click.BadParameter(f"no model {unknown[0]!r} in {folder}; there are {known}")
     if not models and not quick and not files:
         raise click.BadParameter(
@@ -49,7 +49,7 @@ def jobs_of(
         )
     small = ",".join(name for name in SMALL if not models or name in models)
     found = [Job("", "", "small", small, settings)] if small else []
-    if not models:
+    if not models or "ops" in models:
         parts = (QUICK,) if quick else tuple(f"{n + 1}/{PARTS}" for n in range(PARTS))
         found += (Job("", "", "ops", part, settings) for part in parts)
     wanted = sorted(name for name in files if not models or name in models)
@@ -101,7 +101,9 @@ def _settings(
 @click.argument("base")
 @click.option("--tree", default=str(ROOT), help="The tree now, as BASE; without, this one.")
 @click.option("--folder", type=click.Path(path_type=Path), default=ROOT / "benchmarks/models")
-@click.option("--models", default="", callback=_words, help="Names by comma, and no op matrix.")
+@click.option(
+    "--models", default="", callback=_words, help="Names by comma, ops for the op matrix."
+)
 @click.option("--quick", is_flag=True, help="Small models and a share of the op matrix.")
 @click.option("--target", "targets", default="native,c", show_default=True, callback=_words)
 @click.option("--cpu", "cpus", default=CPUS, show_default=True, callback=_words)

@@ -108,7 +108,8 @@ def _differences(
     differences = [Difference(*place, *_status(one, two), one, two) for one, two in together]
     _count(tally, found.setting.target, differences)
     if before is None or now is None:
-        yield Difference(*place, "came" if now else "went", (f"{len(found.kernels)} kernels",))
+        if found.kernels:
+            yield Difference(*place, "came" if now else "went", (f"{len(found.kernels)} kernels",))
         return
     yield from (one for one in differences if one.status != "same")
     if moved := tuple(_memory(before, now)):
@@ -213,8 +214,9 @@ def facets(before: Kernel, now: Kernel) -> Iterator[str]:
 def _memory(before: Outcome, now: Outcome) -> Iterator[str]:
     if before.arena != now.arena:
         yield f"arena {before.arena} → {now.arena}"
-    if before.constants != now.constants:
-        yield f"bytes of constants {before.constants:,} → {now.constants:,}"
+    one, other = before.constants, now.constants
+    if one is not None and other is not None and one != other:
+        yield f"bytes of constants {one:,} → {other:,}"
 
 
 def _shown(value: object) -> str:

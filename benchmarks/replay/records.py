@@ -50,7 +50,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case for a setting: its kernels, the bytes of its arena and constants, or why not.
+    """A case for a setting: its kernels, the bytes of its arena and constants (None: the tree does
+    not tell), or why not.
 
     `group` is the line of the summary that it counts in.
     """
@@ -60,7 +61,7 @@ class Outcome:
     setting: Setting
     kernels: tuple[Kernel, ...] = ()
     arena: str = ""
-    constants: int = 0
+    constants: int | None = None
     failed: str = ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,10 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.replay.compare import STATUSES, Comparison, Difference, Tally
-from benchmarks.replay.records import Kernel
+from benchmarks.replay.records import Kernel, Outcome
+
+_NUMBER = re.compile(r"(%[A-Za-z]\w*)\.\d+")
+"""Of a value in LLVM text."""
 
 COLUMNS = (*STATUSES, "failing")
 
@@ -28,9 +32,12 @@ def listed(comparison: Comparison) -> Iterator[str]:
             last = first.case
             yield first.case
         yield f"  {_line(alike)}"
+    cases: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in comparison.neither:
-        where = f"{outcome.case} [{outcome.setting}]"
-        yield f"{where} compiles with neither tree, now: {outcome.failed}"
+        cases[outcome.case].append(outcome)
+    for case, (first, *others) in cases.items():
+        more = f" and {len(others)} more" if others else ""
+        yield f"{case} compiles with neither tree: {first.failed}  [{first.setting}{more}]"
 
 
 def grouped(differences: Sequence[Difference]) -> list[Alike]:
@@ -106,14 +113,23 @@ def _cells(tally: Tally, targets: Sequence[str]) -> list[str]:
 
 def diffs(comparison: Comparison, name: str, texts: Path) -> Iterator[str]:
     """Lines of the diffs of kernels called `name`, or from a node called so, in the first setting
-    that they differ in.  `MODEL:NAME` means those of one model."""
+    that they differ in.  `MODEL:NAME` means those of one model.
+
+    One instruction more gives other numbers to all values after it, so these are left out where
+    anything else differs.
+    """
     for alike in grouped(comparison.differences):
         first = alike[0]
         if first.kernel is None or not _means(name, first):
             continue
         old, new = (_text(kernel, texts) for kernel in (first.before, first.now))
         heads = (f"{tree} {first.case} {first.kernel.name}" for tree in ("before", "now"))
-        yield from unified_diff(old, new, *heads, str(first.setting), lineterm="")
+        plain = (
+            [_NUMBER.sub(r"\1", line) for line in old],
+            [_NUMBER.sub(r"\1", line) for line in new],
+        )
+        both = plain if plain[0] != plain[1] else (old, new)
+        yield from unified_diff(*both, *heads, str(first.setting), lineterm="")
 
 
 def _means(name: str, one: Difference) -> bool:

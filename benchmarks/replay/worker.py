@@ -58,7 +58,8 @@ def _filled(outcome: Outcome, model: Any, plans: Plans, texts: str) -> Outcome:
         _kernel(function, launches[function.name], target, plans, texts)
         for function in program.functions
     ]
-    constants = sum(constant.nbytes for constant in program.constants.values())
+    sizes = [getattr(constant, "nbytes", None) for constant in program.constants.values()]
+    constants = None if None in sizes else sum(sizes)
     return replace(
         outcome, kernels=tuple(kernels), arena=str(program.arena), constants=constants
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from benchmarks.replay.__main__ import jobs_of, main
 from benchmarks.replay.cases import cases_of
 from benchmarks.replay.compare import compare
 from benchmarks.replay.records import Job, Kernel, Outcome, Setting, job_from, outcome_from, to_json
-from benchmarks.replay.report import listed, verdict
+from benchmarks.replay.report import diffs, listed, verdict
 from benchmarks.replay.run import Workplace, outcomes_of
 from benchmarks.replay.small import SMALL
 from benchmarks.replay.worker import main as worker
@@ -184,6 +185,25 @@ def test_kernels_are_known_by_text_and_nodes() -> None:
     assert differences(before, more) == [("changed", "k0_A", "k0_A")]
 
 
+def test_diffs_leave_out_numbers_where_more_differs(tmp_path: Path) -> None:
+    lines = ("%v.1 = load", "%v.2 = add %v.1", "%v.3 = mul %v.2")
+    texts = {
+        "1": lines,
+        "2": ("%v.1 = load", "%v.2 = freeze %v.1", "%v.3 = add %v.2", "%v.4 = mul %v.3"),
+        "3": (*lines[:2], "%v.3 = mul %v.1"),
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(zlib.compress("\n".join(text).encode()))
+
+    def changed(now: str) -> list[str]:
+        trees = ([Outcome("m", "m", SETTING, (kernel("k", t, "a"),))] for t in ("1", now))
+        found = list(diffs(compare(*trees), "m:a", tmp_path))[2:]
+        return [line for line in found if line[0] in "+-"]
+
+    assert changed("2") == ["+%v = freeze %v"]
+    assert changed("3") == ["-%v.3 = mul %v.2", "+%v.3 = mul %v.1"]
+
+
 def test_what_one_tree_does_not_tell_is_no_difference() -> None:
     known = replace(kernel("k0_A", "1", "a"), flops=3, plan="rows")
     assert differences([kernel("k0_A", "1", "a")], [known]) == []
@@ -197,6 +217,7 @@ def test_memory_and_cases_of_one_tree_are_told_of() -> None:
     (came,) = compare([], [one]).differences
     assert (came.status, came.details) == ("came", ("1 kernels",))
     assert compare([], [one]).tallies["m"].counts == {"added": 1}
+    assert not compare([], [replace(one, kernels=())]).differences
 
 
 @pytest.mark.parametrize("name", SMALL)
