@@ -111,6 +111,21 @@ CASES: Mapping[str, Case] = MappingProxyType(
             )
             for mode in ("constant", "reflect")
         },
+        **{
+            f"Pad {mode} {name}": Case(
+                f"g (float[{shape}] x) => (float[{', '.join('abcd'[:rank])}] y) {{ "
+                f'p = Constant<value_ints = {pads}>() y = Pad<mode = "{mode}">(x, p) }}',
+                feeds, 64,
+            )
+            for mode in ("constant", "reflect", "edge")
+            for name, shape, rank, pads, feeds in (
+                ("planes", "b, c, h, w", 4, [0, 0, 3, 3] * 2,
+                 lambda r, n: {"x": f32(r, 1, 8, n, 32)}),
+                ("pixels", "b, h, w, 3", 4, [0, 3, 3, 0] * 2,
+                 lambda r, n: {"x": f32(r, 1, n, 64, 3)}),
+                ("signal", "b, n", 2, [0, 200] * 2, lambda r, n: {"x": f32(r, 2, 64 * n)}),
+            )
+        },
         "DeformConv": _deformable(1),
         "DeformConv groups": _deformable(4),
         "InstanceNormalization": Case(

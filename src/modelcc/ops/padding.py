@@ -27,6 +27,9 @@ Mode = Literal["constant", "edge", "reflect", "wrap"]
 Source = tuple[Index | Element, list[Condition]]
 """A place along an axis, an index or an integer read from a table, and when it is inside."""
 
+Along = Callable[[Index], Source]
+"""What each place along an axis of the result is made of."""
+
 
 @dataclass(frozen=True)
 class Pad(Op):
@@ -96,34 +99,42 @@ class Pad(Op):
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
-        sources = [self._along(at, a, e, result.shape[a]) for a, e in enumerate(x.shape)]
+        in_parts = x.rank > 0 and self._is_late(x.rank - 1)
+        axes = range(x.rank - 1 if in_parts else x.rank)
+        sources = [self._along(at, a, x.shape[a], result.shape[a]) for a in axes]
+        if in_parts:
+            return self._in_parts(at, x, result.shape, sources)
 
         def body(o: Point) -> Element:
             return self._element(at, x, [source(i) for source, i in zip(sources, o, strict=True)])
 
-        if not x.rank or not self._is_late(x.rank - 1):
-            return at.stage(result.shape, body)
-        # Rows in three parts: in the middle one, elements lie side by side as they did.
-        *outer, whole = result.shape
-        target = at.tensor(result.shape, x.dtype)
-        cropped = minimum(maximum(-self.before[-1], 0), x.shape[-1])
-        first, count = self._middle(x.rank - 1, x.shape[-1], whole)
+        return at.stage(result.shape, body)
 
-        def shifted(start: Index) -> Callable[[Point], Point]:
-            return lambda o: (*o[:-1], o[-1] + start)
+    def _in_parts(
+        self, at: StageBuilder, x: Operand, shape: Point, sources: Sequence[Along]
+    ) -> Operand:
+        """Rows in three parts: in the middle one, elements lie side by side as they did."""
+        *outer, whole = shape
+        extent = x.shape[-1]
+        target = at.tensor(shape, x.dtype)
+        cropped = minimum(maximum(-self.before[-1], 0), extent)
+        first, count = self._middle(x.rank - 1, extent, whole)
 
-        def side(start: Index) -> Callable[[Point], Element]:
-            if self.mode == "constant":
-                return lambda _: number(self.value, x.dtype)
-            return lambda o: body(shifted(start)(o))
+        def filled(start: Index, size: Index, source: Along) -> None:
+            def element(o: Point) -> Element:
+                if self.mode == "constant" and source is not middle:
+                    return number(self.value, x.dtype)
+                found = [along(i) for along, i in zip(sources, o[:-1], strict=True)]
+                return self._element(at, x, [*found, source(o[-1])])
 
-        def middle(o: Point) -> Element:
-            found = [source(i) for source, i in zip(sources[:-1], o[:-1], strict=True)]
-            return self._element(at, x, [*found, (o[-1] + cropped, [])])
+            at.fill(target, (*outer, size), lambda o: (*o[:-1], o[-1] + start), element)
 
-        at.fill(target, (*outer, count), shifted(first), middle)
-        for start, extent in ((0, first), (first + count, whole - first - count)):
-            at.fill(target, (*outer, extent), shifted(start), side(start))
+        def middle(i: Index) -> Source:
+            return i + cropped, []
+
+        filled(first, count, middle)
+        for start, size in ((0, first), (first + count, whole - first - count)):
+            filled(start, size, self._along(at, x.rank - 1, extent, size, start))
         return target
 
     def _element(self, at: StageBuilder, x: Operand, found: Sequence[Source]) -> Element:
@@ -140,19 +151,19 @@ class Pad(Op):
         return guard([c for _, conditions in found for c in conditions], read(()), self.value)
 
     def _along(
-        self, at: StageBuilder, axis: int, extent: Index, whole: Index
-    ) -> Callable[[Index], Source]:
-        """Where the elements of the result come from along ``axis``: from a table if that takes
-        divisions by what is known at run time only."""
+        self, at: StageBuilder, axis: int, extent: Index, whole: Index, start: Index = 0
+    ) -> Along:
+        """Where the elements of the result come from along ``axis``, ``whole`` of them from
+        ``start`` on: from a table if that takes divisions by what is known at run time only."""
 
         def direct(i: Index) -> Source:
-            return self._source(axis, i, extent)
+            return self._source(axis, i + start, extent)
 
         if self.mode in ("constant", "edge") or not self._is_late(axis):
             return direct
 
         def place(o: Point) -> Element:
-            found, _ = self._source(axis, o[0], extent)
+            found, _ = self._source(axis, o[0] + start, extent)
             return index_value(found, I64)
 
         table = at.stage((whole,), place)
@@ -212,10 +223,9 @@ def _folded(mode: Mode, i: Index, size: Index) -> Index:
         return mod(i, size)
     if size == 1:
         return 0
-    # A named extent may turn out to be 1.
-    period = maximum(2 * (size - 1), 1)
-    folded = mod(i, period)
-    return minimum(folded, period - folded)
+    # A named extent may turn out to be 1: the period is its own then, too.
+    folded = mod(i, maximum(2 * (size - 1), size, 1))
+    return minimum(folded, 2 * (size - 1) - folded)
 
 
 OPS: tuple[type[Op], ...] = (Pad,)

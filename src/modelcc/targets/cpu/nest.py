@@ -257,7 +257,7 @@ def _flatten(
 def _flatten_guard(node: Guard, values: Mapping[str, Index], ranges: Bounds) -> Scalar:
     kept: list[Condition] = []
     for condition in node.conditions:
-        for c in _normal_form(condition):
+        for c in normal_form(condition):
             left = simplify(substitute(c.left, values), ranges)
             lowest = bounds_of(left, ranges).lo
             if c.comparison != ">=" or lowest is None or lowest < 0:
@@ -265,7 +265,7 @@ def _flatten_guard(node: Guard, values: Mapping[str, Index], ranges: Bounds) -> 
     return replace(node, conditions=tuple(kept)) if kept else node.inside
 
 
-def _normal_form(condition: Condition) -> tuple[Condition, ...]:
+def normal_form(condition: Condition) -> tuple[Condition, ...]:
     """The same condition as ``left >= 0`` where possible."""
     difference = condition.left - condition.right
     match condition.comparison:

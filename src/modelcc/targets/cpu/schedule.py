@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from modelcc.ir.graph import Constant
-from modelcc.ir.index import Bounds, Index, Sym, coefficient, product, substitute, symbols
+from modelcc.ir.index import Bounds, Index, Sym, coefficient, product, substitute
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.op import ModelError
@@ -36,8 +36,9 @@ from modelcc.targets.cpu.chain import Chain, find_chain, in_blocks
 from modelcc.targets.cpu.choices import with_choices
 from modelcc.targets.cpu.expression import Names
 from modelcc.targets.cpu.free_sizes import with_free_sizes
+from modelcc.targets.cpu.in_place import pairs_in_place, pairs_of_parts
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.nest import Nest, depends_on
+from modelcc.targets.cpu.nest import depends_on
 from modelcc.targets.cpu.plan import Plan, plan_stages
 from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
@@ -51,6 +52,7 @@ from modelcc.targets.cpu.scheduled_kernel import (
     buffer_parameter,
 )
 from modelcc.targets.cpu.shared_copies import is_copy, with_free_place
+from modelcc.targets.cpu.straight_rows import emit_straight_rows, find_straight_rows
 from modelcc.targets.cpu.streaming import streams
 from modelcc.targets.cpu.structure import Group, make_group
 from modelcc.targets.cpu.sweeps import there_and_back
@@ -333,16 +335,23 @@ def schedule_kernel(
     # A function forks once: for its dearest part.
     dearest = max(parts, key=lambda stages: nanoseconds(stages, types), default=())
     for stages in parts:
+        rows = find_straight_rows(stages, types, dims)
+        if rows is not None:
+            worth = stages is dearest and nanoseconds(stages, types) >= WORTH_A_FORK
+            body, plans = emit_straight_rows(rows, kernel, names, machine, worth)
+            statements += body
+            in_place += pairs_of_parts(plans, kernel, types)
+            continue
         plan, wanted = _plan(stages, kernel, types, dims, machine, once)
         layouts |= wanted
         worth = stages is dearest and nanoseconds(stages, types) >= WORTH_A_FORK
         chunks = PARALLEL_CHUNKS if worth else 1
         if isinstance(plan, RowPlan):
             statements += emit_rows(plan, names, chunks)
-            in_place += _in_place(plan.nests, plan.stored, kernel, types)
+            in_place += pairs_in_place(plan.nests, plan.stored, kernel, types)
         else:
             statements += emit_tiled(plan, names, chunks)
-            in_place += _in_place(plan.group.nests, plan.group.stored, kernel, types)
+            in_place += pairs_in_place(plan.group.nests, plan.group.stored, kernel, types)
     laid_out = {n: t.with_layout(layouts.get(n, t.layout)) for n, t in types.items()}
     shared = frozenset(name for pair in in_place for name in pair)
     parameters = [buffer_parameter(n, laid_out[n], False, shared) for n in kernel.inputs]
@@ -391,7 +400,7 @@ def _alone_in_place(
     """(output, input) pairs of one phase, whose input no other phase reads."""
     others = [n for p in plans if p is not plan for n in p.group.nests]
     read = {r.tensor for n in others for r in reads(n.body)}
-    found = _in_place(plan.group.nests, plan.group.stored, kernel, types)
+    found = pairs_in_place(plan.group.nests, plan.group.stored, kernel, types)
     return [(output, name) for output, name in found if name not in read]
 
 
@@ -455,36 +464,3 @@ def _prefers_rows(group: Group, packable: frozenset[str]) -> bool:
     across = [coefficient(r.indices[0], inner.name) for r in loads]
     moves = depends_on(anchor.body, inner.name)
     return not moves or any(c not in (0, 1) for c in across)
-
-
-def _in_place(
-    nests: Sequence[Nest],
-    stored: frozenset[str],
-    kernel: CanonicalKernel,
-    types: Mapping[str, TensorType],
-) -> list[tuple[str, str]]:
-    """(output, input) pairs in which every read of the input is where the output is written,
-    by that nest or an earlier one."""
-    pairs: list[tuple[str, str]] = []
-    for position, nest in enumerate(nests):
-        if nest.output not in stored:
-            continue
-        for name in kernel.inputs:
-            same = types[name] == types[nest.output] and name not in kernel.constants
-            if same and _read_in_place(name, nest, nests[: position + 1], nests[position + 1 :]):
-                pairs.append((nest.output, name))
-    return pairs
-
-
-def _read_in_place(name: str, writer: Nest, before: Sequence[Nest], after: Sequence[Nest]) -> bool:
-    early = [r for n in before for r in reads(n.body) if r.tensor == name]
-    late = [r for n in after for r in reads(n.body) if r.tensor == name]
-    reduced = [r for n in before if n.reduce for r in reads(n.body) if r.tensor == name]
-    exact = all(r.indices == (writer.store,) for r in early)
-    once = {v.name for v in writer.parallel if v.extent != 1} <= symbols(writer.store)
-    return bool(early) and exact and once and not late and (not reduced or _row_walk(before))
-
-
-def _row_walk(nests: Sequence[Nest]) -> bool:
-    """Whether the reductions walk the rows that are later written (row kernels)."""
-    return len({n.parallel for n in nests}) == 1 and nests[-1].parallel[-1:] != ()

@@ -1,0 +1,122 @@
+"""Kernels that move rows which are bent at their ends: row by row, each part by a loop of its own.
+
+Padding, with h outside of what is cut::
+
+    for h:
+      y[h, 3 … w + 2] = x[h, 0 … w - 1]     as vectors
+      y[h, 0 … 2] = 0.0
+      y[h, w + 3 … w + 5] = 0.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    floordiv,
+    loop_range,
+    mod,
+    product,
+    symbols,
+)
+from modelcc.ir.loop import BindIndex, IndexOf, Stmt
+from modelcc.ir.scalar_tree import substitute_stage
+from modelcc.ir.tensor import Axis, Stage
+from modelcc.ir.types import I64, TensorType
+from modelcc.targets.cpu.canonical import CanonicalKernel
+from modelcc.targets.cpu.choices import with_choices
+from modelcc.targets.cpu.expression import Names
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.targets.cpu.plan import Plan, plan_stages
+from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
+from modelcc.targets.cpu.segments import Segment
+from modelcc.targets.cpu.straight_runs import straight_runs
+from modelcc.targets.cpu.tiled import emit_tiled
+
+
+@dataclass(frozen=True)
+class StraightRows:
+    """For each point of the ``outer`` axes, what fills the ``parts`` of a row, longest first.
+
+    The axes of parts are the others.
+    """
+
+    outer: tuple[Axis, ...]
+    parts: tuple[Stage, ...]
+
+
+def find_straight_rows(
+    stages: tuple[Stage, ...], types: Mapping[str, TensorType], dims: Bounds
+) -> StraightRows | None:
+    """The parts of the rows of an elementwise stage, if vectors fit these better than all of it."""
+    if len(stages) != 1:
+        return None
+    (stage,) = with_choices(stages, types, dims)
+    runs = straight_runs(stage, types, dims)
+    if runs is None:
+        return None
+    outer = _outside(stage, runs.axis)
+    within = (tuple(a for a in part.axes if a not in outer) for part in runs.parts)
+    parts = zip(runs.parts, within, strict=True)
+    return StraightRows(outer, tuple(replace(part, axes=axes) for part, axes in parts))
+
+
+def _outside(stage: Stage, axis: Axis) -> tuple[Axis, ...]:
+    """Axes that move results further than ``axis`` does."""
+    named = [symbols(index) for index in stage.write]
+    place = next(n for n, found in enumerate(named) if axis.name in found)
+    inside = {name for found in named[place:] for name in found}
+    return tuple(a for a in stage.axes if a.name not in inside)
+
+
+def emit_straight_rows(
+    rows: StraightRows, kernel: CanonicalKernel, names: Names, machine: CpuModel, worth: bool
+) -> tuple[list[Stmt], list[Plan]]:
+    """Statements, on several threads if that is ``worth`` it, and the plans of the parts."""
+    own = {axis.name: names.fresh(axis.name) for axis in rows.outer}
+    outer = tuple(replace(axis, name=own[axis.name]) for axis in rows.outer)
+    values: dict[str, Index] = {old: Sym(new) for old, new in own.items()}
+    dims: Bounds = {**dict(kernel.dims), **{a.name: loop_range(a.extent) for a in outer}}
+    types: Mapping[str, TensorType] = dict(kernel.types)
+    stored = frozenset(kernel.outputs)
+    # All axes but the last are one loop: the first may be a batch of one.
+    planes = product(axis.extent for axis in outer[:-1]) if worth and len(outer) > 2 else 1
+    alone = all(axis.extent == 1 for axis in outer)
+    plans: list[Plan] = []
+
+    def row(point: Point, chosen: Chosen) -> list[Stmt]:
+        body: list[Stmt] = _bound(outer, point, planes != 1)
+        for number, part in enumerate(rows.parts):
+            inner = (substitute_stage(part, values),)
+            plan, _ = plan_stages(inner, stored, types, dims, frozenset(), machine)
+            plans.append(plan)
+            chunks = PARALLEL_CHUNKS if worth and alone and number == 0 else 1
+            body += emit_tiled(plan, names, chunks)
+        return body
+
+    extents = {axis.name: axis.extent for axis in (outer if planes == 1 else outer[-1:])}
+    loops = [Loop(name, (Segment(0, e, 1, True),)) for name, e in extents.items()]
+    if planes != 1:
+        loops = [Loop(_PLANE, (Segment(0, planes, 1, True),)), *loops]
+    statements = nest_loops(loops, names, row, PARALLEL_CHUNKS if worth and not alone else 1)
+    return statements, plans
+
+
+_PLANE = "plane"
+
+
+def _bound(outer: tuple[Axis, ...], point: Point, fused: bool) -> list[Stmt]:
+    """The axes by their names, all but the last from the number of a plane if that is ``fused``."""
+    found: dict[str, Index] = {} if fused else dict(point)
+    if fused:
+        position = point[_PLANE]
+        for number, axis in reversed(list(enumerate(outer[:-1]))):
+            found[axis.name] = position if number == 0 else mod(position, axis.extent)
+            position = floordiv(position, axis.extent)
+        found[outer[-1].name] = point[outer[-1].name]
+    return [BindIndex(axis.name, IndexOf(found[axis.name], I64)) for axis in outer]

@@ -1,0 +1,295 @@
+"""Rows that guards and folded places bend, cut where they do: most of each is a straight run.
+
+Edges repeated around a row (``Pad``)::
+
+    y[i] = x[min(max(i - 3, 0), n - 1)]     i < n + 6
+
+become three stages, of which the longest reads neighbours, as vectors do::
+
+    y[i + 3] = x[i]                                  i < n
+    y[i] = x[min(max(i - 3, 0), n - 1)]              i < 3
+    y[i + n + 3] = x[min(max(i + n, 0), n - 1)]      i < 3
+
+So do rows whose elements are guarded, as zeros around a tensor are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    Sym,
+    bounds_of,
+    coefficient,
+    compare,
+    simplify,
+    symbols,
+)
+from modelcc.ir.index_expr import Atom, Expr, Mod, product
+from modelcc.ir.index_extremum import Max, Min
+from modelcc.ir.scalar_tree import substitute_indices, transform, walk
+from modelcc.ir.tensor import Axis, Condition, Guard, Read, Scalar, Stage
+from modelcc.ir.types import TensorType
+from modelcc.targets.cpu.nest import normal_form
+from modelcc.targets.cpu.segments import interior_of
+
+DEPTH = 3
+"""Cuts of one axis: parts within each other (concatenations) are cut one after the other."""
+
+WIDE = 64
+"""Elements that lie side by side, from which one decision for all of them is cheap."""
+
+SHORT = 8
+"""Elements of a run that is too short for vectors."""
+
+PART = 4
+"""A run that is less than such a part of a row is not worth others."""
+
+_Straight: TypeAlias = "tuple[Index, tuple[Condition, ...]]"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What fills the parts of the rows along ``axis``, the longest first."""
+
+    axis: Axis
+    parts: tuple[Stage, ...]
+
+
+def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -> Runs | None:
+    """The parts of the rows of ``stage``; None if these are straight as they are, or cannot be
+    cut."""
+    type_ = types.get(stage.output)
+    if type_ is None or type_.layout is not None or stage.reduce:
+        return None
+    axis = _bent_axis(stage)
+    parts = () if axis is None else _parts(stage, axis, dims, DEPTH)
+    return Runs(axis, parts) if axis is not None and len(parts) > 1 else None
+
+
+def _parts(stage: Stage, axis: Axis, dims: Bounds, depth: int) -> tuple[Stage, ...]:
+    cut = _cut(stage, axis, dims) if depth else None
+    if cut is None:
+        return (stage,)
+    middle, sides = cut
+    further: list[Stage] = []
+    for side in sides:
+        along = next(a for a in side.axes if a.name == axis.name)
+        further += _parts(side, along, dims, depth - 1)
+    return (middle, *further)
+
+
+def _bent_axis(stage: Stage) -> Axis | None:
+    """The innermost axis that guards or folded places hang on, if few elements are inside it."""
+    inside = 1
+    for index in reversed(stage.write):
+        found = [axis for axis in stage.axes if axis.name in symbols(index)]
+        if len(found) > 1 or any(coefficient(index, axis.name) != 1 for axis in found):
+            return None
+        for axis in found:
+            if _is_bent(stage.body, axis.name):
+                return axis
+            inside *= axis.extent if isinstance(axis.extent, int) else 1
+        if inside >= WIDE:
+            return None
+    return None
+
+
+def _is_bent(body: Scalar, name: str) -> bool:
+    for node in walk(body):
+        match node:
+            case Guard(conditions) if any(name in symbols(c.left - c.right) for c in conditions):
+                return True
+            case Read(_, indices) if any(coefficient(i, name) is None for i in indices):
+                return True
+            case _:
+                pass
+    return False
+
+
+def _cut(stage: Stage, axis: Axis, dims: Bounds) -> tuple[Stage, list[Stage]] | None:
+    """The straight part of ``axis``, and those beside it."""
+    conditions = _conditions(stage.body, axis.name, dims)
+    inside = interior_of(axis.name, axis.extent, conditions or (), {})
+    if not conditions or inside is None:
+        return None
+    low, high = (simplify(end, dims) for end in inside)
+    if not _is_most(simplify(high - low, dims), axis.extent, dims):
+        return None
+    middle = _part(stage, axis, low, high - low, _straightened(stage.body, axis.name))
+    below = [c for c in conditions if _slope(c, axis) > 0]
+    above = [c for c in conditions if _slope(c, axis) < 0]
+    ends = ((0, low, below), (high, simplify(axis.extent - high, dims), above))
+    sides = [
+        _part(stage, axis, start, count, _beyond(stage.body, bounds))
+        for start, count, bounds in ends
+        if count != 0
+    ]
+    return middle, sides
+
+
+def _slope(condition: Condition, axis: Axis) -> int:
+    slope = coefficient(condition.left, axis.name)
+    return slope if isinstance(slope, int) else 0
+
+
+def _is_most(run: Index, extent: Index, dims: Bounds) -> bool:
+    """Whether a run is long, and no small part of a row as far as that is known."""
+    most = bounds_of(run, dims).hi
+    if most is not None and (most < SHORT or not bool(compare(extent, "<=", PART * most, dims))):
+        return False
+    # What is left grows with other sizes, or with none.
+    rest = simplify(extent - run, dims)
+    return symbols(rest).isdisjoint(symbols(run)) or bool(compare(rest, "<", SHORT, dims))
+
+
+def _part(stage: Stage, axis: Axis, start: Index, extent: Index, body: Scalar) -> Stage:
+    value = {axis.name: Sym(axis.name) + start}
+    axes = tuple(Axis(a.name, extent) if a == axis else a for a in stage.axes)
+    moved = substitute_indices(body, value)
+    write = tuple(_moved(index, axis.name, start) for index in stage.write)
+    return replace(stage, axes=axes, write=write, body=moved)
+
+
+def _moved(index: Index, name: str, start: Index) -> Index:
+    return index + start if name in symbols(index) else index
+
+
+def _conditions(body: Scalar, name: str, dims: Bounds) -> tuple[Condition, ...] | None:
+    """What holds along the straight run (``left >= 0``), none of it because other does; None if
+    there is no telling where."""
+    found = list(dict.fromkeys(_bends(body, name, dims.keys())))
+    if None in found:
+        return None
+    needed = [c for c in found if c is not None]
+    for condition in tuple(needed):
+        others = [c for c in needed if c is not condition]
+        if any(_follows(condition, other, name, dims) for other in others):
+            needed = others
+    return tuple(needed)
+
+
+def _follows(condition: Condition, other: Condition, name: str, dims: Bounds) -> bool:
+    """Whether ``condition`` holds wherever ``other`` does."""
+    slopes = (coefficient(c.left, name) for c in (condition, other))
+    one, two = (slope if isinstance(slope, int) else 0 for slope in slopes)
+    rest = abs(two) * condition.left - abs(one) * other.left
+    return one * two > 0 and bool(compare(rest, ">=", 0, dims))
+
+
+def _bends(body: Scalar, name: str, sizes: Collection[str]) -> Iterator[Condition | None]:
+    """The conditions of the run, None where none will do."""
+    for node in walk(body):
+        match node:
+            case Guard(conditions):
+                for condition in conditions:
+                    if name in symbols(condition.left - condition.right):
+                        yield from (_told(c, name, sizes) for c in normal_form(condition))
+            case Read(_, indices):
+                for index in indices:
+                    if coefficient(index, name) is None:
+                        line = _straight(index, name)
+                        below = (None,) if line is None else line[1]
+                        yield from (c and _told(c, name, sizes) for c in below)
+            case _:
+                pass
+
+
+def _told(condition: Condition, name: str, sizes: Collection[str]) -> Condition | None:
+    """``condition``, if it is about ``name`` and sizes only."""
+    slope = coefficient(condition.left, name)
+    known = symbols(condition.left) <= {name, *sizes} and condition.comparison == ">="
+    return condition if known and isinstance(slope, int) and slope != 0 else None
+
+
+def _straightened(body: Scalar, name: str) -> Scalar:
+    """``body`` where all :func:`_conditions` hold."""
+
+    def visit(node: Scalar) -> Scalar:
+        match node:
+            case Guard(conditions):
+                kept = tuple(c for c in conditions if name not in symbols(c.left - c.right))
+                return replace(node, conditions=kept) if kept else node.inside
+            case Read(_, indices):
+                lines = tuple(_line(index, name) for index in indices)
+                return node if lines == indices else replace(node, indices=lines)
+            case _:
+                return node
+
+    return transform(body, visit)
+
+
+def _line(index: Index, name: str) -> Index:
+    straight = _straight(index, name) if coefficient(index, name) is None else None
+    return index if straight is None else straight[0]
+
+
+def _beyond(body: Scalar, bounds: list[Condition]) -> Scalar:
+    """``body`` where one of ``bounds``, if there is but one, does not hold."""
+    if len(bounds) != 1:
+        return body
+
+    def visit(node: Scalar) -> Scalar:
+        if not isinstance(node, Guard):
+            return node
+        never = any(bounds[0] in normal_form(c) for c in node.conditions)
+        return node.outside if never else node
+
+    return transform(body, visit)
+
+
+def _straight(index: Index, name: str) -> _Straight | None:
+    """``index`` as it is along a run in which ``name`` moves it by its own steps, and when."""
+    if isinstance(index, int) or coefficient(index, name) is not None:
+        return index, ()
+    total: Index = index.const
+    conditions: list[Condition] = []
+    for count, factors in index.terms.values():
+        lines = [_straight_atom(atom, name) for atom in factors]
+        for line in lines:
+            if line is None:
+                return None
+            conditions += line[1]
+        total = total + count * product(line[0] for line in lines if line is not None)
+    return None if coefficient(total, name) is None else (total, tuple(conditions))
+
+
+def _straight_atom(atom: Atom, name: str) -> _Straight | None:
+    if coefficient(atom, name) is not None:
+        return atom, ()
+    match atom:
+        case Mod(dividend, divisor) if name not in symbols(divisor):
+            line = _straight(dividend, name)
+            if line is None:
+                return None
+            value, conditions = line
+            if isinstance(divisor, int) and isinstance(value, Expr) and 2 * value.const > divisor:
+                value = value - divisor  # most of a turn is beyond its end
+            whole = (Condition(value, ">=", 0), Condition(divisor - 1 - value, ">=", 0))
+            return value, (*conditions, *whole)
+        case Min(args):
+            return _chosen(args, name, -1)
+        case Max(args):
+            return _chosen(args, name, 1)
+        case _:
+            return None
+
+
+def _chosen(args: tuple[Index, ...], name: str, sign: int) -> _Straight | None:
+    """The argument that goes forward with ``name``, where none is beyond it."""
+    lines = [_straight(arg, name) for arg in args]
+    if any(line is None for line in lines):
+        return None
+    known = [line for line in lines if line is not None]
+    first = next((line for line in known if coefficient(line[0], name) == 1), None)
+    if first is None:
+        return None
+    conditions = [c for line in known for c in line[1]]
+    for value, _ in known:
+        if value != first[0]:
+            conditions.append(Condition(sign * (first[0] - value), ">=", 0))
+    return first[0], tuple(conditions)
