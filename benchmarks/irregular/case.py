@@ -30,7 +30,8 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         """The graph with its constants in place of those inputs."""
-        head = f'<ir_version: 8, opset_import: ["" : {self.opset}, "ai.onnx.ml" : 3]>'
+        head = f'<ir_version: 8, opset_import: ["" : {self.opset}, "ai.onnx.ml" : 3, '
+        head += '"com.microsoft" : 1]>'
         model = onnx.parser.parse_model(f"{head} {self.graph}")
         values = self.feeds(np.random.default_rng(0), self.least)
         kept = [given for given in model.graph.input if given.name not in self.constants]

@@ -84,10 +84,28 @@ def _experts() -> Case:
     return Case(graph, lambda r, n: {"x": f32(r, n, WIDTH), **known}, 64, constants=(*known,))
 
 
+def _fused_experts() -> Case:
+    """The same as one operator of onnxruntime's."""
+    known: Feeds = {"u": f32(np.random.default_rng(1), EXPERTS, HIDDEN, WIDTH) - np.float32(0.5)}
+    known["d"] = f32(np.random.default_rng(2), EXPERTS, WIDTH, HIDDEN) - np.float32(0.5)
+    graph = (
+        f"g (float[n, {WIDTH}] x, float[n, {EXPERTS}] l, float[{EXPERTS}, {HIDDEN}, {WIDTH}] u, "
+        f"float[{EXPERTS}, {WIDTH}, {HIDDEN}] d) => (float[n, {WIDTH}] y) {{ y = "
+        'com.microsoft.MoE<activation_type = "relu", k = 2, normalize_routing_weights = 1>'
+        "(x, l, u, , d) }"
+    )
+
+    def feeds(random: np.random.Generator, n: int) -> Feeds:
+        return {"x": f32(random, n, WIDTH), "l": f32(random, n, EXPERTS), **known}
+
+    return Case(graph, feeds, 64, constants=(*known,))
+
+
 CASES: Mapping[str, Case] = MappingProxyType(
     {
         "100 trees of 64 leaves": _forest(100, 64),
         "1000 trees of 31 leaves": _forest(1000, 31),
         "mixture of experts": _experts(),
+        "MoE": _fused_experts(),
     }
 )  # fmt: skip

@@ -47,6 +47,19 @@ def test_mixture(name: str) -> None:
     assert_compiled_agrees(model, feeds, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize(("hidden", "inner"), [(20, 12), (64, 40), (7, 3)])
+def test_weights_that_are_constants(hidden: int, inner: int) -> None:
+    """Packed for the loops of each expert, whole vectors or not."""
+    w1, w2 = floats(EXPERTS, inner, hidden, seed=1), floats(EXPERTS, hidden, inner, seed=2)
+    operands = [floats(TOKENS, hidden), SCORES, w1, None, w2]
+    model, feeds = ml_model("MoE", operands, MS, k=2)
+    weights = [given.name for given in model.graph.input[2:]]
+    for name in weights:
+        model.graph.initializer.append(numpy_helper.from_array(feeds.pop(name), name))
+    del model.graph.input[2:]
+    assert_compiled_agrees(model, feeds, 1e-4, 1e-5)
+
+
 def test_gated_mixture_of_any_number_of_tokens() -> None:
     operands = [floats(TOKENS, HIDDEN), SCORES, *layers(2)]
     model, feeds = ml_model("MoE", operands, MS, k=2, swiglu_fusion=1, **SWIGLU)

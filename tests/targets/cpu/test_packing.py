@@ -67,6 +67,23 @@ def test_phases_of_a_walk_in_steps_are_planes(phase: int) -> None:
     np.testing.assert_array_equal(plane, data[:, phase::2].reshape(3, 8, 2).transpose(0, 2, 1))
 
 
+@pytest.mark.parametrize("number", [Sym("t"), 3 - Sym("t"), Sym("t") * 2])
+def test_iterations_of_a_loop_around_are_planes(number: Index) -> None:
+    """w[t, o, i] for any t, as the experts of a mixture or layers of a loop read their weights."""
+    i = LoopVar("i", 2, "i")
+    read = Read("w", (number, CHANNEL, Sym("i")), F32)
+    layout = packed_layout(read, (BLOCK, i), "b", (LANE,), 1, (4, 24, 2))
+    assert layout is not None
+    data = np.arange(4 * 24 * 2, dtype=np.float32).reshape(4, 24, 2)
+    wanted = data.reshape(4, 3, 8, 2).transpose(0, 1, 3, 2)
+    np.testing.assert_array_equal(pack(data, layout), wanted)
+
+
+def test_rows_at_places_from_memory_stay_where_they_are() -> None:
+    read = Read("w", (Sym("found"), CHANNEL), F32)
+    assert packed_layout(read, (BLOCK,), "b", (LANE,), 1, (4, 24), ("found",)) is None
+
+
 @pytest.mark.parametrize(
     "indices",
     [

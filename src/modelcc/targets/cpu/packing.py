@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from modelcc.ir.index import Index, coefficient, substitute, symbols
 from modelcc.ir.tensor import Read
@@ -17,26 +17,30 @@ def packed_layout(
     inner: Sequence[LoopVar],
     tile: int,
     shape: Sequence[Index],
+    bound: Collection[str] = (),
 ) -> Layout | None:
     """Physical order of ``read``'s tensor of ``shape`` following the loops ``order`` (outermost
     first).
 
     The ``vector`` loop is cut into tiles of ``tile`` blocks whose inner part is innermost, before
     ``inner``: the lanes, then the bytes of a dot product.  A last digit that is a number goes
-    first: one plane per phase of a transposed convolution.  None if an index is not a mixed-radix
-    number of the loop variables.
+    first: one plane per phase of a transposed convolution.  So does what no loop moves, the number
+    of an iteration perhaps, but not what is ``bound`` to places from memory.  None if an index is
+    not a mixed-radix number of the loop variables.
     """
     digits: list[tuple[LoopVar, int, int, int | None]] = []
     parts: list[Part] = []
+    moved = {*bound, *(v.name for v in (*order, *inner))}
     for dim, index in enumerate(read.indices):
+        if symbols(index).isdisjoint(moved):
+            parts.append(Part(dim))
+            continue
         found = _digits(index, (*order, *inner))
         if found is None:
             return None
         moving, fixed = found
         digits += [(v, dim, div, mod) for v, div, mod in moving]
-        if not symbols(index):
-            parts.append(Part(dim))
-        elif fixed > 1:
+        if fixed > 1:
             parts.append(Part(dim, 1, fixed))
     seen = {v.name for v, *_ in digits}
     if len(seen) != len(digits) or inner[0].name not in seen:

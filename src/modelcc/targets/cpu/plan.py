@@ -22,7 +22,7 @@ from modelcc.ir.index import (
     substitute,
     symbols,
 )
-from modelcc.ir.scalar_tree import children, reads, substitute_indices, transform
+from modelcc.ir.scalar_tree import children, reads, substitute_indices, transform, walk
 from modelcc.ir.tensor import Axis, Bind, Condition, Read, Scalar, Stage
 from modelcc.ir.types import Layout, TensorType
 from modelcc.targets.cpu.expression import moves, vectorisable
@@ -299,6 +299,7 @@ def _pack_constants(
         loops = (*(v for v in loops if v not in within), *within)
         loops = tuple(v for v in loops if v is not terms)
         vector = nest.var(tile.vector or "")
+        bound = [node.symbol for node in walk(nest.body) if isinstance(node, Bind)]
         for read in dict.fromkeys(reads(nest.body)):
             if read.tensor not in constants or read.tensor in layouts:
                 continue
@@ -307,7 +308,7 @@ def _pack_constants(
             inner = (lane,) if quad is None or nest is not group.anchor else (lane, quad)
             inner = (terms,) if terms is not None and nest is group.anchor else inner
             shape, size = types[read.tensor].shape, tile.of(vector.name)
-            layout = packed_layout(read, panels, vector.name, inner, size, shape)
+            layout = packed_layout(read, panels, vector.name, inner, size, shape, bound)
             if layout is not None and _holds(layout, shape):
                 layouts[read.tensor] = layout
     return _flatten_constants(group, types, constants, layouts), layouts
