@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 import modelcc
 from modelcc.driver import compile_model
-from modelcc.ir.index import Index, Sym, loop_range, parse_index
+from modelcc.ir.index import Index, Range, Sym, loop_range, parse_index
 from modelcc.ir.loop import For, Store
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.program import Program
@@ -63,6 +63,7 @@ ZERO = Number(0.0, F32)
         (at("i mod n"), "n*m", []),
         (at("i floordiv 2"), "64", []),
         (guarded([("i", "c")], at("i"), ZERO), "64", []),
+        (at("(i + c) mod 64"), "64", []),
     ],
 )  # fmt: skip
 def test_rows_are_cut_where_they_are_bent(
@@ -82,6 +83,38 @@ def test_what_is_never_asked_for_beside_a_run_is_gone() -> None:
     found = straight_runs(stage, {"y": TensorType((23,), F32)}, {})
     assert found is not None
     assert [part.body for part in found.parts] == [at("i"), ZERO]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "parts"),
+    [
+        ("i", "k", [("k", "i + 1"), ("i + k + 1", "-i + n - 1")]),
+        ("k", "i", [("i + k", "-i + n"), ("k", "i")]),
+    ],
+)
+def test_triangles_are_cut_row_by_row(low: str, high: str, parts: list[tuple[str, str]]) -> None:
+    axes = (Axis("i", Sym("n")), Axis("k", Sym("n")))
+    inside = Read("x", (Sym("i"), Sym("k")), F32)
+    stage = Stage("y", axes, (Sym("i"), Sym("k")), guarded([(low, high)], inside, ZERO))
+    found = straight_runs(
+        stage, {"y": TensorType((Sym("n"), Sym("n")), F32)}, {"n": Range(1, None)}
+    )
+    assert found is not None
+    assert [axis.name for axis in found.outer] == ["i"]
+    assert [(str(p.write[1]), str(p.axes[1].extent)) for p in found.parts] == parts
+
+
+@pytest.mark.parametrize("shape", ["b, n, m", "2, 300, 290"])
+@pytest.mark.parametrize("k", [-400, -7, 0, 3, 288, 400])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_triangles_are_those_of_numpy(shape: str, k: int, upper: int) -> None:
+    body = f"k = Constant<value_int = {k}>() y = Trilu<upper = {upper}>(x, k)"
+    net = compiled(model_of(shape, body), threads=2)
+    sizes = [(2, 300, 290), (1, 1, 7), (3, 20, 1), (1, 0, 4)] if "n" in shape else [(2, 300, 290)]
+    for size in sizes:
+        x = np.random.default_rng(0).standard_normal(size).astype(np.float32)
+        x[..., :1] = np.nan
+        np.testing.assert_array_equal(net(x), np.triu(x, k) if upper else np.tril(x, k))
 
 
 def test_tensors_of_another_layout_are_left_alone() -> None:

@@ -21,7 +21,6 @@ from modelcc.ir.index import (
     loop_range,
     mod,
     product,
-    symbols,
 )
 from modelcc.ir.loop import BindIndex, IndexOf, Stmt
 from modelcc.ir.scalar_tree import substitute_stage
@@ -37,6 +36,9 @@ from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
 from modelcc.targets.cpu.segments import Segment
 from modelcc.targets.cpu.straight_runs import straight_runs
 from modelcc.targets.cpu.tiled import emit_tiled
+
+LONG = 256
+"""Elements of a row from which loops whose ends hang on the row are faster than choices."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +58,21 @@ def find_straight_rows(
     """The parts of the rows of an elementwise stage, if vectors fit these better than all of it."""
     if len(stages) != 1:
         return None
-    (stage,) = with_choices(stages, types, dims)
+    # To choose takes longer than to leave out, but in short rows.
+    as_it_is = _worth_leaving_out(stages[0])
+    (stage,) = stages if as_it_is else with_choices(stages, types, dims)
     runs = straight_runs(stage, types, dims)
     if runs is None:
         return None
-    outer = _outside(stage, runs.axis)
-    within = (tuple(a for a in part.axes if a not in outer) for part in runs.parts)
+    within = (tuple(a for a in part.axes if a not in runs.outer) for part in runs.parts)
     parts = zip(runs.parts, within, strict=True)
-    return StraightRows(outer, tuple(replace(part, axes=axes) for part, axes in parts))
+    return StraightRows(runs.outer, tuple(replace(part, axes=axes) for part, axes in parts))
 
 
-def _outside(stage: Stage, axis: Axis) -> tuple[Axis, ...]:
-    """Axes that move results further than ``axis`` does."""
-    named = [symbols(index) for index in stage.write]
-    place = next(n for n, found in enumerate(named) if axis.name in found)
-    inside = {name for found in named[place:] for name in found}
-    return tuple(a for a in stage.axes if a.name not in inside)
+def _worth_leaving_out(stage: Stage) -> bool:
+    """Whether rows are long enough for loops that hang on the row."""
+    last = stage.axes[-1].extent if stage.axes else 0
+    return not isinstance(last, int) or last >= LONG
 
 
 def emit_straight_rows(

@@ -26,6 +26,7 @@ from modelcc.ir.index import (
     bounds_of,
     coefficient,
     compare,
+    loop_range,
     simplify,
     symbols,
 )
@@ -54,9 +55,13 @@ _Straight: TypeAlias = "tuple[Index, tuple[Condition, ...]]"
 
 @dataclass(frozen=True)
 class Runs:
-    """What fills the parts of the rows along ``axis``, the longest first."""
+    """What fills the parts of the rows along ``axis``, the longest first.
+
+    Where these begin and end may hang on the ``outer`` axes.
+    """
 
     axis: Axis
+    outer: tuple[Axis, ...]
     parts: tuple[Stage, ...]
 
 
@@ -67,19 +72,33 @@ def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -
     if type_ is None or type_.layout is not None or stage.reduce:
         return None
     axis = _bent_axis(stage)
-    parts = () if axis is None else _parts(stage, axis, dims, DEPTH)
-    return Runs(axis, parts) if axis is not None and len(parts) > 1 else None
+    if axis is None:
+        return None
+    outer = outside(stage, axis)
+    ranges = {**dims, **{a.name: loop_range(a.extent) for a in outer}}
+    parts = _parts(stage, axis, ranges, frozenset(a.name for a in outer), DEPTH)
+    return Runs(axis, outer, parts) if len(parts) > 1 else None
 
 
-def _parts(stage: Stage, axis: Axis, dims: Bounds, depth: int) -> tuple[Stage, ...]:
-    cut = _cut(stage, axis, dims) if depth else None
+def outside(stage: Stage, axis: Axis) -> tuple[Axis, ...]:
+    """Axes that move results further than ``axis`` does."""
+    named = [symbols(index) for index in stage.write]
+    place = next(n for n, found in enumerate(named) if axis.name in found)
+    inside = {name for found in named[place:] for name in found}
+    return tuple(a for a in stage.axes if a.name not in inside)
+
+
+def _parts(
+    stage: Stage, axis: Axis, dims: Bounds, outer: frozenset[str], depth: int
+) -> tuple[Stage, ...]:
+    cut = _cut(stage, axis, dims, outer) if depth else None
     if cut is None:
         return (stage,)
     middle, sides = cut
     further: list[Stage] = []
     for side in sides:
         along = next(a for a in side.axes if a.name == axis.name)
-        further += _parts(side, along, dims, depth - 1)
+        further += _parts(side, along, dims, outer, depth - 1)
     return (middle, *further)
 
 
@@ -111,14 +130,16 @@ def _is_bent(body: Scalar, name: str) -> bool:
     return False
 
 
-def _cut(stage: Stage, axis: Axis, dims: Bounds) -> tuple[Stage, list[Stage]] | None:
+def _cut(
+    stage: Stage, axis: Axis, dims: Bounds, outer: frozenset[str]
+) -> tuple[Stage, list[Stage]] | None:
     """The straight part of ``axis``, and those beside it."""
     conditions = _conditions(stage.body, axis.name, dims)
     inside = interior_of(axis.name, axis.extent, conditions or (), {})
     if not conditions or inside is None:
         return None
     low, high = (simplify(end, dims) for end in inside)
-    if not _is_most(simplify(high - low, dims), axis.extent, dims):
+    if not _is_most(simplify(high - low, dims), axis.extent, dims, outer):
         return None
     middle = _part(stage, axis, low, high - low, _straightened(stage.body, axis.name))
     below = [c for c in conditions if _slope(c, axis) > 0]
@@ -137,14 +158,15 @@ def _slope(condition: Condition, axis: Axis) -> int:
     return slope if isinstance(slope, int) else 0
 
 
-def _is_most(run: Index, extent: Index, dims: Bounds) -> bool:
+def _is_most(run: Index, extent: Index, dims: Bounds, outer: frozenset[str]) -> bool:
     """Whether a run is long, and no small part of a row as far as that is known."""
     most = bounds_of(run, dims).hi
     if most is not None and (most < SHORT or not bool(compare(extent, "<=", PART * most, dims))):
         return False
-    # What is left grows with other sizes, or with none.
+    # What is left grows with other sizes, or with none; that of triangles with that of a row.
     rest = simplify(extent - run, dims)
-    return symbols(rest).isdisjoint(symbols(run)) or bool(compare(rest, "<", SHORT, dims))
+    shared = symbols(rest) & symbols(run) - outer
+    return not shared or bool(compare(rest, "<", SHORT, dims))
 
 
 def _part(stage: Stage, axis: Axis, start: Index, extent: Index, body: Scalar) -> Stage:
