@@ -40,6 +40,7 @@ from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram, le
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.types import TensorType
 from modelcc.passes.program.functions import unique_functions
+from modelcc.passes.program.idle_copies import without_idle_copies
 from modelcc.passes.program.plan_memory import MemoryPlan
 
 
@@ -50,7 +51,8 @@ def lower_to_program(scheduled: ScheduledProgram, plan: MemoryPlan) -> Program:
     copied at the end.  One that bears an input's name, or an earlier output's, is bound as
     ``name.output``; ``outputs`` keeps the order of the scheduled program.
     """
-    calls = [item for item in leaf_calls(scheduled.items) if isinstance(item, KernelCall)]
+    items = (item for item in leaf_calls(scheduled.items) if isinstance(item, KernelCall))
+    calls = [without_idle_copies(item, plan) for item in items]
     foreign = {n for s in plan.storages if s.place in ("input", "output") for n in s.tensors}
     unique = unique_functions(calls, foreign)
     writer = _Steps(scheduled, plan, iter(unique.names))

@@ -1,0 +1,58 @@
+"""Copies of what is in its place already: a scatter that updates its operand where it lies.
+
+A kernel that changes some elements of a tensor copies it first, since it does not know where its
+result will be.  Where memory is planned such that both are one buffer, the copy goes::
+
+    for i in 0 .. n { store %y[i] = load %x[i] }      with %x and %y in one place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from modelcc.ir.index import Index
+from modelcc.ir.loop import For, If, Load, Stmt, Store
+from modelcc.ir.loop_traversal import map_blocks
+from modelcc.ir.scheduled import KernelCall
+from modelcc.passes.program.plan_memory import MemoryPlan
+
+
+def without_idle_copies(call: KernelCall, plan: MemoryPlan) -> KernelCall:
+    """``call`` of a function that stores nothing that is there, in the memory of ``plan``."""
+    places: dict[tuple[str, Index], str] = {}
+    homes: dict[str, str] = {}
+    for parameter, tensor in zip(call.function.parameters, call.arguments, strict=True):
+        place = (plan.home[tensor].name, plan.offset(tensor))
+        homes[parameter.buffer.name] = places.setdefault(place, parameter.buffer.name)
+    if len(places) == len(homes):
+        return call
+    body = _without_copies(call.function.body, homes)
+    if body == call.function.body:
+        return call
+    return replace(call, function=replace(call.function, body=body))
+
+
+def _without_copies(body: Sequence[Stmt], homes: Mapping[str, str]) -> tuple[Stmt, ...]:
+    found: list[Stmt] = []
+    for s in body:
+        if _is_idle(s, homes):
+            continue
+        inner = map_blocks(s, lambda block: _without_copies(block, homes))
+        emptied = inner != s and (
+            (isinstance(inner, For) and not inner.body)
+            or (isinstance(inner, If) and not (inner.then or inner.other))
+        )
+        if not emptied:
+            found.append(inner)
+    return tuple(found)
+
+
+def _is_idle(s: Stmt, homes: Mapping[str, str]) -> bool:
+    match s:
+        case Store(buffer, offset, Load(source, start) as value):
+            same = homes.get(buffer, buffer) == homes.get(source, source)
+            whole = (s.stride, s.active) == (value.stride, value.active)
+            return same and offset == start and whole
+        case _:
+            return False
