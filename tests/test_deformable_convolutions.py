@@ -11,6 +11,11 @@ import pytest
 from onnx import ModelProto, numpy_helper
 
 import modelcc
+from modelcc.driver import compile_model
+from modelcc.ir.loop import Assign, Let, Load, MulAdd
+from modelcc.ir.loop_traversal import statements
+from modelcc.ir.program import Program
+from modelcc.pipeline import StageRun
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
@@ -98,6 +103,22 @@ def test_near_and_far_offsets(layer: Layer, named: bool, constant: bool) -> None
         expected = run_onnxruntime(model, feeds)["y"]
         found: Any = net(feeds)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_products_of_groups_read_whole_vectors() -> None:
+    """Weights that come at run time are packed for them, with groups as without."""
+    programs: list[Program] = []
+
+    def note(run: StageRun) -> None:
+        if isinstance(run.after, Program):
+            programs.append(run.after)
+
+    compile_model(model_of(Layer(64, 64, groups=4), True, None), OPTIONS, observer=note)
+    for function in programs[-1].functions:
+        found = list(statements(function.body))
+        if any(isinstance(s, Assign) and isinstance(s.value, MulAdd) for s in found):
+            loads = [s.value for s in found if isinstance(s, Let) and isinstance(s.value, Load)]
+            assert all(load.stride == 1 for load in loads if load.lanes > 1)
 
 
 def test_whole_steps_to_the_border_and_beyond() -> None:

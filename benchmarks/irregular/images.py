@@ -46,7 +46,7 @@ def _unpool() -> Case:
     return Case(graph, feeds, 64)
 
 
-def _deformable(groups: int) -> Case:
+def _deformable(groups: int, constants: tuple[str, ...] = ("w", "b")) -> Case:
     """32 channels, n long and 16 wide, with a mask."""
     weights = (32, 32 // groups, 3, 3)
     shape = ", ".join(map(str, weights))
@@ -64,7 +64,7 @@ def _deformable(groups: int) -> Case:
             "o": 4 * f32(random, 1, 18 * groups, n, 16), "m": f32(random, 1, 9 * groups, n, 16),
         }  # fmt: skip
 
-    return Case(graph, feeds, 64, 19, constants=("w", "b"))
+    return Case(graph, feeds, 64, 19, constants=constants)
 
 
 CASES: Mapping[str, Case] = MappingProxyType(
@@ -128,6 +128,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         },
         "DeformConv": _deformable(1),
         "DeformConv groups": _deformable(4),
+        "DeformConv weights": _deformable(4, constants=()),
         "InstanceNormalization": Case(
             "g (float[1, 32, n, 64] x, float[32] s, float[32] b) => (float[1, 32, n, 64] y) "
             "{ y = InstanceNormalization(x, s, b) }",

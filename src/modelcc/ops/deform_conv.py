@@ -95,12 +95,22 @@ class DeformConv(Op):
         columns = self._columns(at, x, w.shape[2:], offset, mask)
         inner, outer = w.shape[1], floordiv(w.shape[0], self.groups)
 
-        def term(o: Point, r: Point) -> Element:
-            channel = r[2] if self.groups == 1 else floordiv(o[1], outer) * inner + r[2]
-            weight = w[o[1], r[2], r[0], r[1]].cast(wide)
-            return columns[(o[0], *o[2:], r[0], r[1], channel)] * weight
+        # Groups are an axis of their own, as products know those that both operands have.
+        def term(o: Point) -> Element:
+            n, group, own, row, column, *tap, channel = o
+            weight = w[group * outer + own, channel, *tap].cast(wide)
+            return columns[n, row, column, *tap, group * inner + channel] * weight
 
-        total = at.reduce(result.shape, (*w.shape[2:], inner), "sum", term)
+        def place(o: Point) -> Point:
+            return (o[0], o[1] * outer + o[2], *o[3:])
+
+        n, _, *plane = result.shape
+        terms = (*w.shape[2:], inner)
+        if self.groups == 1:
+            total = at.reduce(result.shape, terms, "sum", lambda o, r: term((o[0], 0, *o[1:], *r)))
+        else:
+            total = at.tensor(result.shape, wide)
+            at.fill(total, (n, self.groups, outer, *plane), place, term, terms, "sum")
         return with_bias(at, total, b, x.dtype)
 
     def _columns(
