@@ -210,18 +210,18 @@ def _bends(body: Scalar, name: str, sizes: Collection[str]) -> Iterator[Conditio
             case Guard(conditions):
                 for condition in conditions:
                     if name in symbols(condition.left - condition.right):
-                        yield from (_told(c, name, sizes) for c in normal_form(condition))
+                        yield from (_usable(c, name, sizes) for c in normal_form(condition))
             case Read(_, indices):
                 for index in indices:
                     if coefficient(index, name) is None:
                         line = _straight(index, name)
                         below = (None,) if line is None else line[1]
-                        yield from (c and _told(c, name, sizes) for c in below)
+                        yield from (c and _usable(c, name, sizes) for c in below)
             case _:
                 pass
 
 
-def _told(condition: Condition, name: str, sizes: Collection[str]) -> Condition | None:
+def _usable(condition: Condition, name: str, sizes: Collection[str]) -> Condition | None:
     """``condition``, if it is about ``name`` and sizes only."""
     slope = coefficient(condition.left, name)
     known = symbols(condition.left) <= {name, *sizes} and condition.comparison == ">="
