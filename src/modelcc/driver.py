@@ -6,7 +6,7 @@ One observer sees every stage with the program before and after it, and the seco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -51,10 +51,8 @@ from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
-from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.graph.intern_strings import InternStrings
 from modelcc.passes.graph.merge_branches import MergeBranches
-from modelcc.passes.graph.merge_groups import MergeGroups
 from modelcc.passes.graph.pack_weights import PackWeights
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from modelcc.passes.graph.recognise_gelu import RecogniseGelu
@@ -71,23 +69,13 @@ from modelcc.passes.pass_base import Pass
 from modelcc.passes.program.from_scheduled import lower_to_program
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
-from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.check_indices import CheckIndices
 from modelcc.passes.tensor.demand_reads import DemandReads
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
-from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
-from modelcc.passes.tensor.join_parts import JoinParts
-from modelcc.passes.tensor.pack_channels import PackChannels
-from modelcc.passes.tensor.pack_operands import PackOperands
-from modelcc.passes.tensor.pack_pairs import PackPairs
 from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.regions import InRegions
-from modelcc.passes.tensor.split_blocks import SplitBlocks
-from modelcc.passes.tensor.strassen import Strassen
-from modelcc.passes.tensor.winograd import Winograd
-from modelcc.passes.tensor.winograd_cost import WinogradCost
 from modelcc.pipeline import (
     Observer,
     Stage,
@@ -133,6 +121,7 @@ class Built:
 
 def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[Stage, ...]:
     """All stages from a model to an artifact, in order."""
+    graphs, tensors = target.graph_passes(), target.tensor_passes(target_options(options))
     stages = (
         *block("import", ("import", _importer(options))),
         *block(
@@ -142,7 +131,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
                 Decompose(),
                 CanonicalQuantization(),
                 CommonSubexpressions(),
-                IntegerContractions(bytes=not target.pairs_shorts),
+                *graphs.integers,
                 ScalarQuantization(),
                 PackWeights(),
                 DeadCode(),
@@ -163,7 +152,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
                 FoldBatchNorm(),
                 MergeBranches(),
                 TrimWindows(),
-                MergeGroups(),
+                *graphs.convolutions,
                 RecogniseAttention(),
                 EliminateTransposes(),
                 EliminateReshapes(),
@@ -178,10 +167,8 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
         *block("lower", *_checked(options)),
         *block(
             "tensor",
-            *_in_regions(PackChannels(bytes=not target.pairs_shorts), *_layouts(options)),
-            *_in_regions(PackPairs(), InlineStages(), PermuteProducts(), PackOperands()),
-            *_in_regions(FuseKernels(), FuseContractions(), JoinParts(threads=options.threads)),
-            *_in_regions(SplitBlocks(), *_fewer_multiplications(options), _packed_operands(target)),
+            *_in_regions(*tensors.layouts, InlineStages(), PermuteProducts()),
+            *_in_regions(*tensors.operands, FuseKernels(), *tensors.kernels),
         ),
         *block("schedule", ("schedule", target.schedule)),
         *block("loop", ("legalize", _on_functions(target.legalize))),
@@ -208,28 +195,16 @@ def _in_regions(*steps: Pass[TensorProgram]) -> tuple[tuple[str, InRegions], ...
     return tuple((type(step).__name__, InRegions(step)) for step in steps)
 
 
-def _packed_operands(target: Target) -> PackOperands:
-    """What neither fits into the nearest memory nor lies in the order in which it is read."""
-    return PackOperands(rows=12, near=target.nearest_bytes)
-
-
-def _layouts(options: Options) -> Iterator[AssignLayouts]:
-    """At level 0 tensors lie as the model says, for whoever looks at them."""
-    if options.optimize > 0:
-        yield AssignLayouts()
-
-
-def _fewer_multiplications(options: Options) -> Iterator[Winograd | Strassen]:
-    if options.winograd and options.optimize > 0:
-        yield Winograd(WinogradCost(threads=options.threads))
-    if options.strassen and options.optimize > 0:
-        yield Strassen()
+def target_options(options: Options) -> TargetOptions:
+    """What ``options`` ask of a target."""
+    return TargetOptions(
+        options.cpu, options.optimize, options.threads, options.winograd, options.strassen
+    )
 
 
 def target_of(options: Options) -> Target:
     """The target that ``options`` name; :class:`ModelError` if there is none."""
-    asked = TargetOptions(options.cpu, options.optimize, options.threads)
-    return make_target(options.target, asked)
+    return make_target(options.target, target_options(options))
 
 
 def import_model(model: ModelSource, options: Options) -> Graph:

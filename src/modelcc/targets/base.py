@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Protocol
 
 from modelcc.artifact.file import Artifact
+from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.pass_base import Pass
 from modelcc.runtime.session import Session
 
 Progress = Callable[[str, int, int], None]
@@ -27,12 +29,35 @@ class TargetOptions:
     """What a user can ask of a target.
 
     ``cpu`` names a processor in LLVM's spelling (empty: this machine's), ``optimize`` is 0 to 3
-    and ``threads`` the number of threads that schedules are laid out for.
+    and ``threads`` the number of threads that schedules are laid out for.  ``winograd`` and
+    ``strassen`` allow algorithms that round otherwise.
     """
 
     cpu: str = ""
     optimize: int = 2
     threads: int = 1
+    winograd: bool = True
+    strassen: bool = True
+
+
+@dataclass(frozen=True)
+class GraphPasses:
+    """What a target does to graphs, among the passes that fit any machine: to products of
+    ``integers``, once these are recognised, and to ``convolutions``, before attention is."""
+
+    integers: tuple[Pass[Graph], ...] = ()
+    convolutions: tuple[Pass[Graph], ...] = ()
+
+
+@dataclass(frozen=True)
+class TensorPasses:
+    """What a target does to tensor programs, among the passes that fit any machine: to the
+    ``layouts`` of tensors first, to ``operands`` of products once stages are inlined, and to
+    ``kernels`` once they are fused."""
+
+    layouts: tuple[Pass[TensorProgram], ...] = ()
+    operands: tuple[Pass[TensorProgram], ...] = ()
+    kernels: tuple[Pass[TensorProgram], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,18 +109,16 @@ class Target(Protocol):
         ...
 
     @property
-    def pairs_shorts(self) -> bool:
-        """Whether products of small integers are made fastest as sums of two products of i16."""
-        ...
-
-    @property
-    def nearest_bytes(self) -> int:
-        """Bytes of the nearest memory: an operand that fits is read from there however it lies."""
-        ...
-
-    @property
     def forms(self) -> tuple[str, ...]:
         """What :meth:`render` can print: of ``llvm``, ``c``, ``asm``, ``obj``, ``so`` …"""
+        ...
+
+    def graph_passes(self) -> GraphPasses:
+        """Its rewrites of graphs; none is what an accelerator with plain tensors wants."""
+        ...
+
+    def tensor_passes(self, options: TargetOptions) -> TensorPasses:
+        """Its rewrites of tensor programs: algorithms and layouts that pay on this machine."""
         ...
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:

@@ -14,13 +14,13 @@ from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import Array
-from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
-from modelcc.passes.tensor.pack_operands import PackOperands
 from modelcc.passes.tensor.split_blocks import SplitBlocks
+from modelcc.targets.cpu.passes.assign_layouts import AssignLayouts
+from modelcc.targets.cpu.passes.pack_operands import PackOperands
 from modelcc.targets.cpu.schedule import schedule_program
 from tests.passes.tensor.networks import networks
 
@@ -29,7 +29,7 @@ PASSES = (
     InlineStages(),
     PackOperands(),
     FuseKernels(),
-    FuseContractions(),
+    FuseContractions(8, 512 << 10),
     SplitBlocks(),
 )
 

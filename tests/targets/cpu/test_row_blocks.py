@@ -28,8 +28,8 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
-from modelcc.passes.tensor.pack_operands import PackOperands
 from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.passes.pack_operands import PackOperands
 from modelcc.targets.cpu.schedule import schedule_program
 
 FEW_KEYS = 32 << 10
@@ -114,7 +114,7 @@ def attention_of(shape: Shape, mask: bool = False, dtype: DType = F32, **options
 
 
 def fused(graph: Graph) -> TensorProgram:
-    steps = (InlineStages(), PackOperands(), FuseKernels(), FuseContractions())
+    steps = (InlineStages(), PackOperands(), FuseKernels(), FuseContractions(8, 512 << 10))
     program = lower_graph(graph)
     for step in steps:
         program = step(program)

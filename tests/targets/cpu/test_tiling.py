@@ -15,8 +15,8 @@ from modelcc.ir.types import F32, TensorType
 from modelcc.levels import scheduled_functions
 from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import Einsum, MatMul
-from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.targets.cpu.passes.assign_layouts import AssignLayouts
 from modelcc.targets.cpu.schedule import schedule_program
 
 

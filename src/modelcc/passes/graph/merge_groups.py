@@ -44,7 +44,7 @@ class MergeGroups:
         })
     """
 
-    block: int = 16
+    block: int
     most: int = 16
     limit: int | None = None
 

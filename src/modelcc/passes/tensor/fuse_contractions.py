@@ -52,10 +52,10 @@ class FuseContractions:
         }
     """
 
+    block: int
+    cache_bytes: int
     rows: int = 16
-    block: int = 8
     share: int = 4
-    cache_bytes: int = 512 << 10
     width: int = 1024
     depth: int = 4
 

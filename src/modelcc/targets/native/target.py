@@ -23,7 +23,15 @@ from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
-from modelcc.targets.base import MODULE_LINE, Module, TargetOptions, Workplace
+from modelcc.targets.base import (
+    MODULE_LINE,
+    GraphPasses,
+    Module,
+    TargetOptions,
+    TensorPasses,
+    Workplace,
+)
+from modelcc.targets.cpu.algorithms import graph_passes, tensor_passes
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.llvm.emitter import emit_llvm
@@ -80,13 +88,16 @@ class NativeTarget:
         return known.short_dots > 0 and known.byte_dots == 0
 
     @property
-    def nearest_bytes(self) -> int:
-        """The first cache."""
-        return self.cpu.l1_bytes
-
-    @property
     def forms(self) -> tuple[str, ...]:
         return ("llvm", "asm", "obj", "so")
+
+    def graph_passes(self) -> GraphPasses:
+        """Groups of channels, and products of integers, as vectors want them."""
+        return graph_passes(self.pairs_shorts)
+
+    def tensor_passes(self, options: TargetOptions) -> TensorPasses:
+        """Layouts, packed operands and algorithms of fewer multiplications."""
+        return tensor_passes(self.cpu, self.pairs_shorts, options)
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """Kernels become loop functions; constants are packed as these want them."""

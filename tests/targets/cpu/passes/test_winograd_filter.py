@@ -6,14 +6,14 @@ import pytest
 from modelcc.ir.graph import Constant
 from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.types import Layout, Part
-from modelcc.passes.tensor.winograd_filter import TransformedFilter
-from modelcc.passes.tensor.winograd_transforms import transform_filter
+from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
+from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
 
 
 @pytest.mark.parametrize("slab", [1, 700, 1 << 20])
 @pytest.mark.parametrize("m", [2, 4])
 def test_elements_are_those_of_the_transform(m, slab, monkeypatch):
-    monkeypatch.setattr("modelcc.passes.tensor.winograd_filter.SLAB", slab)
+    monkeypatch.setattr("modelcc.targets.cpu.passes.winograd_filter.SLAB", slab)
     filters = np.random.default_rng(0).standard_normal((5, 4, 3, 3)).astype(np.float32)
     made = TransformedFilter(Constant(filters), m)
     expected = transform_filter(m, filters)

@@ -18,7 +18,7 @@ from modelcc.ir.region import Branch
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.ir.types import Array
-from modelcc.passes.tensor.pack_operands import PackOperands
+from modelcc.targets.cpu.passes.pack_operands import PackOperands
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 DTYPES = {

@@ -26,10 +26,10 @@ from modelcc.ops.arithmetic import Add
 from modelcc.ops.matmul import Gemm, MatMul
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
-from modelcc.passes.tensor.strassen import Strassen
-from modelcc.passes.tensor.strassen_cost import Split, StrassenCost
-from modelcc.passes.tensor.strassen_weights import QuadrantConstant
 from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.passes.strassen import Strassen
+from modelcc.targets.cpu.passes.strassen_cost import Split, StrassenCost
+from modelcc.targets.cpu.passes.strassen_weights import QuadrantConstant
 from modelcc.targets.cpu.schedule import schedule_program
 
 

@@ -20,7 +20,7 @@ from modelcc.ir.tensor import (
     TensorProgram,
 )
 from modelcc.ir.types import I8, I16, I32, U8, Layout, Part, TensorType
-from modelcc.passes.tensor.words import Makers, paired, pairs_of, small_makers
+from modelcc.targets.cpu.passes.words import Makers, paired, pairs_of, small_makers
 
 
 @dataclass(frozen=True)

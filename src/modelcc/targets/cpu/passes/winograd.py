@@ -41,11 +41,11 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import F32, Layout, TensorType, blocked
 from modelcc.passes.tensor.unread_constants import still_read
-from modelcc.passes.tensor.winograd_cost import Choice, Shape, WinogradCost
-from modelcc.passes.tensor.winograd_filter import TransformedFilter
-from modelcc.passes.tensor.winograd_match import Convolution, match_convolution
-from modelcc.passes.tensor.winograd_tiles import IMAGE, Part, Tiles
-from modelcc.passes.tensor.winograd_transforms import (
+from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
+from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
+from modelcc.targets.cpu.passes.winograd_match import Convolution, match_convolution
+from modelcc.targets.cpu.passes.winograd_tiles import IMAGE, Part, Tiles
+from modelcc.targets.cpu.passes.winograd_transforms import (
     in_two_steps,
     transform_input,
     transform_output,

@@ -12,7 +12,7 @@ from modelcc.ir.index import Index, Sym, coefficient, product, symbols
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import Layout, Part, TensorType
-from modelcc.passes.tensor.single_rows import unless_single
+from modelcc.targets.cpu.passes.single_rows import unless_single
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class PackOperands:
     (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).  An operand
     that all lanes share is turned for the same reason, if it is read down its columns by vectors
     of ``reuse`` blocks.  Of a named number of rows that turns out to be one, the operand is read as
-    it is (:mod:`modelcc.passes.tensor.single_rows`).
+    it is (:mod:`modelcc.targets.cpu.passes.single_rows`).
 
     before::
 

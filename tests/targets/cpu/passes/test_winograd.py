@@ -26,11 +26,11 @@ from modelcc.ops.arithmetic import Add
 from modelcc.ops.conv import Conv
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
-from modelcc.passes.tensor.winograd import Winograd
-from modelcc.passes.tensor.winograd_cost import Choice, Shape, WinogradCost
-from modelcc.passes.tensor.winograd_transforms import transform_filter
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
+from modelcc.targets.cpu.passes.winograd import Winograd
+from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
+from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
 from modelcc.targets.cpu.schedule import schedule_program
 
 

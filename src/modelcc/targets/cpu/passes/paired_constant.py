@@ -7,7 +7,7 @@ import numpy as np
 from modelcc.ir.graph import Constant
 from modelcc.ir.types import I32, Array
 from modelcc.passes.tensor.made_constant import MadeConstant
-from modelcc.passes.tensor.words import HALF, LOW
+from modelcc.targets.cpu.passes.words import HALF, LOW
 
 
 class PairedConstant(MadeConstant):

@@ -13,8 +13,8 @@ from modelcc.ops.activation import Relu
 from modelcc.ops.conv import Conv
 from modelcc.ops.padding import Pad
 from modelcc.ops.shape import Reshape
-from modelcc.passes.tensor.assign_layouts import AssignLayouts
 from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.targets.cpu.passes.assign_layouts import AssignLayouts
 
 
 def laid_out(before: tuple[int, ...], after: tuple[int, ...]) -> TensorProgram:

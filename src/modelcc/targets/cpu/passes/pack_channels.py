@@ -23,9 +23,9 @@ from modelcc.ir.tensor import (
     TensorProgram,
 )
 from modelcc.ir.types import I8, I16, I32, U8, Layout, Part, TensorType
-from modelcc.passes.tensor.paired_constant import PairedConstant
 from modelcc.passes.tensor.unread_constants import still_read
-from modelcc.passes.tensor.words import Makers, paired, pairs_of, small_makers, word_of
+from modelcc.targets.cpu.passes.paired_constant import PairedConstant
+from modelcc.targets.cpu.passes.words import Makers, paired, pairs_of, small_makers, word_of
 
 WORDS = ".pairs"
 """Ends the names of tensors of words."""

@@ -38,10 +38,10 @@ from modelcc.ir.tensor import (
     item_outputs,
 )
 from modelcc.ir.types import F32, TensorType
-from modelcc.passes.tensor.strassen_cost import Split, StrassenCost
-from modelcc.passes.tensor.strassen_match import Product, match_product
-from modelcc.passes.tensor.strassen_weights import QUADRANTS, QuadrantConstant
 from modelcc.passes.tensor.unread_constants import still_read
+from modelcc.targets.cpu.passes.strassen_cost import Split, StrassenCost
+from modelcc.targets.cpu.passes.strassen_match import Product, match_product
+from modelcc.targets.cpu.passes.strassen_weights import QUADRANTS, QuadrantConstant
 
 COLUMNS, ROWS = "sj", "si"
 """Axes of blocks."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelcc.ir.graph import Constant
 from modelcc.ir.types import Array
 from modelcc.passes.tensor.made_constant import MadeConstant
-from modelcc.passes.tensor.winograd_transforms import transform_filter
+from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
 
 SLAB = 1 << 18
 """Transformed elements made at a time, in f64."""
