@@ -20,7 +20,7 @@ from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.shape import Reshape, Transpose
 from tests.passes.graph.examples import assert_same_meaning
-from tests.passes.graph.test_docstrings import PASSES
+from tests.passes.graph.test_docstrings import PASSES, made
 
 UNARY = (Abs(), Identity(), Neg(), Relu(), Sigmoid(), Tanh(), Clip(-1.0, 1.0))
 BINARY = (Add(), Mul(), Sub(), Max())
@@ -70,7 +70,7 @@ def _step(draw: st.DrawFn, build: GraphBuilder, x: str, values: list[str]) -> st
 def test_passes_keep_the_meaning(graph: Graph, order: list[type[Any]]) -> None:
     result = graph
     for step in order:
-        result = step()(result)
+        result = made(step)(result)
         assert_same_meaning(graph, result, 1e-3)
 
 
