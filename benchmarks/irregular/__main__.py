@@ -23,21 +23,28 @@ from benchmarks.irregular import choices, images, integers, moves, products, sor
 SECONDS = 0.6
 """Measured for each size of each model."""
 
+PAUSE = 0.02
+"""Seconds for which the threads of an engine may go on waiting for work where the next one runs."""
+
 FAMILIES = (moves, sorts, images, integers, products, choices)
 CASES = {name: case for family in FAMILIES for name, case in family.CASES.items()}
 
 
-def _times(runs: Sequence[Callable[[], object]], clock: Callable[[], float]) -> list[float]:
-    """Median seconds of each, run by turns."""
+def _times(
+    runs: Sequence[Callable[[], object]], clock: Callable[[], float], pause: float
+) -> list[float]:
+    """Median seconds of each, run by turns with a ``pause`` before each."""
     for run in runs:
         run()
     start = clock()
     for run in runs:
         run()
-    rounds = min(2000, max(5, int(SECONDS / max(1e-6, clock() - start))))
+    each = clock() - start + pause * len(runs)
+    rounds = min(2000, max(9, int(SECONDS / max(1e-6, each))))
     found: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, times in zip(runs, found, strict=True):
+            time.sleep(pause)
             start = clock()
             run()
             times.append(clock() - start)
@@ -51,6 +58,7 @@ def main(threads: int, only: str) -> None:
     """Milliseconds at 16 n, growth from n, and how many times as long the others take."""
     # Of one thread, the time that other work takes does not count.
     clock = time.process_time if threads == 1 else time.perf_counter
+    pause = 0.0 if threads == 1 else PAUSE
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads
     ratios: list[float] = []
@@ -68,7 +76,7 @@ def main(threads: int, only: str) -> None:
             runs = [partial(net.run, feeds), partial(peer.run, None, feeds)]
             if case.library is not None:
                 runs.append(partial(case.library, feeds))
-            rows.append(_times(runs, clock))
+            rows.append(_times(runs, clock, pause))
         own = [row[0] for row in rows]
         peers = [row[1] / row[0] for row in rows]
         ratios += peers

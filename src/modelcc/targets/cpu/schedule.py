@@ -317,17 +317,17 @@ def schedule_kernel(
     in_place: list[tuple[str, str]] = []
     for output in kernel.outputs:
         statements += clear_border(output, types[output], names, machine)
+    threaded = nanoseconds(kernel.stages, types) >= WORTH_A_FORK
     blocks = find_row_blocks(kernel, machine)
     chain = find_chain(kernel) if blocks is None else None
     if blocks is not None:
-        threaded = nanoseconds(kernel.stages, types) >= WORTH_A_FORK
         statements += emit_row_blocks(blocks, kernel, names, machine, threaded)
     if chain is not None:
         body, layouts, in_place = _chain_statements(chain, kernel, names, machine)
         statements += body
-    sums = find_row_sums(kernel, machine) if blocks is None and chain is None else None
+    sharing = machine if threaded else replace(machine, threads=1)
+    sums = find_row_sums(kernel, sharing) if blocks is None and chain is None else None
     if sums is not None:
-        threaded = nanoseconds(kernel.stages, types) >= WORTH_A_FORK
         statements += emit_row_sums(sums, kernel, names, machine, threaded)
     whole = any(found is not None for found in (blocks, chain, sums))
     parts = [] if whole else partition(kernel.stages)
