@@ -121,7 +121,7 @@ class Built:
 
 def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[Stage, ...]:
     """All stages from a model to an artifact, in order."""
-    graphs, tensors = target.graph_passes(), target.tensor_passes(target_options(options))
+    graphs, tensors = target.graph_passes(), target.tensor_passes()
     stages = (
         *block("import", ("import", _importer(options))),
         *block(

@@ -161,6 +161,11 @@ def index_symbols(scalar: Scalar) -> frozenset[str]:
     return frozenset[str]().union(*found)
 
 
+def depends_on(scalar: Scalar, variable: str) -> bool:
+    """Whether any index expression mentions ``variable``."""
+    return variable in index_symbols(scalar)
+
+
 def _own_indices(node: Scalar) -> tuple[Index, ...]:
     match node:
         case Read():

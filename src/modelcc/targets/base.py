@@ -117,7 +117,7 @@ class Target(Protocol):
         """Its rewrites of graphs; none is what an accelerator with plain tensors wants."""
         ...
 
-    def tensor_passes(self, options: TargetOptions) -> TensorPasses:
+    def tensor_passes(self) -> TensorPasses:
         """Its rewrites of tensor programs: algorithms and layouts that pay on this machine."""
         ...
 

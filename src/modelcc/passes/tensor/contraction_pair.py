@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, substitute, symbols
-from modelcc.ir.scalar_tree import reads, substitute_indices
-from modelcc.ir.tensor import Apply, Axis, Read, Stage
+from modelcc.ir.scalar_tree import depends_on, reads, substitute_indices
+from modelcc.ir.tensor import Apply, Axis, Stage
 from modelcc.passes.tensor.shared_axes import shared_axes
 
 
@@ -191,13 +191,9 @@ def _paired(
 
 def _row_axes(first: Stage, last: Stage, key: Axis, made: set[str]) -> list[Axis]:
     """Axes that move neither what the rows are multiplied with at first, nor at last."""
-    beside = [r for r in reads(first.body) if _moves(r, key.name)]
+    beside = [r for r in reads(first.body) if depends_on(r, key.name)]
     beside += [r for r in reads(last.body) if r.tensor not in made]
-    return [a for a in first.axes if a != key and not any(_moves(r, a.name) for r in beside)]
-
-
-def _moves(read: Read, axis: str) -> bool:
-    return any(axis in symbols(i) for i in read.indices)
+    return [a for a in first.axes if a != key and not any(depends_on(r, a.name) for r in beside)]
 
 
 def _last_score(stages: Sequence[Stage], last: Stage) -> int | None:

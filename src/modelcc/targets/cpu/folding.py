@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from modelcc.ir.index import Index, Sym, coefficient, loop_range, symbols
+from modelcc.ir.index import Index, Sym, coefficient, loop_range
 from modelcc.ir.loop import Call, Const, Expr, Let, Shuffle, Stmt, Var
 from modelcc.ir.scalar import Combine
-from modelcc.ir.scalar_tree import reads, substitute_indices
-from modelcc.ir.tensor import Read
+from modelcc.ir.scalar_tree import depends_on, reads, substitute_indices
 from modelcc.targets.cpu.expression import Lanes, Names, combine_function, identity
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.structure import is_contraction
@@ -37,7 +36,7 @@ def find_terms(
     along = [v for v in anchor.reduce if coefficient(read.indices[0], v.name) == 1]
     weights = [r for r in reads(anchor.body) if r.tensor in constants]
     found = next((v for v in along if v.extent == lanes or _is_block(v, anchor, lanes)), None)
-    if found is None or not all(_moves(r, found.name) for r in weights):
+    if found is None or not all(depends_on(r, found.name) for r in weights):
         return None
     return (anchor, found) if found.extent == lanes else _cut(anchor, found, lanes)
 
@@ -59,10 +58,6 @@ def _cut(nest: Nest, loop: LoopVar, lanes: int) -> tuple[Nest, LoopVar]:
     ranges |= {v.name: loop_range(v.extent) for v in (outer, inner)}
     body = substitute_indices(nest.body, {loop.name: Sym(outer.name) * lanes + Sym(inner.name)})
     return replace(nest, reduce=tuple(reduce), body=body, ranges=ranges), inner
-
-
-def _moves(read: Read, variable: str) -> bool:
-    return any(variable in symbols(i) for i in read.indices)
 
 
 def term_lanes(

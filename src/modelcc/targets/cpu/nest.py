@@ -26,7 +26,7 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.scalar import Combine
-from modelcc.ir.scalar_tree import index_symbols, map_indices, reads, transform, walk
+from modelcc.ir.scalar_tree import map_indices, reads, transform, walk
 from modelcc.ir.tensor import Axis, Bind, Condition, Guard, IndexValue, Number, Read, Scalar, Stage
 from modelcc.ir.tensor_ranges import not_told_by_border
 from modelcc.ir.types import TensorType
@@ -350,8 +350,3 @@ def _merge(nest: Nest, outer: LoopVar, inner: LoopVar) -> Nest:
     body = map_indices(nest.body, lambda i: substitute(i, drop))
     store = substitute(nest.store, drop)
     return replace(nest, parallel=parallel, ranges=ranges, body=body, store=store)
-
-
-def depends_on(scalar: Scalar, variable: str) -> bool:
-    """Whether any index expression mentions ``variable``."""
-    return variable in index_symbols(scalar)

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from modelcc.ir.index import Index, coefficient, floordiv, simplify, substitute, symbols
+from modelcc.ir.index import Index, coefficient, floordiv, simplify, substitute
 from modelcc.ir.loop import Prefetch, Stmt
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.parallel import Chosen, Point
 from modelcc.targets.cpu.plan import Plan, is_covered
@@ -110,7 +110,7 @@ def companions(plan: Plan, corners: Sequence[Point], chosen: Chosen) -> Companio
     if anchor is None or lane is None or plan.quad or not streams(plan, corners[0], chosen):
         return None
     inner = anchor.reduce[-1].name
-    found = [r for r in reads(anchor.body) if not _moves(r, lane.name) and len(r.indices) == 1]
+    found = [r for r in reads(anchor.body) if not depends_on(r, lane.name) and len(r.indices) == 1]
     rows = [r for r in found if coefficient(r.indices[0], inner) == 1]
     places = dict.fromkeys((r.tensor, substitute(r.indices[0], c)) for r in rows for c in corners)
     if not 0 < len(places) <= MOST_LINES:
@@ -137,7 +137,7 @@ def streams(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Stream, ...]:
 def _parts(plan: Plan, read: Read) -> int:
     """Vectors of ``read`` at a reduction point, along loops that a tile covers, for each along the
     vector loop."""
-    beside = (v for v in plan.order if v.name != plan.tile.vector and _moves(read, v.name))
+    beside = (v for v in plan.order if v.name != plan.tile.vector and depends_on(read, v.name))
     return prod(plan.tile.of(v.name) for v in beside if is_covered(v, plan.tile))
 
 
@@ -157,11 +157,11 @@ def _streamed(plan: Plan) -> list[tuple[Read, int, tuple[tuple[str, int], ...]]]
     anchor, vector = plan.group.anchor, plan.tile.vector
     if anchor is None or plan.lane is None or vector is None or not is_contraction(anchor):
         return []
-    found = [r for r in reads(anchor.body) if r.tensor in plan.packed and _moves(r, vector)]
+    found = [r for r in reads(anchor.body) if r.tensor in plan.packed and depends_on(r, vector)]
     loops = [(v.name, v.extent if isinstance(v.extent, int) else 0) for v in anchor.reduce]
     result: list[tuple[Read, int, tuple[tuple[str, int], ...]]] = []
     for read in dict.fromkeys(found):
-        moving = [n for n, (name, _) in enumerate(loops) if _moves(read, name)]
+        moving = [n for n, (name, _) in enumerate(loops) if depends_on(read, name)]
         last = moving[-1] + 1 if moving else 0
         result.append((read, prod(e for _, e in loops[:last]), tuple(loops[last:])))
     return result
@@ -196,10 +196,6 @@ def next_panel(plan: Plan, corner: Point, chosen: Chosen) -> NextPanel | None:
         steps,
         width,
     )
-
-
-def _moves(read: Read, variable: str) -> bool:
-    return any(variable in symbols(i) for i in read.indices)
 
 
 def _tile_number(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Index, int]:

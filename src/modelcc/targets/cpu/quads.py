@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modelcc.ir.index import Sym, coefficient, loop_range, symbols
-from modelcc.ir.scalar_tree import substitute_indices
+from modelcc.ir.index import Sym, coefficient, loop_range
+from modelcc.ir.scalar_tree import depends_on, substitute_indices
 from modelcc.ir.tensor import Apply, Cast, Read, Scalar
 from modelcc.ir.types import I8, I32, U8
 from modelcc.targets.cpu.nest import LoopVar, Nest
@@ -31,7 +31,7 @@ def find_quads(
     if anchor is None or operands is None:
         return None
     repeated, vectors = operands
-    if _moves(repeated, lane.name) or not _moves(vectors, lane.name):
+    if depends_on(repeated, lane.name) or not depends_on(vectors, lane.name):
         return None
     for loop in reversed(anchor.reduce):
         whole = isinstance(loop.extent, int) and loop.extent % QUAD == 0
@@ -64,10 +64,6 @@ def byte_product(body: Scalar) -> tuple[Read, Read] | None:
             return (b, a) if (b.dtype, a.dtype) == (U8, I8) else None
         case _:
             return None
-
-
-def _moves(read: Read, variable: str) -> bool:
-    return any(variable in symbols(i) for i in read.indices)
 
 
 def _contiguous(read: Read, loop: LoopVar) -> bool:

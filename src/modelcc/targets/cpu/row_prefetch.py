@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.index import Index, coefficient, floordiv, mod, substitute, symbols
 from modelcc.ir.loop import Prefetch, Stmt
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Read, Scalar
 from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.parallel import Chosen, Point
@@ -65,7 +65,7 @@ def next_rows(plan: Plan, corner: Point, chosen: Chosen) -> NextRows | None:
     if anchor is None or plan.lane is None or not is_contraction(anchor) or plan.quad is not None:
         return None
     inner = loops[-1] if loops else None
-    moving = [r for r in reads(anchor.body) if inner is not None and _moves(r, inner.name)]
+    moving = [r for r in reads(anchor.body) if inner is not None and depends_on(r, inner.name)]
     if inner is None or inner.name == plan.tile.vector or len(moving) != 1:
         return None
     read, summed, segment = moving[0], anchor.reduce[-1], chosen[inner.name]
@@ -74,7 +74,7 @@ def next_rows(plan: Plan, corner: Point, chosen: Chosen) -> NextRows | None:
         return None
     if not isinstance(stride, int) or segment.count == 1 or not _far(inner, summed, read):
         return None
-    if stride * read.dtype.bytes < LINE_BYTES or _moves(read, plan.lane.name):
+    if stride * read.dtype.bytes < LINE_BYTES or depends_on(read, plan.lane.name):
         return None
     if stride * read.dtype.bytes % SETS_BYTES == 0:
         return None
@@ -128,7 +128,3 @@ def _hides(loops: Sequence[LoopVar]) -> bool:
 def _loads(body: Scalar) -> list[Read]:
     """Reads of memory; those of values in registers have no index."""
     return [r for r in reads(body) if len(r.indices) == 1]
-
-
-def _moves(read: Read, variable: str) -> bool:
-    return any(variable in symbols(i) for i in read.indices)

@@ -21,10 +21,16 @@ from modelcc.ir.index import (
     floordiv,
     loop_range,
     product,
-    substitute,
+    symbols,
 )
 from modelcc.ir.loop import Alloc, Buffer, For, If, LoopKind, Stmt, Test
-from modelcc.ir.scalar_tree import reads, substitute_indices, transform
+from modelcc.ir.scalar_tree import (
+    depends_on,
+    reads,
+    substitute_indices,
+    substitute_stage,
+    transform,
+)
 from modelcc.ir.tensor import Apply, Axis, Condition, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
 from modelcc.targets.cpu.canonical import CanonicalKernel
@@ -71,7 +77,7 @@ def find_row_sums(kernel: CanonicalKernel, machine: CpuModel) -> RowSums | None:
     if len(stages) < len(kernel.stages) or not all(_follows(s, stages[0]) for s in stages[1:]):
         return None
     outer = tuple(a for a in axes if a != column)
-    if not all(_moves(matrix.indices, a) for a in outer):  # several rows times one matrix
+    if not all(depends_on(matrix, a.name) for a in outer):  # several rows times one matrix
         return None
     if machine.threads > 1 and not all(isinstance(a.extent, int) for a in outer):
         return None
@@ -94,20 +100,15 @@ def _matrix(body: Scalar, column: Axis, term: Axis) -> Iterator[Read]:
     next to each other; another may have columns that are the same for all terms."""
     match body:
         case Apply("mul", args, DType(is_float=True)):
-            wide = [r for a in args for r in reads(a) if _moves(r.indices, column)]
+            wide = [r for a in args for r in reads(a) if depends_on(r, column.name)]
         case _:
             return
-    matrices = [r for r in wide if _moves(r.indices, term)]
+    matrices = [r for r in wide if depends_on(r, term.name)]
     for matrix in matrices if len(matrices) == 1 else ():
         *others, last = matrix.indices
-        plain = coefficient(last, column.name) == 1 and not _moves((last,), term)
-        if plain and not _moves(others, column):
+        plain = coefficient(last, column.name) == 1 and term.name not in symbols(last)
+        if plain and not any(column.name in symbols(i) for i in others):
             yield matrix
-
-
-def _moves(indices: Sequence[Index], axis: Axis) -> bool:
-    """Whether another element is read for another point of ``axis``."""
-    return any(not isinstance(i, int) and axis.name in i.symbols for i in indices)
 
 
 def _pays(columns: Index, terms: Index, size: int, machine: CpuModel) -> bool:
@@ -127,12 +128,7 @@ def _on_axes(stage: Stage, axes: tuple[Axis, ...]) -> Iterator[Stage]:
     if [a.extent for a in wide] == [a.extent for a in axes]:
         values: dict[str, Index] = {a.name: 0 for a in stage.axes}
         values |= {a.name: Sym(b.name) for a, b in zip(wide, axes, strict=True)}
-        yield _substituted(stage, values, axes)
-
-
-def _substituted(stage: Stage, values: Mapping[str, Index], axes: tuple[Axis, ...]) -> Stage:
-    write = tuple(substitute(i, values) for i in stage.write)
-    return replace(stage, axes=axes, write=write, body=substitute_indices(stage.body, values))
+        yield replace(substitute_stage(stage, values), axes=axes)
 
 
 def _follows(stage: Stage, product: Stage) -> bool:
@@ -250,14 +246,14 @@ class _Emitter:
         total = self._sum(Sym(axis.name) - first)
         if product.output in self.kernel.outputs:
             plain = replace(product, body=total, reduce=(), combine=None)
-            yield _substituted(plain, place, (axis,))
+            yield replace(substitute_stage(plain, place), axes=(axis,))
 
         def summed(node: Scalar) -> Scalar:
             return total if isinstance(node, Read) and node.tensor == product.output else node
 
         for stage in self.row_sums.after:
             body = transform(stage.body, summed)
-            yield _substituted(replace(stage, body=body), place, (axis,))
+            yield replace(substitute_stage(replace(stage, body=body), place), axes=(axis,))
 
     def _emit(self, stages: Sequence[Stage], inner: Bounds) -> list[Stmt]:
         kernel = self.kernel

@@ -14,7 +14,7 @@ from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram, leaf_calls
 from modelcc.ir.tensor import (
     Algorithm,
@@ -38,7 +38,6 @@ from modelcc.targets.cpu.expression import Names
 from modelcc.targets.cpu.free_sizes import with_free_sizes
 from modelcc.targets.cpu.in_place import pairs_in_place, pairs_of_parts
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.nest import depends_on
 from modelcc.targets.cpu.plan import Plan, plan_stages
 from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modelcc.ir.scalar_tree import walk
+from modelcc.ir.scalar_tree import depends_on, walk
 from modelcc.ir.tensor import Bind
-from modelcc.targets.cpu.nest import LoopVar, depends_on
+from modelcc.targets.cpu.nest import LoopVar
 from modelcc.targets.cpu.structure import Group
 
 SHARING = 4

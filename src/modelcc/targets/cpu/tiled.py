@@ -8,7 +8,7 @@ from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
 from modelcc.ir.loop import Assign, Const, Expr, For, If, Register, Stmt, Store, Test, Var
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Condition, Read
 from modelcc.targets.cpu.expression import (
     Lanes,
@@ -224,14 +224,10 @@ def _steps(
         for corner, register in zip(corners, registers, strict=True)
     ]
     if whole and plan.body is not None:
-        moving = [r for r in reads(plan.body) if any(_moves(r, v) for v in plan.tile.points)]
+        moving = [r for r in reads(plan.body) if any(depends_on(r, n) for n, _ in plan.tile.points)]
         origin = steps[0][0]
         return sorted(steps, key=lambda s: _position(moving[0], s[0], origin))
     return steps
-
-
-def _moves(read: Read, point: tuple[str, int]) -> bool:
-    return any(point[0] in symbols(i) for i in read.indices)
 
 
 def _position(read: Read, point: Point, origin: Point) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from modelcc.ir.index import Index, coefficient, floordiv, symbols
-from modelcc.ir.scalar_tree import cost, reads
+from modelcc.ir.index import Index, coefficient, floordiv
+from modelcc.ir.scalar_tree import cost, depends_on, reads
 from modelcc.ir.tensor import Read
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.nest import LoopVar, Nest
@@ -92,20 +92,16 @@ class Roles:
     packed: bool = False
 
     def moves_vectors(self, variable: str) -> bool:
-        return any(_moves(r, variable) for r in self.vectors)
+        return any(depends_on(r, variable) for r in self.vectors)
 
     def moves_broadcasts(self, variable: str) -> bool:
-        return any(_moves(r, variable) for r in self.broadcasts)
-
-
-def _moves(read: Read, variable: str) -> bool:
-    return any(variable in symbols(i) for i in read.indices)
+        return any(depends_on(r, variable) for r in self.broadcasts)
 
 
 def roles_of(nest: Nest, lane: str, constants: frozenset[str] = frozenset()) -> Roles:
     """Split the reads of ``nest`` into those along ``lane`` and those broadcast to all lanes."""
     unique = tuple(dict.fromkeys(reads(nest.body)))
-    vectors = tuple(r for r in unique if _moves(r, lane))
+    vectors = tuple(r for r in unique if depends_on(r, lane))
     packed = all(r.tensor in constants for r in vectors)
     return Roles(vectors, tuple(r for r in unique if r not in vectors), packed)
 
@@ -151,7 +147,7 @@ def choose_tile(
         points, unroll = sliding_tile(slides, machine)
         return Tile(blocks, points, unroll, by_input=True)
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
-    reused = [v for v in others if not all(_moves(r, v.name) for r in roles.vectors)]
+    reused = [v for v in others if not all(depends_on(r, v.name) for r in roles.vectors)]
     held = len(roles.vectors) + (DECODING if decodes(anchor) else 0)
     held += UNFUSED if multiplies_pairs(anchor) else 0
     if roles.broadcasts and not reused and not roles.packed and held == 1:
@@ -265,7 +261,7 @@ def _part_cycles(
         extent = anchor.var(name).extent
         count = tile_count(extent, size) if name != blocks else 1
         tiles *= count
-        once = roles.packed and all(_moves(r, name) for r in roles.vectors)
+        once = roles.packed and all(depends_on(r, name) for r in roles.vectors)
         uses *= 1 if once else count
         if name == blocks or not isinstance(extent, int):
             points *= size
@@ -297,7 +293,7 @@ def _distinct(read: Read, tile: Tile) -> int:
     """Different elements (or vectors) one reduction step loads for ``read``."""
     count = 1
     for name, size in tile.points:
-        if _moves(read, name):
+        if depends_on(read, name):
             count *= size
     return count
 

@@ -35,7 +35,9 @@ def building_ahead(target: Target, workplace: Workplace) -> Generator[Target]:
     cache = target.object_cache(workplace)
     builder = Builder(target.machine, target.codegen, workplace.jobs, cache)
     with closing(builder), closing(MemoryAhead()) as memory:
-        yield _BuildingAhead(target.machine, target.cpu, target.codegen, builder, memory)
+        yield _BuildingAhead(
+            target.machine, target.cpu, target.codegen, target.options, builder, memory
+        )
 
 
 @dataclass(frozen=True)

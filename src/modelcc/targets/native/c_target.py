@@ -161,7 +161,7 @@ def c_target(options: TargetOptions) -> CTarget:
     if arch == PORTABLE:
         arch = native.machine.cpu if native.machine.architecture == "x86_64" else "armv8-a"
     cpu = _plain(native.cpu) if options.optimize == 0 else native.cpu
-    return CTarget(native.machine, cpu, native.codegen, arch)
+    return CTarget(native.machine, cpu, native.codegen, options, arch)
 
 
 def _plain(cpu: CpuModel) -> CpuModel:

@@ -60,11 +60,12 @@ nothing to gain in a row of calls, and LLVM takes time quadratic in its length."
 
 @dataclass(frozen=True)
 class NativeTarget:
-    """Code for one processor; ``cpu`` is what schedules know of it."""
+    """Code for one processor; ``cpu`` is what schedules know of it, ``options`` what was asked."""
 
     machine: Machine
     cpu: CpuModel
     codegen: CodegenOptions
+    options: TargetOptions
 
     @property
     def name(self) -> str:
@@ -95,9 +96,9 @@ class NativeTarget:
         """Groups of channels, and products of integers, as vectors want them."""
         return graph_passes(self.pairs_shorts)
 
-    def tensor_passes(self, options: TargetOptions) -> TensorPasses:
+    def tensor_passes(self) -> TensorPasses:
         """Layouts, packed operands and algorithms of fewer multiplications."""
-        return tensor_passes(self.cpu, self.pairs_shorts, options)
+        return tensor_passes(self.cpu, self.pairs_shorts, self.options)
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """Kernels become loop functions; constants are packed as these want them."""
@@ -204,9 +205,8 @@ def native_target(options: TargetOptions) -> NativeTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
     machine = machine_of(options.cpu)
     level = cast("Literal[0, 1, 2, 3]", options.optimize)
-    return NativeTarget(
-        machine, cpu_model(machine, options.threads), CodegenOptions(optimize=level)
-    )
+    cpu = cpu_model(machine, options.threads)
+    return NativeTarget(machine, cpu, CodegenOptions(optimize=level), options)
 
 
 def progress_of(workplace: Workplace) -> Progress:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from modelcc.ir.index import Index, Sym, substitute, symbols
-from modelcc.ir.scalar_tree import cost, reads, substitute_indices, transform
+from modelcc.ir.index import Index, Sym, substitute
+from modelcc.ir.scalar_tree import cost, depends_on, reads, substitute_indices, transform
 from modelcc.ir.tensor import (
     Axis,
     Item,
@@ -133,7 +133,7 @@ class JoinParts:
         column = first.axes[-1].name
         if first.combine != "sum" or len(first.reduce) != 1 or any(s.reduce for s in stages[1:]):
             return None
-        weights = {r.tensor for r in reads(first.body) if _moves(r, column)}
+        weights = {r.tensor for r in reads(first.body) if depends_on(r, column)}
         others = {r.tensor for r in reads(first.body)} - weights
         two = len(reads(first.body)) == 2 and others
         if not weights or not weights <= program.constants.keys() or not two:
@@ -166,10 +166,6 @@ def _places_of_readers(program: TensorProgram) -> dict[str, list[int]]:
 
 def _is_static(stage: Stage) -> bool:
     return all(isinstance(a.extent, int) for a in (*stage.axes, *stage.reduce))
-
-
-def _moves(read: Read, axis: str) -> bool:
-    return any(axis in symbols(i) for i in read.indices)
 
 
 def _at_point(indices: Sequence[Index], axes: Sequence[Axis]) -> bool:

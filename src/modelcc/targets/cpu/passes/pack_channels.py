@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from modelcc.ir.graph import Constant
 from modelcc.ir.index import Index, Sym, coefficient, floordiv, product, substitute, symbols
+from modelcc.ir.scalar_tree import depends_on
 from modelcc.ir.tensor import (
     Apply,
     Axis,
@@ -225,7 +226,11 @@ def _convolution(kernel: Kernel, program: TensorProgram) -> _Convolution | None:
     inner = next((a for a in reversed(stage.axes) if a.extent != 1), None)
     for (image, guards), (weights, other) in (factors, factors[::-1]):
         fits = other is None and image.tensor not in program.constants
-        moves = inner is not None and _moves(image, inner.name) and not _moves(weights, inner.name)
+        moves = (
+            inner is not None
+            and depends_on(image, inner.name)
+            and not depends_on(weights, inner.name)
+        )
         plain = all(isinstance(i, Sym | int) for i in weights.indices)
         if not (fits and moves and plain):
             continue
@@ -279,7 +284,3 @@ def _guarded(scalar: Scalar) -> _Factor | None:
             return read, scalar
         case _:
             return None
-
-
-def _moves(read: Read, name: str) -> bool:
-    return any(name in symbols(i) for i in read.indices)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from modelcc.ir.index import Index, Sym, symbols
-from modelcc.ir.scalar_tree import reads
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Apply, Axis, Kernel, Read, Stage, TensorProgram
 from modelcc.ir.types import F32
 from modelcc.passes.tensor.shared_axes import shared_axes
@@ -45,8 +45,8 @@ def match_product(kernel: Kernel, program: TensorProgram) -> Product | None:
     if operands is None or extents is None or len(summed) != 1:
         return None
     a, w = operands
-    column = next((n for n in extents if n not in summed and _moves(w, n)), None)
-    if column is None or _moves(a, column) or not _fits(kernel, (a, w), program):
+    column = next((n for n in extents if n not in summed and depends_on(w, n)), None)
+    if column is None or depends_on(a, column) or not _fits(kernel, (a, w), program):
         return None
     places: tuple[Index, ...] = (Sym(summed[0]), Sym(column))
     if w.indices not in (places, places[::-1]) or Sym(summed[0]) not in a.indices:
@@ -84,10 +84,6 @@ def _operands(stage: Stage, program: TensorProgram) -> tuple[Read, Read] | None:
             return x, w
         case _:
             return None
-
-
-def _moves(read: Read, axis: str) -> bool:
-    return any(axis in symbols(i) for i in read.indices)
 
 
 def _fits(kernel: Kernel, operands: tuple[Read, Read], program: TensorProgram) -> bool:
