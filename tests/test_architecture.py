@@ -23,6 +23,7 @@ LAYERS = (
     ("ir",),
     ("ops",),
     ("frontends", "train", "passes"),
+    ("schedule",),
     ("targets",),
     ("tune",),
     ("driver",),
@@ -201,7 +202,7 @@ def test_runtime_and_artifact_do_without_the_compiler(part: str, sees: tuple[str
 
 
 def test_the_lower_layers_do_not_import_runtime_or_artifact() -> None:
-    below = ("ir", "ops", "frontends", "train", "passes")
+    below = ("ir", "ops", "frontends", "train", "passes", "schedule")
     outer = ("artifact", "runtime")
     assert [
         str(i) for i in ours() if layer(i.importer) in below and layer(i.imported) in outer

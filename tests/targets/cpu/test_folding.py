@@ -10,7 +10,7 @@ from modelcc.ir.loop import Buffer, Function, Load, Parameter, Register, Store, 
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.types import F32
-from modelcc.targets.cpu.expression import Names
+from modelcc.schedule.expression import Names
 from modelcc.targets.cpu.folding import folded
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 import modelcc
 from modelcc.ir.index import Range
 from modelcc.ir.tensor_parser import parse_kernel
-from modelcc.targets.cpu.canonical import canonical
+from modelcc.schedule.canonical import canonical
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.row_sums import RowSums, find_row_sums
 

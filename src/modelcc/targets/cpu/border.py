@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelcc.ir.index import Index, Sym, ceildiv
 from modelcc.ir.loop import Const, For, Stmt, Store
 from modelcc.ir.types import TensorType
-from modelcc.targets.cpu.expression import Names
+from modelcc.schedule.expression import Names
 from modelcc.targets.cpu.machine import CpuModel
 
 

@@ -14,9 +14,9 @@ from modelcc.ir.index import Index, Sym, coefficient, loop_range
 from modelcc.ir.loop import Call, Const, Expr, Let, Shuffle, Stmt, Var
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import depends_on, reads, substitute_indices
-from modelcc.targets.cpu.expression import Lanes, Names, combine_function, identity
-from modelcc.targets.cpu.nest import LoopVar, Nest
-from modelcc.targets.cpu.structure import is_contraction
+from modelcc.schedule.expression import Lanes, Names, combine_function, identity
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.structure import is_contraction
 
 
 def find_terms(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from modelcc.ir.index import symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.types import TensorType
-from modelcc.targets.cpu.canonical import CanonicalKernel
-from modelcc.targets.cpu.nest import Nest
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.nest import Nest
 from modelcc.targets.cpu.plan import Plan
 
 

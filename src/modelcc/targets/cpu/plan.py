@@ -25,20 +25,20 @@ from modelcc.ir.index import (
 from modelcc.ir.scalar_tree import children, reads, substitute_indices, transform, walk
 from modelcc.ir.tensor import Axis, Bind, Condition, Read, Scalar, Stage
 from modelcc.ir.types import Layout, TensorType
-from modelcc.targets.cpu.expression import moves, vectorisable
-from modelcc.targets.cpu.folding import find_terms
-from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.nest import LoopVar, Nest
-from modelcc.targets.cpu.packing import packed_layout
-from modelcc.targets.cpu.quads import find_quads, side_by_side
-from modelcc.targets.cpu.segments import (
+from modelcc.schedule.expression import moves, vectorisable
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.packing import packed_layout
+from modelcc.schedule.segments import (
     Segment,
     element_tiles,
     guarded_segments,
     interior_of,
     vector_tiles,
 )
-from modelcc.targets.cpu.structure import Group, is_contraction, make_group, neutral_guards
+from modelcc.schedule.structure import Group, is_contraction, make_group, neutral_guards
+from modelcc.targets.cpu.folding import find_terms
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.quads import find_quads, side_by_side
 from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of
 from modelcc.targets.cpu.transposition import find_turned
 

@@ -18,10 +18,10 @@ from modelcc.ir.index import Index, coefficient, floordiv, simplify, substitute
 from modelcc.ir.loop import Prefetch, Stmt
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Read
-from modelcc.targets.cpu.parallel import Chosen, Point
+from modelcc.schedule.parallel import Chosen, Point
+from modelcc.schedule.structure import is_contraction
 from modelcc.targets.cpu.plan import Plan, is_covered
 from modelcc.targets.cpu.quads import QUAD
-from modelcc.targets.cpu.structure import is_contraction
 
 LINE_BYTES = 64
 SMALLEST_PANEL = 16 << 10

@@ -13,8 +13,8 @@ from modelcc.ir.index import Sym, coefficient, loop_range
 from modelcc.ir.scalar_tree import depends_on, substitute_indices
 from modelcc.ir.tensor import Apply, Cast, Read, Scalar
 from modelcc.ir.types import I8, I32, U8
-from modelcc.targets.cpu.nest import LoopVar, Nest
-from modelcc.targets.cpu.structure import Group, neutral_guards
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.structure import Group, neutral_guards
 
 QUAD = 4
 

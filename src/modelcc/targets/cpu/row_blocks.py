@@ -28,10 +28,10 @@ from modelcc.ir.types import I64, Layout, Part, TensorType
 from modelcc.passes.tensor.contraction_pair import match_pair
 from modelcc.passes.tensor.online_weights import online_weights, seen_keys
 from modelcc.passes.tensor.row_space import RowSpace
-from modelcc.targets.cpu.block_stages import BlockStages, Phase
-from modelcc.targets.cpu.block_stages import Part as Block
-from modelcc.targets.cpu.canonical import CanonicalKernel
-from modelcc.targets.cpu.expression import Names
+from modelcc.schedule.block_stages import BlockStages, Phase
+from modelcc.schedule.block_stages import Part as Block
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.expression import Names
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.plan import plan_stages
 from modelcc.targets.cpu.rows import emit_rows, plan_rows

@@ -14,11 +14,11 @@ from modelcc.ir.index import Index, coefficient, floordiv, mod, substitute, symb
 from modelcc.ir.loop import Prefetch, Stmt
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Read, Scalar
-from modelcc.targets.cpu.nest import LoopVar, Nest
-from modelcc.targets.cpu.parallel import Chosen, Point
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.parallel import Chosen, Point
+from modelcc.schedule.structure import is_contraction
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import LINE_BYTES
-from modelcc.targets.cpu.structure import is_contraction
 
 LEAST_STEPS = 128
 """Reduction steps that hide the latency of memory, and beside which prefetches cost little."""

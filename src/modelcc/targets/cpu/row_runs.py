@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.index import coefficient
 from modelcc.ir.scalar_tree import cost, reads
-from modelcc.targets.cpu.nest import LoopVar, Nest
+from modelcc.schedule.nest import LoopVar, Nest
 
 ROWS = 8
 """Rows that are read at a time."""

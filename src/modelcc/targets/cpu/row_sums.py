@@ -33,8 +33,8 @@ from modelcc.ir.scalar_tree import (
 )
 from modelcc.ir.tensor import Apply, Axis, Condition, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
-from modelcc.targets.cpu.canonical import CanonicalKernel
-from modelcc.targets.cpu.expression import Names, identity
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.expression import Names, identity
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.plan import plan_stages
 from modelcc.targets.cpu.tiled import emit_tiled

@@ -41,7 +41,7 @@ from modelcc.ir.scalar_tree import cost, reads, size, transform
 from modelcc.ir.tensor import Read, Scalar, Stage
 from modelcc.ir.types import BOOL, I32, TensorType
 from modelcc.passes.tensor.row_space import RowSpace
-from modelcc.targets.cpu.expression import (
+from modelcc.schedule.expression import (
     Lanes,
     Names,
     PointEmitter,
@@ -52,11 +52,11 @@ from modelcc.targets.cpu.expression import (
     vectorisable,
     widen,
 )
+from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
+from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.segments import Segment
+from modelcc.schedule.structure import strip_indices
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.nest import LoopVar, Nest, linearise, merge_loops
-from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
-from modelcc.targets.cpu.segments import Segment
-from modelcc.targets.cpu.structure import strip_indices
 
 UNIT = LoopVar("unit", 1, "unit")
 LOCAL_ROW_BYTES = 64 << 10

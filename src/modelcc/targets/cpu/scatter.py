@@ -16,8 +16,8 @@ from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import index_symbols, outer_binds, reads, walk
 from modelcc.ir.tensor import Apply, Bind, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
-from modelcc.targets.cpu.canonical import CanonicalKernel
-from modelcc.targets.cpu.expression import (
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.expression import (
     Lanes,
     Names,
     PointEmitter,
@@ -25,18 +25,18 @@ from modelcc.targets.cpu.expression import (
     vectorisable,
     widen,
 )
+from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
+from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.prune import without_idle_loops
+from modelcc.schedule.segments import Segment
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.nest import LoopVar, Nest, linearise, merge_loops
-from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.prefetch import LINE_BYTES
-from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.scheduled_kernel import (
     PARALLEL_CHUNKS,
     WORTH_A_FORK,
     ScheduledKernel,
     buffer_parameter,
 )
-from modelcc.targets.cpu.segments import Segment
 from modelcc.targets.cpu.work import nanoseconds
 
 UNROLLED = 4

@@ -30,16 +30,19 @@ from modelcc.ir.tensor import (
 from modelcc.ir.types import Layout, TensorType
 from modelcc.passes.tensor.row_space import row_space
 from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.schedule.canonical import CanonicalKernel, canonical, with_numbers
+from modelcc.schedule.chain import Chain, find_chain, in_blocks
+from modelcc.schedule.choices import with_choices
+from modelcc.schedule.expression import Names
+from modelcc.schedule.free_sizes import with_free_sizes
+from modelcc.schedule.prune import without_idle_loops
+from modelcc.schedule.shared_copies import is_copy, with_free_place
+from modelcc.schedule.structure import Group, make_group
+from modelcc.schedule.sweeps import there_and_back
 from modelcc.targets.cpu.border import clear_border
-from modelcc.targets.cpu.canonical import CanonicalKernel, canonical, with_numbers
-from modelcc.targets.cpu.chain import Chain, find_chain, in_blocks
-from modelcc.targets.cpu.choices import with_choices
-from modelcc.targets.cpu.expression import Names
-from modelcc.targets.cpu.free_sizes import with_free_sizes
 from modelcc.targets.cpu.in_place import pairs_in_place, pairs_of_parts
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.plan import Plan, plan_stages
-from modelcc.targets.cpu.prune import without_idle_loops
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
 from modelcc.targets.cpu.row_sums import emit_row_sums, find_row_sums
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
@@ -50,11 +53,8 @@ from modelcc.targets.cpu.scheduled_kernel import (
     ScheduledKernel,
     buffer_parameter,
 )
-from modelcc.targets.cpu.shared_copies import is_copy, with_free_place
 from modelcc.targets.cpu.straight_rows import emit_straight_rows, find_straight_rows
 from modelcc.targets.cpu.streaming import streams
-from modelcc.targets.cpu.structure import Group, make_group
-from modelcc.targets.cpu.sweeps import there_and_back
 from modelcc.targets.cpu.tiled import emit_tiled
 from modelcc.targets.cpu.work import nanoseconds
 

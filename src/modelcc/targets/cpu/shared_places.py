@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from modelcc.ir.scalar_tree import depends_on, walk
 from modelcc.ir.tensor import Bind
-from modelcc.targets.cpu.nest import LoopVar
-from modelcc.targets.cpu.structure import Group
+from modelcc.schedule.nest import LoopVar
+from modelcc.schedule.structure import Group
 
 SHARING = 4
 """Rows that are gathered at once: more hold more vectors than registers do."""

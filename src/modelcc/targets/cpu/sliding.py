@@ -14,8 +14,8 @@ from math import prod
 
 from modelcc.ir.index import Index, coefficient
 from modelcc.ir.tensor import Read
+from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.nest import LoopVar, Nest
 
 MOST_TAPS = 32
 """Taps of two axes that are written out together."""

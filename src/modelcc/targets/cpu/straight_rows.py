@@ -26,15 +26,15 @@ from modelcc.ir.loop import BindIndex, IndexOf, Stmt
 from modelcc.ir.scalar_tree import substitute_stage
 from modelcc.ir.tensor import Axis, Stage
 from modelcc.ir.types import I64, TensorType
-from modelcc.targets.cpu.canonical import CanonicalKernel
-from modelcc.targets.cpu.choices import with_choices
-from modelcc.targets.cpu.expression import Names
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.choices import with_choices
+from modelcc.schedule.expression import Names
+from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.segments import Segment
+from modelcc.schedule.straight_runs import straight_runs
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan, plan_stages
 from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
-from modelcc.targets.cpu.segments import Segment
-from modelcc.targets.cpu.straight_runs import straight_runs
 from modelcc.targets.cpu.tiled import emit_tiled
 
 LONG = 256

@@ -12,11 +12,11 @@ from math import prod
 from modelcc.ir.index import Index, Sym, coefficient, floordiv, simplify
 from modelcc.ir.loop import Prefetch, Stmt
 from modelcc.ir.scalar_tree import reads
-from modelcc.targets.cpu.chain import Chain
-from modelcc.targets.cpu.parallel import Chosen, Point
+from modelcc.schedule.chain import Chain
+from modelcc.schedule.parallel import Chosen, Point
+from modelcc.schedule.structure import is_contraction
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import LINE_BYTES, MOST_LINES
-from modelcc.targets.cpu.structure import is_contraction
 
 SMALLEST_PART = 64 << 10
 

@@ -10,7 +10,7 @@ from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
 from modelcc.ir.loop import Assign, Const, Expr, For, If, Register, Stmt, Store, Test, Var
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Condition, Read
-from modelcc.targets.cpu.expression import (
+from modelcc.schedule.expression import (
     Lanes,
     Names,
     PointEmitter,
@@ -19,9 +19,9 @@ from modelcc.targets.cpu.expression import (
     identity,
     widen,
 )
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.folding import folded, term_lanes
-from modelcc.targets.cpu.nest import LoopVar, Nest
-from modelcc.targets.cpu.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, streams
 from modelcc.targets.cpu.quads import byte_product

@@ -14,12 +14,12 @@ from math import prod
 from modelcc.ir.index import Index, coefficient, floordiv
 from modelcc.ir.scalar_tree import cost, depends_on, reads
 from modelcc.ir.tensor import Read
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.structure import Group, decodes, multiplies_pairs
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.nest import LoopVar, Nest
 from modelcc.targets.cpu.row_runs import ROWS, Runs, find_runs
 from modelcc.targets.cpu.shared_places import SHARING, rows_gathered_alike
 from modelcc.targets.cpu.sliding import Window, are_short, sliding_tile, windows
-from modelcc.targets.cpu.structure import Group, decodes, multiplies_pairs
 from modelcc.targets.cpu.transposition import Block, find_block
 
 UNROLLED_WORK = 512

@@ -19,8 +19,8 @@ from modelcc.ir.loop import Const, Expr, Let, Load, Shuffle, Stmt, Store, Var
 from modelcc.ir.scalar_tree import children, reads
 from modelcc.ir.tensor import Bind, Guard, Read, Scalar
 from modelcc.ir.types import BOOL
-from modelcc.targets.cpu.expression import Lanes, Names, vectorisable
-from modelcc.targets.cpu.nest import LoopVar, Nest
+from modelcc.schedule.expression import Lanes, Names, vectorisable
+from modelcc.schedule.nest import LoopVar, Nest
 
 NEAREST = 5
 """Lanes less far apart than this are cheaper to load with their neighbours."""

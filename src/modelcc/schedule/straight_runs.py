@@ -35,8 +35,8 @@ from modelcc.ir.index_extremum import Max, Min
 from modelcc.ir.scalar_tree import substitute_indices, transform, walk
 from modelcc.ir.tensor import Axis, Condition, Guard, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
-from modelcc.targets.cpu.nest import normal_form
-from modelcc.targets.cpu.segments import interior_of
+from modelcc.schedule.nest import normal_form
+from modelcc.schedule.segments import interior_of
 
 DEPTH = 3
 """Cuts of one axis: parts within each other (concatenations) are cut one after the other."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from modelcc.ir.index import Index, Range, Sym, substitute, symbols
 from modelcc.ir.scalar_tree import index_symbols, substitute_stage
 from modelcc.ir.types import TensorType
-from modelcc.targets.cpu.canonical import CanonicalKernel
+from modelcc.schedule.canonical import CanonicalKernel
 
 
 def with_free_sizes(

@@ -27,8 +27,8 @@ from modelcc.ir.loop import Alloc, BindIndex, Buffer, For, IndexOf, Stmt
 from modelcc.ir.scalar_tree import reads, substitute_indices, transform
 from modelcc.ir.tensor import Axis, Read, Scalar, Stage
 from modelcc.ir.types import I64, Layout, TensorType
-from modelcc.targets.cpu.canonical import CanonicalKernel
-from modelcc.targets.cpu.expression import Names
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.expression import Names
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from modelcc.ir.index import Index, Sym, floordiv, mod
 from modelcc.ir.loop import For, If, Stmt, Test
 from modelcc.ir.tensor import Condition
-from modelcc.targets.cpu.expression import Names
-from modelcc.targets.cpu.segments import Segment
+from modelcc.schedule.expression import Names
+from modelcc.schedule.segments import Segment
 
 Point = Mapping[str, Index]
 Chosen = Mapping[str, Segment]

@@ -10,8 +10,8 @@ from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Cast, Condition, Guard, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
-from modelcc.targets.cpu.expression import identity
-from modelcc.targets.cpu.nest import (
+from modelcc.schedule.expression import identity
+from modelcc.schedule.nest import (
     Nest,
     Offsets,
     axis_blocks,
@@ -20,7 +20,7 @@ from modelcc.targets.cpu.nest import (
     linearise,
     merge_loops,
 )
-from modelcc.targets.cpu.quotients import quotient_blocks
+from modelcc.schedule.quotients import quotient_blocks
 
 
 @dataclass(frozen=True)

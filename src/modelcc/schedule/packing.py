@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from modelcc.ir.index import Index, coefficient, substitute, symbols
 from modelcc.ir.tensor import Read
 from modelcc.ir.types import Layout, Part
-from modelcc.targets.cpu.nest import LoopVar
+from modelcc.schedule.nest import LoopVar
 
 
 def packed_layout(

@@ -15,7 +15,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.tensor import Axis, Read, Stage
 from modelcc.ir.types import F32
 from modelcc.pipeline import StageRun
-from modelcc.targets.cpu.quotients import quotient_blocks
+from modelcc.schedule.quotients import quotient_blocks
 from tests.machines import chosen_options
 
 

@@ -11,8 +11,8 @@ from modelcc.ir.index import Index, Sym, evaluate
 from modelcc.ir.pack import pack
 from modelcc.ir.tensor import Read
 from modelcc.ir.types import F32
-from modelcc.targets.cpu.nest import LoopVar
-from modelcc.targets.cpu.packing import packed_layout
+from modelcc.schedule.nest import LoopVar
+from modelcc.schedule.packing import packed_layout
 
 BLOCK, LANE = LoopVar("b", 3, "o", 8), LoopVar("l", 8, "o")
 CHANNEL: Index = Sym("b") * 8 + Sym("l")

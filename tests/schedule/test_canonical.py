@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from modelcc.ir.index import DIM
 from modelcc.ir.tensor_parser import parse_kernel
-from modelcc.targets.cpu.canonical import CanonicalKernel, canonical
+from modelcc.schedule.canonical import CanonicalKernel, canonical
 
 FIRST = """kernel @MatMul(%a: f32[n, 8], %w: f32[8, 4]) -> (%y: f32[n, 4]) {
   %t: f32[n, 4] = [i < n, j < 4] sum[k < 8] %a[i, k] * %w[k, j]

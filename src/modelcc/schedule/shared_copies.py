@@ -19,7 +19,7 @@ from math import gcd
 from modelcc.ir.index import DIM, Index, Range, Sym, substitute
 from modelcc.ir.tensor import Axis, Read, Stage
 from modelcc.ir.types import TensorType
-from modelcc.targets.cpu.canonical import CanonicalKernel, dimensions
+from modelcc.schedule.canonical import CanonicalKernel, dimensions
 
 OFFSET, ROOM = "offset", "room"
 """Where a copy goes to along an axis, and the output's extent there."""

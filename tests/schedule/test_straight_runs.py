@@ -18,7 +18,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.tensor import Axis, Condition, Guard, Number, Read, Scalar, Stage
 from modelcc.ir.types import F32, TensorType
 from modelcc.pipeline import StageRun
-from modelcc.targets.cpu.straight_runs import straight_runs
+from modelcc.schedule.straight_runs import straight_runs
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 

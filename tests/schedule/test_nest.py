@@ -8,7 +8,7 @@ import pytest
 
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor_parser import parse_kernel
-from modelcc.targets.cpu.nest import Nest, axis_blocks, linearise, merge_loops
+from modelcc.schedule.nest import Nest, axis_blocks, linearise, merge_loops
 
 PLAIN, BLOCKED = "f32[2, 32, 5, 6]", "f32[2, 32, 5, 6]<d0 d1/16 d2 d3 d1%16>"
 RAGGED = "f32[2, 24, 5, 6]<d0 d1/16 d2 d3 d1%16>"

@@ -12,7 +12,7 @@ from modelcc.ir.loop import BindIndex, Buffer, Call, For, Function, IndexOf, Loa
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.types import F32
-from modelcc.targets.cpu.sweeps import there_and_back
+from modelcc.schedule.sweeps import there_and_back
 
 P, J, T = Sym("p"), Sym("i"), Sym("t")
 

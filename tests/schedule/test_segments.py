@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from modelcc.ir.index import Index, Range, Sym, evaluate
 from modelcc.ir.tensor import Condition
-from modelcc.targets.cpu.segments import (
+from modelcc.schedule.segments import (
     Segment,
     element_tiles,
     even_tiles,

@@ -1,0 +1,1 @@
+"""From kernels to loops, for any machine: canonical kernels, loop nests, iteration domains."""
