@@ -42,6 +42,7 @@ def compile(
     optimize: int | None = None,
     winograd: bool | None = None,
     strassen: bool | None = None,
+    schedule: str | None = None,
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     keep: Sequence[str] | None = None,
@@ -54,7 +55,8 @@ def compile(
     ``threads``: how many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
     ``dims`` fixes named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``).
     ``cpu`` names a processor to compile for (default: ``MODELCC_CPU``, else this one), ``optimize``
-    is 0 to 3, ``unchecked`` leaves out the checks of indices that come from data.  These and the
+    is 0 to 3, ``schedule`` the text of schedules for some kernels, ``unchecked`` leaves out the
+    checks of indices that come from data.  These and the
     others are the fields of :class:`Options`; ``options`` gives all of them (its ``threads``
     too), and an argument that is not None takes the place of its field.
 
@@ -73,6 +75,7 @@ def compile(
         optimize=optimize,
         winograd=winograd,
         strassen=strassen,
+        schedule=schedule,
         skip=skip,
         limit=limit,
         keep=keep,
@@ -147,6 +150,7 @@ def verify(
     optimize: int | None = None,
     winograd: bool | None = None,
     strassen: bool | None = None,
+    schedule: str | None = None,
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     unchecked: bool | None = None,
@@ -176,6 +180,7 @@ def verify(
         optimize=optimize,
         winograd=winograd,
         strassen=strassen,
+        schedule=schedule,
         skip=skip,
         limit=limit,
         unchecked=unchecked,

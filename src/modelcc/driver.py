@@ -198,7 +198,12 @@ def _in_regions(*steps: Pass[TensorProgram]) -> tuple[tuple[str, InRegions], ...
 def target_options(options: Options) -> TargetOptions:
     """What ``options`` ask of a target."""
     return TargetOptions(
-        options.cpu, options.optimize, options.threads, options.winograd, options.strassen
+        options.cpu,
+        options.optimize,
+        options.threads,
+        options.winograd,
+        options.strassen,
+        options.schedule,
     )
 
 

@@ -23,18 +23,25 @@ from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.pipeline import Observer, Stage, all_of, before_block, from_block, run_stages
 from modelcc.stage_progress import announcer, log_stage
-from modelcc.targets.base import MODULE_LINE, Module, Target, Workplace
+from modelcc.targets.base import MODULE_LINE, SCHEDULE, Module, Target, Workplace
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.native.diagnostics import CodegenError
 
-FORMS = (*LEVELS, "llvm", "asm", "c", "obj", "so")
+FORMS = ("graph", "tensor", SCHEDULE, "loop", "program", "llvm", "asm", "c", "obj", "so")
 """Everything that can be printed, from the model to the machine."""
 
 SOURCES = ("llvm", "c")
 """Forms that are a target's source language."""
 
 _LEAVES = {"graph": "lower", "tensor": "schedule", "loop": "emit", "program": "emit"}
-_SUFFIX: Mapping[str, str] = {"llvm": ".ll", "asm": ".s", "c": ".c", "obj": ".o", "so": ".so"}
+_SUFFIX: Mapping[str, str] = {
+    SCHEDULE: ".schedule.txt",
+    "llvm": ".ll",
+    "asm": ".s",
+    "c": ".c",
+    "obj": ".o",
+    "so": ".so",
+}
 _BINARY = ("obj", "so")
 
 
@@ -77,6 +84,10 @@ def emit(
         program = _run(resumed(stages, level), source, observer, workplace)
         contents = target.complete(program).encode()
         return Emission(form, contents, _SUFFIX[form], constants_of(program))
+    if form == SCHEDULE:
+        stages = before_block(pipeline(target, options, workplace), "schedule")
+        program = _run(resumed(stages, level), source, observer, workplace)
+        return Emission(form, target.list_schedules(program).encode(), _SUFFIX[form])
     if (level, form) == ("loop", "c"):
         return Emission(form, emit_c(source).encode(), _SUFFIX[form])
     if form not in LEVELS:

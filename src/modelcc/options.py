@@ -34,6 +34,8 @@ class Options:
     layouts and, in C, loops over single elements) to 3;
     ``winograd`` allows Winograd's convolutions and ``strassen`` Strassen's matrix products, whose
     rounding errors are a few times larger.
+    ``schedule`` is the text of schedules for some of the kernels, as ``--emit schedule`` prints
+    them.
     ``unchecked`` leaves out the checks of indices that come from data: one out of range then reads
     or writes whatever is there.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
@@ -47,6 +49,7 @@ class Options:
     dims: tuple[tuple[str, int | Range], ...] = ()
     winograd: bool = True
     strassen: bool = True
+    schedule: str = ""
     unchecked: bool = False
     skip: tuple[str, ...] = ()
     limit: Limit | None = None
@@ -87,6 +90,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = MappingProxyType(
         "target": partial(text, hint="for example target='native'"),
         "cpu": partial(text, hint="for example cpu='x86-64-v3'"),
         "threads": partial(whole_number, low=1),
+        "schedule": partial(text, hint="the text of schedules"),
         "optimize": partial(whole_number, low=0, high=3),
         "dims": dimensions,
         "skip": names,

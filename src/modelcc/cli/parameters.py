@@ -61,6 +61,8 @@ _COMPILING = (
     click.option("--strassen/--no-strassen", default=True, show_default=True,
                  help="Matrix products by Strassen's algorithm where that is faster; "
                       "its rounding errors are a few times larger."),
+    click.option("--schedule", type=click.Path(path_type=Path), metavar="FILE",
+                 help="Run kernels as this file says, which --emit schedule prints."),
     click.option("--unchecked", is_flag=True,
                  help="Leave out the checks of indices that come from data; one that is out of "
                       "range then reads or writes whatever is there."),
@@ -91,6 +93,7 @@ def options_of(
     dims: Sequence[str],
     winograd: bool,
     strassen: bool,
+    schedule: Path | None,
     unchecked: bool,
     skip: Sequence[str],
     stop_after: str | None,
@@ -105,10 +108,19 @@ def options_of(
         dims=tuple(dimension(text) for text in dims),
         winograd=winograd,
         strassen=strassen,
+        schedule="" if schedule is None else schedule_text(schedule),
         unchecked=unchecked,
         skip=tuple(skip),
         limit=None if stop_after is None else rewrite_limit(stop_after),
     )
+
+
+def schedule_text(path: Path) -> str:
+    """The text of a file of schedules; :class:`ModelError` if it cannot be read."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"cannot read the schedules in {path}: {error}") from error
 
 
 def check_writable(*paths: Path | None) -> None:

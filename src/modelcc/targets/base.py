@@ -30,7 +30,8 @@ class TargetOptions:
 
     ``cpu`` names a processor in LLVM's spelling (empty: this machine's), ``optimize`` is 0 to 3
     and ``threads`` the number of threads that schedules are laid out for.  ``winograd`` and
-    ``strassen`` allow algorithms that round otherwise.
+    ``strassen`` allow algorithms that round otherwise.  ``schedule`` is the text of schedules for
+    some of the kernels.
     """
 
     cpu: str = ""
@@ -38,6 +39,7 @@ class TargetOptions:
     threads: int = 1
     winograd: bool = True
     strassen: bool = True
+    schedule: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ class Workplace:
         if self.progress is not None:
             self.progress(what, done, total)
 
+
+SCHEDULE = "schedule"
+"""The form that is how kernels run."""
 
 MODULE_LINE = "; ---- module "
 """Begins the line before each module where a text holds several; the module's name follows."""
@@ -123,6 +128,11 @@ class Target(Protocol):
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """Kernels become loop functions; constants are packed as these want them."""
+        ...
+
+    def list_schedules(self, program: TensorProgram) -> str:
+        """How each distinct kernel runs, in a text to edit; asked of those whose :attr:`forms`
+        have ``schedule``."""
         ...
 
     def legalize(self, function: Function) -> Function:

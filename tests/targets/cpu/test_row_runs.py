@@ -13,7 +13,7 @@ from modelcc.ir.index import Range
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.schedule.canonical import canonical
-from modelcc.targets.cpu.schedule import schedule_kernel
+from modelcc.targets.cpu.lower import schedule_kernel
 from tests.machines import chosen_cpu
 
 

@@ -9,8 +9,8 @@ import pytest
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.schedule.canonical import canonical
+from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.schedule import schedule_kernel
 
 
 def product(rows: int, depth: int, columns: int) -> str:

@@ -6,28 +6,23 @@ what is loaded as a vector, broadcast or shared between points follows from the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
 
 from modelcc.ir.index import (
     Bounds,
     Index,
-    Sym,
-    ceildiv,
-    coefficient,
     floordiv,
-    loop_range,
     simplify,
     substitute,
     symbols,
 )
-from modelcc.ir.scalar_tree import children, reads, substitute_indices, transform, walk
+from modelcc.ir.scalar_tree import reads, transform, walk
 from modelcc.ir.tensor import Axis, Bind, Condition, Read, Scalar, Stage
 from modelcc.ir.types import Layout, TensorType
-from modelcc.schedule.expression import moves, vectorisable
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.packing import packed_layout
+from modelcc.schedule.schedule import ScheduleError, Tiled
 from modelcc.schedule.segments import (
     Segment,
     element_tiles,
@@ -39,8 +34,11 @@ from modelcc.schedule.structure import Group, is_contraction, make_group, neutra
 from modelcc.targets.cpu.folding import find_terms
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.quads import find_quads, side_by_side
-from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of
-from modelcc.targets.cpu.transposition import find_turned
+from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of, wanted_tile
+from modelcc.targets.cpu.vector_loop import split_vector, vector_loop, wanted_vector_loop
+
+SINGLE = Tiled()
+"""One point at a time."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,7 @@ class Plan:
     packed: frozenset[str]
     quad: LoopVar | None = None
     terms: LoopVar | None = None
+    schedule: Tiled = SINGLE
 
     @property
     def lanes(self) -> int:
@@ -79,15 +78,20 @@ def plan_stages(
     packable: frozenset[str],
     machine: CpuModel,
     outer: Sequence[Axis] = (),
+    wanted: Tiled | None = None,
 ) -> tuple[Plan, dict[str, Layout]]:
-    """The plan of stages that share their axes: tiles over whole blocks of padded axes, or else up
-    to their ends.  ``outer`` axes are of loops around them."""
-    for pad in (True, False):
+    """The plan of stages that share their axes: as ``wanted``, else as it seems best.
+
+    Tiles are over whole blocks of padded axes, or else up to their ends.  ``outer`` axes are of
+    loops around them.  :class:`ScheduleError` if ``wanted`` does not fit.
+    """
+    for pad in (True, False) if wanted is None else (wanted.padded,):
         group = make_group(stages, outputs, types, dims, packable, pad)
-        planned = plan_tiled(group, types, packable, machine, outer)
+        planned = plan_tiled(group, types, packable, machine, outer, wanted)
         if planned is not None:
-            return planned
-    raise ValueError("loops without padding fit every kernel")
+            plan, layouts = planned
+            return replace(plan, schedule=replace(plan.schedule, padded=pad)), layouts
+    raise ScheduleError("loops over whole blocks would pass the end of an axis: padded=False")
 
 
 def plan_tiled(
@@ -96,25 +100,35 @@ def plan_tiled(
     constants: frozenset[str],
     machine: CpuModel,
     outer: Sequence[Axis] = (),
+    wanted: Tiled | None = None,
 ) -> tuple[Plan, dict[str, Layout]] | None:
     """Decide vector variable, tile, loop order and layouts of packed constants.
 
     ``outer`` axes are of loops around the group.  None if loops would pass the end of an axis
-    other than in vectors.
+    other than in vectors.  :class:`ScheduleError` if ``wanted`` does not fit.
     """
-    split = _split_vector(group, machine)
-    if group.ragged - ({split[1].axis} if split is not None else set()):
+    found = (
+        vector_loop(group, machine)
+        if wanted is None
+        else wanted_vector_loop(group, wanted, machine)
+    )
+    if group.ragged - ({found[0].axis} if found is not None else set()):
         return None
-    if split is None:
+    if found is None:
+        if wanted is not None and (wanted.tile or wanted.unroll):
+            raise ScheduleError("tiles are of vectors: name the loop that these run along")
         flat = _flatten_constants(group, types, constants, {})
         return _finish(flat, Tile(None, ()), None, None, types, frozenset()), {}
+    split = split_vector(group, *found)
     around = tuple(LoopVar(a.name, a.extent, a.name, 1) for a in outer)
-    cutting = _Cutting(*split[1:], around, types, constants, machine)
-    cut = find_quads(split[0], cutting.lane, constants)
+    cutting = _Cutting(*split[1:], found[0].name, around, types, constants, machine, wanted)
+    cut = find_quads(split[0], cutting.lane, constants) if wanted is None or wanted.dots else None
     if cut is not None:
-        found = cutting.plan(*cut)
-        if side_by_side(found[0].group, cut[1], cutting.lane):
-            return found
+        planned = cutting.plan(*cut)
+        if side_by_side(planned[0].group, cut[1], cutting.lane):
+            return planned
+    if wanted is not None and wanted.dots:
+        raise ScheduleError("there is no sum of products of bytes along contiguous ones: dots")
     return cutting.plan(split[0], None)
 
 
@@ -125,18 +139,20 @@ class _Cutting:
     lane: LoopVar
     blocks: str
     active: Index | None
+    vector: str
     around: tuple[LoopVar, ...]
     types: Mapping[str, TensorType]
     constants: frozenset[str]
     machine: CpuModel
+    wanted: Tiled | None
 
     def plan(self, group: Group, quad: LoopVar | None) -> tuple[Plan, dict[str, Layout]]:
         """The plan of ``group``, in dot products of the bytes along ``quad`` if there is one."""
         lane, constants = self.lane, self.constants
-        found = None if quad is not None else _find_terms(group, lane, self.active, constants)
+        found = None if quad is not None else self._terms(group)
         terms = None
         if found is None:
-            tile = choose_tile(group, lane.name, self.blocks, self.machine, constants)
+            tile = self._tile(group)
         else:
             anchor, terms = found
             group = replace(group, nests=(anchor, *group.nests[1:]))
@@ -146,52 +162,33 @@ class _Cutting:
         )
         packed = constants & frozenset(layouts)
         plan = _finish(group, tile, lane, self.active, self.types, packed)
-        return replace(plan, quad=quad, terms=terms), layouts
+        schedule = Tiled(
+            self.vector,
+            plan.lanes,
+            tile.points,
+            tile.unroll,
+            tile.by_input,
+            tile.exchange,
+            dots=quad is not None,
+            folded=terms is not None,
+        )
+        return replace(plan, quad=quad, terms=terms, schedule=schedule), layouts
 
+    def _terms(self, group: Group) -> tuple[Nest, LoopVar] | None:
+        """The sum's loop to lay vectors along, if that is wanted, or seems best."""
+        wanted = self.wanted
+        if wanted is not None and not wanted.folded:
+            return None
+        found = _find_terms(group, self.lane, self.active, self.constants)
+        if wanted is not None and found is None:
+            raise ScheduleError("no terms are contiguous where results are not: folded")
+        return found
 
-def _split_vector(
-    group: Group, machine: CpuModel
-) -> tuple[Group, LoopVar, str, Index | None] | None:
-    """Cut the innermost output loop into whole vectors; None if it cannot be vectorised."""
-    final = group.final
-    inner = next((v for v in reversed(final.parallel) if v.extent != 1), None)
-    lanes = _lanes_along(group, inner, machine)
-    if inner is None or not _fits_vectors(group, inner, _vector_lanes(group, inner, lanes)):
-        inner = find_turned(group.nests, group.stored, lanes) if group.anchor is None else None
-    if inner is None:
-        return None
-    lanes, block = _vector_lanes(group, inner, lanes), group.blocks.get(inner.axis)
-    outer = next((v for v in final.parallel if _continues(v, inner)), None)
-    if inner.extent == lanes and outer is not None:
-        return group, inner, outer.name, _missing_lanes(final, inner)
-    lane = LoopVar(f"{inner.name}l", lanes, inner.axis, inner.multiplier)
-    blocks = LoopVar(
-        f"{inner.name}b", ceildiv(inner.extent, lanes), inner.axis, inner.multiplier * lanes
-    )
-    value = {inner.name: Sym(blocks.name) * lanes + Sym(lane.name)}
-    active = _active_lanes(final, inner, blocks, lanes, block)
-    nests = tuple(_replace_var(n, inner, (blocks, lane), value) for n in group.nests)
-    return replace(group, nests=nests), lane, blocks.name, active
-
-
-def _vector_lanes(group: Group, inner: LoopVar, lanes: int) -> int:
-    """Lanes of vectors along ``inner``, of ``lanes`` at most."""
-    block = group.blocks.get(inner.axis)
-    if block is None:
-        return lanes
-    # Padding is a matter of whole blocks, so no vector may hold parts of two.
-    return gcd(lanes, inner.extent if isinstance(inner.extent, int) else block)
-
-
-def _fits_vectors(group: Group, inner: LoopVar, lanes: int) -> bool:
-    """Whether vectors along ``inner``, the innermost loop, can be computed and stored."""
-    step = coefficient(group.final.store, inner.name)
-    # Results a few elements apart are stored one by one, which only sums make up for.
-    if step != 1 and not (group.anchor is not None and isinstance(step, int) and step != 0):
-        return False
-    internal = {n.output for n in group.nests}
-    gathers = group.anchor is None and step == 1
-    return all(vectorisable(n.body, inner.name, lanes, internal, gathers) for n in group.nests)
+    def _tile(self, group: Group) -> Tile:
+        args = group, self.lane.name, self.blocks
+        if self.wanted is None:
+            return choose_tile(*args, self.machine, self.constants)
+        return wanted_tile(*args, self.wanted, self.constants)
 
 
 def _find_terms(
@@ -204,75 +201,6 @@ def _find_terms(
 
 def _is_static(nest: Nest) -> bool:
     return all(isinstance(v.extent, int) for v in nest.parallel)
-
-
-def _continues(outer: LoopVar, inner: LoopVar) -> bool:
-    """Whether ``outer`` counts whole runs of ``inner`` along the same axis."""
-    same = outer.axis == inner.axis and isinstance(inner.extent, int)
-    return same and outer.multiplier == inner.multiplier * inner.extent
-
-
-def _missing_lanes(nest: Nest, lane: LoopVar) -> Index | None:
-    """Lanes of a block that exist when the lanes are a block of the layout; None: always all."""
-    total = nest.extents[lane.axis]
-    if isinstance(total, int) and isinstance(lane.extent, int) and total % lane.extent == 0:
-        return None
-    for v in nest.parallel:
-        if v.axis == lane.axis and v.name != lane.name:
-            total = total - Sym(v.name) * v.multiplier
-    return total
-
-
-def _lanes_along(group: Group, inner: LoopVar | None, machine: CpuModel) -> int:
-    """How many of the widest elements that vectors along ``inner`` are made of fit one."""
-    internal = {n.output for n in group.nests}
-    least = group.final.body.dtype.bits
-
-    def one_for_all(bind: Bind) -> bool:
-        """Whether all lanes have the same position, which is a number apart."""
-        return inner is not None and not moves(bind, inner.name, internal)
-
-    def bits(scalar: Scalar) -> Iterator[int]:
-        if scalar.dtype.kind != "bool":
-            yield scalar.dtype.bits
-        for part in children(scalar):
-            if not (isinstance(scalar, Bind) and part is scalar.value and one_for_all(scalar)):
-                yield from bits(part)
-
-    return machine.lanes(max([least, *(b for n in group.nests for b in bits(n.body))]))
-
-
-def _active_lanes(
-    nest: Nest, inner: LoopVar, blocks: LoopVar, lanes: int, block: int | None
-) -> Index | None:
-    """Lanes of a vector that exist; None if every vector is whole.
-
-    Where ``inner`` is one ``block`` of an axis, the end of the axis counts.
-    """
-    if block is not None:
-        total = nest.extents[inner.axis]
-        if isinstance(total, int) and total % block == 0:
-            return None
-        for v in nest.parallel:
-            if v.axis == inner.axis and v.name != inner.name:
-                total = total - Sym(v.name) * v.multiplier
-        return total - Sym(blocks.name) * lanes
-    if isinstance(inner.extent, int) and inner.extent % lanes == 0:
-        return None
-    return inner.extent - Sym(blocks.name) * lanes
-
-
-def _replace_var(
-    nest: Nest, old: LoopVar, new: tuple[LoopVar, ...], value: Mapping[str, Index]
-) -> Nest:
-    parallel: list[LoopVar] = []
-    for v in nest.parallel:
-        parallel += new if v.name == old.name else [v]
-    ranges = {k: r for k, r in nest.ranges.items() if k != old.name}
-    ranges |= {v.name: loop_range(v.extent) for v in new}
-    body = substitute_indices(nest.body, value)
-    store = simplify(substitute(nest.store, value), ranges)
-    return replace(nest, parallel=tuple(parallel), body=body, store=store, ranges=ranges)
 
 
 def _pack_constants(

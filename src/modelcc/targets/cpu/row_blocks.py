@@ -32,6 +32,8 @@ from modelcc.schedule.block_stages import BlockStages, Phase
 from modelcc.schedule.block_stages import Part as Block
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import Names
+from modelcc.schedule.schedule import RowBlocks as Schedule
+from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.plan import plan_stages
 from modelcc.targets.cpu.rows import emit_rows, plan_rows
@@ -39,6 +41,9 @@ from modelcc.targets.cpu.tiled import emit_tiled
 
 MOST_ROWS = 64
 """Rows of a block: enough for operands to be used again, few enough for blocks to be many."""
+
+MOST_SCORES = 1 << 17
+"""Scores of a block that a schedule may ask for."""
 
 FEW_KEYS = 128
 """Keys of a block where rows see only the first ones: blocks that none sees are left out."""
@@ -68,8 +73,11 @@ class RowBlocks:
         return -(-extent // VECTOR) * VECTOR
 
 
-def find_row_blocks(kernel: CanonicalKernel, machine: CpuModel) -> RowBlocks | None:
-    """How to compute ``kernel`` in blocks of rows; None if it is something else.
+def find_row_blocks(
+    kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule | None = None
+) -> RowBlocks | None:
+    """How to compute ``kernel`` in blocks of rows, as ``wanted`` if that is given; None if it is
+    something else.  :class:`ScheduleError` if ``wanted`` does not fit.
 
     The scores of a block take an eighth of the second-level cache: what they are multiplied with
     passes through it, too.
@@ -79,6 +87,8 @@ def find_row_blocks(kernel: CanonicalKernel, machine: CpuModel) -> RowBlocks | N
         return None
     weights = online_weights(pair)
     rows, keys = pair.row.extent, pair.key.extent
+    if wanted is not None:
+        return _wanted(BlockStages(pair, weights), wanted)
     room = machine.l2_bytes // 8 // pair.scores[-1].body.dtype.bytes
     most = max(room // MOST_ROWS // VECTOR * VECTOR, VECTOR)
     if weights is not None and seen_keys(pair, weights) is not None:
@@ -87,6 +97,19 @@ def find_row_blocks(kernel: CanonicalKernel, machine: CpuModel) -> RowBlocks | N
     if isinstance(keys, int) and (weights is None or keys <= most):
         return RowBlocks(stages, _even(rows, min(MOST_ROWS, max(room // keys, 1))), None)
     return RowBlocks(stages, _even(rows, MOST_ROWS), most)
+
+
+def _wanted(stages: BlockStages, wanted: Schedule) -> RowBlocks:
+    keys, whole = wanted.keys or None, stages.pair.key.extent
+    if wanted.rows < 1 or wanted.keys < 0:
+        raise ScheduleError(f"blocks have rows and keys, not {wanted.rows} and {wanted.keys}")
+    if keys is None and not isinstance(whole, int):
+        raise ScheduleError("how many keys there are is known in the run only: they need blocks")
+    if keys is not None and stages.weights is None:
+        raise ScheduleError("weights hang on all keys of a row: keys=0")
+    if wanted.rows * (keys or 1) > MOST_SCORES:
+        raise ScheduleError(f"a block has at most {MOST_SCORES} scores, which are on the stack")
+    return RowBlocks(stages, wanted.rows, keys)
 
 
 def _even(extent: Index, most: int) -> int:

@@ -54,6 +54,7 @@ from modelcc.schedule.expression import (
 )
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.schedule import Rows, ScheduleError
 from modelcc.schedule.segments import Segment
 from modelcc.schedule.structure import strip_indices
 from modelcc.targets.cpu.machine import CpuModel
@@ -61,6 +62,8 @@ from modelcc.targets.cpu.machine import CpuModel
 UNIT = LoopVar("unit", 1, "unit")
 LOCAL_ROW_BYTES = 64 << 10
 WORTH_STORING = 8
+MOST_UNROLLED = 16
+"""Vectors at once that a schedule may ask for."""
 LARGEST = 1024
 """Nodes of the largest expression that stages of a row are inlined to."""
 
@@ -82,6 +85,11 @@ class RowPlan:
     unroll: int
     padded: frozenset[str] = frozenset()
 
+    @property
+    def schedule(self) -> Rows:
+        """What was decided."""
+        return Rows(self.lanes, self.unroll)
+
 
 def plan_rows(
     space: RowSpace,
@@ -89,9 +97,13 @@ def plan_rows(
     types: Mapping[str, TensorType],
     dims: Bounds,
     machine: CpuModel,
+    wanted: Rows | None = None,
 ) -> RowPlan | None:
     """Plan a row kernel; None if its row axes do not merge into one loop, or if values that are
-    used again and again would have to be computed as often."""
+    used again and again would have to be computed as often.
+
+    :class:`ScheduleError` if what is ``wanted`` of vectors does not fit.
+    """
     inlined = _inline(space, outputs)
     if inlined is None:
         return None
@@ -108,9 +120,21 @@ def plan_rows(
     row = next((v for v in nests[0].parallel if v.name == row_name), UNIT)
     outer = tuple(v for v in nests[0].parallel if v.name != row_name)
     lanes = _lane_count(nests, row, machine)
+    lanes = lanes if wanted is None else _wanted(wanted, lanes)
     kept = {n: _row_buffer(n, nests, row.extent, lanes) for n in kept_names}
     walks = frozenset(s.output for s in space.stages if space.walks_rows(s))
-    return RowPlan(outer, row, tuple(nests), outputs, walks, kept, lanes, _unroll(row, lanes))
+    unroll = _unroll(row, lanes) if wanted is None else wanted.unroll
+    return RowPlan(outer, row, tuple(nests), outputs, walks, kept, lanes, unroll)
+
+
+def _wanted(wanted: Rows, most: int) -> int:
+    """The lanes that a schedule asks for."""
+    if not 1 <= wanted.lanes <= most or wanted.lanes & (wanted.lanes - 1):
+        known = f"up to {most} lanes here, a power of two"
+        raise ScheduleError(f"vectors along rows have {known}, not {wanted.lanes}")
+    if not 1 <= wanted.unroll <= MOST_UNROLLED:
+        raise ScheduleError(f"unroll is 1 to {MOST_UNROLLED}, not {wanted.unroll}")
+    return wanted.lanes
 
 
 def _lane_count(nests: Sequence[Nest], row: LoopVar, machine: CpuModel) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer, Function, Parameter
 from modelcc.ir.types import Layout, TensorType
+from modelcc.schedule.schedule import Schedule
 
 PARALLEL_CHUNKS = 16
 """Iterations that a parallel loop has at least, if it can."""
@@ -19,11 +20,15 @@ meet within 500."""
 
 @dataclass(frozen=True)
 class ScheduledKernel:
-    """A canonical kernel as a function, the layouts its constants want, and in-place pairs."""
+    """A canonical kernel as a function, the layouts its constants want, and in-place pairs.
+
+    ``schedule`` is how it runs; None for what is no kernel of stages.
+    """
 
     function: Function
     layouts: Mapping[str, Layout]
     in_place: tuple[tuple[str, str], ...]
+    schedule: Schedule | None = None
 
 
 def buffer_parameter(

@@ -7,7 +7,7 @@ broadcast, the other loaded as vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 
@@ -15,6 +15,7 @@ from modelcc.ir.index import Index, coefficient, floordiv
 from modelcc.ir.scalar_tree import cost, depends_on, reads
 from modelcc.ir.tensor import Read
 from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.schedule import Exchange, Factors, ScheduleError, Tiled
 from modelcc.schedule.structure import Group, decodes, multiplies_pairs
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.row_runs import ROWS, Runs, find_runs
@@ -44,6 +45,10 @@ PAIR_STEPS = 2
 for which registers do not suffice."""
 LONG_LOOP = 8
 """Points of a loop that tiles fill by themselves."""
+MOST_POINTS = 128
+"""Points of a tile that a schedule may ask for, each an accumulator."""
+MOST_STEPS = 256
+"""Unrolled steps of a sum that a schedule may ask for."""
 DIVISIBLE_STEPS = 128 << 10
 """Multiply-adds of a nest that is not left in one tile, which only one thread could compute."""
 
@@ -65,6 +70,13 @@ class Tile:
     block: Block | None = None
     turned: str | None = None
     runs: Runs | None = None
+
+    @property
+    def exchange(self) -> Exchange:
+        """What is exchanged within the tile."""
+        if self.block is not None:
+            return "load"
+        return "store" if self.turned is not None else "runs" if self.runs is not None else ""
 
     def of(self, variable: str) -> int:
         """Points of the tile along a parallel loop."""
@@ -120,27 +132,7 @@ def choose_tile(
     """
     anchor = group.anchor
     if anchor is None:
-        lanes = _extent(group.final.var(lane))
-        if lanes > 1 and coefficient(group.final.store, lane) != 1:
-            inner = next(v for v in reversed(group.final.parallel) if v.extent != 1)
-            return Tile(blocks, ((blocks, 1), (inner.name, lanes)), turned=inner.name)
-        block = find_block(group.nests, lane, lanes, constants)
-        if block is not None:
-            return Tile(blocks, ((block.loop.name, lanes),), block=block)
-        runs = find_runs(group.nests, group.final.var(lane), group.final.var(blocks))
-        if runs is not None:
-            points = ((blocks, _extent(group.final.var(blocks))), (runs.rows.name, ROWS))
-            return Tile(blocks, points, runs=runs)
-        rows = rows_gathered_alike(group, lane, blocks)
-        if rows is not None:
-            return Tile(blocks, ((blocks, 1), (rows.name, SHARING)))
-        extent = group.final.var(blocks).extent
-        most = extent if isinstance(extent, int) else 4
-        parts = sum(n.output in group.stored for n in group.nests)
-        work = sum(cost(n.body) for n in group.nests)
-        unrolls = (u for u in (4, 2) if most >= u and u * work <= UNROLLED_WORK)
-        unroll = next(unrolls, 1) if parts <= 2 else 1
-        return Tile(blocks, ((blocks, unroll),))
+        return _exchange(group, lane, blocks, constants) or _elementwise_tile(group, lane, blocks)
     roles = roles_of(anchor, lane, constants)
     slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
     if are_short(slides):
@@ -160,6 +152,66 @@ def choose_tile(
         key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points),
     )
     return Tile(blocks, best.points, _unrolling(anchor, best, roles))
+
+
+def _exchange(group: Group, lane: str, blocks: str, constants: frozenset[str]) -> Tile | None:
+    """The tile of elementwise nests that move vectors across memory, or short runs of rows."""
+    lanes = _extent(group.final.var(lane))
+    if lanes > 1 and coefficient(group.final.store, lane) != 1:
+        inner = next(v for v in reversed(group.final.parallel) if v.extent != 1)
+        return Tile(blocks, ((blocks, 1), (inner.name, lanes)), turned=inner.name)
+    block = find_block(group.nests, lane, lanes, constants)
+    if block is not None:
+        return Tile(blocks, ((block.loop.name, lanes),), block=block)
+    runs = find_runs(group.nests, group.final.var(lane), group.final.var(blocks))
+    if runs is not None:
+        points = ((blocks, _extent(group.final.var(blocks))), (runs.rows.name, ROWS))
+        return Tile(blocks, points, runs=runs)
+    return None
+
+
+def _elementwise_tile(group: Group, lane: str, blocks: str) -> Tile:
+    rows = rows_gathered_alike(group, lane, blocks)
+    if rows is not None:
+        return Tile(blocks, ((blocks, 1), (rows.name, SHARING)))
+    extent = group.final.var(blocks).extent
+    most = extent if isinstance(extent, int) else 4
+    parts = sum(n.output in group.stored for n in group.nests)
+    work = sum(cost(n.body) for n in group.nests)
+    unrolls = (u for u in (4, 2) if most >= u and u * work <= UNROLLED_WORK)
+    unroll = next(unrolls, 1) if parts <= 2 else 1
+    return Tile(blocks, ((blocks, unroll),))
+
+
+def wanted_tile(
+    group: Group, lane: str, blocks: str, wanted: Tiled, constants: frozenset[str]
+) -> Tile:
+    """The tile that a schedule asks for; :class:`ScheduleError` if the group has no such one."""
+    anchor = group.anchor
+    found = _exchange(group, lane, blocks, constants) if anchor is None else None
+    if found is not None and found.turned is not None and wanted.exchange != "store":
+        raise ScheduleError("results of a vector lie across memory: exchange='store'")
+    if wanted.exchange:
+        if found is None or (found.exchange, found.points) != (wanted.exchange, wanted.tile):
+            raise ScheduleError(f"no such tile can be exchanged: {wanted.exchange!r}")
+        return found
+    parallel = {v.name for v in group.final.parallel} - {lane}
+    _check_factors("tile", wanted.tile, parallel, MOST_POINTS)
+    sums = {v.name for v in anchor.reduce} if anchor is not None else set[str]()
+    _check_factors("unroll", wanted.unroll, sums, MOST_STEPS)
+    return Tile(blocks, wanted.tile, wanted.unroll, wanted.by_input)
+
+
+def _check_factors(what: str, factors: Factors, loops: Set[str], most: int) -> None:
+    names = [name for name, _ in factors]
+    unknown = [name for name in names if name not in loops]
+    if unknown:
+        known = ", ".join(sorted(loops)) or "none"
+        raise ScheduleError(f"{what}: there is no loop {unknown[0]!r} for it, but {known}")
+    if len(set(names)) < len(names):
+        raise ScheduleError(f"{what}: a loop is named twice")
+    if not all(size >= 1 for _, size in factors) or prod(size for _, size in factors) > most:
+        raise ScheduleError(f"{what}: numbers are at least 1, their product at most {most}")
 
 
 def _tiled_loops(

@@ -17,7 +17,7 @@ from modelcc.ir.op import ModelError
 from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program, checks, index_bounds
 from modelcc.runtime.pool import pool_c
-from modelcc.targets.base import Module, TargetOptions, Workplace
+from modelcc.targets.base import SCHEDULE, Module, TargetOptions, Workplace
 from modelcc.targets.c.delivery.facts import Processor, Request, facts_of
 from modelcc.targets.c.delivery.folder import File, folder_files
 from modelcc.targets.c.emitter import EmitOptions, emit_c
@@ -63,7 +63,7 @@ class CTarget(NativeTarget):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        return ("c", "asm", "obj", "so")
+        return (SCHEDULE, "c", "asm", "obj", "so")
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The file that runs the steps, those of the kernels, and the thread pool's if needed."""

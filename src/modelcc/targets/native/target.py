@@ -23,8 +23,12 @@ from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
+from modelcc.schedule.listing import check_listing, parse_listing, print_listing
+from modelcc.schedule.schedule import Schedule
+from modelcc.schedule.workload import workload_key
 from modelcc.targets.base import (
     MODULE_LINE,
+    SCHEDULE,
     GraphPasses,
     Module,
     TargetOptions,
@@ -33,7 +37,7 @@ from modelcc.targets.base import (
 )
 from modelcc.targets.cpu.algorithms import graph_passes, tensor_passes
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
 from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.program import emit_entry_points, entry_name
 from modelcc.targets.native.cache import ObjectCache
@@ -90,7 +94,7 @@ class NativeTarget:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        return ("llvm", "asm", "obj", "so")
+        return (SCHEDULE, "llvm", "asm", "obj", "so")
 
     def graph_passes(self) -> GraphPasses:
         """Groups of channels, and products of integers, as vectors want them."""
@@ -102,7 +106,31 @@ class NativeTarget:
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """Kernels become loop functions; constants are packed as these want them."""
-        return schedule_program(program, self.cpu)
+        return schedule_program(program, self.cpu, wanted=self.wanted(program))
+
+    def wanted(self, program: TensorProgram) -> Mapping[str, Schedule]:
+        """The schedules that were asked for, by the keys of their kernels.
+
+        :class:`ModelError` if they are for other kernels, or for another machine.
+        """
+        if not self.options.schedule:
+            return {}
+        listing = parse_listing(self.options.schedule)
+        keys = [workload_key(one.kernel) for one in scheduled_kernels(program, self.cpu)]
+        check_listing(listing, self.words, keys)
+        return listing.schedules
+
+    @property
+    def words(self) -> str:
+        """What schedules hang on of the machine."""
+        cpu, several = self.cpu, "s" if self.cpu.threads > 1 else ""
+        vectors = f"{cpu.vector_bits}-bit vectors, {cpu.vector_registers} registers"
+        return f"{vectors}, {cpu.threads} thread{several}"
+
+    def list_schedules(self, program: TensorProgram) -> str:
+        """How each distinct kernel runs, in a text to edit."""
+        wanted = self.wanted(program)
+        return print_listing(self.words, scheduled_kernels(program, self.cpu, wanted))
 
     def legalize(self, function: Function) -> Function:
         """Elementary functions (exp, tanh …) and narrow elements become arithmetic; checks of

@@ -1,0 +1,104 @@
+"""Schedules: how the loops of one kernel run.  Data; no schedule changes what is computed.
+
+Loops are called as :mod:`modelcc.schedule.nest` names those of the canonical kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Factors: TypeAlias = tuple[tuple[str, int], ...]
+"""Loops and numbers of their points."""
+
+Exchange: TypeAlias = Literal["", "load", "store", "runs"]
+"""What is exchanged within a tile: vectors ``load`` ed or ``store`` d across memory are transposed
+in registers, short ``runs`` of several rows are moved together."""
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """Stages that share their axes, in register tiles.
+
+    Loop ``vector`` is cut into vectors of ``lanes`` (none: one point at a time).  ``tile`` has the
+    points of a tile along parallel loops, ``unroll`` those of an iteration along loops of a sum,
+    whose steps go in the order of the inputs they read if ``by_input``.  ``dots``: four steps of
+    the sum are a dot product of bytes.  ``folded``: vectors lie along the sum and are folded at
+    its end.  ``padded``: loops run over whole blocks of padded axes.  The outermost loop is
+    divided into ``parallel`` parts at least (1: it is not).
+    """
+
+    vector: str = ""
+    lanes: int = 1
+    tile: Factors = ()
+    unroll: Factors = ()
+    by_input: bool = False
+    exchange: Exchange = ""
+    dots: bool = False
+    folded: bool = False
+    padded: bool = True
+    parallel: int = 1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Stages that walk rows several times while these are in cache: in vectors of ``lanes``,
+    ``unroll`` of them at once where a row is summed up."""
+
+    lanes: int = 1
+    unroll: int = 1
+    parallel: int = 1
+
+
+@dataclass(frozen=True)
+class StraightRows:
+    """Rows in parts that are loops of their own."""
+
+    parallel: bool = False
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """Two contractions of which one sums rows of the other, by blocks of ``rows`` and ``keys``
+    (0: all keys at once)."""
+
+    rows: int
+    keys: int = 0
+    parallel: bool = False
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """One row times a matrix whose rows are added to sums in the first cache, by blocks of
+    ``block`` columns."""
+
+    block: int
+    parallel: bool = False
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Stages of several iteration spaces, which alternate block by block if ``parallel`` or if
+    there are blocks."""
+
+    phases: tuple[Tiled, ...]
+    parallel: bool = False
+
+
+Part: TypeAlias = Tiled | Rows | StraightRows
+"""How stages that belong together run."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Unrelated parts of a kernel, one after the other."""
+
+    parts: tuple[Part, ...]
+
+
+Schedule: TypeAlias = Parts | RowBlocks | RowSums | Phases
+"""How a kernel runs."""
+
+
+class ScheduleError(Exception):
+    """A schedule that does not fit a kernel or a machine, and why."""

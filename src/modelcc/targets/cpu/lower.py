@@ -1,0 +1,346 @@
+"""One canonical kernel and a schedule become a loop function; without one, by the default.
+
+The default is the first kind that fits: blocks of rows, phases, sums of rows, unrelated parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from modelcc.ir.index import Bounds, coefficient, product
+from modelcc.ir.loop import Function, Stmt
+from modelcc.ir.scalar_tree import depends_on, reads
+from modelcc.ir.tensor import Stage
+from modelcc.ir.types import Layout, TensorType
+from modelcc.passes.tensor.row_space import row_space
+from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.chain import Chain, find_chain, in_blocks
+from modelcc.schedule.choices import with_choices
+from modelcc.schedule.expression import Names
+from modelcc.schedule.prune import without_idle_loops
+from modelcc.schedule.schedule import (
+    Part,
+    Parts,
+    Phases,
+    RowBlocks,
+    Rows,
+    RowSums,
+    Schedule,
+    ScheduleError,
+    StraightRows,
+    Tiled,
+)
+from modelcc.schedule.structure import Group, make_group
+from modelcc.targets.cpu.border import clear_border
+from modelcc.targets.cpu.in_place import pairs_in_place, pairs_of_parts
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.plan import Plan, plan_stages
+from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
+from modelcc.targets.cpu.row_sums import emit_row_sums, find_row_sums
+from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
+from modelcc.targets.cpu.scheduled_kernel import (
+    PARALLEL_CHUNKS,
+    WORTH_A_FORK,
+    ScheduledKernel,
+    buffer_parameter,
+)
+from modelcc.targets.cpu.straight_rows import emit_straight_rows, find_straight_rows
+from modelcc.targets.cpu.streaming import streams
+from modelcc.targets.cpu.tiled import emit_tiled
+from modelcc.targets.cpu.work import nanoseconds
+
+
+class NoScheduleError(Exception):
+    """The stages of a kernel share neither their axes nor their rows."""
+
+
+class _Lowered(NamedTuple):
+    """Statements, the layouts that constants want, and (output, input) in one place."""
+
+    statements: list[Stmt]
+    schedule: Schedule
+    layouts: Mapping[str, Layout] = {}
+    in_place: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class _Workload:
+    kernel: CanonicalKernel
+    names: Names
+    machine: CpuModel
+
+    @property
+    def types(self) -> Mapping[str, TensorType]:
+        return dict(self.kernel.types)
+
+    @property
+    def dims(self) -> Bounds:
+        return dict(self.kernel.dims)
+
+    @property
+    def worth_a_fork(self) -> bool:
+        """Whether the whole kernel takes long enough for threads."""
+        return nanoseconds(self.kernel.stages, self.types) >= WORTH_A_FORK
+
+
+def schedule_kernel(
+    kernel: CanonicalKernel,
+    name: str,
+    machine: CpuModel,
+    source: tuple[str, ...] = (),
+    wanted: Schedule | None = None,
+) -> ScheduledKernel:
+    """The function ``name`` of a kernel, scheduled as ``wanted`` or else by default.
+
+    :class:`NoScheduleError` if no default fits; :class:`ScheduleError` if ``wanted`` does not.
+    """
+    types = dict(kernel.types)
+    names = Names(frozenset(name for name, _ in kernel.dims))
+    statements: list[Stmt] = []
+    for output in kernel.outputs:
+        statements += clear_border(output, types[output], names, machine)
+    lowered = _lowered(_Workload(kernel, names, machine), wanted)
+    layouts = lowered.layouts
+    laid_out = {n: t.with_layout(layouts.get(n, t.layout)) for n, t in types.items()}
+    shared = frozenset(name for pair in lowered.in_place for name in pair)
+    parameters = [buffer_parameter(n, laid_out[n], False, shared) for n in kernel.inputs]
+    parameters += [buffer_parameter(n, laid_out[n], True, shared) for n in kernel.outputs]
+    dims: Bounds = dict(kernel.dims)
+    statements += lowered.statements
+    body = without_idle_loops(statements, dims) if dims else tuple(statements)
+    function = Function(name, tuple(parameters), tuple(dims), body, source)
+    in_place = tuple(dict.fromkeys(lowered.in_place))
+    return ScheduledKernel(function, layouts, in_place, lowered.schedule)
+
+
+def _lowered(workload: _Workload, wanted: Schedule | None) -> _Lowered:
+    if wanted is not None:
+        lower, what = _KINDS[type(wanted)]
+        lowered = lower(workload, wanted)
+        if lowered is None:
+            raise ScheduleError(f"the kernel is not {what}")
+        return lowered
+    found = (lower(workload, None) for lower, _ in _KINDS.values())
+    return next(lowered for lowered in found if lowered is not None)
+
+
+def _row_blocks(workload: _Workload, wanted: RowBlocks | None) -> _Lowered | None:
+    kernel, machine = workload.kernel, workload.machine
+    blocks = find_row_blocks(kernel, machine, wanted)
+    if blocks is None:
+        return None
+    parallel = workload.worth_a_fork if wanted is None else wanted.parallel
+    statements = emit_row_blocks(blocks, kernel, workload.names, machine, parallel)
+    return _Lowered(statements, RowBlocks(blocks.rows, blocks.keys or 0, parallel))
+
+
+def _row_sums(workload: _Workload, wanted: RowSums | None) -> _Lowered | None:
+    parallel = workload.worth_a_fork if wanted is None else wanted.parallel
+    machine = workload.machine if parallel else replace(workload.machine, threads=1)
+    found = find_row_sums(workload.kernel, machine)
+    if found is None:
+        return None
+    if wanted is not None:
+        if wanted.block < 1:
+            raise ScheduleError(f"a block has columns, not {wanted.block}")
+        found = replace(found, block=wanted.block)
+    statements = emit_row_sums(found, workload.kernel, workload.names, workload.machine, parallel)
+    return _Lowered(statements, RowSums(found.block, parallel))
+
+
+def _phases(workload: _Workload, wanted: Phases | None) -> _Lowered | None:
+    """Phase by phase, block by block where there are any."""
+    kernel, machine = workload.kernel, workload.machine
+    chain = find_chain(kernel)
+    if chain is None:
+        return None
+    if wanted is not None and len(wanted.phases) != len(chain.phases):
+        raise ScheduleError(f"there are {len(chain.phases)} phases, not {len(wanted.phases)}")
+    types = {**workload.types, **chain.kept}
+    dims: Bounds = {**workload.dims, **chain.ranges}
+    stored = frozenset((*kernel.outputs, *chain.kept))
+    plans: list[Plan] = []
+    layouts: dict[str, Layout] = {}
+    once = _read_once(chain.phases, kernel.constants)
+    asked = [None] * len(chain.phases) if wanted is None else wanted.phases
+    for stages, one in zip(chain.phases, asked, strict=True):
+        packable = once & {r.tensor for s in stages for r in reads(s.body)}
+        plan, layout = plan_stages(stages, stored, types, dims, packable, machine, chain.outer, one)
+        layouts |= layout
+        plans.append(plan)
+    chunks = _phase_chunks(chain, types) if wanted is None else [p.parallel for p in wanted.phases]
+    _check_one_fork([c > 1 for c in chunks], chain.outer)
+    ahead = streams(chain, plans, kernel.constants)
+    statements: list[Stmt] = []
+    for plan, stream, parts in zip(plans, ahead, chunks, strict=True):
+        statements += emit_tiled(plan, workload.names, parts, stream, frozenset(chain.kept))
+    several = product(axis.extent for axis in chain.outer) != 1
+    worth = workload.worth_a_fork and several if wanted is None else wanted.parallel
+    in_place = [pair for plan in plans for pair in _alone_in_place(plan, plans, kernel, types)]
+    schedules = zip(plans, chunks, strict=True)
+    phases = tuple(replace(plan.schedule, parallel=parts) for plan, parts in schedules)
+    body = in_blocks(chain, workload.names, statements, worth)
+    return _Lowered(body, Phases(phases, worth), layouts, in_place)
+
+
+def _phase_chunks(chain: Chain, types: Mapping[str, TensorType]) -> list[int]:
+    """A function forks once: for its blocks, else for the first phase."""
+    first = not chain.outer and nanoseconds(chain.phases[0], types) >= WORTH_A_FORK
+    return [PARALLEL_CHUNKS if first else 1, *(1 for _ in chain.phases[1:])]
+
+
+def _check_one_fork(parallel: Sequence[bool], outer: Sequence[object] = ()) -> None:
+    if sum(parallel) > (0 if outer else 1):
+        raise ScheduleError("a function forks once: one part may be parallel")
+
+
+def _alone_in_place(
+    plan: Plan, plans: Sequence[Plan], kernel: CanonicalKernel, types: Mapping[str, TensorType]
+) -> list[tuple[str, str]]:
+    """(output, input) pairs of one phase, whose input no other phase reads."""
+    others = [n for p in plans if p is not plan for n in p.group.nests]
+    read = {r.tensor for n in others for r in reads(n.body)}
+    found = pairs_in_place(plan.group.nests, plan.group.stored, kernel, types)
+    return [(output, name) for output, name in found if name not in read]
+
+
+def _parts(workload: _Workload, wanted: Parts | None) -> _Lowered:
+    """Unrelated parts, one after the other."""
+    parts = partition(workload.kernel.stages)
+    if wanted is not None:
+        if len(wanted.parts) != len(parts):
+            raise ScheduleError(f"there are {len(parts)} parts, not {len(wanted.parts)}")
+        _check_one_fork([_is_parallel(part) for part in wanted.parts])
+    packable = _read_once(parts, workload.kernel.constants)
+    # A function forks once: for its dearest part.
+    dearest = max(parts, key=lambda stages: nanoseconds(stages, workload.types), default=())
+    lowered: list[_LoweredPart] = []
+    for number, stages in enumerate(parts):
+        worth = stages is dearest and nanoseconds(stages, workload.types) >= WORTH_A_FORK
+        one = None if wanted is None else wanted.parts[number]
+        lowered.append(_part(workload, stages, packable, worth, one))
+    return _Lowered(
+        [statement for part in lowered for statement in part.statements],
+        Parts(tuple(part.schedule for part in lowered)),
+        {name: layout for part in lowered for name, layout in part.layouts.items()},
+        [pair for part in lowered for pair in part.in_place],
+    )
+
+
+def _is_parallel(part: Part) -> bool:
+    return part.parallel is True if isinstance(part, StraightRows) else part.parallel > 1
+
+
+class _LoweredPart(NamedTuple):
+    statements: list[Stmt]
+    schedule: Part
+    layouts: Mapping[str, Layout] = {}
+    in_place: Sequence[tuple[str, str]] = ()
+
+
+def _part(
+    workload: _Workload,
+    stages: tuple[Stage, ...],
+    packable: frozenset[str],
+    worth: bool,
+    wanted: Part | None,
+) -> _LoweredPart:
+    """Stages that belong together, on threads if that is ``worth`` it or as ``wanted``."""
+    kernel, names, machine = workload.kernel, workload.names, workload.machine
+    types = workload.types
+    rows = None
+    if wanted is None or isinstance(wanted, StraightRows):
+        rows = find_straight_rows(stages, types, workload.dims)
+    if rows is not None:
+        parallel = worth if wanted is None else wanted.parallel is True
+        body, plans = emit_straight_rows(rows, kernel, names, machine, parallel)
+        in_place = pairs_of_parts(plans, kernel, types)
+        return _LoweredPart(body, StraightRows(parallel), {}, in_place)
+    if isinstance(wanted, StraightRows):
+        raise ScheduleError("no part moves rows that are bent at their ends")
+    plan, layouts = _plan(stages, workload, packable, wanted)
+    chunks = (PARALLEL_CHUNKS if worth else 1) if wanted is None else wanted.parallel
+    schedule = replace(plan.schedule, parallel=chunks)
+    if isinstance(plan, RowPlan):
+        in_place = pairs_in_place(plan.nests, plan.stored, kernel, types)
+        return _LoweredPart(emit_rows(plan, names, chunks), schedule, layouts, in_place)
+    in_place = pairs_in_place(plan.group.nests, plan.group.stored, kernel, types)
+    return _LoweredPart(emit_tiled(plan, names, chunks), schedule, layouts, in_place)
+
+
+def partition(stages: Sequence[Stage]) -> list[tuple[Stage, ...]]:
+    """Stages in runs that share an iteration space; unrelated parts (concatenation) apart."""
+    runs: list[list[Stage]] = []
+    for stage in stages:
+        names = {r.tensor for r in reads(stage.body)}
+        home = next((r for r in runs if names & {s.output for s in r}), None)
+        if home is None:
+            runs.append([stage])
+        else:
+            home.append(stage)
+    return [tuple(r) for r in runs]
+
+
+def _plan(
+    stages: tuple[Stage, ...],
+    workload: _Workload,
+    packable: frozenset[str],
+    wanted: Tiled | Rows | None,
+) -> tuple[Plan | RowPlan, Mapping[str, Layout]]:
+    kernel, machine, types, dims = workload.kernel, workload.machine, workload.types, workload.dims
+    outputs = frozenset(kernel.outputs)
+    stages = with_choices(stages, types, dims)
+    shared = shared_axes(stages)
+    tiled = isinstance(wanted, Tiled)
+    if shared is not None and not isinstance(wanted, Rows):
+        group = make_group(shared, outputs, types, dims, packable)
+        if tiled or not _prefers_rows(group, packable):
+            one = wanted if tiled else None
+            return plan_stages(shared, outputs, types, dims, packable, machine, (), one)
+    space = None if tiled else row_space(stages)
+    if space is not None and not any(space.repeats(s) for s in space.stages if s.output in outputs):
+        rows = plan_rows(space, outputs, types, dims, machine, wanted)
+        if rows is not None:
+            return rows, {}
+    if wanted is not None:
+        raise ScheduleError(f"stages do not share their {'axes' if tiled else 'rows'}")
+    if shared is None:
+        raise NoScheduleError
+    return plan_stages(shared, outputs, types, dims, packable, machine)
+
+
+def _read_once(parts: Sequence[Sequence[Stage]], constants: Iterable[str]) -> frozenset[str]:
+    """Constants that one part reads, in one way: their order is that part's to choose."""
+    found = ({r for s in stages for r in reads(s.body)} for stages in parts)
+    times = Counter(r.tensor for distinct in found for r in distinct)
+    return frozenset(c for c in constants if times[c] == 1)
+
+
+def _prefers_rows(group: Group, packable: frozenset[str]) -> bool:
+    """Whether rows are contiguous along the reduction but not along the output's inner loop."""
+    anchor = group.anchor
+    if anchor is None:
+        return False
+    loads = [r for r in reads(anchor.body) if r.tensor not in packable and len(r.indices) == 1]
+    row = [coefficient(r.indices[0], anchor.reduce[-1].name) for r in loads]
+    if 1 not in row or any(c not in (0, 1) for c in row):
+        return False
+    inner = next((v for v in reversed(group.final.parallel) if v.extent != 1), None)
+    if inner is None:
+        return True
+    across = [coefficient(r.indices[0], inner.name) for r in loads]
+    moves = depends_on(anchor.body, inner.name)
+    return not moves or any(c not in (0, 1) for c in across)
+
+
+_KINDS: Mapping[type, tuple[Callable[..., _Lowered | None], str]] = {
+    RowBlocks: (_row_blocks, "two contractions of which one sums rows of the other"),
+    Phases: (_phases, "made of phases that hand on values"),
+    RowSums: (_row_sums, "one row times a long matrix that comes at run time"),
+    Parts: (_parts, ""),
+}
+"""How to lower each kind, in the order in which the default tries them, and what it is for."""
