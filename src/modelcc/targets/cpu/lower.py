@@ -165,7 +165,7 @@ def _phases(workload: _Workload, wanted: Phases | None) -> _Lowered | None:
     stored = frozenset((*kernel.outputs, *chain.kept))
     plans: list[Plan] = []
     layouts: dict[str, Layout] = {}
-    once = _read_once(chain.phases, kernel.constants)
+    once = read_once(chain.phases, kernel.constants)
     asked = [None] * len(chain.phases) if wanted is None else wanted.phases
     for stages, one in zip(chain.phases, asked, strict=True):
         packable = once & {r.tensor for s in stages for r in reads(s.body)}
@@ -215,7 +215,7 @@ def _parts(workload: _Workload, wanted: Parts | None) -> _Lowered:
         if len(wanted.parts) != len(parts):
             raise ScheduleError(f"there are {len(parts)} parts, not {len(wanted.parts)}")
         _check_one_fork([_is_parallel(part) for part in wanted.parts])
-    packable = _read_once(parts, workload.kernel.constants)
+    packable = read_once(parts, workload.kernel.constants)
     # A function forks once: for its dearest part.
     dearest = max(parts, key=lambda stages: nanoseconds(stages, workload.types), default=())
     lowered: list[_LoweredPart] = []
@@ -313,7 +313,7 @@ def _plan(
     return plan_stages(shared, outputs, types, dims, packable, machine)
 
 
-def _read_once(parts: Sequence[Sequence[Stage]], constants: Iterable[str]) -> frozenset[str]:
+def read_once(parts: Sequence[Sequence[Stage]], constants: Iterable[str]) -> frozenset[str]:
     """Constants that one part reads, in one way: their order is that part's to choose."""
     found = ({r for s in stages for r in reads(s.body)} for stages in parts)
     times = Counter(r.tensor for distinct in found for r in distinct)

@@ -6,7 +6,7 @@ what is loaded as a vector, broadcast or shared between points follows from the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import (
@@ -34,7 +34,7 @@ from modelcc.schedule.structure import Group, is_contraction, make_group, neutra
 from modelcc.targets.cpu.folding import find_terms
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.quads import find_quads, side_by_side
-from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, roles_of, wanted_tile
+from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, ranked_tiles, roles_of, wanted_tile
 from modelcc.targets.cpu.vector_loop import split_vector, vector_loop, wanted_vector_loop
 
 SINGLE = Tiled()
@@ -130,6 +130,32 @@ def plan_tiled(
     if wanted is not None and wanted.dots:
         raise ScheduleError("there is no sum of products of bytes along contiguous ones: dots")
     return cutting.plan(split[0], None)
+
+
+def tilings(
+    stages: tuple[Stage, ...],
+    outputs: frozenset[str],
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+    packable: frozenset[str],
+    machine: CpuModel,
+) -> Iterator[Tiled]:
+    """Ways to tile stages that share their axes, by vectors as wide as can be and then half as
+    wide, each best first by estimated cycles.  Some may not fit."""
+    for pad in (True, False):
+        group = make_group(stages, outputs, types, dims, packable, pad)
+        found = vector_loop(group, machine)
+        if group.ragged - ({found[0].axis} if found is not None else set()) or found is None:
+            continue
+        inner, most = found
+        for lanes in (most, most // 2) if most > 2 else (most,):
+            cut, lane, blocks, _ = split_vector(group, inner, lanes)
+            quads = find_quads(cut, lane, packable)
+            for tile in ranked_tiles(cut, lane.name, blocks, machine, packable):
+                plain = Tiled(inner.name, lanes, tile.points, tile.unroll, tile.by_input)
+                plain = replace(plain, exchange=tile.exchange, padded=pad)
+                yield plain if quads is None else replace(plain, dots=True)
+        return
 
 
 @dataclass(frozen=True)

@@ -63,20 +63,21 @@ def are_short(found: Sequence[Window]) -> bool:
     return isinstance(taps, int) and taps <= LONGEST
 
 
-def sliding_tile(
+def sliding_tiles(
     found: Sequence[Window], machine: CpuModel
-) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
-    """(points, unrolling) of the best tile over one or two windows."""
+) -> Iterator[tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]]:
+    """(points, unrolling) of tiles over one or two windows, best first."""
     inner = found[-1]
     outer = found[-2] if len(found) > 1 else None
     taps = _unrolled_taps(inner, outer)
     most = machine.vector_registers // 2
     candidates = list(_candidates(inner, outer, most))
-    best = min(candidates, key=lambda c: _cycles(c, taps, inner, outer, machine))
-    points = [(inner.point.name, best[0])]
-    points += [(outer.point.name, best[1])] if outer is not None else []
     names = [inner.tap.name] + ([outer.tap.name] if outer is not None else [])
-    return tuple(points), tuple(zip(names, taps, strict=False))
+    unroll = tuple(zip(names, taps, strict=False))
+    for width, height in sorted(candidates, key=lambda c: _cycles(c, taps, inner, outer, machine)):
+        points = [(inner.point.name, width)]
+        points += [(outer.point.name, height)] if outer is not None else []
+        yield tuple(points), unroll
 
 
 def _unrolled_taps(inner: Window, outer: Window | None) -> tuple[int, ...]:

@@ -20,12 +20,15 @@ from modelcc.schedule.structure import Group, decodes, multiplies_pairs
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.row_runs import ROWS, Runs, find_runs
 from modelcc.targets.cpu.shared_places import SHARING, rows_gathered_alike
-from modelcc.targets.cpu.sliding import Window, are_short, sliding_tile, windows
+from modelcc.targets.cpu.sliding import Window, are_short, sliding_tiles, windows
 from modelcc.targets.cpu.transposition import Block, find_block
 
 UNROLLED_WORK = 512
 """Cost of the expressions of an elementwise loop's body above which it is not unrolled: what is
 that long hides latencies by itself."""
+
+ELEMENTWISE_VECTORS = (1, 2, 4, 8)
+"""Vectors at once of elementwise loops, to be tried."""
 
 UNROLLED_STEPS = 256
 SLACK = 1.15
@@ -126,18 +129,32 @@ def tile_count(extent: Index, tile: int) -> float:
 def choose_tile(
     group: Group, lane: str, blocks: str, machine: CpuModel, constants: frozenset[str]
 ) -> Tile:
-    """Register tile of a group vectorised over ``lane`` with whole vectors along ``blocks``.
+    """The best of :func:`ranked_tiles`."""
+    return next(ranked_tiles(group, lane, blocks, machine, constants))
+
+
+def ranked_tiles(
+    group: Group, lane: str, blocks: str, machine: CpuModel, constants: frozenset[str]
+) -> Iterator[Tile]:
+    """Register tiles of a group vectorised over ``lane`` with whole vectors along ``blocks``, best
+    first by estimated cycles.
 
     ``constants`` will be brought into the order in which they are read.
     """
     anchor = group.anchor
     if anchor is None:
-        return _exchange(group, lane, blocks, constants) or _elementwise_tile(group, lane, blocks)
+        found = _exchange(group, lane, blocks, constants)
+        yield from () if found is None else (found,)
+        if found is None or found.turned is None:
+            yield _elementwise_tile(group, lane, blocks)
+            yield from (Tile(blocks, ((blocks, size),)) for size in ELEMENTWISE_VECTORS)
+        return
     roles = roles_of(anchor, lane, constants)
     slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
     if are_short(slides):
-        points, unroll = sliding_tile(slides, machine)
-        return Tile(blocks, points, unroll, by_input=True)
+        for points, unroll in sliding_tiles(slides, machine):
+            yield Tile(blocks, points, unroll, by_input=True)
+        return
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
     reused = [v for v in others if not all(depends_on(r, v.name) for r in roles.vectors)]
     held = len(roles.vectors) + (DECODING if decodes(anchor) else 0)
@@ -147,11 +164,12 @@ def choose_tile(
     loops = _tiled_loops(reused or others, anchor, roles.broadcasts)
     found = list(_candidates(anchor.var(blocks), loops, held, machine))
     candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
-    best = min(
+    ranked = sorted(
         candidates or found,
         key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points),
     )
-    return Tile(blocks, best.points, _unrolling(anchor, best, roles))
+    for tile in ranked:
+        yield Tile(blocks, tile.points, _unrolling(anchor, tile, roles))
 
 
 def _exchange(group: Group, lane: str, blocks: str, constants: frozenset[str]) -> Tile | None:

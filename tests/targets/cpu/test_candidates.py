@@ -1,0 +1,114 @@
+"""What no schedule may change is the result: candidates of random networks and of every op."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_runs import native, run_scheduled
+from machines import chosen_cpu
+from op_kernels import CASES, check, graph_of
+
+from modelcc.ir.graph import Graph
+from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.op import Op, Sample
+from modelcc.ir.tensor import TensorProgram
+from modelcc.ops.samples import arrays, sizes
+from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.passes.tensor.fuse import FuseKernels
+from modelcc.schedule.listing import Scheduled
+from modelcc.schedule.schedule import Schedule, ScheduleError
+from modelcc.schedule.text import parse_schedule, print_schedule
+from modelcc.schedule.workload import workload_key
+from modelcc.targets.cpu.candidates import candidates
+from modelcc.targets.cpu.lower import schedule_kernel
+from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
+from tests.passes.tensor.networks import networks
+from tests.passes.tensor.test_random_networks import PASSES, assert_same, feeds_of
+
+SHARE = 12
+"""Of so many samples of ops one is tried without ``--all-ops``."""
+
+LONGEST = 40
+"""Candidates of a kernel that are drawn from."""
+
+
+def drawn(kernels: tuple[Scheduled, ...], rng: random.Random) -> dict[str, Schedule]:
+    """For each kernel that has any a candidate, by its key."""
+    found: dict[str, Schedule] = {}
+    for one in kernels:
+        options = list(candidates(one.kernel, one.schedule, chosen_cpu()))[:LONGEST]
+        if options:
+            found[workload_key(one.kernel)] = rng.choice(options)
+    return found
+
+
+def lowered(graph: Graph) -> TensorProgram:
+    program = lower_graph(graph)
+    for step in PASSES:
+        program = step(program)
+    return program
+
+
+@settings(max_examples=25, deadline=None)
+@given(networks(), st.integers(0, 1 << 30))
+def test_random_networks_mean_the_same_by_any_schedule(graph: Graph, seed: int) -> None:
+    feeds, program = feeds_of(graph), lowered(graph)
+    wanted = interpret(graph, feeds)
+    kernels = scheduled_kernels(program, chosen_cpu())
+    chosen = drawn(kernels, random.Random(seed))
+    scheduled = schedule_program(program, chosen_cpu(), wanted=chosen)
+    execute = native(scheduled)
+    assert_same(run_scheduled(scheduled, execute, feeds, {}), wanted)
+    assert_same(run_scheduled(scheduled, execute, feeds, {}, in_place=True), wanted)
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_ops_mean_the_same_by_any_schedule(
+    op: Op, sample: Sample, request: pytest.FixtureRequest
+) -> None:
+    number = int(re.sub(r"\D", "", request.node.name) or 0) + len(type(op).__name__)
+    everything = request.config.getoption("--all-ops")
+    if not everything and number % SHARE:
+        pytest.skip("a share is tested without --all-ops")
+    program = FuseKernels()(lower_graph(graph_of(op, sample, arrays(op, sample), constant=False)))
+    kernels = scheduled_kernels(program, chosen_cpu())
+    for seed in range(4 if everything else 1):
+        chosen = drawn(kernels, random.Random(f"{request.node.name} {seed}"))
+        scheduled = schedule_program(program, chosen_cpu(), wanted=chosen)
+        check(op, scheduled, native(scheduled), arrays(op, sample), sizes(op, sample))
+
+
+@settings(max_examples=25, deadline=None)
+@given(networks())
+def test_the_text_of_a_default_gives_the_same_function(graph: Graph) -> None:
+    machine = chosen_cpu()
+    for one in scheduled_kernels(lowered(graph), machine):
+        read = parse_schedule(print_schedule(one.schedule))
+        assert read == one.schedule
+        default = schedule_kernel(one.kernel, "kernel", machine)
+        assert schedule_kernel(one.kernel, "kernel", machine, (), read) == default
+
+
+@settings(max_examples=25, deadline=None)
+@given(networks(), networks())
+def test_schedules_of_other_kernels_are_refused_or_right(graph: Graph, other: Graph) -> None:
+    """A schedule that was made for another kernel: refused with a reason, or as good as any."""
+    machine, feeds, program = chosen_cpu(), feeds_of(graph), lowered(graph)
+    foreign = [one.schedule for one in scheduled_kernels(lowered(other), machine)]
+    accepted: Mapping[str, Schedule] = {}
+    for one in scheduled_kernels(program, machine):
+        for schedule in foreign:
+            try:
+                schedule_kernel(one.kernel, "kernel", machine, (), schedule)
+            except ScheduleError as error:
+                assert str(error)
+            else:
+                accepted = {**accepted, workload_key(one.kernel): schedule}
+    scheduled = schedule_program(program, machine, wanted=accepted)
+    got = run_scheduled(scheduled, native(scheduled), feeds, {})
+    assert_same(got, interpret(graph, feeds))
