@@ -52,6 +52,16 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "TopK n / 4": _top_k(4, 4),
         "TopK n / 64": _top_k(64, 4),
         "sort (TopK n)": _top_k(1, 1),
+        **{
+            f"Hardmax {name}": Case(
+                f"g (float[{shape}] x) => (float[a, b] y) {{ y = Hardmax<axis = {axis}>(x) }}",
+                lambda r, n, wide=wide: {"x": f32(r, *((n, 64) if wide else (64, n)))},
+            )
+            for name, shape, axis, wide in (
+                ("short rows", "n, 64", 1, True), ("long rows", "64, n", 1, False),
+                ("columns", "64, n", 0, False),
+            )
+        },
         "NonZero": Case(
             "g (float[n, 16] x) => (int64[2, m] y) { y = NonZero(x) }",
             lambda r, n: {"x": (r.random((n, 16)) > 0.5).astype(np.float32)},

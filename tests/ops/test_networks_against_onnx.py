@@ -18,6 +18,7 @@ from modelcc.ir.types import Array
 from modelcc.ops import (
     attention,
     conv,
+    hardmax,
     matmul,
     norm,
     pool,
@@ -157,14 +158,17 @@ TWINS: dict[type[Op], Callable[[Any], tuple[str, Attributes]]] = {
     recurrent.LSTM: lambda op: ("LSTM", _recurrent(op, input_forget=int(op.input_forget))),
     attention.Softmax: lambda op: ("Softmax", {"axis": op.axis}),
     attention.LogSoftmax: lambda op: ("LogSoftmax", {"axis": op.axis}),
-    attention.Hardmax: lambda op: ("Hardmax", {"axis": op.axis}),
+    hardmax.Hardmax: lambda op: ("Hardmax", {"axis": op.axis}),
+    hardmax.RowHardmax: lambda op: ("Hardmax", {"axis": op.axis}),
     attention.Attention: lambda op: (
         "Attention",
         {"scale": op.scale, "is_causal": int(op.causal)},
     ),
 }
-# onnxruntime cannot hand out int4 and has no kernel for zero points per row.
+# onnxruntime cannot hand out int4, has no kernel for zero points per row and finds no place for
+# NaN in Hardmax, nor f64 there.
 EVALUATED = {"QuantizeLinear-4", "MatMulInteger-2"}
+EVALUATED |= {f"Hardmax-{n}" for n in (7, 8)} | {f"RowHardmax-{n}" for n in (5, 6, 7)}
 OPSETS: dict[type[Op], int] = {norm.RMSNorm: 23, attention.Attention: 23}
 
 

@@ -1,4 +1,4 @@
-"""Softmax and its relatives, and scaled dot-product attention."""
+"""Softmax, its logarithm, and scaled dot-product attention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from modelcc.ir.compute import (
     StageBuilder,
     apply,
     index_value,
-    number,
     select,
 )
 from modelcc.ir.index import Index
@@ -34,7 +33,7 @@ from modelcc.ops.broadcast import ReduceSum, unbroadcast
 from modelcc.ops.comparison import LessOrEqual, where
 from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.reduce import ArgMax, ReduceMax
+from modelcc.ops.reduce import ReduceMax
 from modelcc.ops.samples import tensor
 from modelcc.ops.shape import Transpose
 from modelcc.ops.transcendental import Exp, Log
@@ -153,27 +152,6 @@ class LogSoftmax(AxisOp):
     def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
         dy, y = Value(build, dys[0]), of(self, Value(build, x))
         return ((dy - of(Exp(), y) * of(ReduceSum((self.axis,)), dy)).name,)
-
-
-@dataclass(frozen=True)
-class Hardmax(AxisOp):
-    """1 at the first greatest element along ``axis``, 0 elsewhere; NaN is the greatest."""
-
-    def reference(self, x: Array) -> Array:
-        first = np.expand_dims(np.argmax(x, axis=self.axis), self.axis)
-        result = np.zeros_like(x)
-        np.put_along_axis(result, first, np.ones((), x.dtype), axis=self.axis)
-        return result
-
-    def compute(self, at: StageBuilder, x: Operand) -> Operand:
-        first = ArgMax(self.axis, keepdims=True).compute(at, x)
-
-        def body(o: Point) -> Element:
-            here = index_value(o[self.axis], I64)
-            is_first = apply("eq", here, first[_at_axis(o, self.axis, 0)])
-            return select(is_first, number(1, x.dtype), 0)
-
-        return at.stage(x.shape, body)
 
 
 @dataclass(frozen=True)
@@ -317,4 +295,4 @@ class Attention(Op):
         return (dq.name, dk.name, dv.name, *masks)
 
 
-OPS: tuple[type[Op], ...] = (Softmax, LogSoftmax, Hardmax, Attention)
+OPS: tuple[type[Op], ...] = (Softmax, LogSoftmax, Attention)

@@ -12,7 +12,7 @@ from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.vectors import axes_at
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
-from modelcc.ops import attention, reduce
+from modelcc.ops import attention, hardmax, reduce
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import Abs
 from modelcc.ops.cumulative import CumProd, CumSum
@@ -60,21 +60,27 @@ def arg_reduction(op: Callable[[int, bool, bool], Op]) -> Handler:
     return handler
 
 
-def softmax(op: Callable[[int], Op]) -> Handler:
-    """Along one axis; before opset 13 over all axes from ``axis`` on, flattened."""
+def softmax(op: Callable[[int], Op], of_rows: Callable[[int], Op] | None = None) -> Handler:
+    """Along one axis; before opset 13 over all axes from ``axis`` on, flattened.
+
+    ``of_rows``, where there is one, is the operator along the last axis.
+    """
+
+    def along(axis: int, rank: int) -> Op:
+        return of_rows(axis) if of_rows and axis == rank - 1 else op(axis)
 
     def handler(call: Call) -> str:
         rank = call.rank()
         if rank == 0:
             call.fail("softmax of a scalar")
         if call.opset >= 13:
-            return call.emit(op(call.axis(-1)), call.input(0))
+            return call.emit(along(call.axis(-1), rank), call.input(0))
         extents = call.shape()
         axis = call.axis(1 if rank > 1 else 0)
         if all(d == 1 for d in extents[axis + 1 :]):
-            return call.emit(op(axis), call.input(0))
+            return call.emit(along(axis, rank), call.input(0))
         flat = (product(extents[:axis]), product(extents[axis:]))
-        result = call.emit(op(1), reshaped(call, call.input(0), flat))
+        result = call.emit(along(1, 2), reshaped(call, call.input(0), flat))
         return reshaped(call, result, extents)
 
     return handler
@@ -138,7 +144,7 @@ REDUCE: Handlers = MappingProxyType(
         "CumSum": cumulative(CumSum),
         "Softmax": softmax(attention.Softmax),
         "LogSoftmax": softmax(attention.LogSoftmax),
-        "Hardmax": softmax(attention.Hardmax),
+        "Hardmax": softmax(hardmax.Hardmax, hardmax.RowHardmax),
         "GlobalAveragePool": global_pool(reduce.ReduceMean),
         "GlobalMaxPool": global_pool(reduce.ReduceMax),
         "GlobalLpPool": global_lp_pool,
