@@ -59,7 +59,6 @@ MACHINE_NUMBERS = {
     "modelcc.ops.boxes.VECTORS": "not yet the target's",
     "modelcc.ops.cumulative.LANES": "not yet the target's",
     "modelcc.ops.fourier.BLOCKS": "not yet the target's",
-    "modelcc.ops.selection.BLOCK": "not yet the target's",
     "modelcc.ops.suppression.BLOCK": "not yet the target's",
     "modelcc.ops.top_k.BLOCKS": "not yet the target's",
 }

@@ -15,7 +15,8 @@ from modelcc.driver import compile_model
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.index import Sym
 from modelcc.ir.types import DTYPES, Array, TensorType, dtype_of
-from modelcc.ops.top_k import HEAP, TopK
+from modelcc.ops.shortlist import MOST
+from modelcc.ops.top_k import TopK
 from modelcc.ops.unique import Unique
 from modelcc.runtime.session import Session
 from tests.machines import chosen_options
@@ -25,7 +26,7 @@ DTYPES_WITH_ORDER = [
     *("f64", "f32", "f16", "bf16"),
     *("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
 ]
-KS = (0, 1, HEAP, HEAP + 1, 700, N)
+KS = (0, 1, MOST, MOST + 1, 700, N)
 
 
 def rows(dtype: str) -> Mapping[str, Array]:
@@ -102,7 +103,7 @@ def test_a_number_given_at_run_time(threads: int) -> None:
     rng = np.random.default_rng(0)
     for b, n in ((1, 1), (3, 1000), (37, 129), (0, 5)):
         x = rng.integers(0, 50, (b, n)).astype(np.float32)
-        for k in sorted({0, 1, n // 2, n, min(n, HEAP), min(n, HEAP + 1)}):
+        for k in sorted({0, 1, n // 2, n, min(n, MOST), min(n, MOST + 1)}):
             order = np.argsort(-x, 1, "stable")[:, :k]
             y, j = net(x, np.array([k]))
             np.testing.assert_array_equal(np.asarray(j), order)

@@ -1,13 +1,12 @@
-"""Sorting inside loop functions: a stable merge sort of indices, and a heap of the best."""
+"""Sorting inside loop functions: a stable merge sort of indices, and the order of values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from modelcc.ir.algorithm import AlgorithmBuilder, add, call, index_number, integer, number, test
+from modelcc.ir.algorithm import AlgorithmBuilder, add, call, index_number, integer, number
 from modelcc.ir.index import Index, Sym, minimum
-from modelcc.ir.loop import Buffer, Expr, Var
+from modelcc.ir.loop import Buffer, Expr
 from modelcc.ir.types import BOOL
 
 Less = Callable[[Sym, Sym], Expr]
@@ -69,46 +68,3 @@ def _merge(
         with at.otherwise():
             at.store(spare, place, at.load(order, at.index(right)))
             at.assign(right, add(right, 1))
-
-
-class Heap(Protocol):
-    """Elements with numbers; the worst is kept in front."""
-
-    def read(self, place: Index) -> tuple[Expr, Expr]:
-        """Value and number of the element at ``place``."""
-        ...
-
-    def write(self, place: Index, value: Expr, origin: Expr) -> None:
-        """Put an element at ``place``."""
-        ...
-
-    def worse(self, a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Expr:
-        """Whether ``a`` is to be dropped before ``b``."""
-        ...
-
-
-def sift_down(
-    at: AlgorithmBuilder, heap: Heap, start: Expr, size: Index, value: Var, origin: Var
-) -> None:
-    """Put an element at ``start`` or below, so that no element is before a worse one.
-
-    (Williams, "Algorithm 232: Heapsort", CACM 1964.)
-    """
-    hole = at.register(start)
-    going = at.register(number(True, BOOL))
-    with at.while_(going):
-        place = at.index(hole)
-        at.assign(going, number(False, BOOL))
-        with at.when(test(2 * place + 1, "<", size)):
-            child = at.register(index_number(2 * place + 1))
-            with at.when(test(2 * place + 2, "<", size)):
-                left, right = heap.read(2 * place + 1), heap.read(2 * place + 2)
-                with at.when(heap.worse(right, left)):
-                    at.assign(child, index_number(2 * place + 2))
-            picked = at.index(child)
-            below = heap.read(picked)
-            with at.when(heap.worse(below, (value, origin))):
-                heap.write(place, *below)
-                at.assign(hole, child)
-                at.assign(going, number(True, BOOL))
-    heap.write(at.index(hole), value, origin)

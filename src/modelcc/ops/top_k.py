@@ -1,9 +1,10 @@
-"""TopK: the k largest or smallest elements along an axis, by a heap or by their leading bits."""
+"""TopK: the k largest or smallest elements along an axis, by a short list or by leading bits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -17,14 +18,13 @@ from modelcc.ir.types import F16, I32, I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places
 from modelcc.ops.samples import tensor
-from modelcc.ops.selection import Row, select_by_heap, select_by_key
+from modelcc.ops.selection import Row, select_by_key
+from modelcc.ops.shortlist import MOST, Shortlist, select_by_list, shortlist
 
 PARALLEL_FROM = 1 << 15
 """Elements from which rows are worth several threads."""
 BLOCKS = 8
 """Blocks of rows, which share memory for sorting."""
-HEAP = 64
-"""Results up to which a heap is faster than sorting."""
 
 _NAN, _INF = np.nan, np.inf
 _ODD = np.array([[1, _NAN, 3, 2], [_NAN, _NAN, 0, 5], [_INF, _NAN, -_INF, 0]], np.float32)
@@ -34,9 +34,9 @@ _ODD = np.array([[1, _NAN, 3, 2], [_NAN, _NAN, 0, 5], [_INF, _NAN, -_INF, 0]], n
 class TopK(Op):
     """The ``k`` largest (or smallest) elements along ``axis``, best first, and their indices.
 
-    Of equal elements the one with the lower index comes first; NaN is the largest.  Few are kept
-    in a heap (:mod:`modelcc.ops.selection`), which most elements never enter; of many, those with
-    the leading bits of the k-th and better ones are sorted: O(n) for n elements.
+    Of equal elements the one with the lower index comes first; NaN is the largest.  Few come
+    from a short list (:mod:`modelcc.ops.shortlist`), which most elements never enter; of many,
+    those with the leading bits of the k-th and better ones are sorted: O(n) for n elements.
     """
 
     k: Index
@@ -100,27 +100,34 @@ class TopK(Op):
             target = outer * k * inner + lane
             return Row(x, values, indices, source, target, inner, extent, k, self.largest)
 
-        if isinstance(k, int) and k <= HEAP:
-            with at.loop(0, rows, kind) as row:
-                select_by_heap(at, row_at(row))
-            return
         blocks = 1 if short else (min(rows, BLOCKS) if isinstance(rows, int) else BLOCKS)
-        memory = keyed_places(at, KeyOrder(x.dtype, descending=self.largest), extent, blocks)
+        few = None if _is(k, ">", MOST) else shortlist(at, x.dtype, self.largest, blocks)
+        order = KeyOrder(x.dtype, descending=self.largest)
+        many = None if _is(k, "<=", MOST) else keyed_places(at, order, extent, blocks)
         with at.loop(0, blocks, kind) as block:
-            pairs = memory.at_block(block)
+            lists, pairs = few and few.at_block(block), many and many.at_block(block)
             with at.loop(block * rows // blocks, (block + 1) * rows // blocks) as row:
-                _select(at, row_at(row), pairs)
+                _select(at, row_at(row), lists, pairs)
 
 
-def _select(at: AlgorithmBuilder, row: Row, pairs: KeyedPlaces) -> None:
-    """By the way that is faster for k."""
-    if isinstance(row.k, int):
-        select_by_key(at, row, pairs)
-        return
-    with at.when(test(row.k, "<=", HEAP)):
-        select_by_heap(at, row)
-    with at.otherwise():
-        select_by_key(at, row, pairs)
+def _is(k: Index, comparison: Literal["<=", ">"], bound: int) -> bool:
+    """Whether that is known of k."""
+    return isinstance(k, int) and (k <= bound) == (comparison == "<=")
+
+
+def _select(
+    at: AlgorithmBuilder, row: Row, few: Shortlist | None, many: KeyedPlaces | None
+) -> None:
+    """By the way that is faster for k; there is memory for those that may be."""
+    if few and many:
+        with at.when(test(row.k, "<=", MOST)), at.when(test(row.k, ">", 0)):
+            select_by_list(at, row, few)
+        with at.when(test(row.k, ">", MOST)):
+            select_by_key(at, row, many)
+    elif many:
+        select_by_key(at, row, many)
+    elif few and row.k != 0:
+        select_by_list(at, row, few)
 
 
 OPS: tuple[type[Op], ...] = (TopK,)

@@ -1,0 +1,240 @@
+"""The few best elements of a row: those that beat a bound are listed, and the list is sorted.
+
+The bound is the k-th best of one element of each of 2 k groups or more, the best there: k elements
+at least are as good.  Few others are, unless the best lie side by side in few groups; a list that
+is full is cut to its k best, of which the last is the next bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from modelcc.ir.algorithm import (
+    LANES,
+    AlgorithmBuilder,
+    add,
+    call,
+    convert,
+    index_number,
+    integer,
+    number,
+    splat,
+    test,
+)
+from modelcc.ir.index import Index, minimum
+from modelcc.ir.loop import Bitcast, Buffer, Choose, Expr, Fold, IndexOf, Var
+from modelcc.ir.types import I32, I64, U64, DType
+from modelcc.ops.radix_sort import KeyOrder
+from modelcc.ops.selection import Row
+from modelcc.ops.sorting import below
+
+MOST = 128
+"""Results up to which this is faster than sorting by leading bits."""
+SCANNED = 2 * LANES
+"""Elements that are compared with the bound at once."""
+SAMPLED = 256
+"""Elements of a group, at most, that its best is found among."""
+ROOM = 4 * MOST + 16 * LANES
+"""Elements of a list: those beyond which it is cut, a block and what is left of a row."""
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Room for elements and their places in a row, twice, and for their keys and ranks."""
+
+    order: KeyOrder
+    values: Buffer
+    places: Buffer
+    keys: Buffer
+    ranks: Buffer
+    start: Index = 0
+
+    def at_block(self, block: Index) -> Shortlist:
+        """That of one of several blocks, each with memory of its own."""
+        return replace(self, start=block * 2 * ROOM)
+
+    def read(self, at: AlgorithmBuilder, rank: Index) -> tuple[Expr, Expr]:
+        """The element at ``rank`` once :meth:`sort` is done, and its place."""
+        slot = self.start + ROOM + rank
+        return at.load(self.values, slot), at.load(self.places, slot)
+
+    def put(self, at: AlgorithmBuilder, slot: Index, value: Expr, place: Expr) -> None:
+        """List an element, or neighbouring ones."""
+        at.store(self.values, self.start + slot, value)
+        at.store(self.places, self.start + slot, place)
+
+    def sort(self, at: AlgorithmBuilder, count: Index) -> None:
+        """Copy the first ``count`` elements in order, best first, equal ones as they are.
+
+        An element's rank is how many are before it: no branch that nobody can foretell.
+        """
+        self.rank(at, count)
+        with at.loop(0, count) as i:
+            slot = self.start + ROOM + at.index(at.load(self.ranks, self.start + i))
+            at.store(self.values, slot, at.load(self.values, self.start + i))
+            at.store(self.places, slot, at.load(self.places, self.start + i))
+
+    def rank(self, at: AlgorithmBuilder, count: Index) -> None:
+        """Find the rank of each of the first ``count`` elements."""
+        blocks = (count + LANES - 1) // LANES
+        with at.loop(0, blocks) as block:
+            first = self.start + block * LANES
+            at.store(self.keys, first, self._key(at, at.load(self.values, first, LANES)))
+        with at.loop(0, blocks) as block:
+            self._rank_block(at, block * LANES, count)
+
+    def find(self, at: AlgorithmBuilder, rank: Index, blocks: Index) -> Expr:
+        """The element with this rank among whole blocks."""
+        slot = at.register(number(0, self.ranks.dtype, LANES))
+        with at.loop(0, blocks) as block:
+            own = at.load(self.ranks, self.start + block * LANES, LANES)
+            found = call("eq", own, splat(index_number(rank, own.dtype), LANES))
+            place = IndexOf(block * LANES, own.dtype, LANES, 1)
+            at.assign(slot, Choose(found, place, slot))
+        return at.load(self.values, self.start + at.index(Fold("max", slot)))
+
+    def _key(self, at: AlgorithmBuilder, value: Expr) -> Expr:
+        """Keys with a sign: there is an instruction that compares these."""
+        key = self.order.of(at, value)
+        middle = number(1 << (key.dtype.bits - 1), key.dtype, key.lanes)
+        return Bitcast(call("xor", key, middle), self.ranks.dtype)
+
+    def _rank_block(self, at: AlgorithmBuilder, first: Index, count: Index) -> None:
+        """Ranks of a block of elements, each of which meets all."""
+        own = at.let(at.load(self.keys, self.start + first, LANES))
+        numbers = IndexOf(first, own.dtype, LANES, 1)
+        rank = at.register(number(0, own.dtype, LANES))
+        last = minimum(first + LANES, count)
+        for begin, end in ((0, first), (first, last), (last, count)):
+            with at.loop(begin, end) as j:
+                other = splat(at.load(self.keys, self.start + j), LANES)
+                before = call("le" if begin == 0 else "lt", other, own)
+                if end is last:
+                    earlier = call("gt", numbers, splat(index_number(j, own.dtype), LANES))
+                    before = call("or", before, call("and", call("eq", other, own), earlier))
+                one, none = (number(n, own.dtype, LANES) for n in (1, 0))
+                at.assign(rank, call("add", rank, Choose(before, one, none)))
+        at.store(self.ranks, self.start + first, rank)
+
+
+def shortlist(at: AlgorithmBuilder, dtype: DType, largest: bool, blocks: Index) -> Shortlist:
+    """Scratch memory for ``blocks`` lists."""
+    order = KeyOrder(dtype, descending=largest)
+    signed = I64 if order.key == U64 else I32
+    room = 2 * ROOM * blocks
+    values, places = at.scratch(dtype, room), at.scratch(I64, room)
+    return Shortlist(order, values, places, at.scratch(signed, room), at.scratch(signed, room))
+
+
+def select_by_list(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
+    """The first ``MOST`` results at most: O(n + k * k), and O(n * k) if the best come last."""
+    groups = (row.k + LANES - 1) // LANES * 2 * LANES
+    long = test(2 * groups, "<=", row.extent)
+    with at.when(call("and", call("not", long), test(row.k, "==", 1))):
+        row.write(at, 0, *_best(at, row))
+    with at.otherwise():
+        count = at.register(integer(0))
+        with at.when(long):
+            _Scan(at, row, best, count, _bound(at, row, best, groups)).all()
+        with at.otherwise():
+            for place, lanes in at.vectors(row.extent):
+                best.put(at, place, row.element(at, place, lanes), IndexOf(place, I64, lanes, 1))
+            at.assign(count, index_number(row.extent))
+        best.sort(at, at.index(count))
+        with at.loop(0, row.k) as rank:
+            row.write(at, rank, *best.read(at, rank))
+
+
+def _best(at: AlgorithmBuilder, row: Row) -> tuple[Expr, Expr]:
+    """The best element of a short row, and its place."""
+    value, place = at.register(row.element(at, 0)), at.register(integer(0))
+    with at.loop(1, row.extent) as i:
+        own = at.let(row.element(at, i))
+        better = at.let(below(value, own) if row.largest else below(own, value))
+        at.assign(value, Choose(better, own, value))
+        at.assign(place, Choose(better, index_number(i), place))
+    return value, place
+
+
+def _bound(at: AlgorithmBuilder, row: Row, best: Shortlist, groups: Index) -> Expr:
+    """What the k-th best is not worse than: an element of each group stands for it.
+
+    It is the group's best but where there is NaN.
+    """
+    with at.loop(0, groups // LANES) as block:
+        chosen = at.register(row.element(at, block * LANES, LANES))
+        with at.loop(1, minimum(row.extent // groups, SAMPLED)) as step:
+            other = row.element(at, step * groups + block * LANES, LANES)
+            at.assign(chosen, call("max" if row.largest else "min", chosen, other))
+        at.store(best.values, best.start + block * LANES, chosen)
+    best.rank(at, groups)
+    return best.find(at, row.k - 1, groups // LANES)
+
+
+class _Scan:
+    """One pass over a row, which lists what the bound does not keep out."""
+
+    def __init__(
+        self, at: AlgorithmBuilder, row: Row, best: Shortlist, count: Var, bound: Expr
+    ) -> None:
+        self.at, self.row, self.best, self.count = at, row, best, count
+        self.bound = at.register(bound)
+
+    def all(self) -> None:
+        """Every element: blocks none of whose elements is wanted are passed over as vectors.
+
+        Equals of the bound are wanted until k elements are listed: what comes later loses.
+        """
+        at, row, worse = self.at, self.row, "lt" if self.row.largest else "gt"
+        blocks = row.extent // SCANNED
+        done, too_few = at.register(integer(0)), call("lt", self.count, index_number(row.k))
+        more = call("lt", done, index_number(blocks))
+        with at.while_(call("and", more, too_few)):
+            block = at.index(done)
+            at.assign(done, add(done, 1))
+            with at.when(self._any_but(worse, block)):
+                self._offer_block(block)
+        with (
+            at.loop(at.index(done), blocks) as block,
+            at.when(self._any_but("le" if row.largest else "ge", block)),
+        ):
+            self._offer_block(block)
+            with at.when(call("gt", self.count, index_number(4 * row.k + 4 * LANES))):
+                self._cut()
+        with at.loop(blocks * SCANNED, row.extent) as place:
+            self._offer(place)
+
+    def _any_but(self, comparison: str, block: Index) -> Expr:
+        """Whether there is an element that is not so, compared with the bound, or NaN."""
+        value = self.row.element(self.at, block * SCANNED, SCANNED)
+        out = call(comparison, value, splat(self.bound, SCANNED))
+        return Fold("or", call("not", out))
+
+    def _offer_block(self, block: Index) -> None:
+        with self.at.loop(block * SCANNED, (block + 1) * SCANNED) as place:
+            self._offer(place)
+
+    def _offer(self, place: Index) -> None:
+        """Written in any case, and counted if wanted: no branch that nobody can foretell."""
+        at, bound = self.at, self.bound
+        value = at.let(self.row.element(at, place))
+        self.best.put(at, at.index(self.count), value, index_number(place))
+        few = call("lt", self.count, index_number(self.row.k))
+        no_worse = call("and", few, call("not", self._beats(bound, value)))
+        wanted = call("or", self._beats(value, bound), no_worse)
+        at.assign(self.count, call("add", self.count, convert(wanted, I64)))
+
+    def _beats(self, a: Expr, b: Expr) -> Expr:
+        return below(b, a) if self.row.largest else below(a, b)
+
+    def _cut(self) -> None:
+        """Only the k best stay."""
+        at, best, k = self.at, self.best, self.row.k
+        best.sort(at, at.index(self.count))
+        with at.loop(0, k) as rank:
+            best.put(at, rank, *best.read(at, rank))
+        at.assign(self.bound, best.read(at, k - 1)[0])
+        at.assign(self.count, index_number(k))
+
+
+__all__ = ["MOST", "Shortlist", "select_by_list", "shortlist"]
