@@ -15,6 +15,11 @@ import pytest
 import modelcc
 from benchmarks.scaling_families import FAMILIES
 from modelcc.driver import pipeline, target_of
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import Sym
+from modelcc.ir.tensor import Axis, Item, Kernel, Read, ReadSize, Stage, TensorProgram
+from modelcc.ir.types import F32, TensorType
+from modelcc.passes.tensor.demand_reads import DemandReads
 from modelcc.pipeline import run_stages
 from modelcc.targets.base import Workplace
 from tests.machines import chosen_options
@@ -76,3 +81,20 @@ def test_chains_that_are_longer_than_the_stack_compile_and_compute(family: str) 
     net = modelcc.compile(model, threads=1, cache=None)
     x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
     assert np.isfinite(np.asarray(net(x))).all()
+
+
+def test_demands_on_many_reads_are_linear_work() -> None:
+    """Each kernel follows a demand that makes a name equal, and needs one of its own."""
+
+    def work(parts: int) -> int:
+        n, types = Sym("n"), {"x": TensorType((Sym("m"),), F32)}
+        items: list[Item] = []
+        for k in range(parts):
+            stage = Stage(f"y{k}", (Axis("i", n),), (Sym("i"),), Read("x", (Sym("i") + k,), F32))
+            types[stage.output] = TensorType((n,), F32)
+            items.append(ReadSize((), "x", (Condition(Sym(f"n{k}"), "==", n),)))
+            items.append(Kernel("k", ("x",), (stage.output,), (stage,)))
+        program = TensorProgram("main", ("x",), tuple(types), tuple(items), types)
+        return calls_of(lambda: DemandReads()(program))
+
+    assert work(600) / work(150) < 4 * LINEAR

@@ -43,13 +43,11 @@ MANY, WINDOW = 1024, 256
 class _Problem:
     """Steps and the arena buffers they touch, all by number; sets of steps are bit masks.
 
-    ``needs[s]`` must run before s, ``followers[s]`` after it.  ``touches[s]`` are buffers;
-    ``users[b]`` the steps touching b.  ``over[s]`` maps a buffer s writes to one it may be
-    written over.
+    ``needs[s]`` must run before s.  ``touches[s]`` are buffers; ``users[b]`` the steps touching
+    b.  ``over[s]`` maps a buffer s writes to one it may be written over.
     """
 
     needs: tuple[int, ...]
-    followers: tuple[tuple[int, ...], ...]
     touches: tuple[tuple[int, ...], ...]
     users: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -196,7 +194,6 @@ def _problem(program: ScheduledProgram, calls: Sequence[_Step]) -> _Problem:
     needs = _dependencies(line.bases, calls)
     return _Problem(
         needs=needs,
-        followers=_followers(needs),
         touches=touches,
         users=tuple(users),
         sizes=tuple(evaluate(size, values) for size in sizes),
@@ -239,9 +236,12 @@ def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int
     return tuple(needs)
 
 
-def _followers(needs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    found: list[list[int]] = [[] for _ in needs]
-    for step, need in enumerate(needs):
+def _followers(needs: Sequence[int], steps: range) -> tuple[tuple[int, ...], ...]:
+    """For each of ``steps`` those of them that must run after it."""
+    found: list[list[int]] = [[] for _ in steps]
+    own = (1 << len(steps)) - 1
+    for step in steps:
+        need = needs[step] >> steps.start & own
         while need:
             last = need.bit_length() - 1
             found[last].append(step)
@@ -270,6 +270,7 @@ def _search(problem: _Problem, effects: _Effects, steps: range, before: _Partial
     width = max(1, min(WIDEST, WORK // max(1, count * count)))
     free = tuple(step for step in steps if not problem.needs[step] & ~before.done)
     beam = [replace(before, ready=free)]
+    followers = _followers(problem.needs, steps)
     for _ in range(count):
         reached: dict[int, tuple[_Rank, _Partial]] = {}
         for state in beam:
@@ -282,15 +283,17 @@ def _search(problem: _Problem, effects: _Effects, steps: range, before: _Partial
                 if old is None or rank < old[0]:
                     reached[done] = rank, state
         best = heapq.nsmallest(width, reached.values(), key=itemgetter(0))
-        beam = [_after(problem, state, rank, steps) for rank, state in best]
+        beam = [
+            _after(problem, state, rank, followers[rank[3] - steps.start]) for rank, state in best
+        ]
     return beam[0]
 
 
-def _after(problem: _Problem, state: _Partial, rank: _Rank, steps: range) -> _Partial:
-    """``state`` with the last step that ``rank`` names; ``steps`` are those that may follow."""
+def _after(problem: _Problem, state: _Partial, rank: _Rank, followers: Sequence[int]) -> _Partial:
+    """``state`` with the last step that ``rank`` names, which ``followers`` depend on."""
     peak, live, order, step = rank
     done = state.done | 1 << step
-    freed = [s for s in problem.followers[step] if s in steps and not problem.needs[s] & ~done]
+    freed = [s for s in followers if not problem.needs[s] & ~done]
     ready = (*(s for s in state.ready if s != step), *freed)
     return _Partial(done, (*order, step), ready, live, peak)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -78,19 +79,20 @@ def _demanding(
                 new = tuple(c for c in dict.fromkeys(found) if not holding.imply(c, dims))
                 if new:
                     result.append(ReadSize((), nothing, new, item.source))
-                    holding = holding.also(new)
+                    holding.add(new)
                 result.append(item)
             case Branch():
                 then, other = (
-                    _demanding(side, program, dims, nothing, holding)
+                    _demanding(side, program, dims, nothing, _Holding(holding))
                     for side in (item.then, item.other)
                 )
                 result.append(replace(item, then=then, other=other))
             case Repeat():
-                inside = _demanding(item.body, program, item.inside(dims), nothing, holding)
+                own = _Holding(holding)
+                inside = _demanding(item.body, program, item.inside(dims), nothing, own)
                 result.append(replace(item, body=inside))
             case ReadSize():
-                holding = holding.also(item.requires)
+                holding.add(item.requires)
                 result.append(item)
             case _:
                 result.append(item)
@@ -106,24 +108,28 @@ def _accesses(item: Kernel | Scatter) -> list[tuple[Stage, tuple[Use, ...]]]:
     return [(item.stage, (*uses(item.stage), written))]
 
 
-@dataclass(frozen=True)
 class _Holding:
-    """Conditions that hold at a place."""
+    """Conditions that hold at a place of a region: those met in it so far, and those around it."""
 
-    conditions: frozenset[Condition] = frozenset()
+    def __init__(self, around: _Holding | None = None) -> None:
+        self._conditions: ChainMap[Condition, None] = (
+            ChainMap() if around is None else around._conditions.new_child()
+        )
+        self._equal: ChainMap[str, Index] = (
+            ChainMap() if around is None else around._equal.new_child()
+        )
 
-    def also(self, conditions: Sequence[Condition]) -> _Holding:
-        return _Holding(self.conditions | frozenset(conditions))
+    def add(self, conditions: Sequence[Condition]) -> None:
+        """Conditions that hold from here to the end of the region."""
+        for c in conditions:
+            self._conditions[c] = None
+            if c.comparison == "==" and isinstance(c.left, Sym):
+                self._equal[c.left.name] = c.right
 
     def imply(self, condition: Condition, dims: Bounds) -> bool:
         """Whether ``condition`` holds: it is one of them, or follows from names that are equal."""
-        if condition in self.conditions:
+        if condition in self._conditions:
             return True
-        equal: dict[str, Index] = {
-            c.left.name: c.right
-            for c in self.conditions
-            if c.comparison == "==" and isinstance(c.left, Sym)
-        }
-        sides = (substitute(side, equal) for side in (condition.left, condition.right))
-        left, right = (substitute(side, equal) for side in sides)
+        sides = (substitute(side, self._equal) for side in (condition.left, condition.right))
+        left, right = (substitute(side, self._equal) for side in sides)
         return compare(left, condition.comparison, right, dims) is True

@@ -111,19 +111,23 @@ def demands_first(items: Sequence[Item], constants: Container[str]) -> list[Item
 
     What does not meet a demand may have no room for what is written before it is looked at.
     """
-    ordered: list[Item] = []
+    groups: list[list[Item]] = [[]]  # runs of readings in even places, what is between in odd ones
+    readings: dict[str, int] = {}  # the place of the run where a symbol is read
     for item in items:
-        alone = isinstance(item, ReadSize) and not item.symbols and item.tensor in constants
-        if not isinstance(item, ReadSize) or not alone:
-            ordered.append(item)
-            continue
-        bound = [n for n, i in enumerate(ordered)
-                 if isinstance(i, ReadSize) and not item.needs.isdisjoint(i.symbols)]  # fmt: skip
-        place = max(bound, default=-1) + 1
-        while place < len(ordered) and isinstance(ordered[place], ReadSize):
-            place += 1
-        ordered.insert(place, item)
-    return ordered
+        in_run = len(groups) % 2 == 1
+        if not isinstance(item, ReadSize):
+            if in_run:
+                groups.append([])
+            groups[-1].append(item)
+        elif not item.symbols and item.tensor in constants:
+            place = max((readings[name] for name in item.needs if name in readings), default=0)
+            groups[place].append(item)
+        else:
+            if not in_run:
+                groups.append([])
+            groups[-1].append(item)
+            readings |= dict.fromkeys(item.symbols, len(groups) - 1)
+    return [item for group in groups for item in group]
 
 
 def has_code(op: Op) -> bool:
