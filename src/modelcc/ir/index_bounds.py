@@ -9,6 +9,7 @@ elimination (Dantzig & Eaves 1973) restricted to one objective.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from math import gcd
 
@@ -258,8 +259,8 @@ class Prover:
             for atom in mono:
                 if atom.text not in found and not self._is_plain(atom):
                     found[atom.text] = (atom, self._dependencies(atom))
-        mentions = [(sum(text in deps for _, deps in found.values()), text) for text in found]
-        return [found[text][0] for _, text in sorted(mentions)]
+        mentions = Counter(text for _, deps in found.values() for text in deps)
+        return [found[text][0] for text in sorted(found, key=lambda text: (mentions[text], text))]
 
     def _dependencies(self, atom: Atom) -> frozenset[str]:
         if isinstance(atom, Sym):
