@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test levels replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs
+.PHONY: check test levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -19,6 +19,13 @@ levels:  ## op matrix, models and conformance on code for every processor level 
 	@for level in $$($(PYTHON) -m tests.levels); do echo "== $$level"; \
 		$(PYTHON) -m pytest -q -n auto --cpu $$level --all-ops $(MATRICES) && \
 		MODELCC_CPU=$$level $(PYTHON) -m conformance $(if $(SUITE),--suite $(SUITE)) || exit 1; \
+	done
+
+AXIS = tests/ops/test_native.py tests/ops/test_algorithms.py tests/test_models.py tests/test_axis.py
+targets:  ## op matrix and models on every target: processor levels, C, installed ones; TARGET=name
+	@places=$$($(PYTHON) -m tests.axis $(TARGET)) || exit 1; \
+	echo "$$places" | while read -r place; do echo "== $$place"; \
+		$(PYTHON) -m pytest -q -n auto $$place -m targets $(AXIS) </dev/null || exit 1; \
 	done
 
 replay:  ## kernels that tree BASE (a commit, a folder) makes otherwise than this one; QUICK=1, JSON=file, DIFF=kernel

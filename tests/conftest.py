@@ -1,18 +1,28 @@
-"""``pytest --cpu x86-64-v2``: all tests compile for this processor instead of the machine's own."""
+"""``pytest --target c --cpu x86-64-v2``: what tests compile for, instead of the default."""
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from modelcc.environment import CPU, JOBS
+from modelcc.targets.registry import target_names
+from tests.axis import parameters
+from tests.packages import described
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     help_ = f"processor that tests compile for, as {CPU} (default: that, or this machine's)"
     parser.addoption("--cpu", default="", metavar="NAME", help=help_)
     parser.addoption("--all-ops", action="store_true", help="matrices of which a share is tested")
+    help_ = "target of the tests marked so, instead of their own ones; may be given several times"
+    parser.addoption("--target", action="append", default=[], metavar="NAME", help=help_)
+    help_ = "folder of a package with a target that is not installed, to be found all the same"
+    parser.addoption("--target-package", action="append", default=[], metavar="PATH", help=help_)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,3 +33,19 @@ def pytest_configure(config: pytest.Config) -> None:
     chosen = config.getoption("--cpu")
     if chosen:
         os.environ[CPU] = str(chosen)
+    config.addinivalue_line("markers", "targets(*names): runs on these, or on those of --target")
+    for package in config.getoption("--target-package"):
+        folder = TemporaryDirectory()
+        config.add_cleanup(folder.cleanup)
+        sys.path[:0] = described(Path(package), Path(folder.name))
+    unknown = [n for n in config.getoption("--target") if n not in target_names()]
+    if unknown:
+        known = ", ".join(target_names())
+        raise pytest.UsageError(f"--target: there is no target {unknown[0]!r}, there is {known}")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    mark = metafunc.definition.get_closest_marker("targets")
+    if mark is not None:
+        names = metafunc.config.getoption("--target") or mark.args
+        metafunc.parametrize("target", parameters(names, metafunc.function.__name__))

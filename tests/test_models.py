@@ -95,34 +95,36 @@ def attending(batch: int | str, length: int | str) -> ModelProto:
     return model(nodes, {"x": shape}, {"y": shape}, arrays)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.targets(*TARGETS)
 def test_mlp(target: str) -> None:
     assert_agrees(mlp("batch"), [{"x": normal(n, 6)} for n in (1, 2, 9)], target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.targets(*TARGETS)
 @pytest.mark.parametrize("batch", [2, "batch"])
 def test_convolutional(target: str, batch: int | str) -> None:
     sizes = (2,) if batch == 2 else (1, 2, 5)
     assert_agrees(convolutional(batch), [{"x": normal(n, 3, 19, 23)} for n in sizes], target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.targets(*TARGETS)
 def test_attending(target: str) -> None:
     shapes = ((1, 1, 24), (2, 7, 24), (3, 33, 24))
     assert_agrees(attending("batch", "length"), [{"x": normal(*shape)} for shape in shapes], target)
 
 
+@pytest.mark.targets("native")
 @pytest.mark.parametrize("name", ["squeezenet", "bvlc_alexnet"])
-def test_light(name: str) -> None:
+def test_light(name: str, target: str) -> None:
     path = LIGHT / f"light_{name}.onnx"
     graph = onnx.load(path).graph
     constants = {tensor.name for tensor in graph.initializer}
     (value,) = (value for value in graph.input if value.name not in constants)
     shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-    assert_agrees(path, [{value.name: normal(*shape)}])
+    assert_agrees(path, [{value.name: normal(*shape)}], target)
 
 
+@pytest.mark.targets("native")
 @pytest.mark.parametrize(
     ("name", "input", "shapes"),
     [
@@ -132,8 +134,8 @@ def test_light(name: str) -> None:
         ("ppocr_cls_v2", "x", [(1, 3, 48, 192), (2, 3, 48, 192)]),
     ],
 )
-def test_trained(name: str, input: str, shapes: list[tuple[int, ...]]) -> None:
+def test_trained(name: str, input: str, shapes: list[tuple[int, ...]], target: str) -> None:
     path = SHARED / f"{name}.onnx"
     if not path.exists():
         pytest.skip("the shared models are not here")
-    assert_agrees(path, [{input: normal(*shape)} for shape in shapes])
+    assert_agrees(path, [{input: normal(*shape)} for shape in shapes], target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from modelcc.ops.registry import GROUP, dialects
 from modelcc.ops.samples import arrays, sizes
 from modelcc.passes.tensor.from_graph import lower_graph
 from tests.ops.test_matrix import Eager, finite_difference
+from tests.packages import described
 
 PACKAGE = Path(__file__).parents[2] / "examples" / "dialect"
 
@@ -35,20 +35,8 @@ PACKAGE = Path(__file__).parents[2] / "examples" / "dialect"
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dialect]:
     """The example as pip would install it: its module and its entry points on the path."""
-    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text("utf-8"))["project"]
-    groups = project["entry-points"]
-    described = tmp_path / "waves_dialect-0.1.0.dist-info"
-    described.mkdir()
-    (described / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: waves-dialect\nVersion: 0.1.0\n"
-    )
-    lines = [
-        f"[{group}]\n" + "\n".join(f"{name} = {value}" for name, value in points.items())
-        for group, points in groups.items()
-    ]
-    (described / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.syspath_prepend(PACKAGE)
+    for folder in described(PACKAGE, tmp_path):
+        monkeypatch.syspath_prepend(folder)
     yield next(dialect for dialect in dialects() if dialect.name == "waves")
 
 
