@@ -22,7 +22,7 @@ levels:  ## op matrix, models and conformance on code for every processor level 
 	done
 
 AXIS = tests/ops/test_native.py tests/ops/test_algorithms.py tests/test_models.py tests/test_axis.py
-targets:  ## op matrix and models on every target: processor levels, C, installed ones; TARGET=name
+targets:  ## op matrix and models on every target: processor levels, C, installed ones, Arm under qemu; TARGET=name
 	@places=$$($(PYTHON) -m tests.axis $(TARGET)) || exit 1; \
 	echo "$$places" | while read -r place; do echo "== $$place"; \
 		$(PYTHON) -m pytest -q -n auto $$place -m targets $(AXIS) </dev/null || exit 1; \

@@ -27,6 +27,7 @@ from _pytest.mark import ParameterSet
 
 from modelcc.ir.op import Op
 from modelcc.targets.registry import BUILT_IN, GROUP, target_names
+from tests.emulated.aarch64_target import missing
 from tests.levels import runnable
 
 HERE = Path(__file__).parent
@@ -81,10 +82,12 @@ def parameters(targets: Sequence[str], test: str) -> list[ParameterSet]:
 
 
 def places() -> list[str]:
-    """Options for processor levels, this processor, and every other target that there is."""
+    """Options for processor levels, this processor, every other target that there is, and Arm
+    code where it can be emulated."""
     levels = [f"--target native --cpu {level}" for level in runnable()]
     others = [f"--target {name}" for name in target_names() if name != "native"]
-    return [*levels, *others]
+    emulated = ["--target aarch64 --target-package tests/emulated"]
+    return [*levels, *others, *([] if missing() else emulated)]
 
 
 def main(names: Sequence[str]) -> None:

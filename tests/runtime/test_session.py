@@ -17,6 +17,7 @@ from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
 from modelcc.ir.index import Sym, maximum
 from modelcc.ir.types import BF16, F32, F64, I64
 from modelcc.runtime.errors import InputError, LoadError, RunError
+from modelcc.runtime.loader import NativeCode
 from modelcc.runtime.pool import PoolError
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import load
@@ -431,6 +432,25 @@ def test_code_for_other_machines_is_refused():
     other = MachineSpec("riscv64-unknown-linux-gnu")
     with pytest.raises(LoadError, match="compiled for riscv64 and this machine is"):
         Session(Artifact(replace(good.manifest, machine=other), good.objects, good.constants))
+
+
+def test_an_entry_point_elsewhere_takes_the_place_of_the_code():
+    """As of an emulator: the artifact is for another machine, and so is its code."""
+    made = add_artifact()
+    other = replace(made.manifest, machine=MachineSpec("riscv64-unknown-linux-gnu"))
+
+    def subtract(inputs, outputs, constants, _arena, sizes, _pool):
+        n = ctypes.c_int64.from_address(sizes).value
+        x, y, b = (ctypes.c_void_p.from_address(t).value for t in (inputs, outputs, constants))
+        offset = ctypes.c_float.from_address(b).value
+        results = [value - offset for value in (ctypes.c_float * n).from_address(x)]
+        (ctypes.c_float * n).from_address(y)[:] = results
+        return 0
+
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, *(ctypes.c_void_p,) * 6)(subtract)
+    code = NativeCode(entry, {other.entry: ctypes.cast(entry, ctypes.c_void_p).value})
+    session = Session(Artifact(other, {"o": b"for a device"}, made.constants), 2, code)
+    np.testing.assert_array_equal(session(np.float32([1, -3])), np.float32([-9, -13]))
 
 
 def test_constants_are_copied_to_aligned_memory():

@@ -39,16 +39,20 @@ class Session:
     time: each call has its own arena, and the weights are shared.
     """
 
-    def __init__(self, artifact: Artifact, threads: int = 1) -> None:
+    def __init__(
+        self, artifact: Artifact, threads: int = 1, code: NativeCode | None = None
+    ) -> None:
         """Load ``artifact``, to run on ``threads`` threads; with one, in the calling thread.
 
-        Raises LoadError if the code is not for this machine.
+        ``code`` takes the place of its own: an entry point that hands the call to an emulator or
+        a device.  Raises LoadError if the artifact's code is wanted and not for this machine.
         """
         self.manifest: Manifest = artifact.manifest
-        check_machine(self.manifest.machine)
-        self._code = _linked(artifact)
+        if code is None:
+            check_machine(self.manifest.machine)
+        self._code = _linked(artifact) if code is None else code
         self._constants, self._table = _placed(artifact)
-        self._pool = pool = _pool(artifact, self._code, threads)
+        self._pool = pool = _pool(artifact, self._code, threads) if code is None else None
         self._model = Model(
             self.manifest,
             self._entry(self.manifest.entry),
