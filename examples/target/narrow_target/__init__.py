@@ -1,0 +1,1 @@
+"""A target for modelcc from another package; see target.py."""
