@@ -30,6 +30,7 @@ from modelcc.cache_maintenance import (
 )
 from modelcc.file_digests import Seen, file_digest, known_digest, seen
 from modelcc.options import Options
+from modelcc.runtime.caches import system_caches
 from modelcc.runtime.machine import machine_identity
 
 _LOGGER = logging.getLogger(__name__)
@@ -80,11 +81,11 @@ def artifact_key(model: object, options: Options, target: str, cache: Path) -> s
 
 
 def host_key() -> str:
-    """Changes with this machine's processor and with LLVM."""
+    """Changes with this machine's processor, its caches, and with LLVM."""
     spec = find_spec("llvmlite")
     origin = Path(spec.origin) if spec is not None and spec.origin else None
     changed = origin.stat().st_mtime_ns if origin is not None else 0
-    return f"{machine_identity()} {origin} {changed}"
+    return f"{machine_identity()} {system_caches()} {origin} {changed}"
 
 
 def _content_digest(model: object, cache: Path) -> str | None:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from modelcc.ir.op import ModelError
+
+
+@dataclass(frozen=True)
+class Level:
+    """A cache of ``bytes`` that ``cores`` share, or memory (0 bytes: no limit); one core reads
+    ``bandwidth`` bytes per cycle from it."""
+
+    name: str
+    bytes: int
+    cores: int
+    bandwidth: float
 
 
 @dataclass(frozen=True)
 class CpuModel:
-    """Vector width, registers and caches (bytes, per core) of a CPU.
+    """Vector width, registers, arithmetic, caches and bandwidths of a CPU.
 
-    ``fused`` tells whether multiply-add is one instruction; ``loads`` and ``fmas`` are issued per
-    cycle and ``fma_latency`` is in cycles.
+    ``fused`` tells whether multiply-add is one instruction; so many ``loads`` and ``fmas`` of whole
+    vectors are issued per cycle, and ``fma_latency`` is in cycles.  A cache has ``bytes`` (0: there
+    is none) and serves so many ``cores``; a ``bandwidth`` is what one core reads from there, in
+    bytes per cycle.  The defaults are those of Zen 5, without its third cache's other users.
     """
 
     vector_bits: int = 512
@@ -22,7 +38,59 @@ class CpuModel:
     l1_bytes: int = 48 << 10
     l2_bytes: int = 1 << 20
     threads: int = 1
+    l3_bytes: int = 32 << 20
+    l1_cores: int = 1
+    l2_cores: int = 1
+    l3_cores: int = 8
+    l1_bandwidth: float = 128.0
+    l2_bandwidth: float = 64.0
+    l3_bandwidth: float = 32.0
+    memory_bandwidth: float = 10.0
 
     def lanes(self, bits: int) -> int:
         """Elements of ``bits`` bits in one vector register, a power of two."""
         return 1 << max(0, (self.vector_bits // bits).bit_length() - 1)
+
+    def multiply_adds(self, bits: int) -> float:
+        """Multiplications of ``bits`` bits with their additions per cycle, at best."""
+        return self.lanes(bits) * self.fmas * (1.0 if self.fused else 0.5)
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Caches there are, nearest first, and memory."""
+        caches = (
+            Level("L1", self.l1_bytes, self.l1_cores, self.l1_bandwidth),
+            Level("L2", self.l2_bytes, self.l2_cores, self.l2_bandwidth),
+            Level("L3", self.l3_bytes, self.l3_cores, self.l3_bandwidth),
+        )
+        there = tuple(cache for cache in caches if cache.bytes)
+        return (*there, Level("memory", 0, self.l3_cores, self.memory_bandwidth))
+
+    def bandwidth(self, size: float) -> float:
+        """Bytes per cycle of reading again and again what takes ``size`` bytes.
+
+        Half of a cache is for what else is used meanwhile.
+        """
+        fits = (level.bandwidth for level in self.levels if size * 2 <= level.bytes)
+        return next(fits, self.memory_bandwidth)
+
+
+NUMBERS = tuple(f.name for f in fields(CpuModel) if f.name not in ("fused", "threads"))
+"""Fields of a model that can be measured, or given by hand."""
+
+
+def with_numbers(model: CpuModel, numbers: Sequence[tuple[str, float]]) -> CpuModel:
+    """``model`` with these fields; :class:`ModelError` if one is unknown or no such number."""
+    return replace(model, **{name: _number(model, name, value) for name, value in numbers})
+
+
+def _number(model: CpuModel, name: str, value: float) -> float:
+    if name not in NUMBERS:
+        raise ModelError(f"a machine has no {name!r}", (), f"it has {', '.join(NUMBERS)}")
+    whole = isinstance(getattr(model, name), int)
+    least = 0 if name == "l3_bytes" else 1 if whole else 0.01
+    if whole and value != int(value):
+        raise ModelError(f"{name} of a machine must be a whole number, not {value!r}")
+    if not least <= value < 1 << 50:
+        raise ModelError(f"{name} of a machine must be a number of at least {least}, not {value!r}")
+    return int(value) if whole else float(value)

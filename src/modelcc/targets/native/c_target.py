@@ -158,7 +158,7 @@ def c_target(options: TargetOptions) -> CTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
     native = native_target(options)
     arch = options.cpu or "native"
-    if arch == PORTABLE:
+    if arch == PORTABLE or native.machine.tuning:  # a name that not every C compiler knows
         arch = native.machine.cpu if native.machine.architecture == "x86_64" else "armv8-a"
     cpu = _plain(native.cpu) if options.optimize == 0 else native.cpu
     return CTarget(native.machine, cpu, native.codegen, options, arch)

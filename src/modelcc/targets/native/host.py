@@ -1,23 +1,22 @@
-"""The processors that native code is made for: this machine's, or a named baseline."""
+"""The processors that native code is made for: this machine's, or a named one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from types import MappingProxyType
 
 from modelcc.ir.op import ModelError
-from modelcc.targets.cpu.machine import CpuModel
+from modelcc.runtime.caches import SystemCache, system_caches
+from modelcc.targets.cpu.machine import CpuModel, with_numbers
+from modelcc.targets.cpu.processors import PROCESSORS, Processor, processor_model
 from modelcc.targets.native.machine import Machine, host_machine
 
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-_L1, _L2 = 32 << 10, 1 << 20
 _ARM_REGISTERS = 32 - 3
 """Without those that rows' elements are loaded to ahead of time: a multiply-add takes none from
 memory.  In tiles that fill all but one, LLVM keeps sums on the stack (512x512x512: 226 instructions
 with 5 stores for 108 multiply-adds; 147 and none for 96 with these)."""
-_UNITS = MappingProxyType({"K": 1 << 10, "M": 1 << 20, "G": 1 << 30})
 
 
 @dataclass(frozen=True)
@@ -52,36 +51,71 @@ def machine_of(cpu: str) -> Machine:
     :class:`ModelError` if there is no such machine.
     """
     host = host_machine()
-    if cpu == PORTABLE and host.architecture != "x86_64":
-        return Machine(host.triple, "generic", (), 128)
-    cpu = "x86-64" if cpu == PORTABLE else cpu
     if cpu in ("", "native"):
         return host
+    x86 = host.architecture == "x86_64"
+    if cpu == PORTABLE and not x86:
+        return Machine(host.triple, "generic", (), 128)
+    cpu = "x86-64" if cpu == PORTABLE else cpu
+    known = PROCESSORS.get(cpu)
+    if known is not None and known.architecture == host.architecture:
+        return _named(host.triple, cpu, known)
     found = BASELINES.get(cpu)
-    if found is None or host.architecture != "x86_64":
-        levels = BASELINES if host.architecture == "x86_64" else ()
-        known = ", ".join(("native", PORTABLE, *levels))
-        raise ModelError(f"unknown processor {cpu!r}", (), f"choose one of {known}")
+    if found is None or not x86:
+        raise ModelError(f"unknown processor {cpu!r}", (), _hint(cpu, host.architecture))
     return Machine(host.triple, cpu, found.features, found.vector_bits)
 
 
-def cpu_model(machine: Machine, threads: int) -> CpuModel:
-    """What schedules need to know of ``machine``.
+def processor_names(architecture: str) -> tuple[str, ...]:
+    """Names that processors of ``architecture`` can be given by, on a machine of it."""
+    named = (name for name, p in PROCESSORS.items() if p.architecture == architecture)
+    return ("native", PORTABLE, *(BASELINES if architecture == "x86_64" else ()), *named)
 
-    Caches are this machine's for itself, and common ones for a named processor, so that code for
+
+def _hint(cpu: str, architecture: str) -> str:
+    known = processor_names(architecture)
+    close = get_close_matches(cpu, known, 1)
+    start = f"did you mean {close[0]!r}? " if close else ""
+    return f"{start}choose one of {', '.join(known)}"
+
+
+def _named(triple: str, name: str, processor: Processor) -> Machine:
+    """A processor of the table, with no features but those that are named: what runs the code
+    looks for these."""
+    if processor.architecture != "x86_64":
+        return Machine(triple, "generic", processor.features, processor.model.vector_bits, name)
+    level = BASELINES[processor.level]
+    features = (*level.features, *processor.features)
+    return Machine(triple, processor.level, features, level.vector_bits, name)
+
+
+def cpu_model(
+    machine: Machine, threads: int, numbers: Sequence[tuple[str, float]] = ()
+) -> CpuModel:
+    """What schedules need to know of ``machine``, with these ``numbers`` in place of others.
+
+    Caches are this machine's for itself, and the table's for a named processor, so that code for
     it is the same wherever it is made.
     """
-    own = machine.cpu not in (*BASELINES, "generic")
     arm = machine.architecture == "aarch64"
-    registers = 32 if machine.vector_bits >= 512 else 16
-    return CpuModel(
-        vector_bits=max(machine.vector_bits, 64),
-        vector_registers=_ARM_REGISTERS if arm else registers,
-        fused="+fma" in machine.features or arm,
-        l1_bytes=_cache_bytes(1, _L1) if own else _L1,
-        l2_bytes=_cache_bytes(2, _L2) if own else _L2,
-        threads=threads,
-    )
+    fused = "+fma" in machine.features or arm
+    model = processor_model(machine.tuning or machine.cpu, machine.vector_bits, fused, arm)
+    if arm:
+        model = replace(model, vector_registers=_ARM_REGISTERS)
+    if machine == host_machine():
+        model = with_caches(model, system_caches())
+    return replace(with_numbers(model, numbers), threads=threads)
+
+
+def with_caches(model: CpuModel, caches: Iterable[SystemCache]) -> CpuModel:
+    """``model`` with ``caches`` in place of its own; without a third cache if there are only
+    two."""
+    found = {cache.level: cache for cache in caches if cache.level in (1, 2, 3)}
+    if not found.keys() >= {1, 2}:
+        return model
+    sizes = {f"l{level}_bytes": cache.bytes for level, cache in found.items()}
+    cores = {f"l{level}_cores": cache.cores for level, cache in found.items()}
+    return replace(model, **{"l3_bytes": 0, **sizes, **cores})
 
 
 def required_macros(machine: Machine, cpu: CpuModel) -> tuple[str, ...]:
@@ -91,17 +125,3 @@ def required_macros(machine: Machine, cpu: CpuModel) -> tuple[str, ...]:
     vectors = {128: (), 256: ("__AVX2__",), 512: ("__AVX512F__",)}.get(cpu.vector_bits, ())
     level = ("__SSE4_2__",) if machine.cpu == "x86-64-v2" else ()
     return (*level, *vectors, *(("__FMA__",) if cpu.fused else ()))
-
-
-def _cache_bytes(level: int, default: int) -> int:
-    """Size of the data cache of ``level`` as Linux tells it, else ``default``."""
-    for index in sorted(_CACHES.glob("index*")):
-        try:
-            kind = (index / "type").read_text().strip()
-            own = int((index / "level").read_text())
-            size = (index / "size").read_text().strip()
-        except (OSError, ValueError):
-            continue
-        if own == level and kind in ("Data", "Unified"):
-            return int(size[:-1]) * _UNITS[size[-1]] if size[-1:] in _UNITS else int(size)
-    return default

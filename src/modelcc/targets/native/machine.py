@@ -22,13 +22,15 @@ class Machine:
     """An LLVM target: where code will run and what it may use there.
 
     `features` are LLVM feature flags, each with its sign ("+avx512f", "-amx-tile").
-    `vector_bits` is the width of one SIMD register in bits, 0 when there is none.
+    `vector_bits` is the width of one SIMD register in bits, 0 when there is none.  `tuning` is the
+    processor that code shall be fastest on, if that is not `cpu`.
     """
 
     triple: str
     cpu: str = ""
     features: tuple[str, ...] = ()
     vector_bits: int = 0
+    tuning: str = ""
 
     def __post_init__(self) -> None:
         unsigned = [name for name in self.features if name[:1] not in ("+", "-")]
@@ -67,7 +69,7 @@ def tuning_cpu(machine: Machine) -> str:
     Under the Sapphire Rapids model the same tiles have none, so it schedules all AVX-512 code.
     """
     wide = machine.architecture == "x86_64" and "+avx512f" in machine.features
-    return "sapphirerapids" if wide else machine.cpu
+    return "sapphirerapids" if wide else machine.tuning or machine.cpu
 
 
 def function_attributes(machine: Machine) -> str:
