@@ -18,6 +18,7 @@ from modelcc.targets.cpu.passes.pack_channels import PackChannels
 from modelcc.targets.cpu.passes.pack_operands import PackOperands
 from modelcc.targets.cpu.passes.pack_pairs import PackPairs
 from modelcc.targets.cpu.passes.strassen import Strassen
+from modelcc.targets.cpu.passes.strassen_cost import StrassenCost
 from modelcc.targets.cpu.passes.winograd import Winograd
 from modelcc.targets.cpu.passes.winograd_cost import WinogradCost
 
@@ -68,6 +69,6 @@ def _fewer_multiplications(
     machine: CpuModel, options: TargetOptions
 ) -> Iterator[Pass[TensorProgram]]:
     if options.winograd and options.optimize > 0:
-        yield Winograd(WinogradCost(threads=machine.threads), BLOCK)
+        yield Winograd(WinogradCost(machine), BLOCK)
     if options.strassen and options.optimize > 0:
-        yield Strassen()
+        yield Strassen(StrassenCost(machine))

@@ -28,9 +28,11 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
+from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.passes.winograd import Winograd
 from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
+from modelcc.targets.cpu.processors import PROCESSORS
 from modelcc.targets.cpu.schedule import schedule_program
 
 
@@ -202,6 +204,39 @@ def test_cost_prefers_what_is_faster() -> None:
     assert small is not None
     assert small.m == 2
     assert cost.choose(Shape(1, 16, 16, 2, 2)) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "zen5", "skylake"),
+    [
+        (Shape(1, 64, 64, 56, 56), Choice(4, 7), Choice(4, 7)),
+        (Shape(1, 128, 128, 28, 28), Choice(4, 1), Choice(4, 1)),
+        (Shape(1, 256, 256, 14, 14), Choice(4, 1), Choice(2, 1)),
+        (Shape(1, 512, 512, 7, 7), Choice(2, 1), None),
+        (Shape(1, 64, 64, 224, 224), Choice(4, 56), Choice(4, 56)),
+        (Shape(1, 16, 16, 160, 160), Choice(4, 8), Choice(4, 8)),
+    ],
+)
+def test_filters_that_come_slowly_are_kept_small(
+    shape: Shape, zen5: Choice, skylake: Choice | None
+) -> None:
+    assert WinogradCost(PROCESSORS["znver5"].model).choose(shape) == zen5
+    assert WinogradCost(PROCESSORS["skylake-avx512"].model).choose(shape) == skylake
+
+
+def test_without_a_third_cache_filters_come_from_memory() -> None:
+    near = WinogradCost(CpuModel(l3_bytes=32 << 20))
+    far = WinogradCost(CpuModel(l3_bytes=0, memory_bandwidth=10.0))
+    shape, choice = Shape(1, 256, 256, 14, 14), Choice(4, 1)
+    assert far.winograd(shape, choice) > 1.1 * near.winograd(shape, choice)
+
+
+def test_narrower_vectors_take_longer_for_arithmetic_and_transforms_alike() -> None:
+    shape, choice = Shape(1, 128, 128, 56, 56), Choice(4, 1)
+    wide, narrow = (WinogradCost(CpuModel(bits, l3_bandwidth=1e9)) for bits in (512, 256))
+    slower = narrow.winograd(shape, choice) / wide.winograd(shape, choice)
+    assert 1.8 < slower < 2
+    assert narrow.direct(shape) == 2 * wide.direct(shape)
 
 
 def test_images_of_unknown_number_are_apart() -> None:

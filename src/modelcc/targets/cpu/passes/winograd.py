@@ -53,7 +53,6 @@ from modelcc.targets.cpu.passes.winograd_transforms import (
 
 Value = Literal["d", "v", "u", "m", "s"]
 CHANNEL, POINT, INPUT, TILE = "wc", "wp", "wi", "wq"
-VECTOR_BYTES = 64
 CACHE_WAY = 4096
 
 
@@ -174,7 +173,8 @@ class _Rewrite:
         falling on the same cache sets.
         """
         outer = tuple(a.extent for a in self.tiles.outer)
-        spare_channels, spare_tiles = _spare(channels // self.block, self.tiles.count)
+        together = self.block * F32.bytes
+        spare_channels, spare_tiles = _spare(channels // self.block, self.tiles.count, together)
         shape = (*outer, self._points, channels, self.tiles.count)
         plain = blocked(len(shape), len(outer) + 1, self.block)
         spare = ((0, spare_channels * self.block), (0, spare_tiles))
@@ -282,10 +282,11 @@ class _Rewrite:
                 yield Stage(stage.output, axes, where, body)
 
 
-def _spare(channel_blocks: int, tiles: int) -> tuple[int, int]:
-    """Channel blocks and tiles to add so that planes start at 8 or more places in a cache way."""
+def _spare(channel_blocks: int, tiles: int, together: int) -> tuple[int, int]:
+    """Channel blocks, of ``together`` bytes, and tiles to add so that planes start at 8 or more
+    places in a cache way."""
     options = sorted(((b, t) for b in (0, 1) for t in (0, 1)), key=lambda o: (sum(o), o))
-    sizes = [(channel_blocks + b) * (tiles + t) * VECTOR_BYTES for b, t in options]
+    sizes = [(channel_blocks + b) * (tiles + t) * together for b, t in options]
     return min(zip(sizes, options, strict=True), key=lambda o: gcd(o[0], CACHE_WAY) > 512)[1]
 
 

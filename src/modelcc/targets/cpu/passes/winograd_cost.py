@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from modelcc.targets.cpu.machine import CpuModel
 
 
 @dataclass(frozen=True)
@@ -27,20 +29,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class WinogradCost:
-    """Cycles from operation counts and bytes moved.
+    """Cycles of ``machine`` from operation counts and bytes moved.
 
-    ``lanes`` f32 per vector, ``fmas`` per cycle; ``near`` and ``far`` are bytes per cycle from
-    the shared cache and from memory; caches in bytes.  ``margin``: how many times faster it must
-    look, which pays for filters of 16/9 or 4 times the size.
+    ``margin``: how many times faster it must look, which pays for filters of 16/9 or 4 times the
+    size.
     """
 
-    lanes: int = 16
-    fmas: int = 2
-    near: float = 32.0
-    far: float = 10.0
-    l2_bytes: int = 1 << 20
-    l3_bytes: int = 16 << 20
-    threads: int = 1
+    machine: CpuModel = field(default_factory=CpuModel)
     margin: float = 1.15
     sizes: tuple[int, ...] = (4, 2)
 
@@ -61,8 +56,8 @@ class WinogradCost:
         """Cycles of direct convolution."""
         positions = shape.images * shape.height * shape.width
         filters = 9 * shape.inputs * shape.outputs
-        compute = filters * positions / (self.lanes * self.fmas * 0.95)
-        return max(compute, filters * 4 / self.far)
+        compute = filters * positions / (self.machine.multiply_adds(32) * 0.95)
+        return max(compute, filters * 4 / self.machine.memory_bandwidth)
 
     def winograd(self, shape: Shape, choice: Choice) -> float:
         """Cycles of the three parts of Winograd convolution."""
@@ -71,11 +66,12 @@ class WinogradCost:
         tiles = shape.images * rows * columns
         filters = points * shape.inputs * shape.outputs
         groups = shape.images * choice.blocks if choice.blocks > 1 else 1
-        compute = filters * tiles / (self.lanes * self.fmas * 0.9)
-        passes = groups if filters * 4 > self.l2_bytes // 2 else 1
-        stream = filters * 4 * passes / (self.far if filters * 4 > self.l3_bytes else self.near / 2)
-        steps = tiles / self.lanes * (self._input_step(m) * shape.inputs)
-        steps += tiles / self.lanes * (self._output_step(m) * shape.outputs)
+        compute = filters * tiles / (self.machine.multiply_adds(32) * 0.9)
+        passes = groups if filters * 4 > self.machine.l2_bytes // 2 else 1
+        stream = filters * 4 * passes / self._streaming(filters * 4)
+        vectors = tiles / self.machine.lanes(32) * max(1, 2 / self.machine.fmas)
+        steps = vectors * (self._input_step(m) * shape.inputs)
+        steps += vectors * (self._output_step(m) * shape.outputs)
         values = points * tiles * 4 * (shape.inputs + shape.outputs)
         speed = self._speed(values / groups)
         # Filters are prefetched behind the arithmetic, but not quite for free.
@@ -87,15 +83,29 @@ class WinogradCost:
         if choice.blocks == 1 and not apart:
             return 1.0
         groups = shape.images * choice.blocks
-        return -(-groups // self.threads) * self.threads / groups
+        threads = self.machine.threads
+        return -(-groups // threads) * threads / groups
 
     def _speed(self, bytes_: float) -> float:
-        if bytes_ <= self.l2_bytes:
-            return self.near * 2
-        return self.near if bytes_ <= self.l3_bytes else self.far
+        """Bytes per cycle of values that are written and read again."""
+        machine = self.machine
+        if bytes_ <= machine.l2_bytes:
+            return machine.l2_bandwidth
+        return machine.l3_bandwidth if bytes_ <= self._shared else machine.memory_bandwidth
+
+    def _streaming(self, bytes_: float) -> float:
+        """Bytes per cycle of filters, which come through all caches."""
+        machine = self.machine
+        return machine.memory_bandwidth if bytes_ > self._shared else machine.l3_bandwidth / 2
+
+    @property
+    def _shared(self) -> int:
+        """What this convolution may have of the third cache."""
+        return self.machine.l3_bytes // 2
 
     def _input_step(self, m: int) -> float:
-        """Cycles to transform one vector of channels of a tile of inputs; measured."""
+        """Cycles to transform one vector of channels of a tile of inputs; measured with two
+        pipes."""
         return 110.0 if m == 4 else 32.0
 
     def _output_step(self, m: int) -> float:
@@ -115,4 +125,6 @@ class WinogradCost:
     def _fits(self, shape: Shape, m: int, rows: int) -> bool:
         """Whether a block's values may lie on a thread's stack."""
         tiles = rows * -(-shape.width // m)
-        return (m + 2) ** 2 * tiles * 4 * (shape.inputs + shape.outputs) <= 2 * self.l2_bytes
+        return (m + 2) ** 2 * tiles * 4 * (
+            shape.inputs + shape.outputs
+        ) <= 2 * self.machine.l2_bytes
