@@ -48,6 +48,7 @@ OPTIONS: dict[str, list[object]] = {
     "limit": [*not_of(None), ("a", "b"), (3, 3), ("a", -1), ("a",), ("a", 1, 2)],
     "keep": [*not_of(None, *EMPTY, HOSTILE[10]), ["a", 3]],
     "unchecked": not_of(None, True),
+    "machine": [*not_of(None, *EMPTY), {"l2_bytes": "many"}, {"l2_bytes": 0.5}, {"fmas": -1}],
 }  # fmt: skip
 """Wrong values of the fields of Options."""
 FOLDERS = [v for v in not_of(None) if not isinstance(v, str)]
@@ -57,7 +58,7 @@ MODELS += ["", "a\0b", MODEL.graph, io.BytesIO(b"x"), modelcc, types]
 CALLS: dict[Callable[..., Any], dict[str, list[object]]] = {
     modelcc.compile: {
         "model": MODELS, **OPTIONS, "options": not_of(None), "cache": FOLDERS,
-        "progress": not_of(None, print),
+        "progress": not_of(None, print), "measured": not_of(True),
     },
     modelcc.import_model: {
         "model": MODELS, "options": not_of(None), "dims": OPTIONS["dims"],
@@ -70,7 +71,7 @@ CALLS: dict[Callable[..., Any], dict[str, list[object]]] = {
                   {"x": X, "z": X}],
         "sizes": [*not_of(None, *EMPTY), {"batch": "2"}, {"batch": (1, 2)}, {"batch": None}],
         "seed": not_of(*NUMBERS), "tolerance": [*not_of(None, 3, 2.5), float("nan")],
-        "layers": not_of(True), "bisect": not_of(True),
+        "layers": not_of(True), "bisect": not_of(True), "measured": not_of(True),
     },
     modelcc.load: {"path": PATHS, "threads": OPTIONS["threads"], "target": OPTIONS["target"],
                    "sha256": [v for v in not_of(None) if not isinstance(v, str)]},

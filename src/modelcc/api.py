@@ -20,6 +20,7 @@ from modelcc.compile_cache import find_compiled
 from modelcc.environment import Environment, read_environment
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
+from modelcc.measurements import with_measurements
 from modelcc.model import Model, opened
 from modelcc.options import Dims, Limit, Options
 from modelcc.runtime.pool import available_cores
@@ -47,6 +48,8 @@ def compile(
     limit: Limit | tuple[str, int] | None = None,
     keep: Sequence[str] | None = None,
     unchecked: bool | None = None,
+    machine: Mapping[str, float] | None = None,
+    measured: bool = True,
     cache: str | Path | None = "",
     progress: Progress | None = None,
 ) -> Model:
@@ -61,8 +64,9 @@ def compile(
     too), and an argument that is not None takes the place of its field.
 
     ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no
-    cache.  ``progress`` is called with a text, the parts that are done and how many there are.
-    :class:`ModelError` says what is wrong with the model or an argument.
+    cache.  What ``modelcc machine --measure`` keeps there is used where code is for this machine,
+    unless ``measured`` is False.  ``progress`` is called with a text, the parts that are done and
+    how many there are.  :class:`ModelError` says what is wrong with the model or an argument.
     """
     environment = read_environment(os.environ)
     asked = asked_options(
@@ -80,10 +84,12 @@ def compile(
         limit=limit,
         keep=keep,
         unchecked=unchecked,
+        machine=machine,
     )
     checks.function("progress", progress, _PROGRESS)
     folder, jobs = _folder(cache, environment), default_jobs(environment)
-    return compiled_model(_source(model), asked, folder, jobs, progress)
+    here = _here(asked, folder, measured)
+    return compiled_model(_source(model), here, folder, jobs, progress)
 
 
 def compiled_model(
@@ -154,11 +160,13 @@ def verify(
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     unchecked: bool | None = None,
+    machine: Mapping[str, float] | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
     tolerance: float | None = None,
     layers: bool = False,
     bisect: bool = False,
+    measured: bool = True,
     cache: str | Path | None = "",
     progress: Progress | None = None,
 ) -> Verification:
@@ -184,20 +192,33 @@ def verify(
         skip=skip,
         limit=limit,
         unchecked=unchecked,
+        machine=machine,
     )
-    checks.function("progress", progress, _PROGRESS)
-    verification: Any = import_module("modelcc.verification")
-    request = verification.Request(
+    folder = _folder(cache, environment)
+    request = _verification().Request(
         _source(model),
-        asked,
-        _driver().Workplace(_folder(cache, environment), default_jobs(environment), progress),
+        _here(asked, folder, measured),
+        _workplace(folder, environment, progress),
         {} if feeds is None else checks.mapping("feeds", feeds, _FEEDS),
         {} if sizes is None else checks.sizes("sizes", sizes),
         checks.whole_number("seed", seed),
         None if tolerance is None else checks.number("tolerance", tolerance),
     )
     steps = {"layers": checks.flag("layers", layers), "bisect": checks.flag("bisect", bisect)}
-    return verification.verified(request, **steps)
+    return _verification().verified(request, **steps)
+
+
+def _here(asked: Options, folder: Path | None, measured: bool) -> Options:
+    return with_measurements(asked, folder if checks.flag("measured", measured) else None)
+
+
+def _verification() -> Any:
+    return import_module("modelcc.verification")
+
+
+def _workplace(folder: Path | None, environment: Environment, progress: Progress | None) -> Any:
+    checks.function("progress", progress, _PROGRESS)
+    return _driver().Workplace(folder, default_jobs(environment), progress)
 
 
 _PROGRESS = "give a function of (what: str, done: int, total: int)"

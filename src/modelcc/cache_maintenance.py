@@ -6,6 +6,7 @@
 
 Only files of these names, and unfinished ones beside them, are ever counted or removed.  Any number
 of processes may use the folder meanwhile: what is gone is made again.
+What was measured of machines (``measurements.py``) lies there, too, and stays.
 """
 
 from __future__ import annotations

@@ -204,6 +204,7 @@ def target_options(options: Options) -> TargetOptions:
         options.winograd,
         options.strassen,
         options.schedule,
+        options.machine,
     )
 
 

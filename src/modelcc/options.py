@@ -9,9 +9,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
-from modelcc.checks import dimensions, flag, names, shown, text, whole_number
+from modelcc.checks import dimensions, flag, names, number, shown, text, whole_number
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
+from modelcc.targets.cpu.machine import CpuModel, with_numbers
 
 Dims = Mapping[str, "int | tuple[int, int | None] | Range"]
 """Named dimensions: a size, or the least and greatest one (None: any)."""
@@ -38,6 +39,8 @@ class Options:
     them.
     ``unchecked`` leaves out the checks of indices that come from data: one out of range then reads
     or writes whatever is there.
+    ``machine`` has numbers of the processor's model that take the place of the known ones
+    (``{"l2_bytes": 1 << 19}``), as :mod:`modelcc.measurements` keeps them.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
     values to return as outputs too.  The last three are for finding faults.
     """
@@ -51,6 +54,7 @@ class Options:
     strassen: bool = True
     schedule: str = ""
     unchecked: bool = False
+    machine: tuple[tuple[str, float], ...] = ()
     skip: tuple[str, ...] = ()
     limit: Limit | None = None
     keep: tuple[str, ...] = ()
@@ -73,6 +77,18 @@ def fixed_dims(dims: Dims | None) -> tuple[tuple[str, int | Range], ...]:
     return dimensions("dims", {} if dims is None else dims)
 
 
+def _machine(what: str, value: Any) -> tuple[tuple[str, float], ...]:
+    try:
+        given: dict[Any, Any] = dict(value)
+    except (TypeError, ValueError) as error:
+        hint = "for example {'l2_bytes': 524288}"
+        raise ModelError(f"{what} must be numbers by name, not {shown(value)}", (), hint) from error
+    hint = "the names are str"
+    pairs = {text(what, k, hint): number(f"{what} {k!r}", v) for k, v in given.items()}
+    with_numbers(CpuModel(), tuple(pairs.items()))
+    return tuple(sorted(pairs.items()))
+
+
 def _limit(what: str, value: Any) -> Limit | None:
     if value is None or isinstance(value, Limit):
         return value
@@ -93,6 +109,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = MappingProxyType(
         "schedule": partial(text, hint="the text of schedules"),
         "optimize": partial(whole_number, low=0, high=3),
         "dims": dimensions,
+        "machine": _machine,
         "skip": names,
         "limit": _limit,
         "keep": names,

@@ -70,6 +70,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "bench": ("modelcc.cli.bench", "bench"),
         "verify": ("modelcc.cli.verify", "verify"),
         "inspect": ("modelcc.cli.inspect", "inspect"),
+        "machine": ("modelcc.cli.machine", "machine"),
         "cache": ("modelcc.cli.cache", "cache"),
         "ops": ("modelcc.cli.catalogue", "ops"),
         "targets": ("modelcc.cli.catalogue", "targets"),

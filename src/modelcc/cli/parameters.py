@@ -10,6 +10,7 @@ import click
 
 from modelcc.environment import Environment
 from modelcc.ir.op import ModelError
+from modelcc.measurements import with_measurements
 from modelcc.options import Options, dimension, rewrite_limit
 from modelcc.runtime.pool import available_cores
 
@@ -66,6 +67,8 @@ _COMPILING = (
     click.option("--unchecked", is_flag=True,
                  help="Leave out the checks of indices that come from data; one that is out of "
                       "range then reads or writes whatever is there."),
+    click.option("--measured/--no-measured", default=True, show_default=True,
+                 help="Use what `modelcc machine --measure` found, in code for this machine."),
     click.option("--no-cache", is_flag=True, help="Compile afresh and keep nothing."),
     click.option("--skip", multiple=True, metavar="STAGE",
                  help="Leave a stage of the compiler out, to find a fault."),
@@ -95,12 +98,13 @@ def options_of(
     strassen: bool,
     schedule: Path | None,
     unchecked: bool,
+    measured: bool,
     skip: Sequence[str],
     stop_after: str | None,
 ) -> Options:
     """Compiler options from the command line and the environment."""
     default = environment.threads if environment.threads is not None else available_cores()
-    return Options(
+    options = Options(
         target=target,
         cpu=cpu or environment.cpu,
         optimize=optimize,
@@ -113,6 +117,7 @@ def options_of(
         skip=tuple(skip),
         limit=None if stop_after is None else rewrite_limit(stop_after),
     )
+    return with_measurements(options, environment.cache if measured else None)
 
 
 def schedule_text(path: Path) -> str:

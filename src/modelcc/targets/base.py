@@ -31,7 +31,8 @@ class TargetOptions:
     ``cpu`` names a processor in LLVM's spelling (empty: this machine's), ``optimize`` is 0 to 3
     and ``threads`` the number of threads that schedules are laid out for.  ``winograd`` and
     ``strassen`` allow algorithms that round otherwise.  ``schedule`` is the text of schedules for
-    some of the kernels.
+    some of the kernels; ``machine`` has numbers that take the place of what is known of the
+    processor.
     """
 
     cpu: str = ""
@@ -40,6 +41,7 @@ class TargetOptions:
     winograd: bool = True
     strassen: bool = True
     schedule: str = ""
+    machine: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

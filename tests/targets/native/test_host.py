@@ -120,6 +120,8 @@ def test_numbers_take_the_place_of_fields() -> None:
     changed = with_numbers(CpuModel(), [("l2_bytes", 2.0**19), ("l3_bytes", 0), ("fmas", 1)])
     assert changed == CpuModel(l2_bytes=1 << 19, l3_bytes=0, fmas=1)
     assert {"l1_bytes", "memory_bandwidth", "fma_latency"} < set(NUMBERS)
+    known = PROCESSORS["znver3"].model
+    assert with_numbers(known, [("l2_bandwidth", 30.8)]).l2_bandwidth == 30.8
 
 
 @pytest.mark.usefixtures("on_x86")

@@ -81,16 +81,19 @@ NUMBERS = tuple(f.name for f in fields(CpuModel) if f.name not in ("fused", "thr
 
 def with_numbers(model: CpuModel, numbers: Sequence[tuple[str, float]]) -> CpuModel:
     """``model`` with these fields; :class:`ModelError` if one is unknown or no such number."""
-    return replace(model, **{name: _number(model, name, value) for name, value in numbers})
+    return replace(model, **{name: _number(name, value) for name, value in numbers})
 
 
-def _number(model: CpuModel, name: str, value: float) -> float:
+_WHOLE = frozenset(f.name for f in fields(CpuModel) if f.type == "int")
+
+
+def _number(name: str, value: float) -> float:
     if name not in NUMBERS:
         raise ModelError(f"a machine has no {name!r}", (), f"it has {', '.join(NUMBERS)}")
-    whole = isinstance(getattr(model, name), int)
+    whole = name in _WHOLE
     least = 0 if name == "l3_bytes" else 1 if whole else 0.01
-    if whole and value != int(value):
-        raise ModelError(f"{name} of a machine must be a whole number, not {value!r}")
     if not least <= value < 1 << 50:
         raise ModelError(f"{name} of a machine must be a number of at least {least}, not {value!r}")
+    if whole and value != int(value):
+        raise ModelError(f"{name} of a machine must be a whole number, not {value!r}")
     return int(value) if whole else float(value)

@@ -233,7 +233,7 @@ def native_target(options: TargetOptions) -> NativeTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
     machine = machine_of(options.cpu)
     level = cast("Literal[0, 1, 2, 3]", options.optimize)
-    cpu = cpu_model(machine, options.threads)
+    cpu = cpu_model(machine, options.threads, options.machine)
     return NativeTarget(machine, cpu, CodegenOptions(optimize=level), options)
 
 

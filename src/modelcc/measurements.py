@@ -1,0 +1,111 @@
+"""What was measured of this machine, in a file of the cache's folder, from which ``native`` takes
+the bandwidths of its model.
+
+The file is JSON, named by the processor's identity.  One that is damaged, or of another processor,
+is left as it is and not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from modelcc.artifact.replacement import replace_file
+from modelcc.ir.op import ModelError
+from modelcc.options import Options
+from modelcc.runtime.machine import machine_identity
+from modelcc.targets.cpu.machine import CpuModel, with_numbers
+
+MACHINES = "machines"
+"""The folder in that of the cache."""
+
+FORMAT = 1
+_AGAIN = "measure again: modelcc machine --measure"
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ModelError)
+"""What comes of reading a file with other contents."""
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """``numbers`` of the model of the ``processor`` that has this ``identity``; ``facts`` is all
+    that was measured, for people."""
+
+    identity: str
+    processor: str
+    numbers: tuple[tuple[str, float], ...]
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def measurements_path(folder: Path, identity: str) -> Path:
+    """Where the measurements of a processor are kept in the cache's ``folder``."""
+    return folder / MACHINES / f"{identity}.json"
+
+
+def keep_measurements(found: Measurements, folder: Path) -> Path:
+    """Keep ``found`` in the cache's ``folder``, in place of what was there; OSError if that cannot
+    be written."""
+    path = measurements_path(folder, found.identity)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body = {
+        "format": FORMAT,
+        "identity": found.identity,
+        "processor": found.processor,
+        "numbers": dict(found.numbers),
+        "facts": found.facts,
+    }
+    text = json.dumps({**body, "sha256": _digest(body)}, indent=1)
+    replace_file(path, lambda temporary: temporary.write_text(text + "\n"))
+    return path
+
+
+def read_measurements(path: Path, identity: str) -> Measurements:
+    """The measurements in a file; :class:`ModelError` if it is damaged or of a processor other than
+    ``identity``, OSError if it cannot be read."""
+    try:
+        body: Any = json.loads(path.read_bytes())
+        digest = body.pop("sha256")
+        if digest != _digest(body) or body["format"] != FORMAT:
+            raise ValueError(digest)
+        numbers = tuple(sorted(cast("Mapping[str, float]", body["numbers"]).items()))
+        with_numbers(CpuModel(), numbers)
+        found = Measurements(body["identity"], body["processor"], numbers, body["facts"])
+    except _DAMAGE as error:
+        raise ModelError(f"{path} is damaged", (), _AGAIN) from error
+    if found.identity != identity:
+        message = f"{path} was measured on another processor ({found.processor})"
+        raise ModelError(message, (), _AGAIN)
+    return found
+
+
+def with_measurements(options: Options, folder: Path | None) -> Options:
+    """``options`` with what was measured of this machine, if they are for it and say nothing of
+    their own; the cache's ``folder`` may have no measurements."""
+    if folder is None or options.machine or options.cpu not in ("", "native"):
+        return options
+    found = usable_measurements(folder)
+    return options if found is None else replace(options, machine=found.numbers)
+
+
+def usable_measurements(folder: Path) -> Measurements | None:
+    """Those of this machine; None if there are none, with a warning if they cannot be used."""
+    identity = machine_identity()
+    path = measurements_path(folder, identity)
+    try:
+        return read_measurements(path, identity) if identity else None
+    except FileNotFoundError:
+        return None
+    except (ModelError, OSError) as error:
+        reason = str(error).replace("\n", ";") if isinstance(error, ModelError) else str(error)
+        _LOGGER.warning("what was measured of this machine is not used: %s", reason)
+        return None
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
