@@ -7,10 +7,11 @@ page is out of date.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from click.testing import CliRunner
@@ -27,15 +28,6 @@ FOLDER = Path(__file__).parent
 NOTE = "<!-- Made by `python -m docs.generate`; change the sources instead. -->"
 WIDTH = 96
 FACETS = ("compute", "algorithm", "decompose", "grad")
-
-
-def pages() -> Mapping[str, str]:
-    """Text of each generated page, by file name."""
-    return {
-        "ops.md": "\n".join((*_op_lines(), *_onnx_lines())) + "\n",
-        "commands.md": "\n".join(_command_lines()) + "\n",
-        "targets.md": "\n".join(_target_lines()) + "\n",
-    }
 
 
 def _op_lines() -> Iterator[str]:
@@ -113,7 +105,22 @@ def _target_lines() -> Iterator[str]:
     yield from ("", "Other packages add targets by the entry point group `modelcc.targets`.")
 
 
+PAGES: Mapping[str, Callable[[], Iterator[str]]] = MappingProxyType(
+    {
+        "ops.md": lambda: chain(_op_lines(), _onnx_lines()),
+        "commands.md": _command_lines,
+        "targets.md": _target_lines,
+    }
+)
+"""Lines of each generated page, by file name."""
+
+
+def page(name: str) -> str:
+    """Text of the generated page ``name``."""
+    return "".join(f"{line}\n" for line in PAGES[name]())
+
+
 if __name__ == "__main__":
-    for name, text in pages().items():
-        (FOLDER / name).write_text(text, "utf-8")
+    for name in PAGES:
+        (FOLDER / name).write_text(page(name), "utf-8")
         print(FOLDER / name)
