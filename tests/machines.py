@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any
 
 from modelcc.environment import read_environment
@@ -15,12 +16,23 @@ from modelcc.targets.native.machine import Machine
 
 def chosen_machine() -> Machine:
     """The processor, for LLVM."""
-    return machine_of(read_environment(os.environ).cpu)
+    return _machine_of(read_environment(os.environ).cpu)
 
 
 def chosen_cpu() -> CpuModel:
     """The processor, as schedules see it."""
-    return cpu_model(chosen_machine(), 1)
+    return _cpu_model(chosen_machine())
+
+
+# Finding out reads files, a millisecond and more each time that a test asks.
+@cache
+def _machine_of(cpu: str) -> Machine:
+    return machine_of(cpu)
+
+
+@cache
+def _cpu_model(machine: Machine) -> CpuModel:
+    return cpu_model(machine, 1)
 
 
 def chosen_options(**others: Any) -> Options:

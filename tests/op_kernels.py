@@ -21,7 +21,7 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.types import Array, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
-from modelcc.ops.samples import arrays
+from modelcc.ops.samples import arrays, sizes
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.targets.cpu.schedule import schedule_program
@@ -37,9 +37,8 @@ OTHER_SIZES = ((17, 33, 16, 40), (1, 1, 1, 1), (16, 2, 7, 64))
 
 TOLERANCE = {"f64": 1e-11, "f32": 3e-5, "f16": 4e-3, "bf16": 3e-2, "f8e4m3fn": 0.0}
 
-LOOP_FAILURES: Mapping[str, str] = {}
-"""Cases that are expected to fail as interpreted loops, and why."""
-NATIVE_FAILURES: Mapping[str, str] = {**LOOP_FAILURES}
+FAILURES: Mapping[str, str] = {}
+"""Cases that are expected to fail, and why."""
 
 
 def expecting(failures: Mapping[str, str]) -> list[ParameterSet]:
@@ -112,6 +111,15 @@ def with_sizes(sample: Sample, env: Mapping[str, int]) -> Sample:
         for t in sample.operands
     )
     return replace(sample, operands=operands)
+
+
+def other_sizes(op: Op, sample: Sample) -> list[dict[str, int]]:
+    """Of OTHER_SIZES those that suit the sample; some do if it has named dimensions."""
+    known = sizes(op, sample)
+    tried = [dict(zip(known, numbers, strict=False)) for numbers in OTHER_SIZES if known]
+    found = [env for env in tried if makes_sense(op, sample, env)]
+    assert found or not known, "no other sizes suit this sample"
+    return found
 
 
 def makes_sense(op: Op, sample: Sample, env: Mapping[str, int]) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from kernel_runs import interpreted, native, run_scheduled
 from machines import chosen_cpu
-from op_kernels import NATIVE_FAILURES, assert_close, check, expecting, graph_of
+from op_kernels import FAILURES, assert_close, check, expecting, graph_of
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
@@ -74,7 +74,7 @@ def four_dimensional(op: Op, sample: Sample) -> bool:
 
 @pytest.mark.parametrize("pair", SAMPLE_PAIRS, ids=" to ".join)
 @pytest.mark.parametrize(
-    ("op", "sample"), [c for c in expecting(NATIVE_FAILURES) if four_dimensional(*c.values)]
+    ("op", "sample"), [c for c in expecting(FAILURES) if four_dimensional(*c.values)]
 )
 def test_samples(op: Op, sample: Sample, pair: tuple[str, str]) -> None:
     data = arrays(op, sample)
@@ -86,7 +86,7 @@ def test_samples(op: Op, sample: Sample, pair: tuple[str, str]) -> None:
 @pytest.mark.parametrize("bits", [128, 256])
 @pytest.mark.parametrize(
     ("op", "sample"),
-    [c for c in expecting(NATIVE_FAILURES) if isinstance(c.values[0], Resize)],
+    [c for c in expecting(FAILURES) if isinstance(c.values[0], Resize)],
 )
 def test_channels_that_end_before_a_block_of_several_vectors(
     op: Op, sample: Sample, bits: int
