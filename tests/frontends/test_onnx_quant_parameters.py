@@ -100,45 +100,48 @@ def named(case: tuple[Any, ...]) -> str:
     return f"{case[0]}-{'-'.join(str(a.ndim) for a in case[1] if a is not None)}"
 
 
+SLICES, TENSORS = len(per_slice(1)), len(per_tensor(1))
+
+
 def feeds(operands: Sequence[Array | None]) -> dict[str, Array]:
     return {f"i{k}": array for k, array in enumerate(operands) if array is not None}
 
 
-def assert_alike(
-    op: str, operands: list[Array | None], output: int, attributes: dict[str, Any],
-    numbers: list[int],
-) -> None:  # fmt: skip
-    model = model_of(op, operands, output, attributes, numbers)
+def assert_alike(net: modelcc.Model, model: ModelProto, operands: Sequence[Array | None]) -> None:
     wanted = by_onnxruntime(model, feeds(operands))
     assert wanted is not None
-    (found,) = by_modelcc(model, feeds(operands))
+    (found,) = net.run(feeds(operands)).values()
     assert found.dtype == wanted[0].dtype
     assert found.shape == wanted[0].shape
     np.testing.assert_allclose(found, wanted[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", [*per_slice(1), *per_slice(4)], ids=named)
-def test_parameters_of_slices(case: tuple[Any, ...]) -> None:
-    assert_alike(*case)
-
-
-@pytest.mark.parametrize("case", per_tensor(1), ids=named)
-def test_parameters_of_tensors(case: tuple[Any, ...]) -> None:
-    assert_alike(*case)
-
-
-@pytest.mark.parametrize("case", [*per_slice(2), *per_tensor(2)], ids=named)
-def test_other_numbers_of_parameters_are_refused(case: tuple[Any, ...]) -> None:
-    op, operands, output, attributes, numbers = case
-    model = model_of(op, operands, output, attributes, numbers)
-    assert by_onnxruntime(model, feeds(operands)) is None
+def assert_any_of(cases: Sequence[tuple[Any, ...]], refused: tuple[Any, ...]) -> None:
+    """One model takes the operands of all ``cases``, and those that are ``refused`` it does not."""
+    (model, *others) = [model_of(*case) for case in (*cases, refused)]
+    assert all(other == model for other in others)
+    net = modelcc.compile(model, threads=1, cache=None)
+    for _, operands, *_ in cases:
+        assert_alike(net, model, operands)
+    assert by_onnxruntime(model, feeds(refused[1])) is None
     with pytest.raises(modelcc.RunError, match=r"#0: 'i._.' is 2, but must be 1"):
-        by_modelcc(model, feeds(operands))
+        net.run(feeds(refused[1]))
+
+
+@pytest.mark.parametrize("which", range(SLICES), ids=lambda k: named(per_slice(1)[k]))
+def test_parameters_of_slices_are_1_or_one_for_each(which: int) -> None:
+    assert_any_of((per_slice(1)[which], per_slice(4)[which]), per_slice(2)[which])
+
+
+@pytest.mark.parametrize("which", range(TENSORS), ids=lambda k: named(per_tensor(1)[k]))
+def test_parameters_of_tensors_are_1(which: int) -> None:
+    assert_any_of((per_tensor(1)[which],), per_tensor(2)[which])
 
 
 def test_zero_points_of_columns_of_each_matrix() -> None:
     operands: list[Array | None] = [u8(2, 3, 5), i8(2, 5, 4), u8(1), i8(2, 1, 4)]
-    assert_alike("MatMulInteger", operands, I32, {}, [])
+    model = model_of("MatMulInteger", operands, I32, {}, [])
+    assert_alike(modelcc.compile(model, threads=1, cache=None), model, operands)
 
 
 def test_zero_points_of_rows() -> None:
