@@ -162,13 +162,13 @@ def test_cmake_builds_it(tmp_path: Path) -> None:
         assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_threads(threads: int, tmp_path: Path) -> None:
+def test_any_number_of_threads(tmp_path: Path) -> None:
     example = EXAMPLES["large"]
     wanted = reference(example)
     folder = delivered(example.model, tmp_path, settings=options(threads=2))
     folder.build()
-    assert_close(folder.outputs(example.feeds, wanted, "-t", str(threads)), wanted)
+    for threads in (1, 2, 3):
+        assert_close(folder.outputs(example.feeds, wanted, "-t", str(threads)), wanted)
 
 
 def test_one_thread_needs_no_pool(tmp_path: Path) -> None:
