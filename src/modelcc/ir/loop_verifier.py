@@ -85,7 +85,7 @@ class _Verifier:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._scopes = [_Scope(False)]
-        self._where = ""
+        self._at: Stmt | None = None
         self._conditions = 0
         self._late_loops = 0
 
@@ -102,8 +102,8 @@ class _Verifier:
         self._block(self._function.body, top=True)
 
     def _fail(self, message: str) -> ModelError:
-        where = (f"@{self._function.name}", *((self._where,) if self._where else ()))
-        return ModelError(message, where)
+        where = () if self._at is None else (statement_text(self._at),)
+        return ModelError(message, (f"@{self._function.name}", *where))
 
     # --- names
 
@@ -140,10 +140,12 @@ class _Verifier:
         raise self._fail(f"there is no value %{name} here")
 
     def _check_symbols(self, index: Index) -> None:
-        known = {name for scope in self._scopes for name in scope.symbols}
-        missing = sorted(symbols(index) - known)
+        if isinstance(index, int):
+            return
+        known = [scope.symbols for scope in self._scopes]
+        missing = [n for n in symbols(index) if not any(n in names for names in known)]
         if missing:
-            raise self._fail(f"index symbol '{missing[0]}' is not defined here")
+            raise self._fail(f"index symbol '{min(missing)}' is not defined here")
 
     def _bounds(self) -> Bounds:
         return {name: r for scope in self._scopes for name, r in scope.symbols.items()}
@@ -155,7 +157,7 @@ class _Verifier:
 
     def _block(self, body: Sequence[Stmt], top: bool = False) -> None:
         for s in body:
-            self._where = statement_text(s)
+            self._at = s
             for index in statement_indices(s):
                 self._check_symbols(index)
             for e in statement_expressions(s):
