@@ -4,14 +4,17 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,onnxruntime,openvino,openvino-default
 
-.PHONY: check test levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs
+.PHONY: check test test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m pyright
 
-test:  ## all tests, on all cores
+test:  ## all tests, large matrices in a share that has every value of every parameter, on all cores
 	$(PYTHON) -m pytest -q -n auto
+
+test-all:  ## all tests, and all of every matrix
+	$(PYTHON) -m pytest -q -n auto --all-ops
 
 MATRICES = tests/passes/loop tests/ops/test_native.py tests/targets tests/passes/tensor tests/test_models.py \
 	tests/test_quantised_models.py tests/test_random_models.py tests/test_control_flow.py

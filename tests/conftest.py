@@ -1,4 +1,7 @@
-"""``pytest --target c --cpu x86-64-v2``: what tests compile for, instead of the default."""
+"""``pytest --target c --cpu x86-64-v2``: what tests compile for, instead of the default.
+
+``pytest --all-ops``: all of the large matrices, of which a run has a share (``shares.py``).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from modelcc.environment import CPU, JOBS
 from modelcc.targets.registry import target_names
 from tests.axis import parameters
 from tests.packages import described
+from tests.shares import MARKER, left_out, wants_all
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """For this process, whose tests ask for it, and for those that tests start."""
+    config.addinivalue_line("markers", MARKER)
     # Tests themselves run in several processes; each compiler's own would start them thousands of
     # times.
     os.environ.setdefault(JOBS, "1")
@@ -49,3 +54,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if mark is not None:
         names = metafunc.config.getoption("--target") or mark.args
         metafunc.parametrize("target", parameters(names, metafunc.function.__name__))
+
+
+@pytest.hookimpl(tryfirst=True)  # before -k leaves out some
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not wants_all(config):
+        left = left_out(items)
+        config.hook.pytest_deselected(items=left)
+        without = set(left)
+        items[:] = [item for item in items if item not in without]
+
+
+@pytest.fixture
+def all_cases(request: pytest.FixtureRequest) -> bool:
+    """Whether a test that goes through many cases is to take them all, not a share."""
+    return wants_all(request.config)

@@ -52,6 +52,7 @@ def test_all_signs_are_exact(shape: tuple[int, int, int], named: bool) -> None:
             np.testing.assert_array_equal(known, expected)
 
 
+@pytest.mark.share(2, "types", "zeros", "batch")
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("zeros", [("", ""), ("", "n"), ("m", ""), ("m", "n")], ids=str)
 @pytest.mark.parametrize("types", tuple(product(TYPES, TYPES)), ids=str)

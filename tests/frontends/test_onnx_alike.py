@@ -37,6 +37,7 @@ def test_pads_beside_automatic_ones(mode: str, pads: list[int]) -> None:
     alike("ConvInteger", [I32], image, weights, **both)
 
 
+@pytest.mark.share(3, "mode", "extent", "pads")
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap", "constant"])
 @pytest.mark.parametrize("extent", [0, 1, 3])
 @pytest.mark.parametrize("pads", [[2, 2], [3, 0], [0, 4], [-1, 1], [-4, 1], [-3, 3], [1, -2]])

@@ -110,15 +110,16 @@ def test_no_numbers_have_no_transform(kind: str) -> None:
         net(kind, 0)
 
 
+@pytest.mark.share(2, "type", "n", "kind")
 @pytest.mark.parametrize(("type", "dtype", "error"), [
     ("double", "float64", 8e-16), ("float16", "float16", 1e-3),
 ])  # fmt: skip
 @pytest.mark.parametrize("n", ["n", 202])
-def test_other_types(type: str, dtype: str, error: float, n: int | str) -> None:
-    for kind in ("inverse", "half of real"):
-        model = net(kind, n, type)
-        for length in (20, 62) if n == "n" else (n,):
-            check(model, kind, int(length), 2, dtype, error)
+@pytest.mark.parametrize("kind", ["inverse", "half of real"])
+def test_other_types(type: str, dtype: str, error: float, n: int | str, kind: str) -> None:
+    model = net(kind, n, type)
+    for length in (20, 62) if n == "n" else (n,):
+        check(model, kind, int(length), 2, dtype, error)
 
 
 @pytest.mark.parametrize("n", ["n", 512])

@@ -83,6 +83,7 @@ def named_extents(model: onnx.ModelProto) -> onnx.ModelProto:
     return changed
 
 
+@pytest.mark.share(4, "shape", "coordinates", "mode", "points", "named")
 @pytest.mark.parametrize("named", [False, True], ids=["static", "named"])
 @pytest.mark.parametrize("points", [0, 3])
 @pytest.mark.parametrize("mode", ["avg", "max"])
@@ -129,6 +130,7 @@ def test_greatest_elements_of_boxes_anywhere(shape: tuple[int, ...], named: bool
         np.testing.assert_array_equal(found, expected, err_msg=kind)
 
 
+@pytest.mark.share(3, "extents", "corner", "mode", "target")
 @pytest.mark.parametrize("target", ["native", "c"])
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("corner", [np.nan, np.inf, -np.inf, 1e30, -1e30, 3e9])
@@ -187,6 +189,7 @@ def regions(op: str, shape: tuple[int, ...], count: int, dtype: str = "f4") -> K
 OPS = ["RoiAlign", "MaxRoiPool"]
 
 
+@pytest.mark.share(2, "op", "threads", "target")
 @pytest.mark.parametrize("target", ["native", "c"])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(

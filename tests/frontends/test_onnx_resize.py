@@ -87,6 +87,7 @@ def test_a_region_given_at_run_time() -> None:
             np.testing.assert_allclose(net(feeds), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.share(2, "kind", "coordinates")
 @pytest.mark.parametrize("kind", ["scales", "sizes"])
 @pytest.mark.parametrize(
     "coordinates", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]
@@ -147,6 +148,7 @@ def test_integers_by_scales_at_run_time() -> None:
             np.testing.assert_array_equal(net(feeds), run_onnxruntime(model, feeds)["y"])
 
 
+@pytest.mark.share(3, "size", "mode")
 @pytest.mark.parametrize("size", [(1, 1), (2, 2), (3, 1), (1, 3), (7, 5)])
 @pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
 def test_images_smaller_than_any_tile(mode: str, size: tuple[int, int]) -> None:

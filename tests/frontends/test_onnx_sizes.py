@@ -127,7 +127,7 @@ def test_sizes_from_data_are_checked_before_they_are_used(name: str) -> None:
     assert str(error.value).startswith(f"{case.op}#0")
 
 
-@pytest.mark.parametrize("name", ["tile to a product of 0", "frames without step", "crop"])
+@pytest.mark.parametrize("name", ["tile to a product of 0", "range without steps", "crop"])
 def test_c_checks_sizes_too(name: str) -> None:
     case = HOSTILE[name]
     net = compiled(one_node(case.op, case.operands, case.attributes), "c")

@@ -22,6 +22,7 @@ def case_of(name: str) -> Case:
     return next(case for case in CASES if case.name == name)
 
 
+@pytest.mark.share(3, "case")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_both_engines_accept_every_case_as_it_is(case: Case) -> None:
     assert tried(Engines(case, OPTIONS), case.feeds, LIMITS).kind == "alike"

@@ -72,6 +72,7 @@ def four_dimensional(op: Op, sample: Sample) -> bool:
     return any(t is not None and len(t.shape) == 4 for t in sample.operands)
 
 
+@pytest.mark.share(2, "op", "pair")
 @pytest.mark.parametrize("pair", SAMPLE_PAIRS, ids=" to ".join)
 @pytest.mark.parametrize(
     ("op", "sample"), [c for c in expecting(FAILURES) if four_dimensional(*c.values)]
@@ -155,6 +156,7 @@ for c in CHANNELS:
     }
 
 
+@pytest.mark.share(3, "name", "pair")
 @pytest.mark.parametrize("pair", KERNEL_PAIRS, ids=" to ".join)
 @pytest.mark.parametrize("name", KERNELS)
 def test_ragged_channels(name: str, pair: tuple[str, str]) -> None:

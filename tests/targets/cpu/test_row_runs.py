@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -38,18 +39,36 @@ def test_near_rows_and_long_runs_keep_their_order() -> None:
     assert "128" not in loops(1024, 512, "<d1/64 d0 d1%64>")
 
 
-@pytest.mark.parametrize("run", [3, 8, 16, 24, 33])
-@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.UINT8])
-@pytest.mark.parametrize("sizes", [(19, 40), (8, 1), (1, 70), (0, 5), (64, 129)], ids=str)
-@pytest.mark.parametrize("named", [True, False], ids=["named", "given"])
-def test_transposed_rows_of_runs(run: int, dtype: int, sizes: tuple[int, int], named: bool) -> None:
-    shape = ("n", "m", run) if named else (*sizes, run)
+RUNS = (3, 8, 16, 24, 33)
+DTYPES = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.UINT8)
+SIZES = ((19, 40), (8, 1), (1, 70), (0, 5), (64, 129))
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_transposed_rows_of_runs_of_named_extents(run: int, dtype: int) -> None:
+    check_transposed(("n", "m", run), dtype, SIZES)
+
+
+@pytest.mark.share(3, "run", "dtype", "sizes")
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_transposed_rows_of_runs(run: int, dtype: int, sizes: tuple[int, int]) -> None:
+    check_transposed((*sizes, run), dtype, [sizes])
+
+
+def check_transposed(
+    shape: tuple[int | str, ...], dtype: int, cases: Sequence[tuple[int, int]]
+) -> None:
     x = helper.make_tensor_value_info("x", dtype, shape)
     y = helper.make_tensor_value_info("y", dtype, None)
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0, 2])
     graph = helper.make_graph([node], "g", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     net = modelcc.compile(model, threads=1, cache=None)
-    given = np.arange(np.prod((*sizes, run))).reshape(*sizes, run)
-    given = given.astype(helper.tensor_dtype_to_np_dtype(dtype))
-    np.testing.assert_array_equal(net(given), given.transpose(1, 0, 2))
+    for sizes in cases:
+        full = (*sizes, int(shape[-1]))
+        given = np.arange(np.prod(full)).reshape(full)
+        given = given.astype(helper.tensor_dtype_to_np_dtype(dtype))
+        np.testing.assert_array_equal(net(given), given.transpose(1, 0, 2))

@@ -97,6 +97,7 @@ def test_named_extents(form: str, dtype: str, sizes: dict[str, int]) -> None:
     check(named(form, dtype), form, dtype, sizes)
 
 
+@pytest.mark.share(3, "form", "extents")
 @pytest.mark.parametrize(("form", "dtype"), dict.fromkeys(CASES))
 @pytest.mark.parametrize("extents", [(17, 257, 255), (255, 17, 257), (40, 300, 40)], ids=str)
 def test_given_extents(form: str, dtype: str, extents: tuple[int, int, int]) -> None:

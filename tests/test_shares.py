@@ -1,0 +1,39 @@
+"""Shares of matrices have every value of every parameter, and every pair of three."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations, product
+from math import prod
+
+import pytest
+
+from tests.shares import in_share
+
+
+def share(n: int, extents: Mapping[str, int]) -> list[dict[str, int]]:
+    cases = (dict(zip(extents, c, strict=True)) for c in product(*map(range, extents.values())))
+    return [case for case in cases if in_share(n, tuple(extents), case)]
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_one_of_so_many_with_every_value(n: int) -> None:
+    extents = {"kind": 5, "mode": n}
+    found = share(n, extents)
+    assert len(found) == 5 * n // n
+    for name, extent in extents.items():
+        assert {case[name] for case in found} == set(range(extent))
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_every_pair_of_three_parameters(n: int) -> None:
+    extents = {"kind": 5, "mode": 4, "type": 3}
+    found = share(n, extents)
+    assert len(found) == prod(extents.values()) // n
+    for a, b in combinations(extents, 2):
+        assert len({(case[a], case[b]) for case in found}) == extents[a] * extents[b]
+
+
+def test_what_is_not_named_is_not_counted() -> None:
+    assert in_share(2, ("a",), {"a": 2, "b": 1})
+    assert not in_share(2, ("a", "b"), {"a": 2, "b": 1})
