@@ -76,9 +76,7 @@ class Model:
 
 @pytest.mark.targets("native")
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
-def test_native_code_agrees_with_the_reference(
-    op: type[Op], target: str, all_cases: bool
-) -> None:
+def test_native_code_agrees_with_the_reference(op: type[Op], target: str, all_cases: bool) -> None:
     check(op, target, expected_failures(target), 1 if all_cases else SHARE)
 
 
