@@ -6,6 +6,7 @@ together are the table.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from modelcc.driver import NOWHERE, pipeline, target_of
@@ -32,7 +33,15 @@ def _graph(op: type[Op], dtype: DType) -> Graph:
     made, types = found
     names = {n for t in types if t for extent in t.shape for n in symbols(extent)}
     build = GraphBuilder("one", dict.fromkeys(sorted({*names, *made.symbols()}), DIM))
-    inputs = [build.input(f"x{i}", t) if t else "" for i, t in enumerate(types)]
+    given = next(s.operands for s in op.samples if op(**s.attributes) == made)
+    inputs = [
+        build.constant(array.astype(t.dtype.numpy))
+        if t and i and made.has("require_contents") and isinstance(array, np.ndarray)
+        else build.input(f"x{i}", t)
+        if t
+        else ""
+        for i, (t, array) in enumerate(zip(types, given, strict=True))
+    ]
     return build.build(list(build.add(made, *inputs)))
 
 
