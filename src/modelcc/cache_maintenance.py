@@ -4,9 +4,10 @@
     objects/XX/KEY.mccobj   object files of kernels
     digests/KEY.json        digests of models and weights that were compiled
 
-Only files of these names, and unfinished ones beside them, are ever counted or removed.  Any number
-of processes may use the folder meanwhile: what is gone is made again.
-What was measured of machines (``measurements.py``) lies there, too, and stays.
+Only files of these names, and unfinished ones beside them, are ever counted or removed; the
+database of schedules (:mod:`modelcc.tune.database`) and what was measured of machines
+(``measurements.py``) stay.  Any number of processes may use the folder meanwhile: what is gone is
+made again.
 """
 
 from __future__ import annotations
