@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from click import Context, Group
 from click.testing import CliRunner
 
 from modelcc.cli.main import COMMANDS, cli
@@ -91,10 +92,20 @@ def _onnx_lines() -> Iterator[str]:
 
 def _command_lines() -> Iterator[str]:
     yield from ("# Commands", "", NOTE)
-    for name in ("", *COMMANDS):
-        arguments = [name, "--help"] if name else ["--help"]
+    for names in ((), *_commands()):
+        arguments = [*names, "--help"]
         result = CliRunner().invoke(cli, arguments, prog_name="modelcc", terminal_width=WIDTH)
-        yield from ("", f"## modelcc {name}".rstrip(), "", "```", result.output.rstrip(), "```")
+        title = " ".join(("##", "modelcc", *names))
+        yield from ("", title, "", "```", result.output.rstrip(), "```")
+
+
+def _commands() -> Iterator[tuple[str, ...]]:
+    """Each command, and after a group those in it."""
+    for name in COMMANDS:
+        yield (name,)
+        command = cli.get_command(Context(cli), name)
+        if isinstance(command, Group):
+            yield from ((name, inner) for inner in command.commands)
 
 
 def _target_lines() -> Iterator[str]:

@@ -71,6 +71,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "verify": ("modelcc.cli.verify", "verify"),
         "inspect": ("modelcc.cli.inspect", "inspect"),
         "machine": ("modelcc.cli.machine", "machine"),
+        "schedules": ("modelcc.cli.schedules", "schedules"),
         "cache": ("modelcc.cli.cache", "cache"),
         "ops": ("modelcc.cli.catalogue", "ops"),
         "targets": ("modelcc.cli.catalogue", "targets"),
