@@ -44,6 +44,8 @@ OPTIONS: dict[str, list[object]] = {
     "optimize": [*not_of(None, *NUMBERS), 4],
     "winograd": not_of(None, True),
     "strassen": not_of(None, True),
+    "schedule": [v for v in not_of(None) if not isinstance(v, str)],
+    "tuned": not_of(None, True),
     "skip": [*not_of(None, *EMPTY, HOSTILE[10]), ["a", 3]],
     "limit": [*not_of(None), ("a", "b"), (3, 3), ("a", -1), ("a",), ("a", 1, 2)],
     "keep": [*not_of(None, *EMPTY, HOSTILE[10]), ["a", 3]],

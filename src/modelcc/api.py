@@ -44,6 +44,7 @@ def compile(
     winograd: bool | None = None,
     strassen: bool | None = None,
     schedule: str | None = None,
+    tuned: bool | None = None,
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     keep: Sequence[str] | None = None,
@@ -80,6 +81,7 @@ def compile(
         winograd=winograd,
         strassen=strassen,
         schedule=schedule,
+        tuned=tuned,
         skip=skip,
         limit=limit,
         keep=keep,
@@ -101,7 +103,7 @@ def compiled_model(
 ) -> Model:
     """The model of :func:`compile`, from the folder ``cache`` if it is there, or by ``jobs``
     processes."""
-    found = None if cache is None else find_compiled(model, options, cache)
+    found = None if cache is None or options.tuned else find_compiled(model, options, cache)
     if found is not None:
         return opened(found, options.target, options.threads)
     workplace = _driver().Workplace(cache, jobs, progress)
@@ -157,6 +159,7 @@ def verify(
     winograd: bool | None = None,
     strassen: bool | None = None,
     schedule: str | None = None,
+    tuned: bool | None = None,
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     unchecked: bool | None = None,
@@ -179,21 +182,10 @@ def verify(
     """
     environment = read_environment(os.environ)
     asked = asked_options(
-        environment,
-        options,
-        target=target,
-        threads=threads,
-        dims=dims,
-        cpu=cpu,
-        optimize=optimize,
-        winograd=winograd,
-        strassen=strassen,
-        schedule=schedule,
-        skip=skip,
-        limit=limit,
-        unchecked=unchecked,
-        machine=machine,
-    )
+        environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
+        optimize=optimize, winograd=winograd, strassen=strassen, schedule=schedule, tuned=tuned,
+        skip=skip, limit=limit, unchecked=unchecked, machine=machine,
+    )  # fmt: skip
     folder = _folder(cache, environment)
     request = _verification().Request(
         _source(model),
@@ -204,8 +196,8 @@ def verify(
         checks.whole_number("seed", seed),
         None if tolerance is None else checks.number("tolerance", tolerance),
     )
-    steps = {"layers": checks.flag("layers", layers), "bisect": checks.flag("bisect", bisect)}
-    return _verification().verified(request, **steps)
+    named, staged = checks.flag("layers", layers), checks.flag("bisect", bisect)
+    return _verification().verified(request, layers=named, bisect=staged)
 
 
 def _here(asked: Options, folder: Path | None, measured: bool) -> Options:

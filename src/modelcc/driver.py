@@ -91,7 +91,9 @@ from modelcc.report import Report, StageTime, report_from_json, report_of
 from modelcc.stage_progress import announcer, log_stage
 from modelcc.targets.base import Module, Target, TargetOptions, Workplace
 from modelcc.targets.native.building_ahead import building_ahead
+from modelcc.targets.native.target import NativeTarget
 from modelcc.targets.registry import make_target
+from modelcc.tune.database import FILE, Database
 
 ModelSource = OnnxModel | LoadedModel | Graph
 """A path of an .onnx file, its bytes, an ``onnx.ModelProto``, or a graph built by hand."""
@@ -195,8 +197,8 @@ def _in_regions(*steps: Pass[TensorProgram]) -> tuple[tuple[str, InRegions], ...
     return tuple((type(step).__name__, InRegions(step)) for step in steps)
 
 
-def target_options(options: Options) -> TargetOptions:
-    """What ``options`` ask of a target."""
+def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) -> TargetOptions:
+    """What ``options`` ask of a target, with ``tuned`` schedules by their kernels' keys."""
     return TargetOptions(
         options.cpu,
         options.optimize,
@@ -205,12 +207,21 @@ def target_options(options: Options) -> TargetOptions:
         options.strassen,
         options.schedule,
         options.machine,
+        tuned,
     )
 
 
-def target_of(options: Options) -> Target:
-    """The target that ``options`` name; :class:`ModelError` if there is none."""
-    return make_target(options.target, target_options(options))
+def target_of(options: Options, workplace: Workplace = NOWHERE) -> Target:
+    """The target that ``options`` name; :class:`ModelError` if there is none.
+
+    It knows the tuned schedules that the workplace has for the machine, if they are asked for.
+    """
+    target = make_target(options.target, target_options(options))
+    if not (options.tuned and isinstance(target, NativeTarget) and workplace.cache):
+        return target
+    with Database.open(workplace.cache / FILE, write=False) as database:
+        chosen = tuple(sorted(database.chosen(target.tuning_key).items()))
+    return make_target(options.target, target_options(options, chosen)) if chosen else target
 
 
 def import_model(model: ModelSource, options: Options) -> Graph:
@@ -256,9 +267,10 @@ def compile_model(
     ``entering`` is the block of the pipeline that a program of another level enters at.
     :class:`ModelError` if something is wrong with the model or the options.
     """
-    target = target_of(options)
+    target = target_of(options, workplace)
     cache = workplace.cache if observer is None else None
-    own = host_key() if options.target in HOST_TARGETS else target.key
+    plain = options.target in HOST_TARGETS and not options.tuned
+    own = host_key() if plain else target.key
     before = seen_model(model) if cache else []
     key = artifact_key(model, options, own, cache) if cache else None
     if cache and key:

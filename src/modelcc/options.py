@@ -36,7 +36,7 @@ class Options:
     ``winograd`` allows Winograd's convolutions and ``strassen`` Strassen's matrix products, whose
     rounding errors are a few times larger.
     ``schedule`` is the text of schedules for some of the kernels, as ``--emit schedule`` prints
-    them.
+    them; ``tuned`` takes what ``modelcc tune`` found for others on this machine.
     ``unchecked`` leaves out the checks of indices that come from data: one out of range then reads
     or writes whatever is there.
     ``machine`` has numbers of the processor's model that take the place of the known ones
@@ -53,6 +53,7 @@ class Options:
     winograd: bool = True
     strassen: bool = True
     schedule: str = ""
+    tuned: bool = False
     unchecked: bool = False
     machine: tuple[tuple[str, float], ...] = ()
     skip: tuple[str, ...] = ()

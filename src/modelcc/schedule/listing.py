@@ -27,11 +27,13 @@ NODES = 8
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A distinct kernel of a model, how it runs, and the nodes that it was made of."""
+    """A distinct kernel of a model, how it runs, the nodes that it was made of, and how often the
+    model calls it."""
 
     kernel: CanonicalKernel
     schedule: Schedule
     nodes: tuple[str, ...] = ()
+    calls: int = 1
 
 
 @dataclass(frozen=True)

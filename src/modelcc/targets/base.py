@@ -32,7 +32,7 @@ class TargetOptions:
     and ``threads`` the number of threads that schedules are laid out for.  ``winograd`` and
     ``strassen`` allow algorithms that round otherwise.  ``schedule`` is the text of schedules for
     some of the kernels; ``machine`` has numbers that take the place of what is known of the
-    processor.
+    processor, and ``tuned`` keys and schedules of kernels, some of which the program may have.
     """
 
     cpu: str = ""
@@ -42,6 +42,7 @@ class TargetOptions:
     strassen: bool = True
     schedule: str = ""
     machine: tuple[tuple[str, float], ...] = ()
+    tuned: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

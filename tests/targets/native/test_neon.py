@@ -14,7 +14,7 @@ from modelcc.ir.types import F32, TensorType
 from modelcc.ops.matmul import MatMul
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import TargetOptions, Workplace
 from modelcc.targets.native.host import cpu_model
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.target import CodegenOptions, NativeTarget
@@ -36,7 +36,8 @@ def product_assembly(rows: int, depth: int, columns: int) -> str:
     x = build.input("x", TensorType((rows, depth), F32))
     weights = np.ones((depth, columns), np.float32)
     graph = build.build([build.emit(MatMul(), x, build.constant(weights), name="y")])
-    target = NativeTarget(MACHINE, cpu_model(MACHINE, 1), CodegenOptions())
+    wanted = TargetOptions(cpu=MACHINE.cpu, strassen=False)
+    target = NativeTarget(MACHINE, cpu_model(MACHINE, 1), CodegenOptions(), wanted)
     options = Options(cpu=MACHINE.cpu, strassen=False)
     stages = before_block(pipeline(target, options, Workplace()), "build")
     modules = run_stages(stages, graph).modules

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Stage
@@ -35,7 +35,7 @@ from modelcc.targets.cpu.plan import tilings
 TILES = 24
 """Tiles of one part that are looked at."""
 
-UNROLLINGS = (1, 2, 4, 8, 16)
+UNROLLINGS = (16, 8, 4, 2, 1)
 """Steps of an innermost sum in one iteration."""
 
 ROWS = (8, 16, 32, 64, 128)
@@ -124,17 +124,25 @@ def _of_part(
         yield replace(part, lanes=part.lanes // 2)
     types, dims = dict(kernel.types), dict(kernel.dims)
     shared = shared_axes(with_choices(stages, types, dims))
+    tiles: Iterable[Tiled] = ()
     if shared is not None:
         outputs = frozenset(kernel.outputs)
         found = tilings(shared, outputs, types, dims, packable, machine)
-        yield from (replace(tiled, parallel=parallel) for tiled in islice(found, TILES))
-    if isinstance(part, Tiled):
-        yield from _unrolled(part)
+        tiles = (replace(tiled, parallel=parallel) for tiled in islice(found, TILES))
     if isinstance(part, Rows):
         yield from (replace(part, unroll=unroll) for unroll in (2, 8, 1, 4))
         yield replace(part, lanes=part.lanes // 2)
-    else:
-        yield from (Rows(lanes, unroll, parallel) for lanes, unroll in _row_shapes(machine))
+        yield from tiles
+        return
+    steps = _unrolled(part) if isinstance(part, Tiled) else ()
+    yield from _in_turns(tiles, steps)
+    yield from (Rows(lanes, unroll, parallel) for lanes, unroll in _row_shapes(machine))
+
+
+def _in_turns(first: Iterable[Tiled], second: Iterable[Tiled]) -> Iterator[Tiled]:
+    """One of each after the other, as long as there are any."""
+    for pair in zip_longest(first, second):
+        yield from (one for one in pair if one is not None)
 
 
 def _row_shapes(machine: CpuModel) -> Iterable[tuple[int, int]]:
@@ -168,7 +176,7 @@ def _phases(kernel: CanonicalKernel, base: Phases, machine: CpuModel) -> Iterato
         packable = once & {r.tensor for s in stages for r in reads(s.body)}
         found = islice(tilings(stages, stored, types, dims, packable, machine), TILES)
         tiles = [replace(tiled, parallel=phase.parallel) for tiled in found]
-        alike.setdefault(_sizes(phase), {})[number] = [*tiles, *_unrolled(phase)]
+        alike.setdefault(_sizes(phase), {})[number] = list(_in_turns(tiles, _unrolled(phase)))
     for members in alike.values():
         for changed in zip(*members.values(), strict=False):
             phases = list(base.phases)

@@ -303,7 +303,8 @@ def _plan(
             return plan_stages(shared, outputs, types, dims, packable, machine, (), one)
     space = None if tiled else row_space(stages)
     if space is not None and not any(space.repeats(s) for s in space.stages if s.output in outputs):
-        rows = plan_rows(space, outputs, types, dims, machine, wanted)
+        asked = wanted if isinstance(wanted, Rows) else None
+        rows = plan_rows(space, outputs, types, dims, machine, asked)
         if rows is not None:
             return rows, {}
     if wanted is not None:

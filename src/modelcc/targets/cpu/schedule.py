@@ -150,6 +150,7 @@ class _Scheduler:
         self._machine = machine
         self._ready = ready
         self._wanted = wanted
+        self._calls = Counter[CanonicalKernel]()
         self._nodes: dict[CanonicalKernel, dict[str, None]] = {}
         self._cache: dict[CanonicalKernel, ScheduledKernel] = {}
         self._scatters: dict[tuple[CanonicalKernel, str], ScheduledKernel] = {}
@@ -215,6 +216,7 @@ class _Scheduler:
                 scheduled = self._lowered(key, name, item.source)
                 self._cache[key] = scheduled
             self._nodes.setdefault(key, {}).update(dict.fromkeys(item.source))
+            self._calls[key] += 1
         except NoScheduleError:
             return [
                 call for kernel in unfused(item) for call in self._kernel(kernel, dims, counter)
@@ -242,7 +244,7 @@ class _Scheduler:
     def kernels(self) -> tuple[Scheduled, ...]:
         """What has been scheduled, in its order."""
         return tuple(
-            Scheduled(kernel, scheduled.schedule, tuple(self._nodes.get(kernel, ())))
+            Scheduled(kernel, scheduled.schedule, tuple(self._nodes[kernel]), self._calls[kernel])
             for kernel, scheduled in self._cache.items()
             if scheduled.schedule is not None
         )

@@ -23,8 +23,9 @@ from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
-from modelcc.schedule.listing import check_listing, parse_listing, print_listing
+from modelcc.schedule.listing import Scheduled, check_listing, parse_listing, print_listing
 from modelcc.schedule.schedule import Schedule
+from modelcc.schedule.text import parse_schedule
 from modelcc.schedule.workload import workload_key
 from modelcc.targets.base import (
     MODULE_LINE,
@@ -113,12 +114,13 @@ class NativeTarget:
 
         :class:`ModelError` if they are for other kernels, or for another machine.
         """
-        if not self.options.schedule:
-            return {}
-        listing = parse_listing(self.options.schedule)
-        keys = [workload_key(one.kernel) for one in scheduled_kernels(program, self.cpu)]
-        check_listing(listing, self.words, keys)
-        return listing.schedules
+        found = {key: parse_schedule(text) for key, text in self.options.tuned}
+        if self.options.schedule:
+            listing = parse_listing(self.options.schedule)
+            keys = [workload_key(one.kernel) for one in scheduled_kernels(program, self.cpu)]
+            check_listing(listing, self.words, keys)
+            found |= listing.schedules
+        return found
 
     @property
     def words(self) -> str:
@@ -127,10 +129,18 @@ class NativeTarget:
         vectors = f"{cpu.vector_bits}-bit vectors, {cpu.vector_registers} registers"
         return f"{vectors}, {cpu.threads} thread{several}"
 
+    @property
+    def tuning_key(self) -> str:
+        """What measured times hang on."""
+        return f"{self.name}, {self.machine.cpu or self.machine.triple}: {self.words}"
+
+    def kernels(self, program: TensorProgram) -> tuple[Scheduled, ...]:
+        """The distinct kernels of a program, and how they run by default or as was asked for."""
+        return scheduled_kernels(program, self.cpu, self.wanted(program))
+
     def list_schedules(self, program: TensorProgram) -> str:
         """How each distinct kernel runs, in a text to edit."""
-        wanted = self.wanted(program)
-        return print_listing(self.words, scheduled_kernels(program, self.cpu, wanted))
+        return print_listing(self.words, self.kernels(program))
 
     def legalize(self, function: Function) -> Function:
         """Elementary functions (exp, tanh …) and narrow elements become arithmetic; checks of

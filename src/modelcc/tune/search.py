@@ -1,0 +1,193 @@
+"""Searching schedules under a budget: the kernels that take most of a model's time first.
+
+A batch of candidates is measured in turns with the default.  Where one is faster, the next batch
+changes that one (coordinate descent).  What is in the database is not measured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Protocol
+
+from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.schedule import Schedule
+from modelcc.schedule.text import print_schedule
+from modelcc.schedule.workload import workload_key
+from modelcc.targets.cpu.candidates import candidates
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.tune.database import Database, Measurement, State
+from modelcc.tune.measurement import Times, WorkerError
+
+BATCH = 6
+"""Candidates that are measured together with the default."""
+
+GAIN = 1.02
+"""How many times faster a schedule must be to be taken."""
+
+PATIENCE = 3
+"""Batches without a gain after which a kernel is left."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A distinct kernel of a model, how often the model calls it, and its nodes."""
+
+    kernel: CanonicalKernel
+    default: Schedule
+    calls: int
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The workload's key."""
+        return workload_key(self.kernel)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of a task: ``seconds`` of its default, and the best schedule, which is
+    ``gain`` times as fast."""
+
+    task: Task
+    seconds: float
+    best: Schedule
+    gain: float = 1.0
+    tried: int = 0
+    failed: int = 0
+
+    @property
+    def saved(self) -> float:
+        """Seconds of a run of the model that the best schedule saves."""
+        return self.task.calls * self.seconds * (1 - 1 / self.gain)
+
+
+class Measurer(Protocol):
+    """Times schedules."""
+
+    def times(
+        self, kernel: CanonicalKernel, default: Schedule, others: Sequence[Schedule]
+    ) -> list[Times]:
+        """Each of the ``others`` beside the ``default``."""
+        ...
+
+    def seconds_of(self, kernel: CanonicalKernel, schedule: Schedule) -> float:
+        """One schedule by itself."""
+        ...
+
+
+@dataclass
+class _Open:
+    """A task in work: what is left to try, and batches since the last gain."""
+
+    found: Found
+    left: Iterator[Schedule]
+    idle: int = 0
+    batches: int = 0
+
+    @property
+    def weight(self) -> float:
+        """What may be gained by the next batch, roughly."""
+        return self.found.task.calls * self.found.seconds / (1 + self.batches + 2 * self.idle)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Measures for the machine called ``name`` until ``over`` says that the budget is spent.
+
+    ``report`` is told what is known of a task after each batch.
+    """
+
+    measurer: Measurer
+    database: Database
+    machine: CpuModel
+    name: str
+    over: Callable[[], bool]
+    report: Callable[[Found], None] = field(default=lambda found: None)
+
+    def run(self, tasks: Sequence[Task]) -> list[Found]:
+        """What was found for each task that could be measured, by the time its kernels take."""
+        work = [one for task in tasks if (one := self._opened(task)) is not None]
+        waiting = list(work)
+        while waiting and not self.over():
+            one = max(waiting, key=lambda w: w.weight)
+            if not self._batch(one) or one.idle >= PATIENCE:
+                waiting.remove(one)
+            self.report(one.found)
+        confirmed = [self._confirmed(one.found) for one in work]
+        return sorted(confirmed, key=lambda f: -f.task.calls * f.seconds)
+
+    def _opened(self, task: Task) -> _Open | None:
+        try:
+            seconds = self.measurer.seconds_of(task.kernel, task.default)
+        except WorkerError:
+            return None
+        found = Found(task, seconds, task.default)
+        self.report(found)
+        return _Open(found, candidates(task.kernel, task.default, self.machine))
+
+    def _batch(self, one: _Open) -> bool:
+        """Measure the next candidates; whether there were any."""
+        batch = list(islice(one.left, BATCH))
+        if not batch:
+            return False
+        known = self.database.measurements(self.name, one.found.task.key)
+        new = [schedule for schedule in batch if print_schedule(schedule) not in known]
+        fresh = self._measured(one.found.task, new) if new else []
+        self.database.record(self.name, fresh)
+        results = {**known, **{m.schedule: m for m in fresh}}
+        one.batches += 1
+        before = one.found
+        one.found = _better(before, batch, results)
+        if one.found.best == before.best:
+            one.idle += 1
+            return True
+        one.idle = 0
+        task = one.found.task
+        one.left = candidates(task.kernel, task.default, self.machine, one.found.best)
+        return True
+
+    def _measured(self, task: Task, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """All of them beside the default; one by one if a worker ends early, to know which."""
+        try:
+            times = self.measurer.times(task.kernel, task.default, schedules)
+        except WorkerError as error:
+            if len(schedules) == 1:
+                state = State.hung if error.hung else State.crashed
+                return [Measurement(task.key, print_schedule(schedules[0]), state, 0.0, 0.0)]
+            return [m for one in schedules for m in self._measured(task, (one,))]
+        # What is kept are figures whose quotient is the ratio of turns.
+        return [
+            Measurement(
+                task.key, print_schedule(one), State.measured, found.default / found.ratio,
+                found.default,
+            )
+            for one, found in zip(schedules, times, strict=True)
+        ]  # fmt: skip
+
+    def _confirmed(self, found: Found) -> Found:
+        """Its best schedule if that is faster again, else the default."""
+        if found.best == found.task.default:
+            return found
+        try:
+            (times,) = self.measurer.times(found.task.kernel, found.task.default, (found.best,))
+        except WorkerError:
+            times = Times(0.0, 0.0, 0.0)
+        if times.ratio < GAIN:
+            return replace(found, best=found.task.default, gain=1.0)
+        return replace(found, gain=times.ratio)
+
+
+def _better(found: Found, batch: Sequence[Schedule], results: Mapping[str, Measurement]) -> Found:
+    """With the best of ``batch`` if that is faster than what was best before."""
+    measured = [(results[print_schedule(schedule)], schedule) for schedule in batch]
+    failed = sum(result.state is not State.measured for result, _ in measured)
+    gains = [
+        (result.default / result.seconds, schedule)
+        for result, schedule in measured
+        if result.state is State.measured and result.seconds
+    ]
+    tried = replace(found, tried=found.tried + len(batch), failed=found.failed + failed)
+    gain, best = max(gains, key=lambda pair: pair[0], default=(0.0, found.best))
+    return replace(tried, best=best, gain=gain) if gain > found.gain * GAIN else tried

@@ -1,0 +1,122 @@
+"""A process that times functions of one kernel in turns: pickled Jobs on standard input, for each a
+pickled list of times on standard output.
+
+It is a process of its own since a candidate may crash or hang.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from modelcc.ir.types import Array
+from modelcc.runtime.loader import load_objects
+from modelcc.runtime.pool import ThreadPool
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A function of an object file; whether it is given a thread pool."""
+
+    contents: bytes
+    function: str
+    parallel: bool
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A buffer of ``size`` bytes, filled with values of the NumPy type ``fill`` (``f4``), zeros if
+    that is empty."""
+
+    size: int
+    fill: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to time: all ``variants`` on the same buffers, each run after ``flush`` bytes were read,
+    for about ``seconds`` or ``rounds`` times."""
+
+    variants: tuple[Variant, ...]
+    parameters: tuple[Parameter, ...]
+    sizes: tuple[int, ...]
+    threads: int
+    flush: int
+    seconds: float
+    rounds: int
+
+
+def timed(job: Job) -> list[list[float]]:
+    """Seconds of each run of each variant, the first runs left out."""
+    buffers = [_buffer(parameter) for parameter in job.parameters]
+    other = np.ones(max(job.flush // 8, 1))
+    with ThreadPool(job.threads) as pool:
+        runs = [_run(variant, buffers, job.sizes, pool) for variant in job.variants]
+        for run in runs:
+            run()
+        start = perf_counter()
+        times: list[list[float]] = [[] for _ in runs]
+        for number in range(job.rounds):
+            if number > 2 and perf_counter() - start > job.seconds:
+                break
+            for run, own in zip(runs, times, strict=True):
+                other.sum()
+                before = perf_counter()
+                run()
+                own.append(perf_counter() - before)
+    return times
+
+
+def _run(
+    variant: Variant, buffers: Sequence[Array], sizes: Sequence[int], pool: ThreadPool
+) -> Callable[[], object]:
+    code = load_objects([variant.contents], {"mcc_parallel_for": pool.parallel_for_address})
+    values = [ctypes.c_void_p(buffer.ctypes.data) for buffer in buffers]
+    numbers = [ctypes.c_int64(size) for size in sizes]
+    last = [ctypes.c_void_p(pool.address)] if variant.parallel else []
+    arguments = (*values, *numbers, *last)
+    function = ctypes.CFUNCTYPE(None, *map(type, arguments))(code.address(variant.function))
+
+    def run(owner: object = code) -> object:
+        function(*arguments)
+        return owner
+
+    return run
+
+
+def _buffer(parameter: Parameter) -> Array:
+    """Aligned memory of numbers that neither overflow nor are denormal."""
+    whole = np.zeros(parameter.size + 2 * ALIGNMENT, np.uint8)
+    start = -whole.ctypes.data % ALIGNMENT
+    buffer = whole[start : start + parameter.size]
+    if parameter.fill:
+        kind = np.dtype(parameter.fill)
+        count = parameter.size // kind.itemsize
+        values = np.random.default_rng(0).uniform(0.5, 1.0, count).astype(kind)
+        buffer[: count * kind.itemsize] = values.view(np.uint8)
+    return buffer
+
+
+def serve() -> None:
+    """Answer jobs until standard input ends."""
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    while True:
+        try:
+            job: Job = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            os._exit(0)  # a thread that a candidate left behind must not keep the process
+        pickle.dump(timed(job), replies)
+        replies.flush()
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,83 @@
+"""Schedules read back from their text, and what is none is refused with its place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelcc.schedule.schedule import (
+    Parts,
+    Phases,
+    RowBlocks,
+    Rows,
+    RowSums,
+    Schedule,
+    ScheduleError,
+    StraightRows,
+    Tiled,
+)
+from modelcc.schedule.text import parse_schedule, print_schedule
+
+NUMBERS = st.integers(1, 64)
+LOOPS = st.sampled_from(["a0", "a1b", "a12", "a3vb", "unit"])
+FACTORS = st.lists(st.tuples(LOOPS, NUMBERS), max_size=3).map(tuple)
+TILED = st.builds(
+    Tiled,
+    st.one_of(st.just(""), LOOPS),
+    NUMBERS,
+    FACTORS,
+    FACTORS,
+    st.booleans(),
+    st.sampled_from(["", "load", "store", "runs"]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    NUMBERS,
+)
+PART = st.one_of(
+    TILED, st.builds(Rows, NUMBERS, NUMBERS, NUMBERS), st.builds(StraightRows, st.booleans())
+)
+SCHEDULES = st.one_of(
+    st.builds(Parts, st.lists(PART, max_size=3).map(tuple)),
+    st.builds(Phases, st.lists(TILED, max_size=3).map(tuple), st.booleans()),
+    st.builds(RowBlocks, NUMBERS, st.integers(0, 512), st.booleans()),
+    st.builds(RowSums, NUMBERS, st.booleans()),
+)
+
+
+@given(SCHEDULES)
+def test_any_schedule_reads_back_equal(schedule: Schedule) -> None:
+    assert parse_schedule(print_schedule(schedule)) == schedule
+
+
+def test_the_text_of_a_tile() -> None:
+    tiled = Tiled("a1", 8, (("a1b", 2), ("a0", 6)), (("a2", 4),), parallel=16)
+    text = "tiled(vector=a1, lanes=8, tile={a1b: 2, a0: 6}, unroll={a2: 4}, parallel=16)"
+    assert print_schedule(Parts((tiled,))) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "this is no schedule"),
+        ("tiled(lanes=8", "this is no schedule at column"),
+        ("tiles(lanes=8)", "column 1: 'tiles' is none of tiled, rows"),
+        ("tiled(8)", "column 7: name what this is"),
+        ("tiled(lanes=eight)", "column 13: lanes is a number"),
+        ("tiled(lanes=True)", "column 13: lanes is a number"),
+        ("tiled(dots=1)", "column 12: dots is True or False"),
+        ("tiled(tile={a0: x})", "column 17: expected a loop and a number"),
+        ("tiled(tile=4)", "tile is {loop: number, …}"),
+        ("tiled(depth=4)", "tiled has vector, lanes"),
+        ("row_sums()", "column 1: row_sums needs block"),
+        ("phases(rows(lanes=8))", "column 8: this cannot be within another schedule"),
+        ("parts(parts())", "column 7: this cannot be within another schedule"),
+        ("lanes", "column 1: expected one of tiled"),
+        ("tiled(**{})", "tiled has vector"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        parse_schedule(text)
+    assert message in str(error.value)
