@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from modelcc.driver import import_model
 from modelcc.feed_files import read_feeds
 from modelcc.feeds import index_limits, nominal_sizes, random_feeds
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import DIM, Range, Sym
+from modelcc.ir.index import DIM, Range, Sym, total
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import F32, I8, I64, U8, TensorType
 from modelcc.options import Limit, Options, dimension, rewrite_limit
@@ -154,3 +155,12 @@ def test_hostile_numbers_of_few_bits() -> None:
     assert found["a"].max() < 300
     assert (found["b"] >= 7).sum() == 8
     assert (found["c"] == -1).sum() == 8
+
+
+def test_names_may_be_more_than_the_stack_is_deep() -> None:
+    names = [f"n{k}" for k in range(sys.getrecursionlimit() + 100)]
+    parts = total([Sym(name) for name in names])
+    dims = dict.fromkeys(["whole", *names], DIM)
+    wanted = [Condition(parts, "==", Sym("whole"))]
+    found = nominal_sizes(dims, {}, [(Sym(name),) for name in dims], wanted)
+    assert sum(found[name] for name in names) == found["whole"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 
 import numpy as np
@@ -82,27 +82,66 @@ def _mentions(condition: Condition) -> frozenset[str]:
 def _meeting(
     wishes: Mapping[str, int], known: Mapping[str, int], due: Sequence[Condition], dims: Bounds
 ) -> Iterator[dict[str, int] | None]:
-    """``known`` with sizes near ``wishes`` that meet what is ``due``; None for each dead end."""
-    ready = [c for c in due if _mentions(c) <= known.keys()]
-    if not all(c.holds(known) for c in ready):
+    """``known`` with sizes near ``wishes`` that meet what is ``due``; None for each dead end.
+
+    Backtracking without recursion: there may be thousands of names.
+    """
+    names = list(wishes)
+    rest = _by_last_name(names, due)
+    sizes = dict(known)
+    if not all(c.holds(sizes) for c in rest[0]):
         yield None
         return
-    if not wishes:
-        yield dict(known)
+    if not names:
+        yield sizes
         return
-    rest = [c for c in due if c not in ready]
-    name = next(iter(wishes))
-    others = {n: size for n, size in wishes.items() if n != name}
-    bounds = dims[name]
-    for size in _candidates(name, wishes[name], known, rest):
-        if size == _within(bounds, size):
-            yield from _meeting(others, {**known, name: size}, rest, dims)
+    tried = [_candidates(names[0], wishes, sizes, islice(rest, 1, None), dims)]
+    while tried:
+        name = names[len(tried) - 1]
+        sizes.pop(name, None)
+        size = next(tried[-1], None)
+        if size is None:
+            tried.pop()
+            continue
+        sizes[name] = size
+        if not all(c.holds(sizes) for c in rest[len(tried)]):
+            yield None
+        elif len(tried) == len(names):
+            yield dict(sizes)
+        else:
+            later = islice(rest, len(tried) + 1, None)
+            tried.append(_candidates(names[len(tried)], wishes, sizes, later, dims))
+
+
+def _by_last_name(names: Sequence[str], due: Sequence[Condition]) -> list[list[Condition]]:
+    """What is ``due`` before there are any ``names``, and with each of them."""
+    place = {name: n for n, name in enumerate(names, start=1)}
+    found: list[list[Condition]] = [[] for _ in range(len(names) + 1)]
+    for condition in due:
+        found[max((place.get(n, 0) for n in _mentions(condition)), default=0)].append(condition)
+    return found
 
 
 def _candidates(
-    name: str, wish: int, known: Mapping[str, int], due: Sequence[Condition]
-) -> list[int]:
-    """Sizes to try: what demands of one unknown say, then others, those near ``wish`` first."""
+    name: str,
+    wishes: Mapping[str, int],
+    known: Mapping[str, int],
+    due: Iterable[Sequence[Condition]],
+    dims: Bounds,
+) -> Iterator[int]:
+    """Sizes within bounds to try: the one wished for, what demands of one unknown say, then others,
+    those near ``wish`` first."""
+    wish = wishes[name]
+    if wish == _within(dims[name], wish) and wish >= 0:
+        yield wish
+    others = _other_candidates(name, wish, known, chain.from_iterable(due))
+    yield from (n for n in others if n != wish and n >= 0 and n == _within(dims[name], n))
+
+
+def _other_candidates(
+    name: str, wish: int, known: Mapping[str, int], due: Iterable[Condition]
+) -> Iterable[int]:
+    """What demands of one unknown say, then numbers that are met elsewhere."""
     solved: list[int] = []
     near = {1, 2, 3, *(1 << n for n in range(2, 12)), *known.values()}
     for condition in due:
@@ -115,7 +154,7 @@ def _candidates(
         if isinstance(factor, int) and factor:
             solved += [-split[1] // factor, -(split[1] // factor)]
     ordered = sorted(near, key=lambda size: (abs(size - wish), size))
-    return [size for size in dict.fromkeys((wish, *solved, *ordered)) if size >= 0]
+    return dict.fromkeys((*solved, *ordered))
 
 
 def _within(bounds: Range, wanted: int) -> int:
