@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from modelcc.ir.assignment import assignments
 from modelcc.ir.condition import Condition
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Index, Range, evaluate, split_affine, substitute, symbols
@@ -82,56 +83,25 @@ def _mentions(condition: Condition) -> frozenset[str]:
 def _meeting(
     wishes: Mapping[str, int], known: Mapping[str, int], due: Sequence[Condition], dims: Bounds
 ) -> Iterator[dict[str, int] | None]:
-    """``known`` with sizes near ``wishes`` that meet what is ``due``; None for each dead end.
+    """``known`` with sizes near ``wishes`` that meet what is ``due``; None for each dead end."""
 
-    Backtracking without recursion: there may be thousands of names.
-    """
-    names = list(wishes)
-    rest = _by_last_name(names, due)
-    sizes = dict(known)
-    if not all(c.holds(sizes) for c in rest[0]):
-        yield None
-        return
-    if not names:
-        yield sizes
-        return
-    tried = [_candidates(names[0], wishes, sizes, islice(rest, 1, None), dims)]
-    while tried:
-        name = names[len(tried) - 1]
-        sizes.pop(name, None)
-        size = next(tried[-1], None)
-        if size is None:
-            tried.pop()
-            continue
-        sizes[name] = size
-        if not all(c.holds(sizes) for c in rest[len(tried)]):
-            yield None
-        elif len(tried) == len(names):
-            yield dict(sizes)
-        else:
-            later = islice(rest, len(tried) + 1, None)
-            tried.append(_candidates(names[len(tried)], wishes, sizes, later, dims))
+    def candidates(
+        name: str, sizes: Mapping[str, int], later: Iterable[Sequence[Condition]]
+    ) -> Iterator[int]:
+        return _candidates(name, wishes[name], sizes, later, dims)
 
-
-def _by_last_name(names: Sequence[str], due: Sequence[Condition]) -> list[list[Condition]]:
-    """What is ``due`` before there are any ``names``, and with each of them."""
-    place = {name: n for n, name in enumerate(names, start=1)}
-    found: list[list[Condition]] = [[] for _ in range(len(names) + 1)]
-    for condition in due:
-        found[max((place.get(n, 0) for n in _mentions(condition)), default=0)].append(condition)
-    return found
+    return assignments(tuple(wishes), candidates, due, known)
 
 
 def _candidates(
     name: str,
-    wishes: Mapping[str, int],
+    wish: int,
     known: Mapping[str, int],
     due: Iterable[Sequence[Condition]],
     dims: Bounds,
 ) -> Iterator[int]:
     """Sizes within bounds to try: the one wished for, what demands of one unknown say, then others,
     those near ``wish`` first."""
-    wish = wishes[name]
     if wish == _within(dims[name], wish) and wish >= 0:
         yield wish
     others = _other_candidates(name, wish, known, chain.from_iterable(due))

@@ -6,12 +6,13 @@ its counter, so that state alternating between two halves of a buffer is found w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TypeAlias
 
+from modelcc.ir.assignment import assignments
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import evaluate, symbols
+from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.op import ModelError
 from modelcc.ir.program import (
@@ -204,30 +205,14 @@ def _chosen(
 ) -> Values | None:
     """``values`` of ``names`` among those to be tried that meet the demands, if few attempts of
     backtracking find them: there may be exponentially many."""
-    attempts = islice(_attempts(names, tried, demands, values), ATTEMPTS)
-    found = next((each for each in attempts if each is not None), None)
-    return None if found is None else {name: found[name] for name in names}
+    numbers = dict(zip(names, tried, strict=True))
 
+    def candidates(name: str, known: Values, later: Iterable[Sequence[Condition]]) -> Sequence[int]:
+        return numbers[name]
 
-def _attempts(
-    names: Sequence[str],
-    tried: Sequence[Sequence[int]],
-    demands: Sequence[Condition],
-    values: Values,
-) -> Iterator[Values | None]:
-    """All ``values`` with some of ``names`` that meet the demands, and None for each dead end."""
-    if not names:
-        yield values if all(c.holds(values) for c in demands) else None
-        return
-    later = frozenset(names[1:])
-    due = [c for c in demands if not (symbols(c.left) | symbols(c.right)) & later]
-    rest = [c for c in demands if c not in due]
-    for value in tried[0]:
-        inside = {**values, names[0]: value}
-        if all(c.holds(inside) for c in due):
-            yield from _attempts(names[1:], tried[1:], rest, inside)
-        else:
-            yield None
+    found = assignments(names, candidates, demands, values)
+    met = next((each for each in islice(found, ATTEMPTS) if each is not None), None)
+    return None if met is None else {name: met[name] for name in names}
 
 
 def _walked(trips: int | None) -> Sequence[int]:
