@@ -46,6 +46,9 @@ UNFUSED = 2
 PAIR_STEPS = 2
 """Unrolled steps of sums of pairs: the products of more are added to each other first by compilers,
 for which registers do not suffice."""
+FEW_POINTS = 12
+SHORT_STEPS = 16
+"""Steps of a sum that need no loop where a tile has few points: the channels of a block."""
 LONG_LOOP = 8
 """Points of a loop that tiles fill by themselves."""
 MOST_POINTS = 128
@@ -396,7 +399,7 @@ def _innermost_unroll(extent: Index, points: int) -> int:
     limit = 16 if points <= 8 else 8 if points <= 16 else 4
     if not isinstance(extent, int):
         return limit
-    if extent <= 8:
+    if extent <= (SHORT_STEPS if points <= FEW_POINTS else SHORT_STEPS // 2):
         return extent
     return next((u for u in (limit, limit // 2) if extent % u == 0), limit)
 
