@@ -186,6 +186,20 @@ def named_parts(n: int) -> ModelProto:
     return oh.make_model(graph, opset_imports=[oh.make_opsetid("", OPSET)], ir_version=10)
 
 
+def named_slices(n: int) -> ModelProto:
+    """n slices of a dimension with a name, which leave out its first element, then its last."""
+    build = [
+        oh.make_node("Slice", [f"t{k}", "one" if k % 2 else "zero", "end" if k % 2 else "last"],
+                     [f"t{k + 1}"]) for k in range(n)
+    ]  # fmt: skip
+    given = {"zero": 0, "one": 1, "last": -1, "end": 2**62}
+    constants = [oh.make_tensor(name, INT64, [1], [value]) for name, value in given.items()]
+    x = oh.make_tensor_value_info("t0", FLOAT, ["n"])
+    y = oh.make_tensor_value_info(f"t{n}", FLOAT, ["m"])
+    graph = oh.make_graph(build, "named_slices", [x], [y], constants)
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", OPSET)], ir_version=10)
+
+
 def shape_arithmetic(n: int) -> ModelProto:
     """Shape, Gather, Add …, which a Reshape needs in the end."""
     net = Net(("batch", 6))
@@ -384,6 +398,7 @@ FAMILIES: Mapping[str, tuple[Family, int]] = MappingProxyType(
             (named_concat, 3_000),
             (split, 4_000),
             (named_parts, 3_000),
+            (named_slices, 300),
             (sequence, 5_000),
             (shape_arithmetic, 4_000),
             (shape_rounds, 2_800),

@@ -62,6 +62,7 @@ def calls_to_plan(family: str, nodes: int) -> int:
         ("slices", 45),
         ("split", 80),
         ("named_parts", 160),
+        ("named_slices", 12),
         ("sequence", 80),
         ("streaming", 60),
         ("shape_rounds", 70),

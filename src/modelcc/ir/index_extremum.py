@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from modelcc.ir.index_expr import Atom, Index
+from modelcc.ir.index_expr import Atom, Expr, Index
 
 
 class Extremum(Atom):
@@ -74,6 +74,21 @@ def broadcast_parts(e: Index) -> tuple[Index, ...] | None:
     return found.args if e in (found, broadcast_extent(found.args)) else None
 
 
+def _within(arg: Index, kind: type[Extremum]) -> tuple[Index, ...] | None:
+    """What ``arg`` is the extremum of, a number further away maybe: max(a, b) + 1 is that of
+    a + 1 and b + 1."""
+    match arg:
+        case Extremum(args) if isinstance(arg, kind):
+            return args
+        case Expr() if len(arg.terms) == 1:
+            ((factor, factors),) = arg.terms.values()
+            if factor == 1 and len(factors) == 1 and isinstance(factors[0], kind):
+                return tuple(part + arg.const for part in factors[0].args)
+        case _:
+            pass
+    return None
+
+
 def _pruned(args: tuple[Index, ...], kind: type[Extremum], sign: int) -> tuple[Index, ...]:
     """Flattened, sorted arguments without those a constant distance behind another one."""
     if not args:
@@ -82,8 +97,9 @@ def _pruned(args: tuple[Index, ...], kind: type[Extremum], sign: int) -> tuple[I
     pending = list(args)
     while pending:
         arg = pending.pop()
-        if isinstance(arg, kind):
-            pending.extend(arg.args)
+        inner = _within(arg, kind)
+        if inner is not None:
+            pending.extend(inner)
             continue
         for position, other in enumerate(kept):
             distance = arg - other

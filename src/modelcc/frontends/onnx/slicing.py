@@ -25,7 +25,13 @@ def clamped_range(
         first = _clamp(_from_front(start, extent, bounds), 0, extent, bounds)
         # An extent counts from the front, even where no bound tells that it is not negative.
         last = extent if whole else _clamp(_from_front(end, extent, bounds), 0, extent, bounds)
-        count = ceildiv(last - first, step)
+        if compare(start, ">=", 0, bounds):
+            # The same where it is not negative, with one mention of the extent, which chains of
+            # slices would double each time.
+            stop = extent if whole else _at_most(_from_front(end, extent, bounds), extent, bounds)
+            count = ceildiv(stop - start, step)
+        else:
+            count = ceildiv(last - first, step)
     else:
         first = _clamp(_from_front(start, extent, bounds), 0, extent - 1, bounds)
         last = _clamp(_from_front(end, extent, bounds), -1, extent - 1, bounds)
