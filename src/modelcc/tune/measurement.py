@@ -63,9 +63,13 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """A process that times jobs; a new one is started where one has ended.  Close it."""
+    """A process that times jobs; a new one is started where one has ended.  Close it.
 
-    def __init__(self) -> None:
+    One that takes ``grace`` seconds longer than its job says hangs.
+    """
+
+    def __init__(self, grace: float = GRACE) -> None:
+        self._grace = grace
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -81,7 +85,7 @@ class Worker:
         try:
             pickle.dump(job, process.stdin)
             process.stdin.flush()
-            if not select([process.stdout], [], [], job.seconds + GRACE)[0]:
+            if not select([process.stdout], [], [], job.seconds + self._grace)[0]:
                 self.close()
                 raise WorkerError(hung=True)
             return pickle.load(process.stdout)

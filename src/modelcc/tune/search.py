@@ -79,10 +79,11 @@ class Measurer(Protocol):
 
 @dataclass
 class _Open:
-    """A task in work: what is left to try, and batches since the last gain."""
+    """A task in work: what is left to try, what was, and batches since the last gain."""
 
     found: Found
     left: Iterator[Schedule]
+    seen: set[Schedule] = field(default_factory=set[Schedule])
     idle: int = 0
     batches: int = 0
 
@@ -129,9 +130,10 @@ class Search:
 
     def _batch(self, one: _Open) -> bool:
         """Measure the next candidates; whether there were any."""
-        batch = list(islice(one.left, BATCH))
+        batch = list(islice((s for s in one.left if s not in one.seen), BATCH))
         if not batch:
             return False
+        one.seen.update(batch)
         known = self.database.measurements(self.name, one.found.task.key)
         new = [schedule for schedule in batch if print_schedule(schedule) not in known]
         fresh = self._measured(one.found.task, new) if new else []

@@ -1,0 +1,68 @@
+"""Functions are timed in a process of their own, which may crash or hang."""
+
+from __future__ import annotations
+
+import pytest
+
+from modelcc.options import Options
+from modelcc.schedule.schedule import Schedule
+from modelcc.targets.base import TargetOptions, Workplace
+from modelcc.targets.cpu.candidates import candidates
+from modelcc.targets.native.machine import Machine, host_machine
+from modelcc.targets.native.target import NativeTarget, native_target
+from modelcc.targets.native.toolchain import compile_llvm
+from modelcc.tune.measurement import Measurer, Worker, WorkerError
+from modelcc.tune.search import Task
+from modelcc.tune.worker import Job, Variant, timed
+from modelcc.tuning import tasks_of
+from tests.schedule.test_listing import MODEL
+
+TRAP = """declare void @llvm.trap()
+define void @f() {
+  call void @llvm.trap()
+  ret void
+}
+"""
+ENDLESS = """define void @f() {
+  br label %again
+again:
+  call void asm sideeffect "", ""()
+  br label %again
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def target() -> NativeTarget:
+    return native_target(TargetOptions(cpu="x86-64"))
+
+
+def job(text: str, machine: Machine) -> Job:
+    variants = (Variant(compile_llvm(text, machine), "f", parallel=False),)
+    return Job(variants, (), (), 1, 0, 0.01, 3)
+
+
+def test_candidates_are_timed_beside_the_default(target: NativeTarget) -> None:
+    (task,) = tasks_of(MODEL, Options(cpu="x86-64"), target)
+    others: list[Schedule] = list(candidates(task.kernel, task.default, target.cpu))[:2]
+    with Worker() as worker:
+        measurer = Measurer(target, Workplace(), worker, 0.01)
+        assert 0 < measurer.seconds_of(task.kernel, task.default) < 1
+        times = measurer.times(task.kernel, task.default, others)
+    assert len(times) == 2 and all(0 < t.own < 1 and t.ratio > 0 for t in times)
+    assert isinstance(task, Task) and task.calls == 1 and task.nodes
+
+
+def test_a_crash_and_a_hang_are_told_and_the_next_job_runs() -> None:
+    machine = host_machine()
+    good = job("define void @f() {\n  ret void\n}\n", machine)
+    with Worker(grace=0.5) as worker:
+        assert len(worker.times(good)[0]) == 3
+        with pytest.raises(WorkerError) as crash:
+            worker.times(job(TRAP, machine))
+        assert not crash.value.hung
+        with pytest.raises(WorkerError) as hang:
+            worker.times(job(ENDLESS, machine))
+        assert hang.value.hung
+        assert len(worker.times(good)[0]) == 3
+    assert len(timed(good)[0]) == 3
