@@ -1,8 +1,4 @@
-"""How kernels are scheduled and what they cost, as far as a tree tells.
-
-There is no text of schedules.  What a kernel went through is seen by listening to the planners of
-`modelcc.targets.cpu.schedule`; a tree that has others tells nothing.
-"""
+"""How kernels are scheduled and what they cost, as far as a tree tells."""
 
 from __future__ import annotations
 
@@ -20,79 +16,53 @@ try:
 except ImportError:  # a tree that estimates no work, or elsewhere
     function_cost = None
 
-SCHEDULE = "modelcc.targets.cpu.schedule"
-PLANNERS: Mapping[str, str] = MappingProxyType(
-    {
-        "emit_tiled": "tiled",
-        "emit_rows": "rows",
-        "emit_row_blocks": "row blocks",
-        "in_blocks": "phases",
-    }
-)
-"""Functions that lay out (a part of) a kernel, and what to call that."""
+try:
+    from modelcc.schedule.text import print_schedule
+except ImportError:  # a tree whose schedules have no text
+    print_schedule = None
 
-WHOLE: Mapping[str, str] = MappingProxyType({"schedule_kernel": "", "schedule_scatter": "scatter"})
-"""Functions that schedule a kernel, whose name is their argument or their result's."""
+SCHEDULE = "modelcc.targets.cpu.schedule"
+LOWER = "schedule_kernel"
+"""What makes a function of a kernel, and has its schedule with it."""
 
 NAMED = 16
 """Size of every named dimension for estimates of work."""
 
 
 class Plans:
-    """Listens to the planners, where there are all of them."""
+    """The texts of the schedules of kernels, by the names of their functions."""
 
     def __init__(self) -> None:
-        self._module = _module()
-        self._seen: list[str] = []
         self._by_name: dict[str, str] = {}
 
     @contextmanager
     def noted(self) -> Generator[None]:
-        """Forgets what it knows and listens."""
+        """Forgets what it knows and listens to what lowers kernels, if schedules have texts."""
         self._by_name.clear()
-        if self._module is None:
+        if print_schedule is None:
             yield
             return
-        own = {name: getattr(self._module, name) for name in (*PLANNERS, *WHOLE)}
-        for name, word in PLANNERS.items():
-            setattr(self._module, name, self._part(own[name], word))
-        for name, word in WHOLE.items():
-            setattr(self._module, name, self._whole(own[name], word))
+        module = import_module(SCHEDULE)
+        own = getattr(module, LOWER)
+        setattr(module, LOWER, self._noting(own, print_schedule))
         try:
             yield
         finally:
-            for name, function in own.items():
-                setattr(self._module, name, function)
+            setattr(module, LOWER, own)
 
     def of(self, name: str) -> str | None:
-        """What the kernel called `name` went through, None if nobody tells."""
-        return None if self._module is None else self._by_name.get(name, "")
+        """The schedule of the kernel called `name`, None if nobody tells."""
+        return None if print_schedule is None else self._by_name.get(name, "")
 
-    def _part(self, function: Callable[..., Any], word: str) -> Callable[..., Any]:
+    def _noting(
+        self, function: Callable[..., Any], text_of: Callable[[Any], str]
+    ) -> Callable[..., Any]:
         def run(*arguments: Any, **named: Any) -> Any:
-            self._seen.append(word)
-            return function(*arguments, **named)
-
-        return run
-
-    def _whole(self, function: Callable[..., Any], word: str) -> Callable[..., Any]:
-        def run(*arguments: Any, **named: Any) -> Any:
-            self._seen = [word] if word else []
             scheduled = function(*arguments, **named)
-            counts = Counter(self._seen).items()
-            words = (f"{count} {part}" if count > 1 else part for part, count in counts)
-            self._by_name[scheduled.function.name] = ", ".join(words)
+            self._by_name[scheduled.function.name] = text_of(scheduled.schedule)
             return scheduled
 
         return run
-
-
-def _module() -> Any:
-    try:
-        module = import_module(SCHEDULE)
-    except ImportError:
-        return None
-    return module if all(hasattr(module, name) for name in (*PLANNERS, *WHOLE)) else None
 
 
 def loops_of(function: Any) -> str:

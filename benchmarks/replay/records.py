@@ -28,8 +28,8 @@ class Setting:
 class Kernel:
     """A kernel: `text` is the hash of what the target prints, without names, and `size` its length.
 
-    `flops` and `bytes` are the estimated work of a call, `plan` the planners that laid it out and
-    `loops` what they made.  Where a tree does not tell, these are None.
+    `flops` and `bytes` are the estimated work of a call, `plan` the text of its schedule and
+    `loops` those of its function, counted.  Where a tree does not tell, these are None.
     """
 
     name: str

@@ -82,7 +82,7 @@ def test_identical_trees_report_nothing(path: Path, here: list[Outcome], tree: T
 
 
 def test_a_planted_change_is_listed_with_its_kernel(path: Path, tree: Tree, tmp_path: Path) -> None:
-    other = tree("small_tiles", "targets/native/host.py", "if wide else 16", "if wide else 8")
+    other = tree("small_tiles", "targets/cpu/processors.py", "or arm else 16", "or arm else 8")
     records = tmp_path / "records.json"
     command = [str(ROOT), "--tree", str(other), "--folder", str(path.parent), "--models", "tiny"]
     command += ["--cpu", "x86-64-v2", "--threads", "1", "--jobs", "1"]
