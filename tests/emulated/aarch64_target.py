@@ -65,7 +65,8 @@ class Aarch64Target(NativeTarget):
 
 def aarch64_target(options: TargetOptions) -> Aarch64Target:
     """The target for ``options``, whose ``cpu`` has no meaning here."""
-    return Aarch64Target(MACHINE, cpu_model(MACHINE, options.threads), CodegenOptions())
+    cpu = cpu_model(MACHINE, options.threads)
+    return Aarch64Target(MACHINE, cpu, CodegenOptions(), options)
 
 
 class Emulated:
