@@ -99,7 +99,7 @@ def usable_measurements(folder: Path) -> Measurements | None:
     path = measurements_path(folder, identity)
     try:
         return read_measurements(path, identity) if identity else None
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ModelError, OSError) as error:
         reason = str(error).replace("\n", ";") if isinstance(error, ModelError) else str(error)

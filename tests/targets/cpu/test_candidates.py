@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping
 
 import pytest
@@ -67,18 +66,13 @@ def test_random_networks_mean_the_same_by_any_schedule(graph: Graph, seed: int) 
     assert_same(run_scheduled(scheduled, execute, feeds, {}, in_place=True), wanted)
 
 
+@pytest.mark.share(SHARE, "sample")
 @pytest.mark.parametrize(("op", "sample"), CASES)
-def test_ops_mean_the_same_by_any_schedule(
-    op: Op, sample: Sample, request: pytest.FixtureRequest
-) -> None:
-    number = int(re.sub(r"\D", "", request.node.name) or 0) + len(type(op).__name__)
-    everything = request.config.getoption("--all-ops")
-    if not everything and number % SHARE:
-        pytest.skip("a share is tested without --all-ops")
+def test_ops_mean_the_same_by_any_schedule(op: Op, sample: Sample, all_cases: bool) -> None:
     program = FuseKernels()(lower_graph(graph_of(op, sample, arrays(op, sample), constant=False)))
     kernels = scheduled_kernels(program, chosen_cpu())
-    for seed in range(4 if everything else 1):
-        chosen = drawn(kernels, random.Random(f"{request.node.name} {seed}"))
+    for seed in range(4 if all_cases else 1):
+        chosen = drawn(kernels, random.Random(f"{op} {seed}"))
         scheduled = schedule_program(program, chosen_cpu(), wanted=chosen)
         check(op, scheduled, native(scheduled), arrays(op, sample), sizes(op, sample))
 
