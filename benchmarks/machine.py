@@ -15,8 +15,9 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import numpy as np
 
-CHAINS = 24
-"""Independent accumulators: more than latency times throughput of any current FMA unit."""
+CHAINS = 12
+"""Independent accumulators: more than latency times throughput of any current FMA unit, and fewer
+than there are registers on any."""
 
 READ_BYTES = 256 << 20
 REPEATS = 50
@@ -144,6 +145,20 @@ def _rate(jobs: Mapping[int, Callable[[], object]], work: float) -> float:
     with ThreadPoolExecutor(len(jobs)) as pool:
         runs = [list(pool.map(seconds, jobs)) for _ in range(REPEATS)]
     return sum(work / min(times) for times in zip(*runs, strict=True))
+
+
+def multiply_adds(width: int, steps: int) -> tuple[Callable[[], object], int]:
+    """What does ``steps`` rounds of f32 FMA of ``width`` lanes, and the number of its FMAs."""
+    engine = _build(_multiply_adds(width))
+    fma = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(
+        engine.get_function_address("fma")
+    )
+    sums = np.zeros(width, np.float32)
+
+    def run(_engine: object = engine) -> None:
+        fma(steps, sums.ctypes.data)
+
+    return run, steps * CHAINS * width
 
 
 def peaks(cores: Sequence[int], steps: int = 1_000_000) -> Peaks:

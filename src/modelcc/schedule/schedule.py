@@ -24,14 +24,17 @@ class Tiled:
     points of a tile along parallel loops, ``unroll`` those of an iteration along loops of a sum,
     whose steps go in the order of the inputs they read if ``by_input``.  ``dots``: four steps of
     the sum are a dot product of bytes.  ``folded``: vectors lie along the sum and are folded at
-    its end.  ``padded``: loops run over whole blocks of padded axes.  The outermost loop is
-    divided into ``parallel`` parts at least (1: it is not).
+    its end.  ``padded``: loops run over whole blocks of padded axes.  ``blocks`` has the points of
+    parts that loops of a product are cut into, so that what a part reads stays in cache: the one
+    along vectors goes around the loops that use these again, that of the sum around all rows.  The
+    outermost loop is divided into ``parallel`` parts at least (1: it is not).
     """
 
     vector: str = ""
     lanes: int = 1
     tile: Factors = ()
     unroll: Factors = ()
+    blocks: Factors = ()
     by_input: bool = False
     exchange: Exchange = ""
     dots: bool = False

@@ -202,6 +202,8 @@ def _alone_in_place(
     plan: Plan, plans: Sequence[Plan], kernel: CanonicalKernel, types: Mapping[str, TensorType]
 ) -> list[tuple[str, str]]:
     """(output, input) pairs of one phase, whose input no other phase reads."""
+    if plan.overwrites_early:
+        return []
     others = [n for p in plans if p is not plan for n in p.group.nests]
     read = {r.tensor for n in others for r in reads(n.body)}
     found = pairs_in_place(plan.group.nests, plan.group.stored, kernel, types)
@@ -268,7 +270,8 @@ def _part(
     if isinstance(plan, RowPlan):
         in_place = pairs_in_place(plan.nests, plan.stored, kernel, types)
         return _LoweredPart(emit_rows(plan, names, chunks), schedule, layouts, in_place)
-    in_place = pairs_in_place(plan.group.nests, plan.group.stored, kernel, types)
+    nests = () if plan.overwrites_early else plan.group.nests
+    in_place = pairs_in_place(nests, plan.group.stored, kernel, types)
     return _LoweredPart(emit_tiled(plan, names, chunks), schedule, layouts, in_place)
 
 

@@ -31,6 +31,12 @@ from modelcc.schedule.segments import (
     vector_tiles,
 )
 from modelcc.schedule.structure import Group, is_contraction, make_group, neutral_guards
+from modelcc.targets.cpu.blocking import (
+    Blocking,
+    blocked_order,
+    default_blocking,
+    wanted_blocking,
+)
 from modelcc.targets.cpu.folding import find_terms
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.quads import find_quads, side_by_side
@@ -46,7 +52,8 @@ class Plan:
     """A group with its loops decided.  ``lane`` is None for a scalar schedule.
 
     ``quad`` is the loop over the bytes of a dot product, for contractions that are made of them;
-    ``terms`` the reduction loop that accumulators lie along, if it is not ``lane``.
+    ``terms`` the reduction loop that accumulators lie along, if it is not ``lane``.  ``order`` has
+    the loops over tiles, which go by the blocks of ``blocking`` if there are any.
     """
 
     group: Group
@@ -62,6 +69,13 @@ class Plan:
     quad: LoopVar | None = None
     terms: LoopVar | None = None
     schedule: Tiled = SINGLE
+    blocking: Blocking | None = None
+
+    @property
+    def overwrites_early(self) -> bool:
+        """Whether sums over a part of the steps wait where results go, so that nothing else may be
+        there."""
+        return self.blocking is not None and self.blocking.summed is not None
 
     @property
     def lanes(self) -> int:
@@ -152,8 +166,8 @@ def tilings(
             cut, lane, blocks, _ = split_vector(group, inner, lanes)
             quads = find_quads(cut, lane, packable)
             for tile in ranked_tiles(cut, lane.name, blocks, machine, packable):
-                plain = Tiled(inner.name, lanes, tile.points, tile.unroll, tile.by_input)
-                plain = replace(plain, exchange=tile.exchange, padded=pad)
+                plain = Tiled(inner.name, lanes, tile.points, tile.unroll)
+                plain = replace(plain, by_input=tile.by_input, exchange=tile.exchange, padded=pad)
                 yield plain if quads is None else replace(plain, dots=True)
         return
 
@@ -188,11 +202,15 @@ class _Cutting:
         )
         packed = constants & frozenset(layouts)
         plan = _finish(group, tile, lane, self.active, self.types, packed)
+        blocking = self._blocking(group, tile, plain=found is None and quad is None)
+        if blocking is not None:
+            plan = replace(plan, blocking=blocking, order=blocked_order(plan.order, blocking))
         schedule = Tiled(
             self.vector,
             plan.lanes,
             tile.points,
             tile.unroll,
+            () if blocking is None else blocking.factors,
             tile.by_input,
             tile.exchange,
             dots=quad is not None,
@@ -209,6 +227,16 @@ class _Cutting:
         if wanted is not None and found is None:
             raise ScheduleError("no terms are contiguous where results are not: folded")
         return found
+
+    def _blocking(self, group: Group, tile: Tile, plain: bool) -> Blocking | None:
+        """Blocks of a ``plain`` sum of products."""
+        if not plain:
+            if self.wanted is not None and self.wanted.blocks:
+                raise ScheduleError("blocks: not of dots nor of folded sums")
+            return None
+        if self.wanted is not None:
+            return wanted_blocking(group, tile, self.lane.name, self.wanted.blocks)
+        return default_blocking(group, tile, self.lane.name, self.machine, self.types)
 
     def _tile(self, group: Group) -> Tile:
         args = group, self.lane.name, self.blocks

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
-from modelcc.ir.loop import Assign, Const, Expr, For, If, Register, Stmt, Store, Test, Var
+from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Register, Stmt, Store, Test, Var
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Condition, Read
 from modelcc.schedule.expression import (
@@ -21,6 +21,7 @@ from modelcc.schedule.expression import (
 )
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.targets.cpu.blocking import nest_blocks
 from modelcc.targets.cpu.folding import folded, term_lanes
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, streams
@@ -44,11 +45,13 @@ def emit_tiled(
 
     ``ahead`` is what to fetch meanwhile for a later block, in place of the next panel.
     """
-    loops = [Loop(v.name, plan.segments[v.name]) for v in plan.order]
 
     def tile(point: Point, chosen: Chosen) -> list[Stmt]:
         return _emit_tile(plan, names, point, chosen, ahead, near)
 
+    if plan.blocking is not None:
+        return nest_blocks(plan.blocking, plan.order, plan.segments, names, tile, chunks)
+    loops = [Loop(v.name, plan.segments[v.name]) for v in plan.order]
     return nest_loops(loops, names, tile, chunks)
 
 
@@ -72,16 +75,57 @@ def _emit_tile(
     dtype = anchor.body.dtype
     start = Const(identity(anchor.combine, dtype), dtype, plan.lanes)
     registers = [names.fresh("acc") for _ in corners]
-    if ahead is not None and not streams(plan, corners[0], chosen):
+    if plan.blocking is not None:
+        panel = None
+    elif ahead is not None and not streams(plan, corners[0], chosen):
         panel = ahead.at(plan, corners[0], chosen)
     else:
         panel = next_panel(plan, corners[0], chosen) or companions(plan, corners, chosen)
     fetched = [f for f in (panel, next_rows(plan, corners[0], chosen)) if f is not None]
+    steps = _reduction(plan, names, lanes, corners, registers, chosen, fetched)
+    epilogue = _epilogue(plan, names, lanes, corners, registers)
+    blocking = plan.blocking
+    if blocking is not None and blocking.summed is not None:
+        return _block_of_sums(
+            plan, blocking.summed, lanes, corners, registers, start, steps, epilogue
+        )
     return [
         *epilogue_prefetch(plan, corners, near),
         *(Register(r, start) for r in registers),
-        *_reduction(plan, names, lanes, corners, registers, chosen, fetched),
-        *_epilogue(plan, names, lanes, corners, registers),
+        *steps,
+        *epilogue,
+    ]
+
+
+def _block_of_sums(
+    plan: Plan,
+    summed: LoopVar,
+    lanes: Lanes | None,
+    corners: Sequence[Point],
+    registers: Sequence[str],
+    start: Const,
+    steps: Sequence[Stmt],
+    epilogue: Sequence[Stmt],
+) -> list[Stmt]:
+    """Accumulators that come from where results go, and go there again after all blocks but the
+    last."""
+    final, dtype = plan.group.final, start.dtype
+    begin = corners[0][summed.name]
+    assert plan.blocking is not None
+    later = Test((Condition(begin, ">", 0),))
+    last = Test((Condition(begin + plan.blocking.steps - summed.extent, ">=", 0),))
+    loads: list[Stmt] = []
+    stores: list[Stmt] = []
+    for corner, register in zip(corners, registers, strict=True):
+        store = _store(plan, final, Var(register, dtype, plan.lanes), corner, lanes)
+        stores.append(store)
+        value = Load(store.buffer, store.offset, dtype, plan.lanes, store.stride, store.active)
+        loads.append(Assign(register, value))
+    return [
+        *(Register(r, start) for r in registers),
+        If(later, tuple(loads)),
+        *steps,
+        If(last, tuple(epilogue), tuple(stores)),
     ]
 
 
@@ -174,7 +218,7 @@ def _reduction(
     combine = anchor.combine
 
     whole = _expanded(plan, anchor)
-    once = streams(plan, corners[0], chosen) if plan.terms is None else ()
+    once = () if plan.terms is not None or plan.blocking else streams(plan, corners[0], chosen)
     bytes = byte_product(body)
 
     ragged = _ragged(anchor)
@@ -195,10 +239,17 @@ def _reduction(
         return emitter.statements
 
     rolled = [v for v in anchor.reduce if v not in whole and v is not plan.terms]
-    loops = [(v, plan.tile.unrolling(v.name)) for v in rolled]
+    loops = [(_of_block(plan, v), plan.tile.unrolling(v.name)) for v in rolled]
     guards = open_guards(plan, chosen)
     reduction = _Reduction(guards, corners[0], step, names, ragged, fetched)
     return reduction.loops(loops, {})
+
+
+def _of_block(plan: Plan, loop: LoopVar) -> LoopVar:
+    """The loop over the steps of a block, if the sum is cut into some."""
+    blocking = plan.blocking
+    cut = blocking is not None and blocking.summed == loop
+    return replace(loop, extent=blocking.steps) if blocking is not None and cut else loop
 
 
 def _expanded(plan: Plan, anchor: Nest) -> tuple[LoopVar, ...]:
@@ -277,14 +328,15 @@ class _Reduction:
         """The first of the ``remaining`` loops around the others."""
         (variable, unroll), rest = remaining[0], remaining[1:]
         counter = self.names.fresh(variable.name)
+        first = self.corner.get(variable.name, 0)
 
         def below(value: Index) -> list[Stmt]:
-            return self.loops(rest, {**at, variable.name: value})
+            return self.loops(rest, {**at, variable.name: first + value})
 
         def each(value: Index) -> list[Stmt]:
             if rest:
                 return []
-            here = {**at, variable.name: value}
+            here = {**at, variable.name: first + value}
             return [s for f in self.fetched for s in f.fetch(here, unroll)]
 
         extent = self.ragged.get(variable.name)

@@ -1,0 +1,290 @@
+"""Blocks of a product whose operands stay in cache, around its register tiles.
+
+The loops of Goto & van de Geijn ("Anatomy of high-performance matrix multiplication", 2008), with
+the operands in each other's place: a block of the packed operand that vectors are loaded from stays
+in the second-level cache and is streamed from there for every row tile; the elements that a row
+tile broadcasts stay in the first::
+
+    for panels of a block        # as many as the second-level cache holds
+        for steps of a block     # as many as a row tile has room for in the first-level cache
+            for row tiles
+                for panels of the block
+                    the register tile, over the steps of the block
+
+Between the blocks of its steps a sum waits where its result will be, so that the result does not
+hang on the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from modelcc.ir.index import floordiv
+from modelcc.ir.loop import Stmt
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.types import TensorType
+from modelcc.schedule.expression import Names
+from modelcc.schedule.nest import LoopVar, Nest
+from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.schedule import Factors, ScheduleError
+from modelcc.schedule.segments import Segment
+from modelcc.schedule.structure import Group, is_contraction
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.tiling import Tile, roles_of
+
+LEAST_TILES = 4
+"""Row tiles that are worth a block of panels."""
+
+LEAST_PANELS = 4
+"""Panels of a block, so that a row tile is used so often."""
+
+LEAST_STEPS = 16
+"""Steps of a block that are worth loading and storing the sums."""
+
+RESTARTS = 4
+"""How many times slower the elements of row tiles come than a long stream: their rows are far from
+each other and end soon."""
+
+STREAMS = 1.25
+"""How many times faster than it is needed a stream must come not to be waited for."""
+
+OWN, SHARED = 1 / 2, 1 / 16
+"""Shares of a cache of its own, and of one of several cores, that a core's block may fill."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """The loop over ``panels``, of which ``points`` are a block, and the loops ``inside`` of it.
+
+    ``summed`` is the loop of the sum of which ``steps`` are a block, if that is cut, too.
+    """
+
+    panels: str
+    points: int
+    inside: tuple[str, ...]
+    summed: LoopVar | None = None
+    steps: int = 0
+
+    @property
+    def factors(self) -> Factors:
+        """As in a schedule."""
+        summed = ((self.summed.name, self.steps),) if self.summed is not None else ()
+        return ((self.panels, self.points), *summed)
+
+    @property
+    def sums(self) -> tuple[Loop, ...]:
+        """The loop over blocks of steps."""
+        if self.summed is None:
+            return ()
+        blocks = floordiv(self.summed.extent, self.steps)
+        return (Loop(self.summed.name, (Segment(0, blocks, self.steps),)),)
+
+
+def default_blocking(
+    group: Group, tile: Tile, lane: str, machine: CpuModel, types: Mapping[str, TensorType]
+) -> Blocking | None:
+    """Blocks that fit caches, for a product of sizes that are numbers; None: it needs none."""
+    found = _loops(group, tile, lane)
+    anchor = group.anchor
+    if found is None or anchor is None:
+        return None
+    panels, inside, rows = found
+    loops = (*anchor.parallel, *anchor.reduce)
+    if not all(isinstance(v.extent, int) for v in loops) or _tiles(rows, tile) < LEAST_TILES:
+        return None
+    sizes = _sizes(anchor, tile, lane, rows, machine)
+    tensors = {r.tensor for r in roles_of(anchor, lane).broadcasts}
+    again = sum(_bytes(types[name]) for name in tensors if name in types)
+    if not sizes.starved(again):
+        return None
+    outer = anchor.reduce[0]
+    steps = sizes.block_steps(outer) if _holds_sums(group) else _size(outer)
+    points = sizes.block_points(panels, tile.of(panels.name), steps)
+    if steps == _size(outer):
+        return Blocking(panels.name, points, inside)
+    return Blocking(panels.name, points, inside, outer, steps)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """A product's register tile loads ``vector`` and broadcasts ``broadcast`` bytes in each step of
+    the sum, which takes ``cycles``; the sum's outer loop has ``inner`` of them in each of its."""
+
+    vector: int
+    broadcast: int
+    cycles: float
+    inner: int
+    machine: CpuModel
+
+    def starved(self, again: int) -> bool:
+        """Whether the elements of all rows, ``again`` bytes, come too slowly to come again for
+        every panel."""
+        return self.machine.bandwidth(again * 2) * self.cycles < RESTARTS * self.broadcast
+
+    @property
+    def room(self) -> float:
+        """Bytes for a block in the largest cache from which vectors come fast enough."""
+        caches = [level for level in self.machine.levels if level.bytes]
+        wanted = STREAMS * self.vector / self.cycles
+        fast = [level for level in caches if level.bandwidth >= wanted] or caches[:1]
+        return fast[-1].bytes * (OWN if fast[-1].cores == 1 else SHARED)
+
+    def block_steps(self, outer: LoopVar) -> int:
+        """Steps of the ``outer`` loop of the sum in a block of some panels."""
+        one = (LEAST_PANELS * self.vector + self.broadcast) * self.inner
+        fitting = [
+            n
+            for n in _divisors(_size(outer))
+            if n * self.inner >= LEAST_STEPS and n * one <= self.room
+        ]
+        return max(fitting, default=_size(outer))
+
+    def block_points(self, panels: LoopVar, unit: int, steps: int) -> int:
+        """Points of the loop over panels, in tiles of ``unit``, in blocks as equal as can be, as
+        many for each thread."""
+        total = -(-_size(panels) // unit)
+        most = max(1, int(self.room / (self.vector * self.inner * steps)))
+        rounds = -(-total // (most * self.machine.threads))
+        return -(-total // (rounds * self.machine.threads)) * unit
+
+
+def _sizes(
+    anchor: Nest, tile: Tile, lane: str, rows: Sequence[LoopVar], machine: CpuModel
+) -> _Sizes:
+    bytes = min(r.dtype.bytes for r in reads(anchor.body))
+    points = prod(tile.of(v.name) for v in rows)
+    vectors = tile.size // points
+    lanes = _size(anchor.var(lane))
+    return _Sizes(
+        vector=vectors * lanes * bytes,
+        broadcast=points * bytes,
+        cycles=tile.size * lanes / machine.multiply_adds(bytes * 8),
+        inner=prod(_size(v) for v in anchor.reduce[1:]),
+        machine=machine,
+    )
+
+
+def _bytes(type_: TensorType) -> int:
+    size = type_.physical.size(type_.shape)
+    return size * type_.dtype.bytes if isinstance(size, int) else 0
+
+
+def _tiles(loops: Sequence[LoopVar], tile: Tile) -> int:
+    return prod(-(-_size(v) // tile.of(v.name)) for v in loops)
+
+
+def wanted_blocking(group: Group, tile: Tile, lane: str, factors: Factors) -> Blocking | None:
+    """The blocks that a schedule asks for; :class:`ScheduleError` if they do not fit."""
+    if not factors:
+        return None
+    found = _loops(group, tile, lane)
+    if found is None or group.anchor is None:
+        raise ScheduleError("blocks: no rows use the vectors of a product again")
+    panels, inside, _ = found
+    sizes = dict(factors)
+    outer = group.anchor.reduce[0]
+    unknown = [name for name in sizes if name not in (panels.name, outer.name)]
+    if unknown or panels.name not in sizes or len(sizes) < len(factors):
+        known = f"{panels.name}, and maybe of {outer.name}"
+        raise ScheduleError(f"blocks: they are of {known}, each once")
+    points, steps = sizes[panels.name], sizes.get(outer.name, 0)
+    if points < 1 or points % tile.of(panels.name):
+        raise ScheduleError(f"blocks: {points} points of {panels.name} are not whole tiles")
+    if outer.name not in sizes:
+        return Blocking(panels.name, points, inside)
+    if not _holds_sums(group):
+        raise ScheduleError(f"blocks: there is no place for sums over a part of {outer.name}")
+    if steps < 1 or _size(outer) % steps:
+        raise ScheduleError(f"blocks: {steps} does not divide the steps of {outer.name}")
+    return Blocking(panels.name, points, inside, outer, steps)
+
+
+def _loops(
+    group: Group, tile: Tile, lane: str
+) -> tuple[LoopVar, tuple[str, ...], list[LoopVar]] | None:
+    """The loop over panels that is cut, loops within a block in order, and those of rows."""
+    anchor = group.anchor
+    if anchor is None or not is_contraction(anchor):
+        return None
+    roles = roles_of(anchor, lane)
+    loops = [v for v in group.final.parallel if v.name != lane and v.extent != 1]
+    vectors = [v for v in loops if roles.moves_vectors(v.name)]
+    panels = [v for v in vectors if not roles.moves_broadcasts(v.name)]
+    rows = [v for v in loops if v not in vectors and roles.moves_broadcasts(v.name)]
+    if not panels or not rows or len(panels) + len(rows) < len(loops) - len(vectors):
+        return None
+    last = sorted(panels, key=lambda v: v.name == tile.vector)
+    return panels[0], tuple(v.name for v in (*rows, *last)), rows
+
+
+def _holds_sums(group: Group) -> bool:
+    """Whether sums over a part of the steps can wait where results go."""
+    anchor, final = group.anchor, group.final
+    if anchor is None or final.output not in group.stored or anchor.combine != "sum":
+        return False
+    outer = anchor.reduce[0]
+    whole = isinstance(outer.extent, int) and isinstance(anchor.extents[outer.axis], int)
+    filled = whole and outer.extent * outer.multiplier == anchor.extents[outer.axis]
+    alone = len(group.stored) == 1 and not group.ragged
+    return filled and alone and final.body.dtype == anchor.body.dtype
+
+
+def _size(loop: LoopVar) -> int:
+    return loop.extent if isinstance(loop.extent, int) else 0
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def blocked_order(loops: Sequence[LoopVar], blocking: Blocking) -> tuple[LoopVar, ...]:
+    """Loops over tiles: those around blocks, then those within."""
+    within = {v.name: v for v in loops if v.name in blocking.inside}
+    around = (v for v in loops if v.name not in within)
+    return (*around, *(within[name] for name in blocking.inside))
+
+
+def nest_blocks(
+    blocking: Blocking,
+    order: Sequence[LoopVar],
+    segments: Mapping[str, tuple[Segment, ...]],
+    names: Names,
+    inner: Callable[[Point, Chosen], list[Stmt]],
+    chunks: int,
+) -> list[Stmt]:
+    """``inner`` at every tile, block by block; parallel over ``chunks`` parts of the loops around
+    blocks if more than 1."""
+    around = [Loop(v.name, segments[v.name]) for v in order if v.name not in blocking.inside]
+    blocks, last = _cut(segments[blocking.panels], blocking.points)
+    block = f"{blocking.panels}c"
+    summed = blocking.summed.name if blocking.summed is not None else None
+
+    def within(point: Point, chosen: Chosen) -> list[Stmt]:
+        first = segments[blocking.panels][0]
+        whole = replace(first, start=point[block], count=blocking.points // first.tile)
+        here = {**segments, blocking.panels: (whole,) if chosen[block] == blocks[0] else last}
+        loops = [Loop(name, here[name]) for name in blocking.inside]
+
+        def tile(at: Point, picked: Chosen) -> list[Stmt]:
+            where = {n: i for n, i in {**point, **at}.items() if n != block}
+            tiles = {n: s for n, s in {**chosen, **picked}.items() if n not in (block, summed)}
+            return inner(where, tiles)
+
+        return nest_loops([*blocking.sums, *loops], names, tile, 1)
+
+    return nest_loops([*around, Loop(block, blocks)], names, within, chunks)
+
+
+def _cut(
+    segments: tuple[Segment, ...], points: int
+) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+    """Whole blocks and a last one, which has no tiles of its own, and its segments."""
+    whole, *rest = segments
+    tiles = points // whole.tile
+    blocks = floordiv(whole.count, tiles)
+    start, count = whole.start + blocks * points, whole.count - blocks * tiles
+    last = tuple(s for s in (replace(whole, start=start, count=count), *rest) if s.count != 0)
+    end = (Segment(start, 1, 1),) if last else ()
+    return (Segment(whole.start, blocks, points), *end), last
