@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice, zip_longest
+from typing import TypeVar
 
-from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Stage
-from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.chain import find_chain
-from modelcc.schedule.choices import with_choices
 from modelcc.schedule.schedule import (
-    Factors,
+    Part,
     Parts,
     Phases,
     RowBlocks,
@@ -25,12 +22,12 @@ from modelcc.schedule.schedule import (
     RowSums,
     Schedule,
     ScheduleError,
-    StraightRows,
     Tiled,
 )
-from modelcc.targets.cpu.lower import NoScheduleError, partition, read_once, schedule_kernel
+from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.plan import tilings
+from modelcc.targets.cpu.pieces import Piece, parts_of, phases_of
+from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
 
 TILES = 24
 """Tiles of one part that are looked at."""
@@ -42,8 +39,8 @@ ROWS = (8, 16, 32, 64, 128)
 KEYS = (0, 64, 128, 256, 512)
 """Blocks of two contractions."""
 
-PARALLEL = 16
-"""Parts of a loop that one thread runs by default."""
+
+One = TypeVar("One", bound=Part)
 
 
 def candidates(
@@ -89,7 +86,7 @@ def _on_threads(base: Schedule, machine: CpuModel) -> Iterator[Schedule]:
         return
     match base:
         case Parts((Tiled() | Rows() as part,)):
-            yield Parts((replace(part, parallel=PARALLEL if part.parallel == 1 else 1),))
+            yield Parts((replace(part, parallel=PARALLEL_CHUNKS if part.parallel == 1 else 1),))
         case RowBlocks() | RowSums() | Phases():
             yield replace(base, parallel=not base.parallel)
         case _:
@@ -97,69 +94,43 @@ def _on_threads(base: Schedule, machine: CpuModel) -> Iterator[Schedule]:
 
 
 def _parts(kernel: CanonicalKernel, base: Parts, machine: CpuModel) -> Iterator[Parts]:
-    runs = partition(kernel.stages)
-    packable = read_once(runs, kernel.constants)
-    for number, (stages, part) in enumerate(zip(runs, base.parts, strict=True)):
-        found = _of_part(kernel, stages, part, packable, machine)
+    for number, (piece, part) in enumerate(zip(parts_of(kernel), base.parts, strict=True)):
         before, after = base.parts[:number], base.parts[number + 1 :]
+        found = _of_part(piece, part, machine)
         yield from (Parts((*before, changed, *after)) for changed in found)
 
 
-def _of_part(
-    kernel: CanonicalKernel,
-    stages: tuple[Stage, ...],
-    part: Tiled | Rows | StraightRows,
-    packable: frozenset[str],
-    machine: CpuModel,
-) -> Iterator[Tiled | Rows | StraightRows]:
-    parallel = (
-        (PARALLEL if part.parallel else 1) if isinstance(part, StraightRows) else part.parallel
-    )
-    if isinstance(part, Tiled):
-        yield from _unrolled(part)
-    if not isinstance(part, Rows):
-        yield from (Rows(lanes, unroll, int(parallel)) for lanes, unroll in _row_shapes(machine))
-    else:
-        yield from (replace(part, unroll=unroll) for unroll in (1, 2, 4, 8))
-        yield replace(part, lanes=part.lanes // 2)
-    types, dims = dict(kernel.types), dict(kernel.dims)
-    shared = shared_axes(with_choices(stages, types, dims))
-    tiles: Iterable[Tiled] = ()
-    if shared is not None:
-        outputs = frozenset(kernel.outputs)
-        found = tilings(shared, outputs, types, dims, packable, machine)
-        tiles = (replace(tiled, parallel=parallel) for tiled in islice(found, TILES))
+def _of_part(piece: Piece, part: Part, machine: CpuModel) -> Iterator[Part]:
+    """What runs by tiles first by rows; then tiles in turns with what is close to ``part``."""
+    parallel = PARALLEL_CHUNKS if part.parallel is True else int(part.parallel)
+    tiles = [replace(tiled, parallel=parallel) for tiled in _tiles(piece, machine)]
     if isinstance(part, Rows):
-        yield from (replace(part, unroll=unroll) for unroll in (2, 8, 1, 4))
-        yield replace(part, lanes=part.lanes // 2)
-        yield from tiles
+        unrolled = [replace(part, unroll=unroll) for unroll in (2, 8, 1, 4)]
+        yield from _in_turns((*unrolled, replace(part, lanes=part.lanes // 2)), tiles)
         return
-    steps = _unrolled(part) if isinstance(part, Tiled) else ()
-    yield from _in_turns(tiles, steps)
-    yield from (Rows(lanes, unroll, parallel) for lanes, unroll in _row_shapes(machine))
+    lanes = machine.lanes(32)
+    yield from (Rows(lanes, 4, parallel), Rows(lanes // 2, 4, parallel))
+    yield from _in_turns(tiles, _unrolled(part) if isinstance(part, Tiled) else ())
 
 
-def _in_turns(first: Iterable[Tiled], second: Iterable[Tiled]) -> Iterator[Tiled]:
+def _tiles(piece: Piece, machine: CpuModel) -> Iterator[Tiled]:
+    """The most promising tiles, if the stages share their axes."""
+    shared = piece.with_choices().on_shared_axes()
+    return islice(() if shared is None else shared.tilings(machine), TILES)
+
+
+def _in_turns(first: Iterable[One], second: Iterable[One]) -> Iterator[One]:
     """One of each after the other, as long as there are any."""
     for pair in zip_longest(first, second):
         yield from (one for one in pair if one is not None)
-
-
-def _row_shapes(machine: CpuModel) -> Iterable[tuple[int, int]]:
-    lanes = machine.lanes(32)
-    return ((lanes, 4), (lanes // 2, 4))
 
 
 def _unrolled(tiled: Tiled) -> Iterator[Tiled]:
     """Other numbers of steps of the innermost sum."""
     for size in UNROLLINGS if tiled.unroll else ():
         (name, _), *rest = tiled.unroll
-        yield replace(tiled, unroll=_factors(((name, size), *rest)))
+        yield replace(tiled, unroll=((name, size), *rest))
         yield replace(tiled, unroll=((name, size),))
-
-
-def _factors(found: Iterable[tuple[str, int]]) -> Factors:
-    return tuple(found)
 
 
 def _phases(kernel: CanonicalKernel, base: Phases, machine: CpuModel) -> Iterator[Phases]:
@@ -167,14 +138,10 @@ def _phases(kernel: CanonicalKernel, base: Phases, machine: CpuModel) -> Iterato
     chain = find_chain(kernel)
     if chain is None:
         return
-    types = {**dict(kernel.types), **chain.kept}
-    dims = {**dict(kernel.dims), **chain.ranges}
-    stored = frozenset((*kernel.outputs, *chain.kept))
-    once = read_once(chain.phases, kernel.constants)
     alike: dict[object, dict[int, list[Tiled]]] = {}
-    for number, (stages, phase) in enumerate(zip(chain.phases, base.phases, strict=True)):
-        packable = once & {r.tensor for s in stages for r in reads(s.body)}
-        found = islice(tilings(stages, stored, types, dims, packable, machine), TILES)
+    pieces = zip(phases_of(kernel, chain), base.phases, strict=True)
+    for number, (piece, phase) in enumerate(pieces):
+        found = islice(piece.tilings(machine), TILES)
         tiles = [replace(tiled, parallel=phase.parallel) for tiled in found]
         alike.setdefault(_sizes(phase), {})[number] = list(_in_turns(tiles, _unrolled(phase)))
     for members in alike.values():

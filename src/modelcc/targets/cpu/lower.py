@@ -5,21 +5,17 @@ The default is the first kind that fits: blocks of rows, phases, sums of rows, u
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from modelcc.ir.index import Bounds, coefficient, product
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.scalar_tree import depends_on, reads
-from modelcc.ir.tensor import Stage
 from modelcc.ir.types import Layout, TensorType
 from modelcc.passes.tensor.row_space import row_space
-from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.chain import Chain, find_chain, in_blocks
-from modelcc.schedule.choices import with_choices
+from modelcc.schedule.chain import find_chain, in_blocks
 from modelcc.schedule.expression import Names
 from modelcc.schedule.prune import without_idle_loops
 from modelcc.schedule.schedule import (
@@ -34,11 +30,12 @@ from modelcc.schedule.schedule import (
     StraightRows,
     Tiled,
 )
-from modelcc.schedule.structure import Group, make_group
+from modelcc.schedule.structure import make_group
 from modelcc.targets.cpu.border import clear_border
 from modelcc.targets.cpu.in_place import pairs_in_place, pairs_of_parts
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.plan import Plan, plan_stages
+from modelcc.targets.cpu.pieces import Piece, parts_of, phases_of
+from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
 from modelcc.targets.cpu.row_sums import emit_row_sums, find_row_sums
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
@@ -160,19 +157,15 @@ def _phases(workload: _Workload, wanted: Phases | None) -> _Lowered | None:
         return None
     if wanted is not None and len(wanted.phases) != len(chain.phases):
         raise ScheduleError(f"there are {len(chain.phases)} phases, not {len(wanted.phases)}")
-    types = {**workload.types, **chain.kept}
-    dims: Bounds = {**workload.dims, **chain.ranges}
-    stored = frozenset((*kernel.outputs, *chain.kept))
+    pieces = phases_of(kernel, chain)
     plans: list[Plan] = []
     layouts: dict[str, Layout] = {}
-    once = read_once(chain.phases, kernel.constants)
-    asked = [None] * len(chain.phases) if wanted is None else wanted.phases
-    for stages, one in zip(chain.phases, asked, strict=True):
-        packable = once & {r.tensor for s in stages for r in reads(s.body)}
-        plan, layout = plan_stages(stages, stored, types, dims, packable, machine, chain.outer, one)
+    asked = [None] * len(pieces) if wanted is None else wanted.phases
+    for piece, one in zip(pieces, asked, strict=True):
+        plan, layout = piece.plan(machine, one)
         layouts |= layout
         plans.append(plan)
-    chunks = _phase_chunks(chain, types) if wanted is None else [p.parallel for p in wanted.phases]
+    chunks = _phase_chunks(pieces) if wanted is None else [p.parallel for p in wanted.phases]
     _check_one_fork([c > 1 for c in chunks], chain.outer)
     ahead = streams(chain, plans, kernel.constants)
     statements: list[Stmt] = []
@@ -180,6 +173,7 @@ def _phases(workload: _Workload, wanted: Phases | None) -> _Lowered | None:
         statements += emit_tiled(plan, workload.names, parts, stream, frozenset(chain.kept))
     several = product(axis.extent for axis in chain.outer) != 1
     worth = workload.worth_a_fork and several if wanted is None else wanted.parallel
+    types = {**workload.types, **chain.kept}
     in_place = [pair for plan in plans for pair in _alone_in_place(plan, plans, kernel, types)]
     schedules = zip(plans, chunks, strict=True)
     phases = tuple(replace(plan.schedule, parallel=parts) for plan, parts in schedules)
@@ -187,10 +181,11 @@ def _phases(workload: _Workload, wanted: Phases | None) -> _Lowered | None:
     return _Lowered(body, Phases(phases, worth), layouts, in_place)
 
 
-def _phase_chunks(chain: Chain, types: Mapping[str, TensorType]) -> list[int]:
+def _phase_chunks(phases: Sequence[Piece]) -> list[int]:
     """A function forks once: for its blocks, else for the first phase."""
-    first = not chain.outer and nanoseconds(chain.phases[0], types) >= WORTH_A_FORK
-    return [PARALLEL_CHUNKS if first else 1, *(1 for _ in chain.phases[1:])]
+    first, *rest = phases
+    worth = not first.outer and nanoseconds(first.stages, first.types) >= WORTH_A_FORK
+    return [PARALLEL_CHUNKS if worth else 1, *(1 for _ in rest)]
 
 
 def _check_one_fork(parallel: Sequence[bool], outer: Sequence[object] = ()) -> None:
@@ -212,19 +207,19 @@ def _alone_in_place(
 
 def _parts(workload: _Workload, wanted: Parts | None) -> _Lowered:
     """Unrelated parts, one after the other."""
-    parts = partition(workload.kernel.stages)
+    parts = parts_of(workload.kernel)
     if wanted is not None:
         if len(wanted.parts) != len(parts):
             raise ScheduleError(f"there are {len(parts)} parts, not {len(wanted.parts)}")
         _check_one_fork([_is_parallel(part) for part in wanted.parts])
-    packable = read_once(parts, workload.kernel.constants)
     # A function forks once: for its dearest part.
-    dearest = max(parts, key=lambda stages: nanoseconds(stages, workload.types), default=())
+    times = [nanoseconds(part.stages, part.types) for part in parts]
+    dearest = times.index(max(times)) if times else 0
     lowered: list[_LoweredPart] = []
-    for number, stages in enumerate(parts):
-        worth = stages is dearest and nanoseconds(stages, workload.types) >= WORTH_A_FORK
+    for number, part in enumerate(parts):
+        worth = number == dearest and times[number] >= WORTH_A_FORK
         one = None if wanted is None else wanted.parts[number]
-        lowered.append(_part(workload, stages, packable, worth, one))
+        lowered.append(_part(workload, part, worth, one))
     return _Lowered(
         [statement for part in lowered for statement in part.statements],
         Parts(tuple(part.schedule for part in lowered)),
@@ -244,19 +239,13 @@ class _LoweredPart(NamedTuple):
     in_place: Sequence[tuple[str, str]] = ()
 
 
-def _part(
-    workload: _Workload,
-    stages: tuple[Stage, ...],
-    packable: frozenset[str],
-    worth: bool,
-    wanted: Part | None,
-) -> _LoweredPart:
+def _part(workload: _Workload, piece: Piece, worth: bool, wanted: Part | None) -> _LoweredPart:
     """Stages that belong together, on threads if that is ``worth`` it or as ``wanted``."""
     kernel, names, machine = workload.kernel, workload.names, workload.machine
     types = workload.types
     rows = None
     if wanted is None or isinstance(wanted, StraightRows):
-        rows = find_straight_rows(stages, types, workload.dims)
+        rows = find_straight_rows(piece.stages, types, workload.dims)
     if rows is not None:
         parallel = worth if wanted is None else wanted.parallel is True
         body, plans = emit_straight_rows(rows, kernel, names, machine, parallel)
@@ -264,7 +253,7 @@ def _part(
         return _LoweredPart(body, StraightRows(parallel), {}, in_place)
     if isinstance(wanted, StraightRows):
         raise ScheduleError("no part moves rows that are bent at their ends")
-    plan, layouts = _plan(stages, workload, packable, wanted)
+    plan, layouts = _plan(piece.with_choices(), machine, wanted)
     chunks = (PARALLEL_CHUNKS if worth else 1) if wanted is None else wanted.parallel
     schedule = replace(plan.schedule, parallel=chunks)
     if isinstance(plan, RowPlan):
@@ -275,36 +264,17 @@ def _part(
     return _LoweredPart(emit_tiled(plan, names, chunks), schedule, layouts, in_place)
 
 
-def partition(stages: Sequence[Stage]) -> list[tuple[Stage, ...]]:
-    """Stages in runs that share an iteration space; unrelated parts (concatenation) apart."""
-    runs: list[list[Stage]] = []
-    for stage in stages:
-        names = {r.tensor for r in reads(stage.body)}
-        home = next((r for r in runs if names & {s.output for s in r}), None)
-        if home is None:
-            runs.append([stage])
-        else:
-            home.append(stage)
-    return [tuple(r) for r in runs]
-
-
 def _plan(
-    stages: tuple[Stage, ...],
-    workload: _Workload,
-    packable: frozenset[str],
-    wanted: Tiled | Rows | None,
+    piece: Piece, machine: CpuModel, wanted: Tiled | Rows | None
 ) -> tuple[Plan | RowPlan, Mapping[str, Layout]]:
-    kernel, machine, types, dims = workload.kernel, workload.machine, workload.types, workload.dims
-    outputs = frozenset(kernel.outputs)
-    stages = with_choices(stages, types, dims)
-    shared = shared_axes(stages)
+    outputs, types, dims = piece.stored, piece.types, piece.dims
+    shared = piece.on_shared_axes()
     tiled = isinstance(wanted, Tiled)
-    if shared is not None and not isinstance(wanted, Rows):
-        group = make_group(shared, outputs, types, dims, packable)
-        if tiled or not _prefers_rows(group, packable):
-            one = wanted if tiled else None
-            return plan_stages(shared, outputs, types, dims, packable, machine, (), one)
-    space = None if tiled else row_space(stages)
+    if isinstance(wanted, Tiled) and shared is not None:
+        return shared.plan(machine, wanted)
+    if wanted is None and shared is not None and not _prefers_rows(shared):
+        return shared.plan(machine, None)
+    space = None if tiled else row_space(piece.stages)
     if space is not None and not any(space.repeats(s) for s in space.stages if s.output in outputs):
         asked = wanted if isinstance(wanted, Rows) else None
         rows = plan_rows(space, outputs, types, dims, machine, asked)
@@ -314,22 +284,17 @@ def _plan(
         raise ScheduleError(f"stages do not share their {'axes' if tiled else 'rows'}")
     if shared is None:
         raise NoScheduleError
-    return plan_stages(shared, outputs, types, dims, packable, machine)
+    return shared.plan(machine, None)
 
 
-def read_once(parts: Sequence[Sequence[Stage]], constants: Iterable[str]) -> frozenset[str]:
-    """Constants that one part reads, in one way: their order is that part's to choose."""
-    found = ({r for s in stages for r in reads(s.body)} for stages in parts)
-    times = Counter(r.tensor for distinct in found for r in distinct)
-    return frozenset(c for c in constants if times[c] == 1)
-
-
-def _prefers_rows(group: Group, packable: frozenset[str]) -> bool:
+def _prefers_rows(piece: Piece) -> bool:
     """Whether rows are contiguous along the reduction but not along the output's inner loop."""
+    group = make_group(piece.stages, piece.stored, piece.types, piece.dims, piece.packable)
     anchor = group.anchor
     if anchor is None:
         return False
-    loads = [r for r in reads(anchor.body) if r.tensor not in packable and len(r.indices) == 1]
+    found = [r for r in reads(anchor.body) if len(r.indices) == 1]
+    loads = [r for r in found if r.tensor not in piece.packable]
     row = [coefficient(r.indices[0], anchor.reduce[-1].name) for r in loads]
     if 1 not in row or any(c not in (0, 1) for c in row):
         return False
