@@ -6,6 +6,7 @@ One observer sees every stage with the program before and after it, and the seco
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,6 +99,7 @@ from modelcc.tune.database import FILE, Database
 ModelSource = OnnxModel | LoadedModel | Graph
 """A path of an .onnx file, its bytes, an ``onnx.ModelProto``, or a graph built by hand."""
 
+_LOGGER = logging.getLogger(__name__)
 DEFAULT = Options()
 NOWHERE = Workplace()
 REPORT = "report.json"
@@ -276,13 +278,17 @@ def compile_model(
     if cache and key:
         found = artifact_cache(cache).read(key)
         if found:
+            _warn_of_notes(found, options)
             return Compiled(found, target)
     times: list[StageTime] = []
     interfaces: list[Interface | None] = []
     files: list[Seen] = []
+    notes: list[str] = []
 
     def note(run: StageRun) -> None:
         times.append(StageTime(run.stage.label, run.seconds))
+        if isinstance(run.after, ScheduledProgram) and run.stage.block == "schedule":
+            notes.extend(run.after.notes)
         if isinstance(run.after, Graph):
             interfaces.append(run.after.interface)
         if isinstance(run.before, Graph) and isinstance(run.after, TensorProgram):
@@ -305,9 +311,8 @@ def compile_model(
         watching = all_of(note, log_stage, check_stage, observer)
         begin = announcer(stages, workplace)
         artifact: Artifact = run_stages(stages, source(), watching, begin)
-    if interfaces and interfaces[-1] is not None:
-        manifest = artifact.manifest.with_interface(interfaces[-1])
-        artifact = replace(artifact, manifest=manifest)
+    artifact = _with_notes(_with_interface(artifact, interfaces), tuple(notes))
+    _warn_of_notes(artifact, options)
     if cache and key:
         keep(artifact, key, cache, before, files)
     return Compiled(artifact, target, tuple(times))
@@ -337,6 +342,29 @@ def report_in(artifact: Artifact) -> Report | None:
     interface = artifact.manifest.interface
     steps = () if interface is None else interface.steps
     return replace(report_from_json(text), host_steps=tuple(map(str, steps)))
+
+
+def _with_interface(artifact: Artifact, found: Sequence[Interface | None]) -> Artifact:
+    """With the last interface that the graph had, if it had one."""
+    if not found or found[-1] is None:
+        return artifact
+    return replace(artifact, manifest=artifact.manifest.with_interface(found[-1]))
+
+
+def _with_notes(artifact: Artifact, notes: tuple[str, ...]) -> Artifact:
+    """With what the user is to know in its report."""
+    text = artifact.sources.get(REPORT) if notes else None
+    if text is None:
+        return artifact
+    report = replace(report_from_json(text), notes=notes)
+    return replace(artifact, sources={**artifact.sources, REPORT: report.to_json()})
+
+
+def _warn_of_notes(artifact: Artifact, options: Options) -> None:
+    """Only what is tuned may be done otherwise than the user wished."""
+    report = report_in(artifact) if options.tuned else None
+    for note in () if report is None else report.notes:
+        _LOGGER.warning("%s", note)
 
 
 def _importer(options: Options) -> Callable[[ModelSource], Graph]:

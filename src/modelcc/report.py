@@ -75,7 +75,8 @@ class Report:
     """A compiled model at the dimension values ``sizes``.
 
     ``arena`` and ``lower_bound`` (the most that is live at once) are in bytes, ``constants`` the
-    bytes of all weights.  ``host_steps`` is work that the runtime does before them.
+    bytes of all weights.  ``host_steps`` is work that the runtime does before them, ``notes``
+    tell what of the user's wishes was not done.
     """
 
     model: str
@@ -90,6 +91,7 @@ class Report:
     constants: int
     stages: tuple[StageTime, ...] = field(default=())
     host_steps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """A line on memory and work, then a line for each step."""
@@ -97,7 +99,8 @@ class Report:
         head = f"{self.model} for {self.target}: {arena}, weights {self.constants} bytes, "
         head += f"{self.flops / 1e9:.3f} GFLOP in {len(self.kernels)} steps"
         before = (f"  the runtime: {step}" for step in self.host_steps)
-        return "\n".join((head, *before, *(f"  {kernel}" for kernel in self.kernels)))
+        notes = (f"  note: {note}" for note in self.notes)
+        return "\n".join((head, *notes, *before, *(f"  {kernel}" for kernel in self.kernels)))
 
     @property
     def flops(self) -> int:
@@ -154,6 +157,7 @@ def report_from_json(text: str) -> Report:
     data["regions"] = tuple(Region(**row) for row in data["regions"])
     data["stages"] = tuple(StageTime(**row) for row in data["stages"])
     data["host_steps"] = tuple(data["host_steps"])
+    data["notes"] = tuple(data.get("notes", ()))
     return Report(**data)
 
 

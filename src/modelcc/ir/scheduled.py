@@ -74,7 +74,8 @@ def scheduled_tensors(item: ScheduledItem) -> tuple[str, ...]:
 class ScheduledProgram:
     """A tensor program whose kernels are scheduled, with its constants packed.
 
-    ``types`` carries the physical layout of every tensor that is stored in memory.
+    ``types`` carries the physical layout of every tensor that is stored in memory.  ``notes`` tell
+    the user what of their wishes was not done.
     """
 
     name: str
@@ -84,6 +85,7 @@ class ScheduledProgram:
     types: Mapping[str, TensorType]
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def read_sizes(self) -> tuple[str, ...]:

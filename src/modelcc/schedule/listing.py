@@ -10,8 +10,8 @@ kernel 83f1c2d4a5b69788: tiled(vector=a1v, lanes=8, tile={a1b: 2, a3: 6}, parall
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from modelcc.ir.op import ModelError
 from modelcc.schedule.canonical import CanonicalKernel
@@ -40,9 +40,9 @@ class Scheduled:
 class Listing:
     """Schedules by the keys of their workloads, for ``machine`` (empty: any)."""
 
-    machine: str
-    schedules: Mapping[str, Schedule]
-    lines: Mapping[str, int]
+    machine: str = ""
+    schedules: Mapping[str, Schedule] = field(default_factory=dict[str, Schedule])
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def print_listing(machine: str, kernels: Sequence[Scheduled]) -> str:
@@ -88,8 +88,8 @@ def parse_listing(text: str) -> Listing:
     return Listing(machine, schedules, lines)
 
 
-def check_listing(listing: Listing, machine: str, used: Sequence[str]) -> None:
-    """:class:`ModelError` if schedules are for another machine, or for no kernel of the model."""
+def check_machine(listing: Listing, machine: str) -> None:
+    """:class:`ModelError` if the schedules are for another machine than this."""
     if listing.machine not in ("", machine):
         hint = "delete its line if they are to be tried here nevertheless"
         raise ModelError(
@@ -97,9 +97,13 @@ def check_listing(listing: Listing, machine: str, used: Sequence[str]) -> None:
             (),
             hint,
         )
+
+
+def check_used(listing: Listing, used: Collection[str]) -> None:
+    """:class:`ModelError` if a schedule is for none of the kernels with these keys."""
     unused = [key for key in listing.schedules if key not in used]
     if unused:
-        line = listing.lines[unused[0]]
+        line = listing.lines.get(unused[0], 0)
         raise ModelError(
             f"line {line} of the schedules: no kernel of this model has the key {unused[0]}",
             (),

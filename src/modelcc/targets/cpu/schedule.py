@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from modelcc.ir.graph import Constant
@@ -30,10 +29,12 @@ from modelcc.ir.tensor import (
 from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.canonical import CanonicalKernel, canonical, with_numbers
 from modelcc.schedule.free_sizes import with_free_sizes
-from modelcc.schedule.listing import Scheduled
-from modelcc.schedule.schedule import Schedule, ScheduleError
+from modelcc.schedule.listing import Scheduled, check_used
+from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.shared_copies import is_copy, with_free_place
 from modelcc.schedule.sweeps import there_and_back
+from modelcc.schedule.text import parse_schedule
+from modelcc.schedule.wanted import Wanted
 from modelcc.schedule.workload import workload_key
 from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
@@ -62,7 +63,7 @@ def unfused(kernel: Kernel) -> list[Kernel]:
     ]
 
 
-NONE: Mapping[str, Schedule] = MappingProxyType({})
+DEFAULTS = Wanted()
 """Every kernel has its default."""
 
 
@@ -70,15 +71,16 @@ def schedule_program(
     program: TensorProgram,
     machine: CpuModel,
     ready: Callable[[Function], None] | None = None,
-    wanted: Mapping[str, Schedule] = NONE,
+    wanted: Wanted = DEFAULTS,
 ) -> ScheduledProgram:
-    """Schedule every kernel of ``program``; equal kernels share one function.
+    """Schedule every kernel of ``program``, as ``wanted``; equal kernels share one function.
 
-    ``ready`` is told of each function as soon as it is there, of some more than once.  Kernels
-    whose keys are in ``wanted`` are scheduled so; :class:`ModelError` if one cannot be.
+    ``ready`` is told of each function as soon as it is there, of some more than once.
+    :class:`ModelError` if a schedule that a user gave does not fit, or no kernel has its key.
     """
     scheduler = _Scheduler(program, machine, ready, wanted)
     items = scheduler.items(program.items, program.dims)
+    check_used(wanted.given, scheduler.keys)
     packed = scheduler.packed
     steps = [item for item in leaf_calls(items) if not isinstance(item, View)]
     used = frozenset(a for step in steps for a in step.arguments)
@@ -91,15 +93,17 @@ def schedule_program(
         {**program.types, **packed.types},
         {n: c for n, c in {**program.constants, **packed.constants}.items() if n in kept},
         program.dims,
+        tuple(scheduler.notes),
     )
 
 
 def scheduled_kernels(
-    program: TensorProgram, machine: CpuModel, wanted: Mapping[str, Schedule] = NONE
+    program: TensorProgram, machine: CpuModel, wanted: Wanted = DEFAULTS
 ) -> tuple[Scheduled, ...]:
     """Each distinct kernel of stages and how it runs; ``wanted`` as for a program."""
     scheduler = _Scheduler(program, machine, None, wanted)
     scheduler.items(program.items, program.dims)
+    check_used(wanted.given, scheduler.keys)
     return scheduler.kernels()
 
 
@@ -144,7 +148,7 @@ class _Scheduler:
         program: TensorProgram,
         machine: CpuModel,
         ready: Callable[[Function], None] | None,
-        wanted: Mapping[str, Schedule],
+        wanted: Wanted,
     ) -> None:
         self._program = program
         self._machine = machine
@@ -161,6 +165,8 @@ class _Scheduler:
         steps = (item for item in leaf_items(program.items) if isinstance(item, ReadSize))
         self._read = frozenset(name for step in steps for name in step.symbols)
         self.packed = _PackedConstants(program)
+        self.keys: set[str] = set()
+        self.notes: list[str] = []
 
     def items(
         self, items: Sequence[Item], dims: Bounds, counter: str = ""
@@ -234,12 +240,33 @@ class _Scheduler:
     def _lowered(
         self, kernel: CanonicalKernel, name: str, source: tuple[str, ...]
     ) -> ScheduledKernel:
-        key = workload_key(kernel) if self._wanted else ""
+        if not self._wanted.anything:
+            return schedule_kernel(kernel, name, self._machine, source)
+        key = workload_key(kernel)
+        self.keys.add(key)
+        given = self._wanted.given.schedules.get(key)
+        tuned = self._as_tuned(kernel, name, source, key) if given is None else None
+        if tuned is not None:
+            return tuned
         try:
-            return schedule_kernel(kernel, name, self._machine, source, self._wanted.get(key))
+            return schedule_kernel(kernel, name, self._machine, source, given)
         except ScheduleError as error:
             hint = "--emit schedule prints what it has by default"
             raise ModelError(f"the schedule of kernel {key}: {error}", source, hint) from error
+
+    def _as_tuned(
+        self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], key: str
+    ) -> ScheduledKernel | None:
+        """None, with a note, if the schedule that tuning found does not fit any more."""
+        text = self._wanted.tuned.get(key)
+        if text is None:
+            return None
+        try:
+            return schedule_kernel(kernel, name, self._machine, source, parse_schedule(text))
+        except ScheduleError as error:
+            of = f"{', '.join(source) or name}: kernel {key} has its default schedule"
+            self.notes.append(f"{of}: the tuned one does not fit ({error}); tune the model anew")
+            return None
 
     def kernels(self) -> tuple[Scheduled, ...]:
         """What has been scheduled, in its order."""

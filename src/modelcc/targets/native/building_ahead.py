@@ -59,7 +59,7 @@ class _BuildingAhead(NativeTarget):
         read = {name for item in leaf_items(program.items) for name in item_inputs(item)}
         constants = (constant for name, constant in program.constants.items() if name in read)
         self.memory.expect(padded_size(constants))
-        return schedule_program(program, self.cpu, self._start, self.wanted(program))
+        return schedule_program(program, self.cpu, self._start, self.wanted)
 
     def allocate(self, size: int) -> Memory:
         """As ever; it is there by now."""

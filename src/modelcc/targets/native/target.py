@@ -23,10 +23,8 @@ from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
-from modelcc.schedule.listing import Scheduled, check_listing, parse_listing, print_listing
-from modelcc.schedule.schedule import Schedule
-from modelcc.schedule.text import parse_schedule
-from modelcc.schedule.workload import workload_key
+from modelcc.schedule.listing import Scheduled, check_machine, parse_listing, print_listing
+from modelcc.schedule.wanted import Wanted
 from modelcc.targets.base import (
     MODULE_LINE,
     SCHEDULE,
@@ -107,20 +105,15 @@ class NativeTarget:
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """Kernels become loop functions; constants are packed as these want them."""
-        return schedule_program(program, self.cpu, wanted=self.wanted(program))
+        return schedule_program(program, self.cpu, wanted=self.wanted)
 
-    def wanted(self, program: TensorProgram) -> Mapping[str, Schedule]:
-        """The schedules that were asked for, by the keys of their kernels.
-
-        :class:`ModelError` if they are for other kernels, or for another machine.
-        """
-        found = {key: parse_schedule(text) for key, text in self.options.tuned}
-        if self.options.schedule:
-            listing = parse_listing(self.options.schedule)
-            keys = [workload_key(one.kernel) for one in scheduled_kernels(program, self.cpu)]
-            check_listing(listing, self.words, keys)
-            found |= listing.schedules
-        return found
+    @property
+    def wanted(self) -> Wanted:
+        """The schedules that were asked for; :class:`ModelError` if they are for another machine,
+        or none at all."""
+        listing = parse_listing(self.options.schedule)
+        check_machine(listing, self.words)
+        return Wanted(listing, dict(self.options.tuned))
 
     @property
     def words(self) -> str:
@@ -136,7 +129,7 @@ class NativeTarget:
 
     def kernels(self, program: TensorProgram) -> tuple[Scheduled, ...]:
         """The distinct kernels of a program, and how they run by default or as was asked for."""
-        return scheduled_kernels(program, self.cpu, self.wanted(program))
+        return scheduled_kernels(program, self.cpu, self.wanted)
 
     def list_schedules(self, program: TensorProgram) -> str:
         """How each distinct kernel runs, in a text to edit."""
