@@ -22,7 +22,8 @@ from modelcc.tune.measurement import Measurer, Worker
 from modelcc.tune.search import Found, Search, Task
 
 SHARE = 0.8
-"""Of the budget for kernels; the rest is for the model as a whole."""
+"""Of the budget for candidates of kernels; the rest is for the model as a whole, which may take
+longer."""
 
 TURNS = 15
 """Runs of the model by each of the two, at least, to compare them."""
@@ -33,8 +34,8 @@ LEAST_BUDGET = 5.0
 
 @dataclass(frozen=True)
 class Request:
-    """What to tune, on which inputs, and for how many seconds; ``database`` is the file to keep
-    measurements in."""
+    """What to tune, on which inputs, and for about how many seconds; ``database`` is the file to
+    keep measurements in."""
 
     model: ModelSource
     options: Options
@@ -74,9 +75,10 @@ def listing_text(schedules: Mapping[str, Schedule]) -> str:
 
 
 def tune_model(request: Request) -> Tuning:
-    """Search schedules for the kernels of a model, take those with which it is faster, and note
-    them in the database.
+    """Search schedules for the kernels of a model, take those with which it ran faster than by
+    default, in turns with it, and note them in the database.
 
+    They take the place of what was chosen for these kernels, by tuning other models perhaps.
     It may be stopped at any moment and goes on where it was.  :class:`ModelError` if the target
     has no kernels to measure, or the budget is too small.
     """

@@ -17,6 +17,7 @@ from modelcc.schedule.text import print_schedule
 from modelcc.schedule.workload import workload_key
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.work import nanoseconds
 from modelcc.tune.database import Database, Measurement, State
 from modelcc.tune.measurement import Times, WorkerError
 
@@ -43,6 +44,11 @@ class Task:
     def key(self) -> str:
         """The workload's key."""
         return workload_key(self.kernel)
+
+    @property
+    def estimate(self) -> float:
+        """Nanoseconds of all calls, before anything is measured."""
+        return self.calls * nanoseconds(self.kernel.stages, dict(self.kernel.types))
 
 
 @dataclass(frozen=True)
@@ -108,8 +114,14 @@ class Search:
     report: Callable[[Found], None] = field(default=lambda found: None)
 
     def run(self, tasks: Sequence[Task]) -> list[Found]:
-        """What was found for each task that could be measured, by the time its kernels take."""
-        work = [one for task in tasks if (one := self._opened(task)) is not None]
+        """What was found for each task that could be measured in time, by the time its kernels
+        take.  Once ``over``, nothing but the best schedule of each is measured, once more."""
+        work: list[_Open] = []
+        for task in sorted(tasks, key=lambda task: -task.estimate):
+            if self.over():
+                break
+            one = self._opened(task)
+            work += [] if one is None else [one]
         waiting = list(work)
         while waiting and not self.over():
             one = max(waiting, key=lambda w: w.weight)
