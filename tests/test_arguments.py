@@ -42,6 +42,7 @@ OPTIONS: dict[str, list[object]] = {
         (("batch", 2), ("batch", 3)),
     ],
     "optimize": [*not_of(None, *NUMBERS), 4],
+    "accuracy": [*not_of(None), "exact"],
     "winograd": not_of(None, True),
     "strassen": not_of(None, True),
     "schedule": [v for v in not_of(None) if not isinstance(v, str)],
@@ -116,7 +117,8 @@ def test_wrong_arguments_are_refused_in_words(
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_refuse_what_compile_refuses(name: str) -> None:
-    for value in (*OPTIONS[name], *(() if name == "limit" else (None,))):
+    may_be_none = name in ("limit", "winograd", "strassen")
+    for value in (*OPTIONS[name], *(() if may_be_none else (None,))):
         with pytest.raises(modelcc.ModelError, match=name):
             modelcc.Options(**{name: value})
 
@@ -184,6 +186,21 @@ def test_arguments_of_methods(net: modelcc.Model, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["winograd", "strassen"])
+def test_strict_accuracy_contradicts_what_it_leaves_out(name: str) -> None:
+    """Asked for both ways at once, however the two are given; leaving it out twice is fine."""
+    strict = modelcc.Options(accuracy="strict", **{name: False})
+    for options in (strict, modelcc.Options(accuracy="strict")):
+        with pytest.raises(modelcc.ModelError, match=f"{name} contradicts accuracy 'strict'"):
+            modelcc.compile(MODEL, options=options, cache=None, **{name: True})
+    with pytest.raises(modelcc.ModelError, match=f"{name} contradicts accuracy 'strict'"):
+        modelcc.compile(MODEL, options=modelcc.Options(**{name: True}), accuracy="strict")
+
+
+def test_accuracy_is_part_of_the_key_of_caches() -> None:
+    assert modelcc.Options().key() != modelcc.Options(accuracy="strict").key()
+
+
 def test_options_reach_the_compiler() -> None:
     def stages(**asked: Any) -> set[str]:
         net = modelcc.compile(MODEL, cache=None, **{"threads": 1, **asked})
@@ -194,6 +211,8 @@ def test_options_reach_the_compiler() -> None:
     assert stages() >= both
     assert stages(winograd=False) & both == stages(options=without) & both == {"Strassen"}
     assert stages(options=without, winograd=True, strassen=False) & both == {"Winograd"}
+    assert stages(accuracy="strict") & both == set()
+    assert stages(options=modelcc.Options(accuracy="strict"), accuracy="standard") >= both
     assert "FuseKernels" not in stages(skip=["FuseKernels"])
     options = modelcc.Options(threads=2, keep=("x",))
     net = modelcc.compile(MODEL, options=options, optimize=0, cache=None)

@@ -41,6 +41,7 @@ def compile(
     dims: Dims | None = None,
     cpu: str | None = None,
     optimize: int | None = None,
+    accuracy: str | None = None,
     winograd: bool | None = None,
     strassen: bool | None = None,
     schedule: str | None = None,
@@ -59,10 +60,11 @@ def compile(
     ``threads``: how many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
     ``dims`` fixes named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``).
     ``cpu`` names a processor to compile for (default: ``MODELCC_CPU``, else this one), ``optimize``
-    is 0 to 3, ``schedule`` the text of schedules for some kernels, ``unchecked`` leaves out the
-    checks of indices that come from data.  These and the
-    others are the fields of :class:`Options`; ``options`` gives all of them (its ``threads``
-    too), and an argument that is not None takes the place of its field.
+    is 0 to 3, ``accuracy="strict"`` does without Winograd's convolutions and Strassen's products,
+    ``schedule`` is the text of schedules for some kernels, ``unchecked`` leaves out the checks of
+    indices that come from data.  These and the others are the fields of :class:`Options`;
+    ``options`` gives all of them (its ``threads`` too), and an argument that is not None takes
+    the place of its field.
 
     ``cache`` is a folder (default: ``MODELCC_CACHE_DIR``, else one below the home), None for no
     cache.  What ``modelcc machine --measure`` keeps there is used where code is for this machine,
@@ -71,23 +73,11 @@ def compile(
     """
     environment = read_environment(os.environ)
     asked = asked_options(
-        environment,
-        options,
-        target=target,
-        threads=threads,
-        dims=dims,
-        cpu=cpu,
-        optimize=optimize,
-        winograd=winograd,
-        strassen=strassen,
-        schedule=schedule,
-        tuned=tuned,
-        skip=skip,
-        limit=limit,
-        keep=keep,
-        unchecked=unchecked,
+        environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
+        optimize=optimize, accuracy=accuracy, winograd=winograd, strassen=strassen,
+        schedule=schedule, tuned=tuned, skip=skip, limit=limit, keep=keep, unchecked=unchecked,
         machine=machine,
-    )
+    )  # fmt: skip
     checks.function("progress", progress, _PROGRESS)
     folder, jobs = _folder(cache, environment), default_jobs(environment)
     here = _here(asked, folder, measured)
@@ -156,6 +146,7 @@ def verify(
     dims: Dims | None = None,
     cpu: str | None = None,
     optimize: int | None = None,
+    accuracy: str | None = None,
     winograd: bool | None = None,
     strassen: bool | None = None,
     schedule: str | None = None,
@@ -183,8 +174,9 @@ def verify(
     environment = read_environment(os.environ)
     asked = asked_options(
         environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
-        optimize=optimize, winograd=winograd, strassen=strassen, schedule=schedule, tuned=tuned,
-        skip=skip, limit=limit, unchecked=unchecked, machine=machine,
+        optimize=optimize, accuracy=accuracy, winograd=winograd, strassen=strassen,
+        schedule=schedule, tuned=tuned, skip=skip, limit=limit, unchecked=unchecked,
+        machine=machine,
     )  # fmt: skip
     folder = _folder(cache, environment)
     request = _verification().Request(

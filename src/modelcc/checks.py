@@ -70,6 +70,11 @@ def flag(what: str, value: object) -> bool:
     return bool(value)
 
 
+def optional_flag(what: str, value: object) -> bool | None:
+    """True, False, or None for what is left open."""
+    return None if value is None else flag(what, value)
+
+
 def text(what: str, value: object, hint: str | None = None) -> str:
     """A ``str``."""
     if not isinstance(value, str):

@@ -9,13 +9,26 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
-from modelcc.checks import dimensions, flag, names, number, shown, text, whole_number
+from modelcc.checks import (
+    dimensions,
+    flag,
+    names,
+    number,
+    optional_flag,
+    shown,
+    text,
+    whole_number,
+)
 from modelcc.ir.index import Range
 from modelcc.ir.op import ModelError
 from modelcc.targets.cpu.machine import CpuModel, with_numbers
 
 Dims = Mapping[str, "int | tuple[int, int | None] | Range"]
 """Named dimensions: a size, or the least and greatest one (None: any)."""
+
+STANDARD, STRICT = "standard", "strict"
+ACCURACIES = (STANDARD, STRICT)
+"""With and without algorithms that save multiplications and round otherwise."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +47,9 @@ class Options:
     of threads that schedules are laid out for; ``optimize`` is 0 (quick, for debugging: plain
     layouts and, in C, loops over single elements) to 3;
     ``winograd`` allows Winograd's convolutions and ``strassen`` Strassen's matrix products, whose
-    rounding errors are a few times larger.
+    rounding errors may be a few times larger; with None they are as ``accuracy`` says, which is
+    ``standard`` (allowed) or ``strict`` (left out: every sum is of the products that the model
+    says).
     ``schedule`` is the text of schedules for some of the kernels, as ``--emit schedule`` prints
     them; ``tuned`` takes what ``modelcc tune`` found for others on this machine.
     ``unchecked`` leaves out the checks of indices that come from data: one out of range then reads
@@ -50,8 +65,9 @@ class Options:
     threads: int = 1
     optimize: int = 2
     dims: tuple[tuple[str, int | Range], ...] = ()
-    winograd: bool = True
-    strassen: bool = True
+    accuracy: str = STANDARD
+    winograd: bool | None = None
+    strassen: bool | None = None
     schedule: str = ""
     tuned: bool = False
     unchecked: bool = False
@@ -66,6 +82,15 @@ class Options:
             if check is not None:
                 value = check(field.name, getattr(self, field.name))
                 object.__setattr__(self, field.name, value)
+        for name in ("winograd", "strassen"):
+            if getattr(self, name) and self.accuracy == STRICT:
+                what = f"{name} contradicts accuracy {STRICT!r}, which leaves it out"
+                raise ModelError(what, (), "ask for one of the two")
+
+    def allows(self, asked: bool | None) -> bool:
+        """Whether an algorithm that rounds otherwise may be used: as ``asked``, else as
+        ``accuracy`` says."""
+        return self.accuracy != STRICT if asked is None else asked
 
     def key(self) -> str:
         """SHA-256 of all fields, in hexadecimal."""
@@ -90,6 +115,14 @@ def _machine(what: str, value: Any) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(pairs.items()))
 
 
+def _accuracy(what: str, value: object) -> str:
+    hint = " or ".join(map(repr, ACCURACIES))
+    asked = text(what, value, hint)
+    if asked not in ACCURACIES:
+        raise ModelError(f"{what} must be {hint}, not {shown(value)}")
+    return asked
+
+
 def _limit(what: str, value: Any) -> Limit | None:
     if value is None or isinstance(value, Limit):
         return value
@@ -110,6 +143,9 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = MappingProxyType(
         "schedule": partial(text, hint="the text of schedules"),
         "optimize": partial(whole_number, low=0, high=3),
         "dims": dimensions,
+        "accuracy": _accuracy,
+        "winograd": optional_flag,
+        "strassen": optional_flag,
         "machine": _machine,
         "skip": names,
         "limit": _limit,

@@ -11,7 +11,7 @@ import click
 from modelcc.environment import Environment
 from modelcc.ir.op import ModelError
 from modelcc.measurements import with_measurements
-from modelcc.options import Options, dimension, rewrite_limit
+from modelcc.options import ACCURACIES, STANDARD, Options, dimension, rewrite_limit
 from modelcc.runtime.pool import available_cores
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -56,12 +56,14 @@ _COMPILING = (
                  help="Threads to run on.  [default: MODELCC_NUM_THREADS, or one per core]"),
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
                  help="Fix a named dimension (batch=8) or bound it (batch=1..512)."),
-    click.option("--winograd/--no-winograd", default=True, show_default=True,
-                 help="3x3 convolutions by Winograd's algorithms where that is faster; "
-                      "their rounding errors are a few times larger."),
-    click.option("--strassen/--no-strassen", default=True, show_default=True,
-                 help="Matrix products by Strassen's algorithm where that is faster; "
-                      "its rounding errors are a few times larger."),
+    click.option("--accuracy", type=click.Choice(ACCURACIES), default=STANDARD, show_default=True,
+                 help="strict does without Winograd's and Strassen's algorithms."),
+    click.option("--winograd/--no-winograd", default=None,
+                 help="3x3 convolutions by Winograd's algorithms where that is faster; their "
+                      "rounding errors may be a few times larger.  [default: as --accuracy says]"),
+    click.option("--strassen/--no-strassen", default=None,
+                 help="Matrix products by Strassen's algorithm where that is faster; its "
+                      "rounding errors are a few times larger.  [default: as --accuracy says]"),
     click.option("--schedule", type=click.Path(path_type=Path), metavar="FILE",
                  help="Run kernels as this file says, which --emit schedule prints."),
     click.option("--tuned", is_flag=True,
@@ -96,8 +98,9 @@ def options_of(
     optimize: int,
     threads: int | None,
     dims: Sequence[str],
-    winograd: bool,
-    strassen: bool,
+    accuracy: str,
+    winograd: bool | None,
+    strassen: bool | None,
     schedule: Path | None,
     tuned: bool,
     unchecked: bool,
@@ -113,6 +116,7 @@ def options_of(
         optimize=optimize,
         threads=default if threads is None else threads,
         dims=tuple(dimension(text) for text in dims),
+        accuracy=accuracy,
         winograd=winograd,
         strassen=strassen,
         tuned=tuned,

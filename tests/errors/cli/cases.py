@@ -33,6 +33,12 @@ CASES = (
     Case("cpu", "compile net.onnx --cpu z80", ("z80", "x86-64-v3")),
     Case("dimension", "compile net.onnx --dim batch", ("'batch'", "batch=8")),
     Case("unknown-dimension", "compile net.onnx --dim bach=2", ("bach", "batch")),
+    Case("accuracy", "run net.onnx --accuracy exact", ("exact", "strict")),
+    Case(
+        "strict-winograd",
+        "bench net.onnx --accuracy strict --winograd",
+        ("winograd", "'strict'", "one of the two"),
+    ),
     Case("skip", "compile net.onnx --skip Fold", ("'Fold'", "FoldConstants")),
     Case("limit", "compile net.onnx --stop-after Fold", ("'Fold'", "SimplifyAlgebra=3")),
     Case("no-limit", "compile net.onnx --stop-after emit=3", ("emit", "Canonicalise")),
