@@ -1,9 +1,21 @@
 """What a report says of the memory plan."""
 
+from io import StringIO
+
+import numpy as np
+from rich.console import Console
+
+import modelcc
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Buffer, Function, Parameter
-from modelcc.ir.program import Binding, Launch, Program
+from modelcc.ir.program import Binding, Launch, Program, RepeatSteps
 from modelcc.ir.types import F32, TensorType
-from modelcc.report import report_of
+from modelcc.ops.conv import Conv
+from modelcc.report import report_from_json, report_of
+from modelcc.report_page import report_page
+from modelcc.report_tables import report_tables
+from modelcc.targets.cpu.passes.rounding import winograd_rounding
 
 KERNEL = Function(
     "copy",
@@ -29,3 +41,40 @@ def test_a_tensor_is_live_until_its_view_is_read() -> None:
     assert spans["a"] == (0, 0)
     assert spans["v"] == (0, 4)
     assert report.lower_bound == 192
+
+
+def product() -> Graph:
+    make = GraphBuilder()
+    x = make.input("x", TensorType((1, 64, 56, 56), F32))
+    w = np.random.default_rng(0).standard_normal((64, 64, 3, 3)).astype(np.float32)
+    return make.build([make.emit(Conv((1, 1), (1, 1), (1, 1), (1, 1), 1), x, make.constant(w))])
+
+
+def test_kernels_that_are_no_plain_sums_say_so() -> None:
+    """On the way through an artifact, and in all forms; with strict accuracy there are none."""
+    model = modelcc.compile(product(), cache=None)
+    report = model.report()
+    rows = [row for row in report.kernels if row.rounding != 1.0]
+    assert [row.function for row in rows] == [
+        row.function for row in report.kernels if row.function.endswith("_winograd")
+    ]
+    assert rows and rows[0].rounding == winograd_rounding(4, 64) == 8.28
+    assert report_from_json(report.to_json()) == report
+    assert "rounding 8.28 ×" in str(rows[0]) and "8.28 ×" in repr(report).splitlines()[0]
+    console = Console(width=200, file=StringIO())
+    console.print(report_tables(report))
+    for text in (console.file.getvalue(), report_page(report)):
+        assert text.count("8.28 ×") == 2 and "rounding" in text
+    strict = modelcc.compile(product(), cache=None, accuracy="strict").report()
+    assert {row.rounding for row in strict.kernels} == {1.0}
+    assert "rounding" not in repr(strict)
+
+
+def test_a_loop_has_the_rounding_of_what_it_launches() -> None:
+    launches = (Launch("copy", ("x", "y")), Launch("copy", ("x", "y"), rounding=4.5))
+    flat = TensorType((16,), F32)
+    bindings = {"x": Binding("x", flat, "input"), "y": Binding("y", flat, "output")}
+    steps = (launches[0], RepeatSteps("i", 3, launches))
+    program = Program("p", ("x",), ("y",), bindings, (KERNEL,), steps, 0)
+    rows = report_of(program, "native", {}).kernels
+    assert [row.rounding for row in rows] == [1.0, 4.5]

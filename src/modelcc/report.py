@@ -31,7 +31,9 @@ class KernelRow:
     """One step of the program; a loop is one, counted with all its iterations.
 
     ``source`` names the user's nodes; ``flops`` are executed operations, ``bytes`` the sizes of
-    its buffers; ``seconds`` is the median of profiled runs, None without a profile.
+    its buffers; ``rounding`` bounds its rounding errors, as a multiple of the bound for the plain
+    sums that the model asks for (1 where it computes these); ``seconds`` is the median of profiled
+    runs, None without a profile.
     """
 
     step: int
@@ -39,11 +41,13 @@ class KernelRow:
     source: tuple[str, ...]
     flops: int
     bytes: int
+    rounding: float = 1.0
     seconds: float | None = None
 
     def __str__(self) -> str:
         time = "" if self.seconds is None else f", {self.seconds * 1e6:.1f} µs"
-        work = f"{self.flops / 1e6:.3f} MFLOP, {self.bytes} bytes{time}"
+        bound = "" if self.rounding == 1.0 else f", rounding {times_text(self.rounding)}"
+        work = f"{self.flops / 1e6:.3f} MFLOP, {self.bytes} bytes{bound}{time}"
         return (
             f"{self.step} {self.function}: {work} from {', '.join(self.source) or 'the compiler'}"
         )
@@ -99,6 +103,7 @@ class Report:
         head = f"{self.model} for {self.target}: {arena}, weights {self.constants} bytes, "
         head += f"{self.flops / 1e9:.3f} GFLOP in {len(self.kernels)} steps"
         before = (f"  the runtime: {step}" for step in self.host_steps)
+        head += f"; {self.rounding}" if self.rounding else ""
         notes = (f"  note: {note}" for note in self.notes)
         return "\n".join((head, *notes, *before, *(f"  {kernel}" for kernel in self.kernels)))
 
@@ -106,6 +111,15 @@ class Report:
     def flops(self) -> int:
         """Operations of all kernels."""
         return sum(kernel.flops for kernel in self.kernels)
+
+    @property
+    def rounding(self) -> str:
+        """How many kernels round otherwise than plain sums, and how far; empty if none does."""
+        found = [k.rounding for k in self.kernels if k.rounding != 1.0]
+        if not found:
+            return ""
+        most = f"errors bounded by up to {times_text(max(found))} their bound"
+        return f"{len(found)} steps are not plain sums, {most} (accuracy strict has none of them)"
 
     @property
     def seconds(self) -> float | None:
@@ -126,6 +140,11 @@ class Report:
     def to_json(self) -> str:
         """The report as a JSON object."""
         return json.dumps(self, indent=1, default=vars)
+
+
+def times_text(rounding: float) -> str:
+    """How many times the bound of plain sums, as texts show it; empty for these."""
+    return "" if rounding == 1.0 else f"{rounding:g} ×"
 
 
 def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report:

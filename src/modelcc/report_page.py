@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from modelcc.formats import byte_text
-from modelcc.report import KernelRow, Region, Report
+from modelcc.report import KernelRow, Region, Report, times_text
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 460, 80, 30
 
@@ -31,6 +31,7 @@ def report_page(report: Report) -> str:
         f"<p>Arena {byte_text(report.arena)}; {byte_text(report.lower_bound)} live at most "
         f"({over:.1f} % above that). Weights {byte_text(report.constants)}. "
         f"{report.flops / 1e9:.3f} GFLOP in {len(report.kernels)} steps.</p>",
+        f"<p>Rounding: {escape(report.rounding)}.</p>" if report.rounding else "",
         "<h2>Memory plan</h2><p>Each box is a tensor: steps to the right, bytes upwards.</p>",
         memory_drawing(report),
         "<h2>Kernels</h2>",
@@ -74,7 +75,9 @@ def _tensor(region: Region, step: float, byte: float, height: int) -> str:
 
 def _kernel_rows(report: Report) -> Iterator[str]:
     head = "<th class='n'>step</th><th>kernel</th><th>from</th><th class='n'>MFLOP</th>"
-    yield f"<table><tr>{head}<th class='n'>bytes</th><th class='n'>µs</th></tr>"
+    for name in ("bytes", "rounding", "µs"):
+        head += f"<th class='n'>{name}</th>"
+    yield f"<table><tr>{head}</tr>"
     for kernel in report.kernels:
         yield _kernel_row(kernel)
     yield "</table>"
@@ -82,7 +85,8 @@ def _kernel_rows(report: Report) -> Iterator[str]:
 
 def _kernel_row(kernel: KernelRow) -> str:
     time = "" if kernel.seconds is None else f"{kernel.seconds * 1e6:.1f}"
-    numbers = (f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes), time)
+    bound = times_text(kernel.rounding)
+    numbers = (f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes), bound, time)
     cells = "".join(f"<td class='n'>{text}</td>" for text in numbers)
     names = f"<td>{escape(kernel.function)}</td><td>{escape(', '.join(kernel.source))}</td>"
     return f"<tr><td class='n'>{kernel.step}</td>{names}{cells}</tr>"

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.formats import byte_text
-from modelcc.report import KernelRow, Report, StageTime
+from modelcc.report import KernelRow, Report, StageTime, times_text
 
 
 def report_tables(report: Report, rows: int | None = None) -> RenderableType:
@@ -38,6 +38,8 @@ def summary(report: Report) -> RenderableType:
     table.add_row("arena", f"{byte_text(report.arena)} ({bound})")
     table.add_row("weights", byte_text(report.constants))
     table.add_row("work", f"{report.flops / 1e9:.3f} GFLOP in {len(report.kernels)} steps")
+    if report.rounding:
+        table.add_row("rounding", report.rounding)
     return table
 
 
@@ -48,10 +50,12 @@ def kernel_table(report: Report, rows: int | None = None) -> Table:
     table.add_column("step", no_wrap=True)
     for name in ("kernel", "from"):
         table.add_column(name)
-    for name in ("MFLOP", "bytes", *(("µs", "%", "GFLOP/s") if profiled else ())):
+    times = ("µs", "%", "GFLOP/s") if profiled else ()
+    for name in ("MFLOP", "bytes", *(("rounding",) if report.rounding else ()), *times):
         table.add_column(name, justify="right", no_wrap=True)
     for kernel in _dearest(report.kernels, rows):
         cells = [f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)]
+        cells += [times_text(kernel.rounding)] if report.rounding else []
         if profiled and kernel.seconds is not None:
             rate = kernel.flops / kernel.seconds / 1e9 if kernel.seconds else 0.0
             share = 100 * kernel.seconds / profiled

@@ -8,8 +8,9 @@ import pytest
 from program_cases import small_program
 
 from modelcc.ir.index import Range, Sym
+from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.op import ModelError
-from modelcc.ir.program import Program
+from modelcc.ir.program import Launch, Program
 from modelcc.ir.program_parser import constants_by_digest, parse_program
 from modelcc.ir.program_text import print_program
 
@@ -26,6 +27,17 @@ def test_round_trip() -> None:
 def test_dimensions_without_bounds() -> None:
     dims = {"batch": Range(None, None), "a": Range(1, Sym("batch") - 1), "b c": Range(None, 7)}
     program = replace(small_program(), dims=dims, definitions=(), arena=64, name="odd é")
+    assert read_back(program) == program
+
+
+@pytest.mark.parametrize("rounding", [4.58, 0.8, 1e16, 3.0])
+def test_launches_that_round_otherwise(rounding: float) -> None:
+    first, *others = small_program().steps
+    assert isinstance(first, Launch)
+    bound = IndexBound(8, source=("Gather_0",))
+    steps = (replace(first, rounding=rounding, bounds=(bound,)), *others)
+    program = replace(small_program(), steps=steps)
+    assert f' from "Add_0" rounding {rounding!r} check' in print_program(program)
     assert read_back(program) == program
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,17 @@ from hypothesis import strategies as st
 from modelcc.ir.graph import Constant
 from modelcc.ir.op import ModelError
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.tensor import Apply, Bitcast, Cast, Number, Read, Scalar, Select, TensorProgram
+from modelcc.ir.tensor import (
+    Apply,
+    Bitcast,
+    Cast,
+    Kernel,
+    Number,
+    Read,
+    Scalar,
+    Select,
+    TensorProgram,
+)
 from modelcc.ir.tensor_parser import parse_kernel, parse_tensor_program
 from modelcc.ir.tensor_text import print_kernel, print_scalar, print_tensor_program
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
@@ -64,6 +75,17 @@ def test_one_kernel_reads_back_with_its_types() -> None:
     back, types = parse_kernel(text)
     assert back == kernel
     assert types == {name: type for name, type in program.types.items() if name != "y"}
+
+
+@pytest.mark.parametrize("rounding", [4.58, 0.8, 1e16, 3.0])
+def test_kernels_that_round_otherwise_read_back(rounding: float) -> None:
+    kernel, *_ = matmul_relu().items
+    assert isinstance(kernel, Kernel)
+    for source in (kernel.source, ()):
+        changed = replace(kernel, rounding=rounding, source=source)
+        text = print_kernel(changed, matmul_relu().types)
+        assert f" rounding {rounding!r} {{" in text
+        assert parse_kernel(text)[0] == changed
 
 
 NUMBERS = {

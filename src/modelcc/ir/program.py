@@ -69,7 +69,7 @@ class Launch:
     """Runs kernel ``function`` on tensors, in parameter order, and index arguments.
 
     The run ends after it if it has met an index outside of one of ``bounds``, which are those of
-    the function's checks by their numbers.
+    the function's checks by their numbers.  ``rounding`` is that of the tensor level's kernel.
     """
 
     function: str
@@ -77,6 +77,7 @@ class Launch:
     sizes: tuple[Index, ...] = ()
     source: tuple[str, ...] = ()
     bounds: tuple[IndexBound, ...] = ()
+    rounding: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from modelcc.ir.program import (
     Program,
     RepeatSteps,
     Step,
+    leaves,
 )
 from modelcc.ir.tensor import ReadSize
 
-Work = tuple[int, str, tuple[str, ...], int, int]
-"""Number of a step, what it runs, where it stems from, its operations, bytes of its buffers."""
+Work = tuple[int, str, tuple[str, ...], int, int, float]
+"""Number of a step, what it runs, where it stems from, its operations, bytes of its buffers, and
+the greatest ``rounding`` of what it launches."""
 
 
 def step_work(program: Program, env: Mapping[str, int]) -> Iterator[Work]:
@@ -30,7 +32,8 @@ def step_work(program: Program, env: Mapping[str, int]) -> Iterator[Work]:
     costs = _Costs(program)
     for number, step in enumerate(program.steps):
         flops, size = _work(step, program, costs, env)
-        yield number, _name(step), step.source, flops, size
+        rounding = max((s.rounding for s in leaves((step,)) if isinstance(s, Launch)), default=1.0)
+        yield number, _name(step), step.source, flops, size, rounding
 
 
 class _Costs:

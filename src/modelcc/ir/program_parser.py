@@ -26,6 +26,7 @@ from modelcc.ir.program import (
     RepeatSteps,
     Step,
 )
+from modelcc.ir.rounding_text import parse_rounding
 from modelcc.ir.tensor import ReadSize
 
 
@@ -170,14 +171,14 @@ class _ProgramParser:
         while self._at.accept(";") or self._at.accept(","):
             sizes.append(self._at.index_before(",", ")"))
         self._at.expect(")")
-        source = parse_source(self._at)
+        source, rounding = parse_source(self._at), parse_rounding(self._at)
         bounds: list[IndexBound] = []
         while self._at.accept("check "):
             bound = parse_bound(self._at)
             if bound is None:
                 raise self._at.error("expected the bound of an index")
             bounds.append(bound)
-        return Launch(name, tuple(tensors), tuple(sizes), source, tuple(bounds))
+        return Launch(name, tuple(tensors), tuple(sizes), source, tuple(bounds), rounding)
 
     def _copy(self) -> CopyTensor:
         target = value_name(self._at.take("value"))

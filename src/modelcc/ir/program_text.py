@@ -44,6 +44,7 @@ from modelcc.ir.program import (
     RepeatSteps,
     Step,
 )
+from modelcc.ir.rounding_text import rounding_text
 from modelcc.ir.tensor import ReadSize
 
 
@@ -105,7 +106,8 @@ def step_text(step: Step) -> str:
             sizes = "; " + ", ".join(map(str, step.sizes)) if step.sizes else ""
             name = value_text(step.function)[1:]
             bounds = "".join(f" check {bound_text(bound)}" for bound in step.bounds)
-            return f"launch @{name}({tensors}{sizes}){source_text(step.source)}{bounds}"
+            clauses = source_text(step.source) + rounding_text(step.rounding)
+            return f"launch @{name}({tensors}{sizes}){clauses}{bounds}"
         case CopyTensor():
             tensors = f"{value_text(step.target)} = {value_text(step.source_tensor)}"
             return f"copy {tensors}{source_text(step.source)}"

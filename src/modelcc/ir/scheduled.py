@@ -25,7 +25,8 @@ class KernelCall:
     ``in_place`` lists (output, input) tensors that may share one buffer: same size, and every
     input element is read only to compute the output element at the same offset.
     ``partial`` names outputs of which this kernel writes a part only (concatenation).
-    ``bounds`` are those of the function's checks, by their numbers.
+    ``bounds`` are those of the function's checks, by their numbers, and ``rounding`` is the
+    kernel's.
     """
 
     function: Function
@@ -36,6 +37,7 @@ class KernelCall:
     partial: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
     bounds: tuple[IndexBound, ...] = ()
+    rounding: float = 1.0
 
 
 ScheduledLeaf: TypeAlias = KernelCall | View | ReadSize

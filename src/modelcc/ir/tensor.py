@@ -152,13 +152,16 @@ class Stage:
 @dataclass(frozen=True)
 class Kernel:
     """Stages scheduled together.  ``inputs`` and ``outputs`` live in memory; what else the stages
-    define is internal and need not be stored.  ``source`` names the user's nodes."""
+    define is internal and need not be stored.  ``source`` names the user's nodes.  ``rounding``
+    is a bound of its rounding errors as a multiple of that for the sums that these ask for, where
+    another algorithm took their place."""
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     stages: tuple[Stage, ...]
     source: tuple[str, ...] = ()
+    rounding: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from modelcc.ir.loop_parser import FunctionParser, LoopScanner
 from modelcc.ir.mlir_syntax import string_value, value_name
 from modelcc.ir.op import ModelError
 from modelcc.ir.region import Branch, Carry, Repeat
+from modelcc.ir.rounding_text import parse_rounding
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine
 from modelcc.ir.tensor import (
     Algorithm,
@@ -177,12 +178,12 @@ class _TensorParser:
         inputs = self._list("(", ")", self._typed)
         at.expect("->")
         outputs = self._list("(", ")", self._typed)
-        source = self._source()
+        source, rounding = self._source(), parse_rounding(at)
         at.expect("{")
         stages: list[Stage] = []
         while not at.accept("}"):
             stages.append(self._stage())
-        return Kernel(name, inputs, outputs, tuple(stages), source)
+        return Kernel(name, inputs, outputs, tuple(stages), source, rounding)
 
     def _view(self) -> View:
         output = self._typed()

@@ -44,6 +44,7 @@ from modelcc.ir.index_bound_text import bound_text
 from modelcc.ir.loop_text import function_lines
 from modelcc.ir.mlir_syntax import float_text, key_text, string_text, value_text
 from modelcc.ir.region import Branch, Carry, Repeat
+from modelcc.ir.rounding_text import rounding_text
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.tensor import (
     Algorithm,
@@ -180,7 +181,8 @@ def _read_size(item: ReadSize) -> str:
 
 def _kernel_lines(kernel: Kernel, types: Mapping[str, TensorType], indent: str) -> Iterator[str]:
     signature = f"({_typed(kernel.inputs, types)}) -> ({_typed(kernel.outputs, types)})"
-    yield f"{indent}kernel {_symbol(kernel.name)}{signature}{_source(kernel.source)} {{"
+    clauses = _source(kernel.source) + rounding_text(kernel.rounding)
+    yield f"{indent}kernel {_symbol(kernel.name)}{signature}{clauses} {{"
     for stage in kernel.stages:
         yield f"{indent}  {print_stage(stage, types)}"
     yield f"{indent}}}"

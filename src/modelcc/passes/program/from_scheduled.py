@@ -127,7 +127,8 @@ class _Steps:
 
     def _launch(self, call: KernelCall) -> Launch:
         tensors = tuple(self.bound(t) for t in call.arguments)
-        return Launch(next(self.names), tensors, call.sizes, call.source, call.bounds)
+        name = next(self.names)
+        return Launch(name, tensors, call.sizes, call.source, call.bounds, call.rounding)
 
     def _loop(self, loop: Repeat[ScheduledItem]) -> list[Step]:
         turn = Sym(loop.counter)

@@ -22,4 +22,5 @@ def joined_kernel(
         tuple(dict.fromkeys(outputs)),
         tuple(stages),
         tuple(dict.fromkeys(s for k in kernels for s in k.source)),
+        max(k.rounding for k in kernels),
     )

@@ -58,6 +58,7 @@ def unfused(kernel: Kernel) -> list[Kernel]:
             (stage.output,),
             (stage,),
             kernel.source,
+            kernel.rounding if stage.output in kernel.outputs else 1.0,
         )
         for number, stage in enumerate(kernel.stages)
     ]
@@ -339,6 +340,7 @@ def _call(
         tuple((own[y], own[x]) for y, x in scheduled.in_place),
         _partially_written(kernel, parts),
         kernel.source,
+        rounding=kernel.rounding,
     )
 
 

@@ -16,7 +16,8 @@ images whose number is not known: each is a block, or several.
 Rounding errors, relative to the largest output of the layer: below 1e-5 for m = 4 and 2e-6 for
 m = 2 with up to 512 channels of normally distributed values, also after a ReLU (typically 4e-6
 and 1e-6; direct convolution in f32 has 2e-6).  They grow with the root of the number of channels;
-the tests measure them against f64.
+the tests measure them against f64.  ``rounding.py`` bounds them for any data; the kernel that gives
+the results carries that as its ``rounding``.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import F32, Layout, TensorType, blocked
 from modelcc.passes.tensor.unread_constants import still_read
+from modelcc.targets.cpu.passes.rounding import winograd_rounding
 from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
 from modelcc.targets.cpu.passes.winograd_match import Convolution, match_convolution
@@ -122,13 +124,19 @@ class _Rewrite:
         kernel = self.convolution.kernel
         if self.tiles.apart:
             stages = tuple(s for step in steps for s in step)
-            return [_kernel(f"{kernel.name}_winograd", stages, kernel.outputs, kernel.source)]
+            whole = _kernel(f"{kernel.name}_winograd", stages, kernel.outputs, kernel.source)
+            return [self._rounding(whole)]
         stored = ((self.name("v"),), (self.name("m"),), kernel.outputs)
         names = ("winograd_input", "winograd_product", f"{kernel.name}_winograd")
-        return [
+        found = [
             _kernel(name, tuple(step), outputs, kernel.source)
             for name, step, outputs in zip(names, steps, stored, strict=True)
         ]
+        return [*found[:-1], self._rounding(found[-1])]
+
+    def _rounding(self, kernel: Kernel) -> Kernel:
+        """``kernel``, which gives the results, with what is known of their errors."""
+        return replace(kernel, rounding=winograd_rounding(self.tiles.m, self._inner_c))
 
     def types(self, kernels: Sequence[Kernel]) -> dict[str, TensorType]:
         """Types of all new tensors of ``kernels``, those in registers included."""

@@ -11,14 +11,22 @@ analysis and improving the accuracy of Winograd convolution for deep neural netw
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
-from modelcc.ir.compute import Element
 from modelcc.ir.types import Array
 
-Lines: TypeAlias = Sequence[Element]
+
+class Value(Protocol):
+    """What can be transformed: expressions, and bounds of their errors."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+    def __sub__(self, other: Self, /) -> Self: ...
+    def __mul__(self, factor: float, /) -> Self: ...
+
+
+V = TypeVar("V", bound=Value)
 
 P, Q = 5 / 8, 3 / 2
 """The points of m = 4, exact in binary as are their products."""
@@ -26,12 +34,12 @@ P, Q = 5 / 8, 3 / 2
 
 def transform_filter(m: int, w: Array) -> Array:
     """``G w Gᵀ`` of filters ``[co, ci, 3, 3]`` as f32 ``[(m+2)², co, ci]``, rounded once."""
-    g = np.array(_filter_matrix(m), np.float64)
+    g = np.array(filter_matrix(m), np.float64)
     points = np.kron(g, g) @ w.reshape(-1, 9).T.astype(np.float64)
     return points.astype(np.float32).reshape(-1, *w.shape[:2])
 
 
-def _filter_matrix(m: int) -> list[list[float]]:
+def filter_matrix(m: int) -> list[list[float]]:
     """``G``: rows ``1, a, a²`` per point ``a``, over the product of its distances to the others."""
     if m == 2:
         return [[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]
@@ -42,7 +50,7 @@ def _filter_matrix(m: int) -> list[list[float]]:
     return [*rows, [0, 0, 1]]
 
 
-def transform_input(m: int, d: Lines) -> list[Element]:
+def transform_input(m: int, d: Sequence[V]) -> list[V]:
     """``Bᵀ d`` for one line of m + 2 inputs."""
     if m == 2:
         return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
@@ -53,7 +61,7 @@ def transform_input(m: int, d: Lines) -> list[Element]:
     return [*values, d[1] * (P * P * Q * Q) - d[3] * (P * P + Q * Q) + d[5]]
 
 
-def transform_output(m: int, v: Lines) -> list[Element]:
+def transform_output(m: int, v: Sequence[V]) -> list[V]:
     """``Aᵀ v`` for one line of m + 2 products."""
     if m == 2:
         return [v[0] + (v[1] + v[2]), (v[1] - v[2]) - v[3]]
@@ -67,7 +75,9 @@ def transform_output(m: int, v: Lines) -> list[Element]:
     ]
 
 
-def in_two_steps(lines: Sequence[Lines], apply: Callable[[Lines], Lines]) -> list[Lines]:
+def in_two_steps(
+    lines: Sequence[Sequence[V]], apply: Callable[[Sequence[V]], Sequence[V]]
+) -> list[Sequence[V]]:
     """The first of a transform's two steps: ``apply`` to every column of a square of elements."""
     columns = [apply([line[j] for line in lines]) for j in range(len(lines[0]))]
     return [[column[a] for column in columns] for a in range(len(columns[0]))]
