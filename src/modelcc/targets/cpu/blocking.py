@@ -17,7 +17,7 @@ hang on the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -173,6 +173,20 @@ def _bytes(type_: TensorType) -> int:
 
 def _tiles(loops: Sequence[LoopVar], tile: Tile) -> int:
     return prod(-(-_size(v) // tile.of(v.name)) for v in loops)
+
+
+def other_blocks(group: Group, tile: Tile, lane: str, first: Factors) -> Iterator[Factors]:
+    """Blocks worth trying beside those of ``first``: of few and of many panels, and none."""
+    found = _loops(group, tile, lane)
+    if found is None:
+        return
+    if first:
+        yield ()
+    panels, _, _ = found
+    for several in (4, 16, 64):
+        points = several * tile.of(panels.name)
+        if points < _size(panels):
+            yield ((panels.name, points), *first[1:])
 
 
 def wanted_blocking(group: Group, tile: Tile, lane: str, factors: Factors) -> Blocking | None:

@@ -22,7 +22,7 @@ from modelcc.ir.tensor import Axis, Bind, Condition, Read, Scalar, Stage
 from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.packing import packed_layout
-from modelcc.schedule.schedule import ScheduleError, Tiled
+from modelcc.schedule.schedule import Factors, ScheduleError, Tiled
 from modelcc.schedule.segments import (
     Segment,
     element_tiles,
@@ -35,6 +35,7 @@ from modelcc.targets.cpu.blocking import (
     Blocking,
     blocked_order,
     default_blocking,
+    other_blocks,
     wanted_blocking,
 )
 from modelcc.targets.cpu.folding import find_terms
@@ -164,12 +165,24 @@ def tilings(
         inner, most = found
         for lanes in (most, most // 2) if most > 2 else (most,):
             cut, lane, blocks, _ = split_vector(group, inner, lanes)
-            quads = find_quads(cut, lane, packable)
-            for tile in ranked_tiles(cut, lane.name, blocks, machine, packable):
-                plain = Tiled(inner.name, lanes, tile.points, tile.unroll)
-                plain = replace(plain, by_input=tile.by_input, exchange=tile.exchange, padded=pad)
-                yield plain if quads is None else replace(plain, dots=True)
+            plain = Tiled(inner.name, lanes, padded=pad)
+            dots = find_quads(cut, lane, packable) is not None
+            for rank, tile in enumerate(ranked_tiles(cut, lane.name, blocks, machine, packable)):
+                tiled = replace(plain, tile=tile.points, unroll=tile.unroll)
+                tiled = replace(tiled, by_input=tile.by_input, exchange=tile.exchange, dots=dots)
+                parts = [()] if dots else _blocks(cut, tile, lane.name, machine, types)
+                # Other blocks are worth trying with the best tile only.
+                yield from (replace(tiled, blocks=each) for each in parts[: 1 if rank else None])
         return
+
+
+def _blocks(
+    group: Group, tile: Tile, lane: str, machine: CpuModel, types: Mapping[str, TensorType]
+) -> list[Factors]:
+    """The blocks that a tile has by default, and others."""
+    blocking = default_blocking(group, tile, lane, machine, types)
+    first = () if blocking is None else blocking.factors
+    return [first, *other_blocks(group, tile, lane, first)]
 
 
 @dataclass(frozen=True)
