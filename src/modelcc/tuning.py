@@ -1,8 +1,8 @@
-"""Tuning a model: schedules measured kernel by kernel, then together in the whole model."""
+"""Tuning a model: algorithms in the whole model, schedules kernel by kernel, then all together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -10,11 +10,15 @@ from time import monotonic, perf_counter
 
 from modelcc.driver import NOWHERE, ModelSource, compile_model, pipeline, target_of
 from modelcc.ir.op import ModelError
+from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
+from modelcc.schedule.listing import DIRECT, algorithm_lines
 from modelcc.schedule.schedule import Schedule
 from modelcc.schedule.text import print_schedule
+from modelcc.schedule.wanted import ALGORITHM
+from modelcc.schedule.workload import program_key
 from modelcc.targets.base import Workplace
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import Database
@@ -22,8 +26,16 @@ from modelcc.tune.measurement import Measurer, Worker
 from modelcc.tune.search import Found, Search, Task
 
 SHARE = 0.8
-"""Of the budget for candidates of kernels; the rest is for the model as a whole, which may take
+"""Of the budget until candidates are measured; the rest is for the model as a whole, which may take
 longer."""
+
+ALGORITHMS = 0.25
+"""Of the budget until algorithms are tried."""
+
+WORTH = 1.01
+"""How many times faster the model must be for an algorithm to be left out."""
+
+Run = Callable[[], object]
 
 TURNS = 15
 """Runs of the model by each of the two, at least, to compare them."""
@@ -48,14 +60,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was found: kernels by the time they take, the schedules that were taken, and seconds
-    of a run of the model by default and with them."""
+    """What was found: kernels by the time they take, the schedules that were taken, keys of
+    contractions that are better computed directly, and seconds of a run of the model by default
+    and with all that."""
 
     machine: str
     kernels: tuple[Found, ...]
     schedules: Mapping[str, Schedule]
     default: float
     tuned: float
+    direct: frozenset[str] = frozenset()
 
     @property
     def gain(self) -> float:
@@ -65,13 +79,13 @@ class Tuning:
     @property
     def text(self) -> str:
         """The schedules as a file for ``--schedule``."""
-        return listing_text(self.schedules)
+        return listing_text(self.schedules, self.direct)
 
 
-def listing_text(schedules: Mapping[str, Schedule]) -> str:
-    """Schedules by the keys of their kernels, as a text."""
-    lines = (f"kernel {key}: {print_schedule(one)}" for key, one in sorted(schedules.items()))
-    return "".join(f"{line}\n" for line in lines)
+def listing_text(schedules: Mapping[str, Schedule], direct: Collection[str] = ()) -> str:
+    """Schedules by the keys of their kernels, and contractions to compute directly, as a text."""
+    lines = [f"kernel {key}: {print_schedule(one)}" for key, one in sorted(schedules.items())]
+    return "".join(f"{line}\n" for line in (*algorithm_lines(direct), *lines))
 
 
 def tune_model(request: Request) -> Tuning:
@@ -86,61 +100,130 @@ def tune_model(request: Request) -> Tuning:
         least = f"at least {LEAST_BUDGET:.0f} s"
         raise ModelError(f"a budget of {request.budget:g} s is too small", (), f"give {least}")
     start = monotonic()
+
+    def after(share: float) -> Callable[[], bool]:
+        return lambda: monotonic() - start > share * request.budget
+
     options = replace(request.options, schedule="", tuned=False)
     target = target_of(options)
     if not isinstance(target, NativeTarget):
         raise ModelError(f"kernels of target {target.name!r} cannot be measured here")
-    tasks = tasks_of(request.model, options, target)
     with Database.open(request.database) as database, Worker() as worker:
+        default = _session(request, options)
+        groups = rewritten(request.model, options)
 
-        def over() -> bool:
-            return monotonic() - start > SHARE * request.budget
+        def directly(direct: frozenset[str]) -> Run:
+            return _session(request, replace(options, schedule=listing_text({}, direct)))
 
+        direct = chosen_direct(groups, default, directly, _ratio, after(ALGORITHMS))
+        tasks = tasks_of(request.model, replace(options, schedule=listing_text({}, direct)))
         measurer = Measurer(target, request.workplace, worker)
         name = target.tuning_key
-        search = Search(measurer, database, target.cpu, name, over, request.report)
+        search = Search(measurer, database, target.cpu, name, after(SHARE), request.report)
         found = search.run(tasks)
-        better = [one for one in found if one.best != one.task.default]
-        taken, default, tuned = _together(request, options, better)
+        tuning = _together(request, options, default, found, direct)
         left = {one.task.key: "" for one in found}
-        database.choose(name, left | {key: print_schedule(s) for key, s in taken.items()})
-    return Tuning(name, tuple(found), taken, default, tuned)
+        left |= {f"{ALGORITHM}{key}": "" for group in groups for key in group}
+        taken = {key: print_schedule(one) for key, one in tuning.schedules.items()}
+        taken |= {f"{ALGORITHM}{key}": DIRECT for key in tuning.direct}
+        database.choose(name, left | taken)
+    return replace(tuning, machine=name)
 
 
-def tasks_of(model: ModelSource, options: Options, target: NativeTarget) -> list[Task]:
-    """The distinct kernels of a model."""
-    stages = before_block(pipeline(target, options, NOWHERE), "schedule")
-    program = run_stages(stages, model)
-    return [Task(one.kernel, one.schedule, one.calls, one.nodes) for one in target.kernels(program)]
+def tasks_of(model: ModelSource, options: Options) -> list[Task]:
+    """The distinct kernels of a model; the target must be a native one."""
+    target = target_of(options)
+    assert isinstance(target, NativeTarget)
+    kernels = target.kernels(_before_scheduling(model, options))
+    return [Task(one.kernel, one.schedule, one.calls, one.nodes) for one in kernels]
+
+
+def rewritten(model: ModelSource, options: Options) -> tuple[tuple[str, ...], ...]:
+    """Keys of contractions that are computed by algorithms of fewer multiplications, a group for
+    each of these algorithms."""
+    without = (replace(options, winograd=False), replace(options, strassen=False))
+    others = [one for one in without if one != options]
+    if not others:
+        return ()
+    kept = _contractions(model, options)
+    groups = (_contractions(model, one) for one in others)
+    found = (tuple(key for key in group if key not in kept) for group in groups)
+    return tuple(group for group in found if group)
+
+
+def _contractions(model: ModelSource, options: Options) -> tuple[str, ...]:
+    """Keys of sums that read constants, in the order of the program."""
+    program = _before_scheduling(model, options)
+    kernels = [item for item in program.items if isinstance(item, Kernel)]
+    sums = [one for one in kernels if any(stage.reduce for stage in one.stages)]
+    weighted = [one for one in sums if not program.constants.keys().isdisjoint(one.inputs)]
+    return tuple(dict.fromkeys(program_key(one, program) for one in weighted))
+
+
+def _before_scheduling(model: ModelSource, options: Options) -> TensorProgram:
+    stages = before_block(pipeline(target_of(options), options, NOWHERE), "schedule")
+    return run_stages(stages, model)
+
+
+def chosen_direct(
+    groups: Sequence[tuple[str, ...]],
+    default: Run,
+    directly: Callable[[frozenset[str]], Run],
+    ratio: Callable[[Run, Run], float],
+    over: Callable[[], bool],
+) -> frozenset[str]:
+    """The contractions of ``groups`` without whose algorithms the model is faster, as far as that
+    is known when it is ``over``.
+
+    ``directly`` builds the model with some of them computed as they are; ``ratio`` says how many
+    times as long as the second the first of two runs takes.  A group is tried as a whole, and
+    where that is no gain by halves.
+    """
+    best, taken, waiting = default, frozenset[str](), list(groups)
+    while waiting and not over():
+        group = waiting.pop(0)
+        run = directly(taken | set(group))
+        if ratio(best, run) > WORTH:
+            best, taken = run, taken | set(group)
+        elif len(group) > 1:
+            half = len(group) // 2
+            waiting += (group[:half], group[half:])
+    return taken
 
 
 def _together(
-    request: Request, options: Options, better: Sequence[Found]
-) -> tuple[Mapping[str, Schedule], float, float]:
-    """The schedules with which the whole model is faster, and its seconds without and with them.
+    request: Request,
+    options: Options,
+    default: Run,
+    found: Sequence[Found],
+    direct: frozenset[str],
+) -> Tuning:
+    """With the schedules and ``direct`` contractions with which the model is faster than by
+    ``default``.
 
-    Where all are not, half of them are left out, those that save least, and so on.
+    Where it is not with all schedules, half of them are left out, those that save least, and so on.
     """
+    better = [one for one in found if one.best != one.task.default]
     ranked = sorted(better, key=lambda one: -one.saved)
-    default, run = 0.0, _session(request, options)
-    while ranked:
+    while ranked or direct:
         schedules = {one.task.key: one.best for one in ranked}
-        tuned = _session(request, replace(options, schedule=listing_text(schedules)))
-        default, own, ratio = _in_turns(run, tuned)
+        tuned = _session(request, replace(options, schedule=listing_text(schedules, direct)))
+        plain, own, ratio = _in_turns(default, tuned)
         if ratio > 1.0:
-            return schedules, default, own
+            return Tuning("", tuple(found), schedules, plain, own, direct)
+        direct = direct if ranked else frozenset()
         ranked = ranked[: len(ranked) // 2]
-    default = default or _in_turns(run, run)[0]
-    return {}, default, default
+    plain = _in_turns(default, default)[0]
+    return Tuning("", tuple(found), {}, plain, plain)
 
 
-def _session(request: Request, options: Options) -> Callable[[], object]:
+def _session(request: Request, options: Options) -> Run:
     compiled = compile_model(request.model, options, request.workplace)
     session = compiled.target.load(compiled.artifact, options.threads)
     return lambda: session.run(request.feeds)
 
 
-def _in_turns(first: Callable[[], object], second: Callable[[], object]) -> tuple[float, ...]:
+def _in_turns(first: Run, second: Run) -> tuple[float, ...]:
     """Median seconds of both, and the median of their ratios."""
     times: list[tuple[float, float]] = []
     for _ in range(TURNS + 1):
@@ -150,7 +233,11 @@ def _in_turns(first: Callable[[], object], second: Callable[[], object]) -> tupl
     return one, other, median(a / b for a, b in warm)
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def _ratio(first: Run, second: Run) -> float:
+    return _in_turns(first, second)[2]
+
+
+def _seconds(run: Run) -> float:
     start = perf_counter()
     run()
     return perf_counter() - start

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -250,7 +250,7 @@ def test_changed_bytes_do_no_harm(tmp_path: Path) -> None:
 
 
 @contextmanager
-def nobody() -> Iterator[Path]:
+def nobody() -> Generator[Path]:
     """A folder of a user for whom rights count, as which the process runs while it lasts."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

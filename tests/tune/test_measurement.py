@@ -43,7 +43,7 @@ def job(text: str, machine: Machine) -> Job:
 
 
 def test_candidates_are_timed_beside_the_default(target: NativeTarget) -> None:
-    (task,) = tasks_of(MODEL, Options(cpu="x86-64"), target)
+    (task,) = tasks_of(MODEL, Options(cpu="x86-64"))
     others: list[Schedule] = list(candidates(task.kernel, task.default, target.cpu))[:2]
     with Worker() as worker:
         measurer = Measurer(target, Workplace(), worker, 0.01)

@@ -95,9 +95,11 @@ def tune(
         print_json(_summary(tuning))
         return
     output_console().print(_table(tuning))
+    count = len(tuning.direct)
+    direct = f" and {count} contraction{'s' * (count != 1)} computed directly" if count else ""
     note(
         f"{1e3 * tuning.default:.3f} ms by default, {1e3 * tuning.tuned:.3f} ms with "
-        f"{len(tuning.schedules)} schedules: {tuning.gain:.3f} times as fast"
+        f"{len(tuning.schedules)} schedules{direct}: {tuning.gain:.3f} times as fast"
     )
 
 
@@ -118,6 +120,7 @@ def _summary(tuning: Tuning) -> dict[str, Any]:
         "machine": tuning.machine,
         "default": tuning.default,
         "tuned": tuning.tuned,
+        "direct": sorted(tuning.direct),
         "kernels": [
             {
                 "key": one.task.key,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from modelcc.schedule.listing import Listing
+from modelcc.schedule.listing import DIRECT, Listing
 from modelcc.schedule.schedule import Schedule
+
+ALGORITHM = "algorithm "
+"""What precedes the key of a contraction among tuned kernels, with ``direct`` for its text."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,13 @@ class Wanted:
     @property
     def anything(self) -> bool:
         """Whether any kernel might not have its default."""
-        return bool(self.given.schedules or self.tuned)
+        return bool(self.given.schedules or self.given.direct or self.tuned)
+
+    @property
+    def direct(self) -> frozenset[str]:
+        """Keys of contractions that are computed as they are, whatever a target expects."""
+        tuned = (name for name, text in self.tuned.items() if text == DIRECT)
+        return self.given.direct | {name.removeprefix(ALGORITHM) for name in tuned}
 
 
 def as_given(schedules: Mapping[str, Schedule]) -> Wanted:

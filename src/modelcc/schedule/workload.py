@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from modelcc.ir.tensor import Kernel, Stage
+from modelcc.ir.index import Bounds
+from modelcc.ir.tensor import Kernel, Stage, TensorProgram
 from modelcc.ir.tensor_text import print_kernel
 from modelcc.ir.types import TensorType
-from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.schedule.canonical import CanonicalKernel, canonical, with_numbers
 
 DIGITS = 16
 """Hexadecimal digits of a key."""
@@ -26,6 +29,29 @@ def workload_text(kernel: CanonicalKernel) -> str:
 def workload_key(kernel: CanonicalKernel) -> str:
     """The first digits of the SHA-256 of the text."""
     return hashlib.sha256(workload_text(kernel).encode()).hexdigest()[:DIGITS]
+
+
+def contraction_key(
+    kernel: Kernel, types: Mapping[str, TensorType], constants: Collection[str], dims: Bounds
+) -> str:
+    """The key by which the algorithm of a contraction is chosen: that of its workload, without the
+    borders that other kernels want around its tensors."""
+    numbered, _ = with_numbers(kernel)
+    found, _ = canonical(numbered, types, frozenset(constants), dims)
+    bare = tuple((name, _without_border(type_)) for name, type_ in found.types)
+    return workload_key(replace(found, types=bare))
+
+
+def program_key(kernel: Kernel, program: TensorProgram) -> str:
+    """The :func:`contraction_key` of a kernel outside of loops of ``program``."""
+    return contraction_key(kernel, program.types, program.constants, program.dims)
+
+
+def _without_border(type_: TensorType) -> TensorType:
+    layout = type_.layout
+    if layout is None or not any(map(any, layout.halo)):
+        return type_
+    return type_.with_layout(replace(layout, halo=((0, 0),) * len(layout.halo)))
 
 
 def _plain_type(stage: Stage) -> TensorType:

@@ -43,8 +43,11 @@ def graph_passes(pairs_shorts: bool) -> GraphPasses:
     )
 
 
-def tensor_passes(machine: CpuModel, pairs_shorts: bool, options: TargetOptions) -> TensorPasses:
-    """Rewrites of tensor programs for ``machine``."""
+def tensor_passes(
+    machine: CpuModel, pairs_shorts: bool, options: TargetOptions, direct: frozenset[str]
+) -> TensorPasses:
+    """Rewrites of tensor programs for ``machine``; contractions with the keys ``direct`` are left
+    as they are."""
     return TensorPasses(
         layouts=(PackChannels(BLOCK, bytes=not pairs_shorts), *_layouts(options), PackPairs(BLOCK)),
         operands=(PackOperands(BLOCK),),
@@ -52,7 +55,7 @@ def tensor_passes(machine: CpuModel, pairs_shorts: bool, options: TargetOptions)
             FuseContractions(ATTENTION_ROWS, SCORES_BYTES),
             JoinParts(threads=machine.threads),
             SplitBlocks(),
-            *_fewer_multiplications(machine, options),
+            *_fewer_multiplications(machine, options, direct),
             # What neither fits into the first cache nor lies in the order in which it is read.
             PackOperands(BLOCK, rows=PACKED_ROWS, near=machine.l1_bytes),
         ),
@@ -66,9 +69,9 @@ def _layouts(options: TargetOptions) -> Iterator[Pass[TensorProgram]]:
 
 
 def _fewer_multiplications(
-    machine: CpuModel, options: TargetOptions
+    machine: CpuModel, options: TargetOptions, direct: frozenset[str]
 ) -> Iterator[Pass[TensorProgram]]:
     if options.winograd and options.optimize > 0:
-        yield Winograd(WinogradCost(machine), BLOCK)
+        yield Winograd(WinogradCost(machine), BLOCK, direct)
     if options.strassen and options.optimize > 0:
-        yield Strassen(StrassenCost(machine))
+        yield Strassen(StrassenCost(machine), direct)

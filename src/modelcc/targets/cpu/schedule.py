@@ -35,7 +35,7 @@ from modelcc.schedule.shared_copies import is_copy, with_free_place
 from modelcc.schedule.sweeps import there_and_back
 from modelcc.schedule.text import parse_schedule
 from modelcc.schedule.wanted import Wanted
-from modelcc.schedule.workload import workload_key
+from modelcc.schedule.workload import contraction_key, workload_key
 from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.scatter import schedule_scatter
@@ -81,7 +81,7 @@ def schedule_program(
     """
     scheduler = _Scheduler(program, machine, ready, wanted)
     items = scheduler.items(program.items, program.dims)
-    check_used(wanted.given, scheduler.keys)
+    check_used(wanted.given, scheduler.keys, scheduler.contractions)
     packed = scheduler.packed
     steps = [item for item in leaf_calls(items) if not isinstance(item, View)]
     used = frozenset(a for step in steps for a in step.arguments)
@@ -104,7 +104,7 @@ def scheduled_kernels(
     """Each distinct kernel of stages and how it runs; ``wanted`` as for a program."""
     scheduler = _Scheduler(program, machine, None, wanted)
     scheduler.items(program.items, program.dims)
-    check_used(wanted.given, scheduler.keys)
+    check_used(wanted.given, scheduler.keys, scheduler.contractions)
     return scheduler.kernels()
 
 
@@ -167,6 +167,7 @@ class _Scheduler:
         self._read = frozenset(name for step in steps for name in step.symbols)
         self.packed = _PackedConstants(program)
         self.keys: set[str] = set()
+        self.contractions: set[str] = set()
         self.notes: list[str] = []
 
     def items(
@@ -213,6 +214,9 @@ class _Scheduler:
 
     def _kernel(self, item: Kernel, dims: Bounds, counter: str) -> list[KernelCall]:
         found = self._seen.pop(id(item), None) or self._canonical(item, dims)
+        if self._wanted.given.direct:
+            types = self._program.types
+            self.contractions.add(contraction_key(item, types, self._constants, dims))
         key, sizes, values = found.shared, found.places, found.values
         if self._copies[key] < WORTH_SHARING:
             key, sizes = with_free_place(found.kernel)

@@ -101,7 +101,7 @@ class NativeTarget:
 
     def tensor_passes(self) -> TensorPasses:
         """Layouts, packed operands and algorithms of fewer multiplications."""
-        return tensor_passes(self.cpu, self.pairs_shorts, self.options)
+        return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted.direct)
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """Kernels become loop functions; constants are packed as these want them."""
@@ -133,7 +133,7 @@ class NativeTarget:
 
     def list_schedules(self, program: TensorProgram) -> str:
         """How each distinct kernel runs, in a text to edit."""
-        return print_listing(self.words, self.kernels(program))
+        return print_listing(self.words, self.kernels(program), self.wanted.given.direct)
 
     def legalize(self, function: Function) -> Function:
         """Elementary functions (exp, tanh …) and narrow elements become arithmetic; checks of

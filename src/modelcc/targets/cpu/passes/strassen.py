@@ -40,6 +40,7 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import F32, TensorType
 from modelcc.passes.tensor.unread_constants import still_read
+from modelcc.schedule.workload import program_key
 from modelcc.targets.cpu.passes.rounding import strassen_rounding
 from modelcc.targets.cpu.passes.strassen_cost import Split, StrassenCost
 from modelcc.targets.cpu.passes.strassen_match import Product, match_product
@@ -54,9 +55,13 @@ W21, W11, T2, T1 = range(QUADRANTS)
 
 @dataclass(frozen=True)
 class Strassen:
-    """Rewrites products of a run-time tensor and a constant for which ``cost`` expects a gain."""
+    """Rewrites products of a run-time tensor and a constant for which ``cost`` expects a gain.
+
+    Those with the keys ``direct`` are left as they are.
+    """
 
     cost: StrassenCost = field(default_factory=StrassenCost)
+    direct: frozenset[str] = frozenset()
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item] = []
@@ -82,6 +87,8 @@ class Strassen:
     def _rewrite(self, kernel: Kernel, program: TensorProgram) -> _Rewrite | None:
         found = match_product(kernel, program)
         if found is None or not found.rows:
+            return None
+        if self.direct and program_key(kernel, program) in self.direct:
             return None
         even = next((r for r in found.rows if r[1] % 2 == 0), None)
         halved = even or max(found.rows, key=lambda r: r[1])

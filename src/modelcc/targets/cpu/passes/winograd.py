@@ -42,6 +42,7 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import F32, Layout, TensorType, blocked
 from modelcc.passes.tensor.unread_constants import still_read
+from modelcc.schedule.workload import program_key
 from modelcc.targets.cpu.passes.rounding import winograd_rounding
 from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
@@ -62,11 +63,13 @@ CACHE_WAY = 4096
 class Winograd:
     """Rewrites fused convolutions for which ``cost`` estimates fewer cycles.
 
-    ``block`` is that of the channels in the layouts of activations.
+    ``block`` is that of the channels in the layouts of activations.  Those with the keys
+    ``direct`` are left as they are.
     """
 
     cost: WinogradCost = field(default_factory=WinogradCost)
     block: int = 16
+    direct: frozenset[str] = frozenset()
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item] = []
@@ -91,6 +94,8 @@ class Winograd:
     def _rewrite(self, kernel: Kernel, program: TensorProgram) -> _Rewrite | None:
         found = match_convolution(kernel, program, self.block)
         if found is None:
+            return None
+        if self.direct and program_key(kernel, program) in self.direct:
             return None
         outputs, height, width = found.extents
         # A number of images that is not known may be 1.
