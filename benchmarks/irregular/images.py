@@ -111,6 +111,10 @@ CASES: Mapping[str, Case] = MappingProxyType(
             )
             for mode in ("constant", "reflect")
         },
+        "Pad given, rows whole": Case(
+            "g (float[1, n, w, 16] x, int64[8] p) => (float[a, b, c, d] y) { y = Pad(x, p) }",
+            lambda r, n: {"x": f32(r, 1, n, 64, 16), "p": np.array([0, 1, 1, 0] * 2)}, 16,
+        ),
         **{
             f"Pad {mode} {name}": Case(
                 f"g (float[{shape}] x) => (float[{', '.join('abcd'[:rank])}] y) {{ "

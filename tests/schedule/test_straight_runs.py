@@ -57,6 +57,9 @@ ZERO = Number(0.0, F32)
          [("i + 3", "n"), ("i", "3"), ("i + n + 3", "3")]),
         (guarded([("19", "i")], at("i"), guarded([("49", "i")], at("i - 20"), at("i - 50"))),
          "60", [("i", "20"), ("i + 20", "30"), ("i + 50", "10")]),
+        # What a choice tells has a name; sides without one are worth it, however long they are.
+        (guarded([("i", "m"), ("m + 4", "i")], at("i - m"), ZERO), "n",
+         [("i + i.before", "i.run"), ("i", "i.before"), ("i + i.before + i.run", "i.after")]),
         # Straight as they are, in small parts, or told by another axis.
         (at("i + 3"), "20", []),
         (at("i mod 4"), "64", []),

@@ -198,10 +198,11 @@ class Pad(Op):
         return crop + _folded(self.mode, place, size), []
 
     def _less(self, pad: Index) -> Index:
-        """Elements that a pad takes away; guards see by themselves what a named one does."""
+        """Elements that a pad takes away; guards and edges see by themselves what a named one
+        does, for no place of the result is beyond it."""
         if isinstance(pad, int):
             return max(-pad, 0)
-        return 0 if self.mode == "constant" else maximum(-pad, 0)
+        return 0 if self.mode in ("constant", "edge") else maximum(-pad, 0)
 
     def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str | None]:
         if self.mode != "constant":

@@ -22,6 +22,7 @@ from typing import TypeAlias
 from modelcc.ir.index import (
     Bounds,
     Index,
+    Range,
     Sym,
     bounds_of,
     coefficient,
@@ -31,7 +32,7 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.index_expr import Atom, Expr, Mod, product
-from modelcc.ir.index_extremum import Max, Min
+from modelcc.ir.index_extremum import Extremum, Max, Min
 from modelcc.ir.scalar_tree import substitute_indices, transform, walk
 from modelcc.ir.tensor import Axis, Condition, Guard, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
@@ -57,12 +58,14 @@ _Straight: TypeAlias = "tuple[Index, tuple[Condition, ...]]"
 class Runs:
     """What fills the parts of the rows along ``axis``, the longest first.
 
-    Where these begin and end may hang on the ``outer`` axes.
+    Where these begin and end may hang on the ``outer`` axes.  What takes a choice to find has a
+    name: one of ``sizes``, each of which may mention those before it.
     """
 
     axis: Axis
     outer: tuple[Axis, ...]
     parts: tuple[Stage, ...]
+    sizes: tuple[tuple[str, Index], ...] = ()
 
 
 def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -> Runs | None:
@@ -76,8 +79,9 @@ def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -
         return None
     outer = outside(stage, axis)
     ranges = {**dims, **{a.name: loop_range(a.extent) for a in outer}}
-    parts = _parts(stage, axis, ranges, frozenset(a.name for a in outer), DEPTH)
-    return Runs(axis, outer, parts) if len(parts) > 1 else None
+    line = _Line(axis.name, frozenset(a.name for a in outer))
+    parts, sizes = _parts(stage, line, ranges, DEPTH, axis.name)
+    return Runs(axis, outer, tuple(parts), tuple(sizes)) if len(parts) > 1 else None
 
 
 def outside(stage: Stage, axis: Axis) -> tuple[Axis, ...]:
@@ -88,18 +92,33 @@ def outside(stage: Stage, axis: Axis) -> tuple[Axis, ...]:
     return tuple(a for a in stage.axes if a.name not in inside)
 
 
+@dataclass(frozen=True)
+class _Line:
+    """The ``axis`` that is cut, and those outside of it."""
+
+    axis: str
+    outer: frozenset[str]
+
+
+_Sizes: TypeAlias = "list[tuple[str, Index]]"
+
+
 def _parts(
-    stage: Stage, axis: Axis, dims: Bounds, outer: frozenset[str], depth: int
-) -> tuple[Stage, ...]:
-    cut = _cut(stage, axis, dims, outer) if depth else None
+    stage: Stage, line: _Line, dims: Bounds, depth: int, label: str
+) -> tuple[list[Stage], _Sizes]:
+    """Parts of the rows, the longest first, and the sizes that these mention, called by ``label``
+    and what they are."""
+    cut = _cut(stage, line, dims, label) if depth else None
     if cut is None:
-        return (stage,)
-    middle, sides = cut
-    further: list[Stage] = []
-    for side in sides:
-        along = next(a for a in side.axes if a.name == axis.name)
-        further += _parts(side, along, dims, outer, depth - 1)
-    return (middle, *further)
+        return [stage], []
+    middle, sides, sizes = cut
+    known: Bounds = {**dims, **{name: Range(0, bounds_of(s, dims).hi) for name, s in sizes}}
+    parts = [middle]
+    for number, side in enumerate(sides):
+        more, inside = _parts(side, line, known, depth - 1, f"{label}.{number}")
+        parts += more
+        sizes += inside
+    return parts, sizes
 
 
 def _bent_axis(stage: Stage) -> Axis | None:
@@ -131,26 +150,44 @@ def _is_bent(body: Scalar, name: str) -> bool:
 
 
 def _cut(
-    stage: Stage, axis: Axis, dims: Bounds, outer: frozenset[str]
-) -> tuple[Stage, list[Stage]] | None:
-    """The straight part of ``axis``, and those beside it."""
+    stage: Stage, line: _Line, dims: Bounds, label: str
+) -> tuple[Stage, list[Stage], _Sizes] | None:
+    """The straight part of an axis, those beside it, and the sizes that they mention."""
+    axis = next(a for a in stage.axes if a.name == line.axis)
     conditions = _conditions(stage.body, axis.name, dims)
     inside = interior_of(axis.name, axis.extent, conditions or (), {})
     if not conditions or inside is None:
         return None
     low, high = (simplify(end, dims) for end in inside)
-    if not _is_most(simplify(high - low, dims), axis.extent, dims, outer):
+    lengths = (low, simplify(high - low, dims), simplify(axis.extent - high, dims))
+    if not _is_long(lengths[1], dims):
         return None
-    middle = _part(stage, axis, low, high - low, _straightened(stage.body, axis.name))
+    sizes: _Sizes = []
+    before, run, after = (
+        _named(length, f"{label}.{what}", sizes)
+        for length, what in zip(lengths, ("before", "run", "after"), strict=True)
+    )
+    middle = _part(stage, axis, before, run, _straightened(stage.body, axis.name))
     below = [c for c in conditions if _slope(c, axis) > 0]
     above = [c for c in conditions if _slope(c, axis) < 0]
-    ends = ((0, low, below), (high, simplify(axis.extent - high, dims), above))
+    ends = ((0, before, below), (before + run, after, above))
     sides = [
         _part(stage, axis, start, count, _beyond(stage.body, bounds))
         for start, count, bounds in ends
         if count != 0
     ]
-    return middle, sides
+    straight = not any(_is_bent(side.body, axis.name) for side in sides)
+    worth = straight or _is_most(lengths[1], axis.extent, dims, line.outer)
+    return (middle, sides, sizes) if worth else None
+
+
+def _named(length: Index, name: str, sizes: _Sizes) -> Index:
+    """``length``, or if it is no sum a ``name`` for it, which ``sizes`` then has."""
+    factors = () if isinstance(length, int) else [a for _, m in length.terms.values() for a in m]
+    if not any(isinstance(factor, Extremum) for factor in factors):
+        return length
+    sizes.append((name, length))
+    return Sym(name)
 
 
 def _slope(condition: Condition, axis: Axis) -> int:
@@ -158,10 +195,16 @@ def _slope(condition: Condition, axis: Axis) -> int:
     return slope if isinstance(slope, int) else 0
 
 
-def _is_most(run: Index, extent: Index, dims: Bounds, outer: frozenset[str]) -> bool:
-    """Whether a run is long, and no small part of a row as far as that is known."""
+def _is_long(run: Index, dims: Bounds) -> bool:
+    """Whether a run is long enough for vectors as far as that is known."""
     most = bounds_of(run, dims).hi
-    if most is not None and (most < SHORT or not bool(compare(extent, "<=", PART * most, dims))):
+    return most is None or most >= SHORT
+
+
+def _is_most(run: Index, extent: Index, dims: Bounds, outer: frozenset[str]) -> bool:
+    """Whether a run is no small part of a row, as far as that is known."""
+    most = bounds_of(run, dims).hi
+    if most is not None and not bool(compare(extent, "<=", PART * most, dims)):
         return False
     # What is left grows with other sizes, or with none; that of triangles with that of a row.
     rest = simplify(extent - run, dims)

@@ -13,8 +13,9 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handler, Handlers, Results, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import convolution, gemm, max_pool
+from modelcc.frontends.onnx.padding import pad
 from modelcc.frontends.onnx.sampling import grid_sample
-from modelcc.frontends.onnx.shape import pad, range_, trilu
+from modelcc.frontends.onnx.shape import range_, trilu
 from modelcc.ir.index import floordiv, product
 from modelcc.ir.types import U2, U4, U8, Array, DType
 from modelcc.ops import activation as act

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import MappingProxyType
-from typing import get_args
 
 import numpy as np
 
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.padding import pad
 from modelcc.frontends.onnx.parts import joined, sliced, taken_apart
 from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
-from modelcc.frontends.onnx.vectors import BEYOND, named_sizes, operand
-from modelcc.ir.condition import Demand
+from modelcc.frontends.onnx.vectors import BEYOND, operand
 from modelcc.ir.index import (
     Index,
     Range,
     ceildiv,
     compare,
     floordiv,
-    maximum,
-    minimum,
     product,
     simplify,
     total,
 )
-from modelcc.ir.types import BOOL, I64, dtype_of
-from modelcc.ops import elementwise as ew
+from modelcc.ir.types import I64, dtype_of
 from modelcc.ops import shape as sh
-from modelcc.ops.padding import Mode
-
-MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 def constant(call: Call) -> str:
@@ -264,83 +256,6 @@ def tile(call: Call) -> str:
     if all(r == 1 for r in repeats):
         return call.input(0)
     return call.emit(sh.Tile(repeats), call.input(0))
-
-
-def pad(call: Call) -> str:
-    """Pads are an attribute before opset 11, then an operand, with optional axes from 18 on."""
-    rank = call.rank()
-    mode: Mode = call.choice(call.attrs.text("mode", "constant"), MODES, "mode")
-    value: float | int | bool = 0
-    if call.opset < 11:
-        name = "pads" if call.opset >= 2 else "paddings"
-        pads: tuple[Index, ...] = call.attrs.integers(name)
-        value = call.attrs.number("value", 0.0)
-    else:
-        given_axes = call.opset >= 18 and call.has(3)
-        if given_axes and call.known(3) is None:
-            pads = runtime_shape.pads(call, rank)
-        else:
-            pads = call.indices(1, "pads")
-        if call.has(2) and call.known(2) is not None:
-            value = call.array(2, "constant value").reshape(-1)[0].item()
-    late_axes = call.opset >= 18 and call.has(3) and call.known(3) is None
-    axes = call.axes(3, 18) if call.opset >= 18 and not late_axes else None
-    axes = tuple(range(rank)) if axes is None else axes
-    if len(pads) != 2 * len(axes):
-        call.fail(f"{len(pads)} pads for {len(axes)} axes; expected {2 * len(axes)}")
-    before: list[Index] = [0] * rank
-    after: list[Index] = [0] * rank
-    for i, a in enumerate(axes):
-        before[a], after[a] = pads[i], pads[i + len(axes)]
-    if not any(p != 0 for p in pads):
-        return call.input(0)
-    if call.opset >= 11 and call.known(1) is None:
-        after = _named_after(call, before, after)
-    typed = (
-        float(value)
-        if call.dtype().is_float
-        else bool(value)
-        if call.dtype() == BOOL
-        else int(value)
-    )
-    extents = zip(call.shape(), before, after, strict=True)
-    call.emitter.demand([(e + b + a, ">=", 0) for e, b, a in extents], call.source)
-    if mode != "constant":
-        _require_sources(call, before, after, mode)
-    padded = call.emit(sh.Pad(tuple(before), tuple(after), mode, typed), call.input(0))
-    late_value = call.opset >= 11 and call.has(2) and call.known(2) is None
-    if mode != "constant" or not late_value:
-        return padded
-    inside = call.emit(sh.Full(call.shape(), True, BOOL))
-    inside = call.emit(sh.Pad(tuple(before), tuple(after), mode, False), inside)
-    return call.emit(ew.Where(), inside, padded, call.input(2))
-
-
-def _named_after(call: Call, before: Sequence[Index], after: Sequence[Index]) -> list[Index]:
-    """``after``, said by extents of the result that have names of their own."""
-    extents = call.shape()
-    whole = [e + b + a for e, b, a in zip(extents, before, after, strict=True)]
-    late = [n for n, a in enumerate(after) if not isinstance(a, int)]
-    names = named_sizes(call, [whole[n] for n in late], f"{call.labels[0]}_padded")
-    found = dict(zip(late, names, strict=True))
-    return [found[n] - extents[n] - before[n] if n in found else a for n, a in enumerate(after)]
-
-
-def _require_sources(
-    call: Call, before: Sequence[Index], after: Sequence[Index], mode: Mode
-) -> None:
-    """What is added is taken from elements that are left: one, or as many as are reflected."""
-    demands: list[Demand] = []
-    for extent, first, last in zip(call.shape(), before, after, strict=True):
-        left = extent + minimum(first, 0) + minimum(last, 0)
-        added = maximum(first, 0) + maximum(last, 0)
-        demands.append((minimum(added, 1), "<=", left))
-        for pad in (first, last) if mode == "reflect" else ():
-            demands.append((pad, "<=", maximum(left - 1, 0)))
-    for demand in demands:
-        if compare(*demand, call.bounds) is False:
-            call.fail(f"{call.type()} has too few elements for pads {before} and {after}: {mode}")
-    call.emitter.demand(demands, call.source, always=True)
 
 
 def constant_of_shape(call: Call) -> str:

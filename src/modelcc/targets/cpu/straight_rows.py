@@ -16,11 +16,14 @@ from dataclasses import dataclass, replace
 from modelcc.ir.index import (
     Bounds,
     Index,
+    Range,
     Sym,
+    bounds_of,
     floordiv,
     loop_range,
     mod,
     product,
+    substitute,
 )
 from modelcc.ir.loop import BindIndex, IndexOf, Stmt
 from modelcc.ir.scalar_tree import substitute_stage
@@ -45,11 +48,12 @@ LONG = 256
 class StraightRows:
     """For each point of the ``outer`` axes, what fills the ``parts`` of a row, longest first.
 
-    The axes of parts are the others.
+    The axes of parts are the others, and ``sizes`` the names they have for how long they are.
     """
 
     outer: tuple[Axis, ...]
     parts: tuple[Stage, ...]
+    sizes: tuple[tuple[str, Index], ...]
 
 
 def find_straight_rows(
@@ -66,7 +70,8 @@ def find_straight_rows(
         return None
     within = (tuple(a for a in part.axes if a not in runs.outer) for part in runs.parts)
     parts = zip(runs.parts, within, strict=True)
-    return StraightRows(runs.outer, tuple(replace(part, axes=axes) for part, axes in parts))
+    cut = tuple(replace(part, axes=axes) for part, axes in parts)
+    return StraightRows(runs.outer, cut, runs.sizes)
 
 
 def _worth_leaving_out(stage: Stage) -> bool:
@@ -80,9 +85,13 @@ def emit_straight_rows(
 ) -> tuple[list[Stmt], list[Plan]]:
     """Statements, on several threads if that is ``worth`` it, and the plans of the parts."""
     own = {axis.name: names.fresh(axis.name) for axis in rows.outer}
+    own |= {size: names.fresh(_SIZE) for size, _ in rows.sizes}
     outer = tuple(replace(axis, name=own[axis.name]) for axis in rows.outer)
     values: dict[str, Index] = {old: Sym(new) for old, new in own.items()}
     dims: Bounds = {**dict(kernel.dims), **{a.name: loop_range(a.extent) for a in outer}}
+    sizes: dict[str, Index] = {own[name]: substitute(size, values) for name, size in rows.sizes}
+    for name, size in sizes.items():
+        dims = {**dims, name: Range(0, bounds_of(size, dims).hi)}
     types: Mapping[str, TensorType] = dict(kernel.types)
     stored = frozenset(kernel.outputs)
     # All axes but the last are one loop: the first may be a batch of one.
@@ -92,6 +101,7 @@ def emit_straight_rows(
 
     def row(point: Point, chosen: Chosen) -> list[Stmt]:
         body: list[Stmt] = _bound(outer, point, planes != 1)
+        body += [BindIndex(name, IndexOf(size, I64)) for name, size in sizes.items()]
         for number, part in enumerate(rows.parts):
             inner = (substitute_stage(part, values),)
             plan, _ = plan_stages(inner, stored, types, dims, frozenset(), machine)
@@ -109,6 +119,8 @@ def emit_straight_rows(
 
 
 _PLANE = "plane"
+
+_SIZE = "run"
 
 
 def _bound(outer: tuple[Axis, ...], point: Point, fused: bool) -> list[Stmt]:
