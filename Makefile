@@ -2,7 +2,7 @@
 PYTHON ?= python
 # Where `make bench` puts its models, and the engines it runs: PEERS=all adds the slow ones.
 MODELS ?= benchmarks/models
-PEERS ?= modelcc,onnxruntime,openvino,openvino-default
+PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
 .PHONY: check test test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs
 check:  ## style and types

@@ -79,7 +79,9 @@ def _print(console: Console, rows: Sequence[Row], reference: str) -> None:
         if row.reason:
             console.print(f"{row.peer} is not available: {row.reason}", style="dim")
     for one in standings(rows):
-        console.print(f"modelcc is {one.faster:.2f} × as fast as {one.best.peer}", style="bold")
+        strict = "" if one.strict_faster is None else f" (strict: {one.strict_faster:.2f} ×)"
+        text = f"modelcc is {one.faster:.2f} × as fast as {one.best.peer}{strict}"
+        console.print(text, style="bold")
 
 
 @click.command()
@@ -140,8 +142,11 @@ def main(
         # After every model, so that a run that is stopped leaves what it found.
         found = Comparison(described, date, reference, versions, peaks, tuple(rows))
         stem = _write(found, out)
+    strict = means(standings(rows), strict=True)
     for (count, batch), mean in means(standings(rows)).items():
-        console.print(f"Geometric mean, batch {batch}, {count} core(s): {mean:.3f}", style="bold")
+        also = f", strict {strict[count, batch]:.3f}" if (count, batch) in strict else ""
+        text = f"Geometric mean, batch {batch}, {count} core(s): {mean:.3f}{also}"
+        console.print(text, style="bold")
     console.print(f"Wrote {stem} (.md, .json, .png)")
 
 

@@ -1,8 +1,8 @@
 """What compiling with modelcc costs, cold and from the cache, each in a process of its own.
 
-`python -m benchmarks.compilation MODEL THREADS CACHE [OUT.mcc]` compiles once and prints, as JSON,
-the seconds until the model can be called, the processor's seconds for it (LLVM's processes
-included) and the peak memory of the process.
+`python -m benchmarks.compilation MODEL THREADS CACHE [OUT.mcc [ACCURACY]]` compiles once (with an
+empty OUT, keeps nothing) and prints, as JSON, the seconds until the model can be called, the
+processor's seconds for it (LLVM's processes included) and the peak memory of the process.
 
 `python -m benchmarks.compilation --table THREADS MODEL...` prints a table of both for many models.
 Other work on the machine lengthens the seconds that pass, but hardly those of the processor.
@@ -39,13 +39,15 @@ class Compilation:
     cpu_seconds: float = 0.0
 
 
-def compile_apart(model: Path, threads: int, out: Path, timeout: float) -> Compilation | Failed:
+def compile_apart(
+    model: Path, threads: int, out: Path, timeout: float, accuracy: str = "standard"
+) -> Compilation | Failed:
     """Compiles `model` on all cores to run on `threads`, into the file `out`."""
     with TemporaryDirectory() as cache:
-        cold = _in_process((str(model), str(threads), cache, str(out)), timeout)
+        cold = _in_process((str(model), str(threads), cache, str(out), accuracy), timeout)
         if isinstance(cold, Failed):
             return cold
-        cached = _in_process((str(model), str(threads), cache), timeout)
+        cached = _in_process((str(model), str(threads), cache, "", accuracy), timeout)
         if isinstance(cached, Failed):
             return cached
     return Compilation(cold["seconds"], cached["seconds"], cold["peak_bytes"], cold["cpu_seconds"])
@@ -65,10 +67,10 @@ def _in_process(arguments: tuple[str, ...], timeout: float) -> dict[str, Any] | 
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def main(model: str, threads: str, cache: str, out: str = "") -> None:
+def main(model: str, threads: str, cache: str, out: str = "", accuracy: str = "standard") -> None:
     """See the module."""
     start, before = time.perf_counter(), _cpu_seconds()
-    net = modelcc.compile(model, threads=int(threads), cache=cache)
+    net = modelcc.compile(model, threads=int(threads), cache=cache, accuracy=accuracy)
     seconds = time.perf_counter() - start
     cpu, peak = _cpu_seconds() - before, peak_bytes()
     if out:

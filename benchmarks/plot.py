@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,10 +16,10 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from benchmarks.peers import LOWERED
+from benchmarks.peers import LOWERED, OURS
 from benchmarks.results import Comparison, from_json
 from benchmarks.rows import Row
-from benchmarks.summary import OURS, means, standings
+from benchmarks.summary import Standing, means, standings
 
 MARKERS = "osD^vP*X"
 TICKS = (0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 20)
@@ -38,18 +39,22 @@ def draw(found: Comparison, out: Path) -> None:
         for place, engine in enumerate(engines):
             _points(panel, chosen, models, engine, MARKERS[place % len(MARKERS)])
         _finish(panel, models)
-        mean = means(standings(chosen)).get((peak.threads, 1))
-        text = (
-            ""
-            if mean is None
-            else f", {mean:.2f} × faster than the best f32 engine (geometric mean)"
-        )
-        panel.set_title(f"{peak.threads} core(s){text}", fontsize=9)
+        panel.set_title(_title(peak.threads, standings(chosen)), fontsize=9)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(engines), fontsize=8)
     figure.suptitle(f"{found.machine}, {found.date}", fontsize=8)
     figure.savefig(out, dpi=120)
     pyplot.close(figure)
+
+
+def _title(threads: int, found: Sequence[Standing]) -> str:
+    key = (threads, 1)
+    mean, strict = means(found).get(key), means(found, strict=True).get(key)
+    if mean is None:
+        return f"{threads} core(s)"
+    also = "" if strict is None else f", strict {strict:.2f} ×"
+    of = "faster than the best f32 engine (geometric mean)"
+    return f"{threads} core(s), {mean:.2f} ×{also} {of}"
 
 
 def _points(panel: Axes, rows: list[Row], models: list[str], engine: str, marker: str) -> None:

@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.machine import Peaks
+from benchmarks.peers import OURS
 from benchmarks.rows import Row
 from benchmarks.summary import summary_lines
 
@@ -76,7 +77,7 @@ def table(rows: Sequence[Row], reference: str) -> Table:
     for column in NARROW:
         result.add_column(HEADINGS[column], no_wrap=True, justify="right" if column > 2 else "left")
     for row in rows:
-        style = "bold" if row.peer == "modelcc" else "dim" if row.milliseconds is None else None
+        style = "bold" if row.peer == OURS else "dim" if row.milliseconds is None else None
         texts = cells(row)
         result.add_row(*(texts[column] for column in NARROW), style=style)
     return result
@@ -102,7 +103,8 @@ def markdown(found: Comparison) -> str:
         "",
         f"Engines take turns, pinned to the same cores. × faster is against {found.reference}: the "
         "median over rounds of the ratio of medians. Max error is relative to the largest output "
-        f"of {found.reference}. openvino-default may compute in bf16.",
+        f"of {found.reference}. openvino-default may compute in bf16; modelcc-strict is compiled "
+        "without Winograd's and Strassen's algorithms.",
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "|" + "---|" * len(HEADINGS),

@@ -98,7 +98,8 @@ def _compilations(
     for peer in plan.peers:
         if peer in COMPILED:
             with exclusively(plan.lock):
-                found[peer] = compile_apart(path, threads, folder / peer, plan.timeout)
+                accuracy = COMPILED[peer]
+                found[peer] = compile_apart(path, threads, folder / peer, plan.timeout, accuracy)
     return found
 
 

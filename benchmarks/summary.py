@@ -7,12 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from benchmarks.peers import LOWERED
+from benchmarks.peers import COMPILED, LOWERED, OURS, STRICT
 from benchmarks.pool import ratio
 from benchmarks.rows import Row
 from benchmarks.zoo.catalogue import variant
-
-OURS = "modelcc"
 
 
 @dataclass(frozen=True)
@@ -20,13 +18,16 @@ class Standing:
     """modelcc and the fastest other engine that did not lower precision, on one model.
 
     `faster` is how many times faster modelcc is, round by round; `memory` its peak memory by that
-    of the leanest of the others.
+    of the leanest of the others.  `strict` is modelcc with accuracy strict, where it ran, and
+    `strict_faster` how many times faster that is than `best`.
     """
 
     ours: Row
     best: Row
     faster: float
     memory: float
+    strict: Row | None = None
+    strict_faster: float | None = None
 
 
 def standings(rows: Iterable[Row]) -> tuple[Standing, ...]:
@@ -35,17 +36,19 @@ def standings(rows: Iterable[Row]) -> tuple[Standing, ...]:
     for _, group in groupby(rows, key=lambda row: (row.model, row.threads)):
         ran = [row for row in group if row.rounds]
         ours = next((row for row in ran if row.peer == OURS), None)
-        others = [row for row in ran if row.peer not in LOWERED | {OURS}]
+        strict = next((row for row in ran if row.peer == STRICT), None)
+        others = [row for row in ran if row.peer not in LOWERED | set(COMPILED)]
         if ours is not None and others:
-            found.append(_standing(ours, others))
+            found.append(_standing(ours, strict, others))
     return tuple(found)
 
 
-def _standing(ours: Row, others: Sequence[Row]) -> Standing:
+def _standing(ours: Row, strict: Row | None, others: Sequence[Row]) -> Standing:
     best = min(others, key=lambda row: statistics.median(row.rounds))
     leanest = min(row.peak_bytes or 0 for row in others)
     memory = (ours.peak_bytes or 0) / leanest if leanest else float("nan")
-    return Standing(ours, best, ratio(ours.rounds, best.rounds), memory)
+    strict_faster = None if strict is None else ratio(strict.rounds, best.rounds)
+    return Standing(ours, best, ratio(ours.rounds, best.rounds), memory, strict, strict_faster)
 
 
 def batch_of(stem: str) -> int:
@@ -56,11 +59,14 @@ def batch_of(stem: str) -> int:
         return 1
 
 
-def means(found: Sequence[Standing]) -> dict[tuple[int, int], float]:
-    """Geometric mean of `faster` by threads and batch."""
+def means(found: Sequence[Standing], strict: bool = False) -> dict[tuple[int, int], float]:
+    """Geometric mean of `faster`, or of `strict_faster` where that is known, by threads and
+    batch."""
     groups: dict[tuple[int, int], list[float]] = {}
     for one in found:
-        groups.setdefault((one.ours.threads, batch_of(one.ours.model)), []).append(one.faster)
+        faster = one.strict_faster if strict else one.faster
+        if faster is not None:
+            groups.setdefault((one.ours.threads, batch_of(one.ours.model)), []).append(faster)
     return {key: statistics.geometric_mean(values) for key, values in groups.items()}
 
 
@@ -69,22 +75,30 @@ def summary_lines(rows: Iterable[Row]) -> list[str]:
     found = standings(rows)
     if not found:
         return []
+    headings = (
+        "model", "threads", "modelcc ms", "strict ms", "best peer ms", "peer", "× faster",
+        "strict × faster", "of peak", "max error", "strict error", "peak MiB", "of leanest",
+        "compile s", "cached s",
+    )  # fmt: skip
     lines = [
         "## modelcc against the best engine that computes in f32",
         "",
-        "| model | threads | modelcc ms | best peer ms | peer | × faster | of peak | max error"
-        " | peak MiB | of leanest | compile s | cached s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| " + " | ".join(headings) + " |",
+        "|" + "---|" * len(headings),
         *map(_line, found),
         "",
+        "*Strict* is modelcc with accuracy strict: without Winograd's and Strassen's algorithms.",
+        "",
     ]
-    for (threads, batch), mean in means(found).items():
-        lines.append(f"Geometric mean at batch {batch} on {threads} core(s): {mean:.3f}.  ")
+    strict = means(found, strict=True)
+    for key, mean in means(found).items():
+        also = f", strict {strict[key]:.3f}" if key in strict else ""
+        lines.append(f"Geometric mean at batch {key[1]} on {key[0]} core(s): {mean:.3f}{also}.  ")
     return lines
 
 
 def _line(one: Standing) -> str:
-    ours = one.ours
+    ours, strict = one.ours, one.strict
     bound = "" if ours.peak_share is None else f"{ours.peak_share:.0%}"
     # Above 1, the weights stay in a cache, and memory is not what limits the model.
     if ours.read_share is not None and (ours.peak_share or 0.0) < ours.read_share <= 1.1:
@@ -93,11 +107,14 @@ def _line(one: Standing) -> str:
         ours.model,
         str(ours.threads),
         f"{statistics.median(ours.rounds):.3g}",
+        "" if strict is None else f"{statistics.median(strict.rounds):.3g}",
         f"{statistics.median(one.best.rounds):.3g}",
         one.best.peer,
         f"**{one.faster:.2f}**",
+        "" if one.strict_faster is None else f"**{one.strict_faster:.2f}**",
         bound,
         "" if ours.error is None else f"{ours.error:.1e}",
+        "" if strict is None or strict.error is None else f"{strict.error:.1e}",
         f"{(ours.peak_bytes or 0) / 2**20:.0f}",
         f"{one.memory:.2f}",
         "" if ours.compile_seconds is None else f"{ours.compile_seconds:.1f}",

@@ -18,6 +18,7 @@ Load = Callable[[Path, int], Run]
 
 LOADERS: Mapping[str, tuple[str, str]] = {
     "modelcc": ("benchmarks.peers.modelcc", "load"),
+    "modelcc-strict": ("benchmarks.peers.modelcc", "load"),
     "onnxruntime": ("benchmarks.peers.onnxruntime", "load"),
     "openvino": ("benchmarks.peers.openvino", "load_f32"),
     "openvino-default": ("benchmarks.peers.openvino", "load_default"),
@@ -31,11 +32,14 @@ PACKAGES: Mapping[str, str] = {
 }
 """Distribution a peer comes from, where that is not its own name."""
 
-DEFAULT = ("modelcc", "onnxruntime", "openvino", "openvino-default")
+DEFAULT = ("modelcc", "modelcc-strict", "onnxruntime", "openvino", "openvino-default")
 """Those that are fast enough to be of interest every time."""
 
-COMPILED = frozenset({"modelcc"})
-"""Engines that are given what `benchmarks.compilation` made of the model."""
+OURS, STRICT = "modelcc", "modelcc-strict"
+"""modelcc as it comes, and without Winograd's and Strassen's algorithms, as others mostly are."""
+
+COMPILED: Mapping[str, str] = {OURS: "standard", STRICT: "strict"}
+"""Engines that are given what `benchmarks.compilation` made of the model, with its accuracy."""
 
 LOWERED = frozenset({"openvino-default"})
 """Peers that may compute in less than f32 without being asked to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,16 @@ from onnx import TensorProto, helper, numpy_helper, parser
 pytest.importorskip("onnxruntime")
 pytest.importorskip("matplotlib")
 
+import modelcc
+from benchmarks.compilation import Compilation, compile_apart
 from benchmarks.feeds import feeds_for
 from benchmarks.machine import Peaks
+from benchmarks.peers import COMPILED
 from benchmarks.plot import draw
 from benchmarks.results import HEADINGS, Comparison, cells, from_json, markdown, to_json
 from benchmarks.rows import Row
 from benchmarks.side_by_side import Plan, compare, largest_error
-from benchmarks.summary import means, standings
+from benchmarks.summary import means, standings, summary_lines
 from benchmarks.workload import workload
 from benchmarks.zoo.catalogue import MODELS, STANDARD, find, variant
 from benchmarks.zoo.records import input_from_json, input_to_json
@@ -93,6 +97,33 @@ def test_modelcc_is_compiled_apart_and_agrees(path: Path, tmp_path: Path) -> Non
     assert len(ours.rounds) == len(theirs.rounds) == 2
 
 
+def test_strict_is_compiled_without_fast_algorithms(tmp_path: Path) -> None:
+    """The two rows are of different code: a convolution that Winograd's algorithm would compute."""
+    w = np.random.default_rng(0).normal(size=(64, 64, 3, 3)).astype(np.float32) / 24
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64, 56, 56]) for name in "xy"
+    )
+    graph = helper.make_graph([node], "g", [x], [y], [numpy_helper.from_array(w, "w")])
+    opsets = [helper.make_opsetid("", 17)]
+    model = tmp_path / "conv.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(model))
+    found: dict[str, bool] = {}
+    for peer, accuracy in COMPILED.items():
+        out = tmp_path / f"{peer}.mcc"
+        assert isinstance(compile_apart(model, 1, out, 60, accuracy), Compilation)
+        found[peer] = bool(modelcc.load(out, threads=1).report().rounding)
+    assert found == {"modelcc": True, "modelcc-strict": False}
+    ours, strict, _ = compare(
+        Plan(("modelcc", "modelcc-strict", "onnxruntime"), "onnxruntime", 2, 0.001, 60),
+        model,
+        Peaks(1, 100.0, 10.0),
+        {},
+    )
+    assert strict.rounds and strict.compile_seconds is not None
+    assert ours.error is not None and strict.error is not None and strict.error != ours.error
+
+
 def row(model: str, peer: str, milliseconds: float, peak_bytes: int = 1 << 20) -> Row:
     return Row(model, 1, peer, milliseconds, rounds=(milliseconds,) * 3, peak_bytes=peak_bytes)
 
@@ -116,11 +147,43 @@ def test_standing_is_against_the_fastest_that_keeps_precision() -> None:
     assert means(found) == {(1, 1): pytest.approx(3.0), (1, 8): pytest.approx(6.0)}
 
 
+def test_tables_show_strict_beside_ours() -> None:
+    """It is no other engine: the best is one of the others, and it has a mean of its own."""
+    rows = (
+        replace(row("a", "modelcc", 2.0), error=2e-6),
+        replace(row("a", "modelcc-strict", 2.5), error=1e-6),
+        row("a", "onnxruntime", 5.0),
+        row("mlp_b8", "modelcc", 1.0),
+        row("mlp_b8", "openvino", 6.0),
+    )
+    found = standings(rows)
+    assert (found[0].best.peer, found[0].faster, found[0].strict_faster) == ("onnxruntime", 2.5, 2)
+    assert found[1].strict is None and found[1].strict_faster is None
+    assert means(found, strict=True) == {(1, 1): pytest.approx(2.0)}
+    headings, _, line, *_ = summary_lines(rows)[2:]
+    cell = dict(zip(headings.split(" | "), line.split(" | "), strict=True))
+    assert (cell["modelcc ms"], cell["strict ms"], cell["best peer ms"]) == ("2", "2.5", "5")
+    assert (cell["× faster"], cell["strict × faster"]) == ("**2.50**", "**2.00**")
+    assert (cell["max error"], cell["strict error"]) == ("2.0e-06", "1.0e-06")
+    text = "\n".join(summary_lines(rows))
+    assert "batch 1 on 1 core(s): 2.500, strict 2.000." in text
+    assert "batch 8 on 1 core(s): 6.000." in text
+
+
 def test_plot_shows_every_engine_but_ours(tmp_path: Path) -> None:
     rows = (row("a", "modelcc", 2.0), row("a", "openvino", 3.0))
     draw(Comparison("here", "now", "openvino", {}, (Peaks(1, 1.0, 1.0),), rows), tmp_path / "p.svg")
     text = (tmp_path / "p.svg").read_text()
-    assert "openvino" in text and "1.50 × faster" in text and "<!-- a -->" in text
+    assert (
+        "openvino" in text
+        and "strict" not in text
+        and "1.50 × faster" in text
+        and "<!-- a -->" in text
+    )
+    rows += (row("a", "modelcc-strict", 2.4),)
+    draw(Comparison("here", "now", "openvino", {}, (Peaks(1, 1.0, 1.0),), rows), tmp_path / "q.svg")
+    text = (tmp_path / "q.svg").read_text()
+    assert "modelcc-strict" in text and "1.50 ×, strict 1.25 × faster" in text
 
 
 def test_file_stems_name_model_and_batch() -> None:
