@@ -118,8 +118,8 @@ class Report:
         found = [k.rounding for k in self.kernels if k.rounding != 1.0]
         if not found:
             return ""
-        most = f"errors bounded by up to {times_text(max(found))} their bound"
-        return f"{len(found)} steps are not plain sums, {most} (accuracy strict has none of them)"
+        most = f"error bounds up to {times_text(max(found))} theirs"
+        return f"{len(found)} steps round otherwise than plain sums, {most}; accuracy strict: none"
 
     @property
     def seconds(self) -> float | None:
