@@ -51,6 +51,25 @@ def test_list(cache: Path, capsys: Capture) -> None:
     assert "2 schedules" in said.err and "1 crashed" in said.err
 
 
+def test_the_best_of_each_workload_where_the_default_is_far_from_it(
+    cache: Path, capsys: Capture
+) -> None:
+    with Database.open(cache / FILE) as database:
+        rows = [("e", "a", 1.0, 1.05), ("d", "a", 1.0, 1.2), ("d", "b", 1.0, 1.5), ("d", "c", 3, 2)]
+        found = [Measurement(w * 16, s, State.measured, own, d) for w, s, own, d in rows]
+        database.record(MACHINE, found)
+    for gain, wanted in (
+        ("1.1", [("d" * 16, "b", 1.5), ("f" * 16, TEXT, 1.25)]),
+        ("1.3", [("d" * 16, "b", 1.5)]),
+        ("2", []),
+    ):
+        shown = listed(capsys, "--best", gain)["schedules"]
+        assert isinstance(shown, list)
+        keys = ("workload", "schedule", "gain")
+        assert [tuple(row[key] for key in keys) for row in shown] == wanted  # type: ignore[index]
+    assert main(["schedules", "list", "--best", "fast"]) == 2
+
+
 def test_schedules_go_elsewhere(cache: Path, capsys: Capture) -> None:
     before = listed(capsys)
     assert main(["schedules", "export", "out.sqlite"]) == 0

@@ -60,16 +60,26 @@ def schedules() -> None:
 
 
 @schedules.command("list")
+@click.option(
+    "--best",
+    type=click.FloatRange(0),
+    metavar="GAIN",
+    help="Show instead the fastest schedule measured of each workload, where it was at least GAIN "
+    "times as fast as the default: 1.1 tells where defaults could be better.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @database_option
 @verbosity_options
 @click.pass_obj
-def list_command(environment: Environment, database: Path | None, as_json: bool) -> None:
+def list_command(
+    environment: Environment, database: Path | None, as_json: bool, best: float | None
+) -> None:
     """Show the schedules that compilation uses. The gain says how many times as fast as the
     default one each was measured to be."""
     path = database_path(environment, _existing(database))
     with Database.open(path, write=False) as opened:
-        rows, counts = _chosen(opened), opened.counts()
+        rows = _chosen(opened) if best is None else _best(opened, best)
+        counts = opened.counts()
     if as_json:
         tried = {state.value: count for state, count in counts.items()}
         print_json({"database": str(path), "schedules": rows, "candidates": tried})
@@ -132,6 +142,17 @@ def _chosen(database: Database) -> Sequence[Mapping[str, Any]]:
         for machine in database.machines()
         for workload, schedule in database.chosen(machine).items()
     ]
+
+
+def _best(database: Database, gain: float) -> Sequence[Mapping[str, Any]]:
+    """The fastest schedule of each workload that has one of that gain, the greatest gain first."""
+    found: dict[tuple[str, str], tuple[float, Measurement]] = {}
+    for machine, one in database.contents()[0]:
+        place, known = (machine, one.workload), one.gain or 0.0
+        if known >= max(gain, found[place][0] if place in found else 0.0):
+            found[place] = (known, one)
+    rows = sorted(found.items(), key=lambda row: (-row[1][0], row[0]))
+    return [_facts(m, w, one.schedule, one) for (m, w), (_, one) in rows]
 
 
 def _facts(
