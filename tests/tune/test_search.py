@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
+import onnx.parser
 import pytest
 
 from modelcc.driver import pipeline, target_of
@@ -13,12 +14,15 @@ from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Parts, Schedule, Tiled
-from modelcc.schedule.text import print_schedule
+from modelcc.schedule.text import parse_schedule, print_schedule
+from modelcc.schedule.workload import workload_key
 from modelcc.targets.base import Workplace
+from modelcc.targets.cpu.candidates import candidates, likeness
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import Database, State
 from modelcc.tune.measurement import Times, WorkerError
-from modelcc.tune.search import Search, Task
+from modelcc.tune.search import AHEAD, BATCH, Search, Task
+from modelcc.tuning import tasks_of
 from tests.schedule.test_listing import MODEL
 
 DEFAULT = 1e-3
@@ -31,11 +35,13 @@ class Fake:
     def __init__(self, seconds: Callable[[Schedule], float]) -> None:
         self.seconds = seconds
         self.asked: list[str] = []
+        self.batches: list[tuple[str, list[str]]] = []
 
     def times(
         self, kernel: CanonicalKernel, default: Schedule, others: Sequence[Schedule]
     ) -> list[Times]:
         self.asked += map(print_schedule, others)
+        self.batches.append((workload_key(kernel), list(map(print_schedule, others))))
         own = [self.seconds(other) for other in others]
         return [Times(DEFAULT, time, DEFAULT / time) for time in own]
 
@@ -142,3 +148,30 @@ def test_a_spent_budget_ends_the_search(
     measurer = Fake(lambda _: DEFAULT / 2)
     search(measurer, database, target, batches=0).run(tasks)
     assert measurer.asked == []
+
+
+PAIR = onnx.parser.parse_model(
+    """<ir_version: 8, opset_import: ["" : 18]>
+    g (float[24, 40] x, float[40, 36] w, float[240, 80] u, float[80, 360] v)
+      => (float[24, 36] y, float[240, 360] z) { y = MatMul(x, w) z = MatMul(u, v) }"""
+)
+
+
+def test_what_was_fast_on_one_kernel_is_tried_first_on_others(
+    database: Database, target: NativeTarget
+) -> None:
+    tasks = [one for one in tasks_of(PAIR, OPTIONS) if any(s.reduce for s in one.kernel.stages)]
+    large, small = sorted(tasks, key=lambda task: -task.estimate)
+    common = {likeness(s) for s in listed(small, target)[BATCH:AHEAD]}
+    common -= {likeness(s) for s in listed(small, target)[:BATCH]}
+    fast = next(likeness(s) for s in listed(large, target) if likeness(s) in common)
+    measurer = Fake(lambda s: DEFAULT / 2 if likeness(s) == fast else DEFAULT)
+    found = search(measurer, database, target).run([large, small])
+    assert all(likeness(one.best) == fast for one in found)
+    first = next(texts for key, texts in measurer.batches if key == small.key)
+    assert likeness(parse_schedule(first[0])) == fast
+
+
+def listed(task: Task, target: NativeTarget) -> list[Schedule]:
+    """What would be measured, if nothing were known of other kernels."""
+    return list(islice(candidates(task.kernel, task.default, target.cpu), AHEAD))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice, zip_longest
+from math import prod
 from typing import TypeVar
 
 from modelcc.schedule.canonical import CanonicalKernel
@@ -64,6 +65,25 @@ def fits(kernel: CanonicalKernel, schedule: Schedule, machine: CpuModel) -> bool
     except (ScheduleError, NoScheduleError):
         return False
     return True
+
+
+def likeness(schedule: Schedule) -> object:
+    """Equal for schedules of different kernels that do alike: with tiles of as many vectors and as
+    many points for each."""
+    match schedule:
+        case Parts(parts):
+            return tuple(_part_likeness(part) for part in parts)
+        case Phases(phases):
+            return Phases, tuple(_part_likeness(part) for part in phases)
+        case _:
+            return schedule
+
+
+def _part_likeness(part: Part) -> object:
+    if not isinstance(part, Tiled):
+        return part
+    vectors = dict(part.tile).get(f"{part.vector}b", 1)
+    return part.lanes, vectors, prod(size for _, size in part.tile) // vectors, part.exchange
 
 
 def _changed(kernel: CanonicalKernel, base: Schedule, machine: CpuModel) -> Iterator[Schedule]:
