@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -100,6 +101,21 @@ def test_the_fastest_is_taken_and_nothing_is_measured_twice(
     (same,) = search(again, database, target).run(tasks)
     assert same.best == found.best
     assert again.asked == [print_schedule(found.best)]  # to be sure that it still is
+
+
+def test_gains_over_another_default_are_none_over_the_best(
+    tasks: list[Task], database: Database, target: NativeTarget
+) -> None:
+    def seconds(schedule: Schedule) -> float:
+        return DEFAULT / (1 + points(schedule) % 5)
+
+    (found,) = search(Fake(seconds), database, target).run(tasks)
+    known = database.measurements("m", found.task.key).keys()
+    better = replace(found.task, default=found.best)
+    measurer = Fake(lambda schedule: seconds(schedule) * found.gain)
+    (again,) = search(measurer, database, target).run([better])
+    assert again.best == found.best and again.gain == 1.0
+    assert not known & set(measurer.asked)  # not even once more, to be sure of a gain
 
 
 def test_what_is_slower_is_not_taken(

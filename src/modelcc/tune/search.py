@@ -163,7 +163,7 @@ class Search:
         batch = one.batch(gains)
         if not batch:
             return False
-        known = self.database.measurements(self.name, one.found.task.key)
+        known = self._known(one.found.task)
         new = [schedule for schedule in batch if print_schedule(schedule) not in known]
         fresh = self._measured(one.found.task, new) if new else []
         self.database.record(self.name, fresh)
@@ -182,6 +182,16 @@ class Search:
         one.left = candidates(task.kernel, task.default, self.machine, one.found.best)
         one.ahead = []
         return True
+
+    def _known(self, task: Task) -> Mapping[str, Measurement]:
+        """What was measured of a task, its gains over the present default; that of another version
+        of the compiler, or of other numbers of the machine, may have been another one."""
+        known = self.database.measurements(self.name, task.key)
+        default = known.get(print_schedule(task.default))
+        gain = None if default is None else default.gain
+        if gain is None:
+            return known
+        return {text: replace(m, default=m.default / gain) for text, m in known.items()}
 
     def _measured(self, task: Task, schedules: Sequence[Schedule]) -> list[Measurement]:
         """All of them beside the default; one by one if a worker ends early, to know which."""
