@@ -24,16 +24,17 @@ LOOPS = st.sampled_from(["a0", "a1b", "a12", "a3vb", "unit"])
 FACTORS = st.lists(st.tuples(LOOPS, NUMBERS), max_size=3).map(tuple)
 TILED = st.builds(
     Tiled,
-    st.one_of(st.just(""), LOOPS),
-    NUMBERS,
-    FACTORS,
-    FACTORS,
-    st.booleans(),
-    st.sampled_from(["", "load", "store", "runs"]),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    NUMBERS,
+    vector=st.one_of(st.just(""), LOOPS),
+    lanes=NUMBERS,
+    tile=FACTORS,
+    unroll=FACTORS,
+    blocks=FACTORS,
+    by_input=st.booleans(),
+    exchange=st.sampled_from(["", "load", "store", "runs"]),
+    dots=st.booleans(),
+    folded=st.booleans(),
+    padded=st.booleans(),
+    parallel=NUMBERS,
 )
 PART = st.one_of(
     TILED, st.builds(Rows, NUMBERS, NUMBERS, NUMBERS), st.builds(StraightRows, st.booleans())

@@ -68,8 +68,8 @@ def fits(kernel: CanonicalKernel, schedule: Schedule, machine: CpuModel) -> bool
 
 
 def likeness(schedule: Schedule) -> object:
-    """Equal for schedules of different kernels that do alike: with tiles of as many vectors and as
-    many points for each."""
+    """Equal for schedules of different kernels that do alike: with tiles of as many vectors, as
+    many points for each, and as many loops cut into blocks."""
     match schedule:
         case Parts(parts):
             return tuple(_part_likeness(part) for part in parts)
@@ -83,7 +83,8 @@ def _part_likeness(part: Part) -> object:
     if not isinstance(part, Tiled):
         return part
     vectors = dict(part.tile).get(f"{part.vector}b", 1)
-    return part.lanes, vectors, prod(size for _, size in part.tile) // vectors, part.exchange
+    points = prod(size for _, size in part.tile) // vectors
+    return part.lanes, vectors, points, len(part.blocks), part.exchange
 
 
 def _changed(kernel: CanonicalKernel, base: Schedule, machine: CpuModel) -> Iterator[Schedule]:
