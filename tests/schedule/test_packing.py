@@ -55,6 +55,20 @@ def test_loops_over_a_padded_block_find_padding(tile: int) -> None:
     np.testing.assert_array_equal(packed, [*range(1, 13), 0, 0, 0, 0])
 
 
+@pytest.mark.parametrize("tile", [1, 2, 3])
+def test_every_element_has_its_place_in_blocks_within_blocks(tile: int) -> None:
+    """Blocks of 16 channels, of which vectors have 4: a tile of 3 vectors does not divide them."""
+    outer, blocks = LoopVar("a", 2, "o", 16), LoopVar("b", 4, "o", 4)
+    lanes = LoopVar("l", 4, "o")
+    channel: Index = Sym("a") * 16 + Sym("b") * 4 + Sym("l")
+    read = Read("w", (channel,), F32)
+    layout = packed_layout(read, (blocks, outer), "b", (lanes,), tile, (20,))
+    assert layout is not None
+    packed = pack(np.arange(1, 21, dtype=np.float32), layout).reshape(-1)
+    found = [packed[int(evaluate(layout.offset((c,), (20,)), {}))] for c in range(20)]
+    assert found == [*range(1, 21)]
+
+
 @pytest.mark.parametrize("phase", [0, 1])
 def test_phases_of_a_walk_in_steps_are_planes(phase: int) -> None:
     """w[o, 2*i + phase], as a transposed convolution of stride 2 reads it."""

@@ -22,10 +22,11 @@ def packed_layout(
     """Physical order of ``read``'s tensor of ``shape`` following the loops ``order`` (outermost
     first).
 
-    The ``vector`` loop is cut into tiles of ``tile`` blocks whose inner part is innermost, before
-    ``inner``: the lanes, then the bytes of a dot product.  A last digit that is a number goes
-    first: one plane per phase of a transposed convolution.  So does what no loop moves, the number
-    of an iteration perhaps, but not what is ``bound`` to places from memory.  None if an index is
+    The ``vector`` loop is cut into tiles of ``tile`` blocks, unless it is within others and that
+    does not divide it, whose inner part is innermost, before ``inner``: the lanes, then the bytes
+    of a dot product.  A last digit that is a number goes first: one plane per phase of a transposed
+    convolution.  So does what no loop moves, the number of an iteration perhaps, but not what is
+    ``bound`` to places from memory.  None if an index is
     not a mixed-radix number of the loop variables.
     """
     digits: list[tuple[LoopVar, int, int, int | None]] = []
@@ -51,8 +52,10 @@ def packed_layout(
         if v.name not in by_name:
             continue
         dim, div, mod = by_name[v.name]
+        # Tiles that do not divide the blocks of others would begin anew in each of these.
+        nested = mod is None or mod % tile == 0
         mod = _padded(v, div, shape[dim]) if mod is None else mod
-        if v.name == vector and tile > 1:
+        if v.name == vector and tile > 1 and nested:
             if mod != tile:
                 parts.append(Part(dim, div * tile, -(-mod // tile) if mod is not None else None))
             panel.append(Part(dim, div, tile))

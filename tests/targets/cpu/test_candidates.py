@@ -12,10 +12,13 @@ from kernel_runs import native, run_scheduled
 from machines import chosen_cpu
 from op_kernels import CASES, check, graph_of
 
+from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.types import F32, TensorType
+from modelcc.ops.pool import AveragePool
 from modelcc.ops.samples import arrays, sizes
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
@@ -27,6 +30,7 @@ from modelcc.schedule.workload import workload_key
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
+from modelcc.targets.native.host import cpu_model, machine_of
 from tests.passes.tensor.networks import networks
 from tests.passes.tensor.test_random_networks import PASSES, assert_same, feeds_of
 
@@ -78,15 +82,27 @@ def test_ops_mean_the_same_by_any_schedule(op: Op, sample: Sample, all_cases: bo
         check(op, scheduled, native(scheduled), arrays(op, sample), sizes(op, sample))
 
 
+@pytest.mark.parametrize("cpu", ["native", "x86-64-v2", "x86-64-v4"])
 @settings(max_examples=25, deadline=None)
-@given(networks())
-def test_the_text_of_a_default_gives_the_same_function(graph: Graph) -> None:
-    machine = chosen_cpu()
+@given(graph=networks())
+def test_the_text_of_a_default_gives_the_same_function(cpu: str, graph: Graph) -> None:
+    machine = chosen_cpu() if cpu == "native" else cpu_model(machine_of(cpu), 1)
     for one in scheduled_kernels(lowered(graph), machine):
         read = parse_schedule(print_schedule(one.schedule))
         assert read == one.schedule
         default = schedule_kernel(one.kernel, "kernel", machine)
         assert schedule_kernel(one.kernel, "kernel", machine, (), read) == default
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_windows_along_a_vector_are_no_tile(cpu: str) -> None:
+    machine = cpu_model(machine_of(cpu), 1)
+    make = GraphBuilder()
+    x = make.input("x", TensorType((2, 3, 8, 3), F32))
+    pool = AveragePool((5, 5), (1, 1), (2, 2), (2, 2), (1, 1))
+    for one in scheduled_kernels(lowered(make.build([make.emit(pool, x)])), machine):
+        default = schedule_kernel(one.kernel, "kernel", machine)
+        assert schedule_kernel(one.kernel, "kernel", machine, (), one.schedule) == default
 
 
 @settings(max_examples=25, deadline=None)

@@ -153,7 +153,7 @@ def ranked_tiles(
             yield from (Tile(blocks, ((blocks, size),)) for size in ELEMENTWISE_VECTORS)
         return
     roles = roles_of(anchor, lane, constants)
-    slides = [] if roles.broadcasts else _longest([windows(r, anchor) for r in roles.vectors])
+    slides = [] if roles.broadcasts else _longest(_windows(roles.vectors, anchor, lane))
     if are_short(slides):
         for points, unroll in sliding_tiles(slides, machine):
             yield Tile(blocks, points, unroll, by_input=True)
@@ -279,6 +279,12 @@ def _tiles(tile: Tile, anchor: Nest, lane: str) -> float:
     """How many tiles the nest has."""
     loops = [v for v in anchor.parallel if v.name != lane]
     return prod(tile_count(v.extent, tile.of(v.name)) for v in loops)
+
+
+def _windows(vectors: Sequence[Read], anchor: Nest, lane: str) -> list[list[Window]]:
+    """The windows of each read: elements of a vector that windows slide along are no points of a
+    tile."""
+    return [[w for w in windows(r, anchor) if w.point.name != lane] for r in vectors]
 
 
 def _longest(found: list[list[Window]]) -> list[Window]:
