@@ -13,6 +13,7 @@ from modelcc.frontends.onnx.parts import joined, sliced, taken_apart
 from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
+from modelcc.frontends.onnx.tiles import tile
 from modelcc.frontends.onnx.vectors import BEYOND, operand
 from modelcc.ir.index import (
     Index,
@@ -243,19 +244,6 @@ def _split_sizes(call: Call, extent: Index) -> tuple[Index, ...]:
     if isinstance(extent, int) and call.opset < 18 and extent % count:
         call.fail(f"a dimension of {extent} does not split into {count} equal parts")
     return (*(part,) * (count - 1), simplify(extent - part * (count - 1), call.bounds))
-
-
-def tile(call: Call) -> str:
-    """Before opset 6, so many tiles along one axis."""
-    repeats = call.indices(1, "repeats", Range(0, None))
-    if call.opset < 6:
-        axis = call.normal(call.integers(2, "axis")[0], call.rank())
-        repeats = tuple(repeats[0] if a == axis else 1 for a in range(call.rank()))
-    if len(repeats) != call.rank():
-        call.fail(f"{len(repeats)} repeats for a tensor of rank {call.rank()}")
-    if all(r == 1 for r in repeats):
-        return call.input(0)
-    return call.emit(sh.Tile(repeats), call.input(0))
 
 
 def constant_of_shape(call: Call) -> str:

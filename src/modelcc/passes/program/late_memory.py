@@ -87,7 +87,8 @@ def late_memory(
     parts: list[LateMemory] = []
     waiting: dict[int, list[Storage]] = {}
     for storage in found:
-        extents = symbols_of(program.types[storage.name].shape)
+        # What an output is a view of may have other extents than the output has.
+        extents = symbols_of(program.types[storage.name].shape) | symbols(storage.size)
         if storage.place == "output" and extents & gone:
             step = _known_after(line, storage, extents)
             parts.append(LateMemory(storage.name, storage.size, step))
