@@ -7,34 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import (
-    LANES,
-    AlgorithmBuilder,
-    add,
-    call,
-    convert,
-    index_number,
-    integer,
-    number,
-    splat,
-    test,
-)
+from modelcc.ir.algorithm import LANES, AlgorithmBuilder, call, convert, number, splat, test
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.compute import number as constant
 from modelcc.ir.index import Index, product
-from modelcc.ir.loop import Choose, Expr, Fold, IndexOf
+from modelcc.ir.loop import Expr
 from modelcc.ir.op import Op, Sample, require
-from modelcc.ir.types import I32, I64, Array, DType, TensorType
+from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.accumulate import Point, accumulator
 from modelcc.ops.attention import AxisOp
+from modelcc.ops.extremes import CHUNK, Extreme, search
 from modelcc.ops.reduce import ArgMax
 
 PARALLEL_FROM = 1 << 15
 """Elements from which rows are worth several threads."""
-CHUNK = 64
-"""Elements that are searched without looking whether the place is found."""
-NONE = CHUNK
-"""What a search finds where there is nothing."""
 
 
 def _rank(sample: Sample) -> int:
@@ -130,66 +116,28 @@ class _Row:
         at.store(self.y, self.start + place, convert(value, self.y.dtype))
 
 
-class _Extreme:
-    """The greatest so far in each of ``lanes``, and NaN where there was one."""
-
-    def __init__(self, at: AlgorithmBuilder, dtype: DType, lanes: int) -> None:
-        self._at = at
-        self._best = at.register(number(-np.inf, dtype, lanes))
-        self._odd = at.register(number(0, dtype, lanes))
-
-    def take_in(self, own: Expr) -> None:
-        """One more element for each lane.  Machines drop NaN from extremes: it is kept apart."""
-        self._at.assign(self._best, call("max", self._best, own))
-        self._at.assign(self._odd, Choose(call("isnan", own), own, self._odd))
-
-    def of_all(self) -> Expr:
-        """The extreme of all lanes."""
-        return self._at.let(call("add", Fold("max", self._best), Fold("add", self._odd)))
-
-
-def _is_extreme(own: Expr, best: Expr) -> Expr:
-    return call("or", call("eq", own, best), call("isnan", own))
-
-
 def _mark(at: AlgorithmBuilder, row: _Row) -> None:
     """Zeros and the extreme in one pass; then a 1 at the place that a search finds."""
     best = _extreme_of_zeroed(at, row)
-    base, place = at.register(integer(0)), at.register(number(NONE, I32))
-    whole = row.extent // CHUNK * CHUNK
-    more = call("lt", base, index_number(whole))
-    with at.while_(call("and", more, call("eq", place, number(NONE, I32)))):
-        at.assign(place, _first(at, row, at.index(base), CHUNK, best))
-        at.assign(base, add(base, CHUNK))
-    with at.when(call("eq", place, number(NONE, I32))):
-        at.assign(place, _first(at, row, whole, row.extent - whole, best))
-        at.assign(base, index_number(whole + CHUNK))
-    found = call("add", call("sub", base, integer(CHUNK)), convert(place, I64))
+
+    def found(own: Expr) -> Expr:
+        return call("or", call("eq", own, splat(best, own.lanes)), call("isnan", own))
+
+    place = search(at, lambda place, lanes: row.read(at, place, lanes), row.extent, found)
     with at.when(test(row.extent, ">", 0)):
-        row.write(at, at.index(found), number(1, row.y.dtype))
+        row.write(at, at.index(place), number(1, row.y.dtype))
 
 
 def _extreme_of_zeroed(at: AlgorithmBuilder, row: _Row) -> Expr:
     """The greatest element, NaN if there is one; all results become 0."""
     wide = accumulator(row.x.dtype)
-    vectors, single = _Extreme(at, wide, LANES), _Extreme(at, wide, 1)
+    vectors, single = (Extreme(at, "max", number(-np.inf, wide), lanes) for lanes in (LANES, 1))
     for place, lanes in at.vectors(row.extent):
         own = row.read(at, place, lanes)
         (single if lanes == 1 else vectors).take_in(own)
         row.write(at, place, number(0, wide, lanes))
     single.take_in(vectors.of_all())
     return single.of_all()
-
-
-def _first(at: AlgorithmBuilder, row: _Row, start: Index, count: Index, best: Expr) -> Expr:
-    """The place from ``start`` on of the first extreme among ``count`` elements, or NONE."""
-    found = {lanes: at.register(number(NONE, I32, lanes)) for lanes in (LANES, 1)}
-    for place, lanes in at.vectors(count):
-        own = row.read(at, start + place, lanes)
-        here = _is_extreme(own, splat(best, lanes))
-        candidate = Choose(here, IndexOf(place, I32, lanes, 1), number(NONE, I32, lanes))
-        at.assign(found[lanes], call("min", found[lanes], candidate))
-    return call("min", Fold("min", found[LANES]), found[1])
 
 
 OPS: tuple[type[Op], ...] = (Hardmax, RowHardmax)

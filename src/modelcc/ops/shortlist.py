@@ -27,6 +27,7 @@ from modelcc.ir.types import I32, I64, U64, DType
 from modelcc.ops.radix_sort import KeyOrder
 from modelcc.ops.selection import Row
 from modelcc.ops.sorting import below
+from modelcc.ops.top_one import select_best
 
 MOST = 128
 """Results up to which this is faster than sorting by leading bits."""
@@ -34,6 +35,8 @@ SCANNED = 2 * LANES
 """Elements that are compared with the bound at once."""
 SAMPLED = 256
 """Elements of a group, at most, that its best is found among."""
+LONG = 1 << 12
+"""Elements from which the one best is found sooner by the bound: in one pass over memory."""
 ROOM = 4 * MOST + 16 * LANES
 """Elements of a list: those beyond which it is cut, a block and what is left of a row."""
 
@@ -128,32 +131,25 @@ def shortlist(at: AlgorithmBuilder, dtype: DType, largest: bool, blocks: Index) 
 
 def select_by_list(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
     """The first ``MOST`` results at most: O(n + k * k), and O(n * k) if the best come last."""
+    with at.when(call("and", test(row.k, "==", 1), test(row.extent, "<", LONG))):
+        select_best(at, row)
+    with at.otherwise():
+        _select_several(at, row, best)
+
+
+def _select_several(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
     groups = (row.k + LANES - 1) // LANES * 2 * LANES
     long = test(2 * groups, "<=", row.extent)
-    with at.when(call("and", call("not", long), test(row.k, "==", 1))):
-        row.write(at, 0, *_best(at, row))
+    count = at.register(integer(0))
+    with at.when(long):
+        _Scan(at, row, best, count, _bound(at, row, best, groups)).all()
     with at.otherwise():
-        count = at.register(integer(0))
-        with at.when(long):
-            _Scan(at, row, best, count, _bound(at, row, best, groups)).all()
-        with at.otherwise():
-            for place, lanes in at.vectors(row.extent):
-                best.put(at, place, row.element(at, place, lanes), IndexOf(place, I64, lanes, 1))
-            at.assign(count, index_number(row.extent))
-        best.sort(at, at.index(count))
-        with at.loop(0, row.k) as rank:
-            row.write(at, rank, *best.read(at, rank))
-
-
-def _best(at: AlgorithmBuilder, row: Row) -> tuple[Expr, Expr]:
-    """The best element of a short row, and its place."""
-    value, place = at.register(row.element(at, 0)), at.register(integer(0))
-    with at.loop(1, row.extent) as i:
-        own = at.let(row.element(at, i))
-        better = at.let(below(value, own) if row.largest else below(own, value))
-        at.assign(value, Choose(better, own, value))
-        at.assign(place, Choose(better, index_number(i), place))
-    return value, place
+        for place, lanes in at.vectors(row.extent):
+            best.put(at, place, row.element(at, place, lanes), IndexOf(place, I64, lanes, 1))
+        at.assign(count, index_number(row.extent))
+    best.sort(at, at.index(count))
+    with at.loop(0, row.k) as rank:
+        row.write(at, rank, *best.read(at, rank))
 
 
 def _bound(at: AlgorithmBuilder, row: Row, best: Shortlist, groups: Index) -> Expr:

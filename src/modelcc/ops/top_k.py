@@ -50,6 +50,8 @@ class TopK(Op):
         Sample((tensor(9, dtype=I64),), {"k": 9, "axis": 0, "largest": False}),
         Sample((tensor(5, dtype=U8),), {"k": 0, "axis": 0}),
         Sample((tensor(1, 1, dtype=I32),), {"k": 1, "axis": 1}),
+        Sample((_ODD,), {"k": 1, "axis": 1}),
+        Sample((tensor(3, 21),), {"k": 1, "axis": 1, "largest": False}),
         Sample((_ODD,), {"k": 3, "axis": 1}),
         Sample((_ODD,), {"k": 3, "axis": 1, "largest": False}),
     )
