@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from time import monotonic, perf_counter
 
 from modelcc.driver import NOWHERE, ModelSource, compile_model, pipeline, target_of
@@ -24,6 +23,7 @@ from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import Database
 from modelcc.tune.measurement import Measurer, Worker
 from modelcc.tune.search import Found, Search, Task
+from modelcc.tune.turns import Run, in_turns
 
 SHARE = 0.8
 """Of the budget until candidates are measured; the rest is for the model as a whole, which may take
@@ -31,14 +31,6 @@ longer."""
 
 ALGORITHMS = 0.25
 """Of the budget until algorithms are tried."""
-
-WORTH = 1.01
-"""How many times faster the model must be for an algorithm to be left out."""
-
-Run = Callable[[], object]
-
-TURNS = 15
-"""Runs of the model by each of the two, at least, to compare them."""
 
 LEAST_BUDGET = 5.0
 """Seconds in which something can be measured at all."""
@@ -115,7 +107,7 @@ def tune_model(request: Request) -> Tuning:
         def directly(direct: frozenset[str]) -> Run:
             return _session(request, replace(options, schedule=listing_text({}, direct)))
 
-        direct = chosen_direct(groups, default, directly, _ratio, after(ALGORITHMS))
+        direct = chosen_direct(groups, default, directly, _faster, after(ALGORITHMS))
         tasks = tasks_of(request.model, replace(options, schedule=listing_text({}, direct)))
         measurer = Measurer(target, request.workplace, worker)
         name = target.tuning_key
@@ -169,21 +161,21 @@ def chosen_direct(
     groups: Sequence[tuple[str, ...]],
     default: Run,
     directly: Callable[[frozenset[str]], Run],
-    ratio: Callable[[Run, Run], float],
+    faster: Callable[[Run, Run], bool],
     over: Callable[[], bool],
 ) -> frozenset[str]:
     """The contractions of ``groups`` without whose algorithms the model is faster, as far as that
     is known when it is ``over``.
 
-    ``directly`` builds the model with some of them computed as they are; ``ratio`` says how many
-    times as long as the second the first of two runs takes.  A group is tried as a whole, and
+    ``directly`` builds the model with some of them computed as they are; ``faster`` says whether
+    the second of two runs is.  A group is tried as a whole, and
     where that is no gain by halves.
     """
     best, taken, waiting = default, frozenset[str](), list(groups)
     while waiting and not over():
         group = waiting.pop(0)
         run = directly(taken | set(group))
-        if ratio(best, run) > WORTH:
+        if faster(best, run):
             best, taken = run, taken | set(group)
         elif len(group) > 1:
             half = len(group) // 2
@@ -198,8 +190,8 @@ def _together(
     found: Sequence[Found],
     direct: frozenset[str],
 ) -> Tuning:
-    """With the schedules and ``direct`` contractions with which the model is faster than by
-    ``default``.
+    """With the schedules and ``direct`` contractions with which the model is clearly faster than
+    by ``default``.
 
     Where it is not with all schedules, half of them are left out, those that save least, and so on.
     """
@@ -208,12 +200,12 @@ def _together(
     while ranked or direct:
         schedules = {one.task.key: one.best for one in ranked}
         tuned = _session(request, replace(options, schedule=listing_text(schedules, direct)))
-        plain, own, ratio = _in_turns(default, tuned)
-        if ratio > 1.0:
-            return Tuning("", tuple(found), schedules, plain, own, direct)
+        turns, faster = in_turns(default, tuned, _seconds)
+        if faster:
+            return Tuning("", tuple(found), schedules, turns.first, turns.second, direct)
         direct = direct if ranked else frozenset()
         ranked = ranked[: len(ranked) // 2]
-    plain = _in_turns(default, default)[0]
+    plain = in_turns(default, default, _seconds)[0].first
     return Tuning("", tuple(found), {}, plain, plain)
 
 
@@ -223,18 +215,8 @@ def _session(request: Request, options: Options) -> Run:
     return lambda: session.run(request.feeds)
 
 
-def _in_turns(first: Run, second: Run) -> tuple[float, ...]:
-    """Median seconds of both, and the median of their ratios."""
-    times: list[tuple[float, float]] = []
-    for _ in range(TURNS + 1):
-        times.append((_seconds(first), _seconds(second)))
-    warm = times[1:]
-    one, other = median(a for a, _ in warm), median(b for _, b in warm)
-    return one, other, median(a / b for a, b in warm)
-
-
-def _ratio(first: Run, second: Run) -> float:
-    return _in_turns(first, second)[2]
+def _faster(first: Run, second: Run) -> bool:
+    return in_turns(first, second, _seconds)[1]
 
 
 def _seconds(run: Run) -> float:

@@ -18,7 +18,8 @@ from modelcc.options import Options
 from modelcc.targets.base import Workplace
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import FILE, Database
-from modelcc.tuning import Run, chosen_direct, listing_text, rewritten
+from modelcc.tune.turns import Run
+from modelcc.tuning import chosen_direct, listing_text, rewritten
 
 CPU = "x86-64-v2"
 WINOGRAD = Options(cpu=CPU)
@@ -129,10 +130,10 @@ def test_only_the_contractions_that_gain_by_it_are_made_direct() -> None:
         tried.append(direct)
         return lambda: 4 + sum(cost[key] for key in direct)
 
-    def ratio(one: Run, other: Run) -> float:
-        return float(one() / other())  # pyright: ignore[reportOperatorIssue, reportUnknownArgumentType]
+    def faster(one: Run, other: Run) -> bool:
+        return float(one()) > float(other())  # pyright: ignore[reportArgumentType]
 
     groups = (("a", "b"), ("c",), ("d",))
-    chosen = chosen_direct(groups, lambda: 4.0, directly, ratio, lambda: False)
+    chosen = chosen_direct(groups, lambda: 4.0, directly, faster, lambda: False)
     assert chosen == {"a", "c"} and len(tried) == len(set(tried)) == 5
-    assert not chosen_direct(groups, lambda: 4.0, directly, ratio, lambda: True)
+    assert not chosen_direct(groups, lambda: 4.0, directly, faster, lambda: True)
