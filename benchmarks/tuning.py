@@ -115,7 +115,7 @@ class Bench:
         seconds = time.monotonic() - start
         numbers = dict(options.machine)
         return Setting(
-            name, numbers, len(tuning.schedules), len(tuning.direct), seconds, 0, 0
+            name, numbers, len(tuning.schedules), len(tuning.above), seconds, 0, 0
         ), tuning.text
 
     def _run(self, options: Options, feeds: Mapping[str, Array]) -> Callable[[], object]:

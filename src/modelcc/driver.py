@@ -95,6 +95,7 @@ from modelcc.targets.native.building_ahead import building_ahead
 from modelcc.targets.native.target import NativeTarget
 from modelcc.targets.registry import make_target
 from modelcc.tune.database import FILE, Database
+from modelcc.tune.model_rows import model_key, of_models, rows_for
 
 ModelSource = OnnxModel | LoadedModel | Graph
 """A path of an .onnx file, its bytes, an ``onnx.ModelProto``, or a graph built by hand."""
@@ -213,16 +214,19 @@ def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) ->
     )
 
 
-def target_of(options: Options, workplace: Workplace = NOWHERE) -> Target:
+def target_of(options: Options, workplace: Workplace = NOWHERE, model: object = None) -> Target:
     """The target that ``options`` name; :class:`ModelError` if there is none.
 
-    It knows the tuned schedules that the workplace has for the machine, if they are asked for.
+    It knows the tuned schedules that the workplace has for the machine, if they are asked for, and
+    what was chosen for ``model`` as a whole.
     """
     target = make_target(options.target, target_options(options))
     if not (options.tuned and isinstance(target, NativeTarget) and workplace.cache):
         return target
     with Database.open(workplace.cache / FILE, write=False) as database:
-        chosen = tuple(sorted(database.chosen(target.tuning_key).items()))
+        rows = database.chosen(target.tuning_key)
+    key = model_key(model, options.dims) if of_models(rows) else ""
+    chosen = tuple(sorted(rows_for(rows, key).items()))
     return make_target(options.target, target_options(options, chosen)) if chosen else target
 
 
@@ -269,7 +273,7 @@ def compile_model(
     ``entering`` is the block of the pipeline that a program of another level enters at.
     :class:`ModelError` if something is wrong with the model or the options.
     """
-    target = target_of(options, workplace)
+    target = target_of(options, workplace, model)
     cache = workplace.cache if observer is None else None
     plain = options.target in HOST_TARGETS and not options.tuned
     own = host_key() if plain else target.key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from modelcc.targets.base import Workplace
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.turns import Run
-from modelcc.tuning import chosen_direct, listing_text, rewritten
+from modelcc.tuning import chosen_lines, listing_text, rewritten
 
 CPU = "x86-64-v2"
 WINOGRAD = Options(cpu=CPU)
@@ -60,7 +61,8 @@ def loops(model: onnx.ModelProto, options: Options) -> str:
 
 
 def with_direct(options: Options, *keys: str) -> Options:
-    return Options(cpu=options.cpu, schedule=listing_text({}, keys))
+    lines = {f"algorithm {key}": "direct" for key in keys}
+    return Options(cpu=options.cpu, schedule=listing_text({}, lines))
 
 
 def compiled(options: Options, cache: Path | None = None, tuned: bool = False) -> modelcc.Model:
@@ -126,14 +128,15 @@ def test_only_the_contractions_that_gain_by_it_are_made_direct() -> None:
     cost = {"a": -1.0, "b": 4.0, "c": -1.0, "d": 4.0}
     tried: list[frozenset[str]] = []
 
-    def directly(direct: frozenset[str]) -> Run:
-        tried.append(direct)
-        return lambda: 4 + sum(cost[key] for key in direct)
+    def built(lines: Mapping[str, str]) -> Run:
+        tried.append(frozenset(lines))
+        return lambda: 4 + sum(cost[key] for key in lines)
 
     def faster(one: Run, other: Run) -> bool:
         return float(one()) > float(other())  # pyright: ignore[reportArgumentType]
 
-    groups = (("a", "b"), ("c",), ("d",))
-    chosen = chosen_direct(groups, lambda: 4.0, directly, faster, lambda: False)
-    assert chosen == {"a", "c"} and len(tried) == len(set(tried)) == 5
-    assert not chosen_direct(groups, lambda: 4.0, directly, faster, lambda: True)
+    groups = [tuple((key, "direct") for key in keys) for keys in ("ab", "c", "d")]
+    before: tuple[Run, dict[str, str]] = (lambda: 4.0, {})
+    _, chosen = chosen_lines(groups, before, built, faster, lambda: False)
+    assert chosen == {"a": "direct", "c": "direct"} and len(tried) == len(set(tried)) == 5
+    assert not chosen_lines(groups, before, built, faster, lambda: True)[1]

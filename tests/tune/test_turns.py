@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 
 import pytest
 
-from modelcc.tune.turns import LONGEST, MOST, Run, Turns, Verdict, in_turns
+from modelcc.tune.turns import LONGEST, MOST, Run, Turns, Verdict, clock_for, in_turns
 
 
 def run_of(seconds: float) -> Run:
@@ -57,3 +58,7 @@ def test_few_turns_of_great_gain_are_none() -> None:
     assert Turns([(2.0, 1.0)] * 8 + [(1.0, 1.01)] * 7).verdict() is not Verdict.faster
     assert Turns([(2.0, 1.0)] * 15).verdict() is Verdict.faster
     assert Turns([(1.005, 1.0)] * 60).verdict() is Verdict.not_faster
+
+
+def test_only_runs_on_several_threads_are_timed_while_they_wait() -> None:
+    assert clock_for(1)(lambda: time.sleep(0.05)) < 0.04 < clock_for(2)(lambda: time.sleep(0.05))

@@ -155,7 +155,7 @@ def compile_command(
         observer = dump_observer(dump_dir)
     with progress_of() as progress:
         workplace = workplace_of(environment, no_cache or pass_timing, progress)
-        target = target_of(options, workplace)
+        target = target_of(options, workplace, model)
         if wanted is not None:
             check_form(wanted, level, target)
         source = read_level(model, level, constants) if level else model

@@ -95,11 +95,11 @@ def tune(
         print_json(_summary(tuning))
         return
     output_console().print(_table(tuning))
-    count = len(tuning.direct)
-    direct = f" and {count} contraction{'s' * (count != 1)} computed directly" if count else ""
+    count = len(tuning.above)
+    above = f" and {count} choice{'s' * (count != 1)} above kernels" if count else ""
     note(
         f"{1e3 * tuning.default:.3f} ms by default, {1e3 * tuning.tuned:.3f} ms with "
-        f"{len(tuning.schedules)} schedules{direct}: {tuning.gain:.3f} times as fast"
+        f"{len(tuning.schedules)} schedules{above}: {tuning.gain:.3f} times as fast"
     )
 
 
@@ -120,7 +120,7 @@ def _summary(tuning: Tuning) -> dict[str, Any]:
         "machine": tuning.machine,
         "default": tuning.default,
         "tuned": tuning.tuned,
-        "direct": sorted(tuning.direct),
+        "above": dict(sorted(tuning.above.items())),
         "kernels": [
             {
                 "key": one.task.key,

@@ -154,7 +154,8 @@ class Kernel:
     """Stages scheduled together.  ``inputs`` and ``outputs`` live in memory; what else the stages
     define is internal and need not be stored.  ``source`` names the user's nodes.  ``rounding``
     is a bound of its rounding errors as a multiple of that for the sums that these ask for, where
-    another algorithm took their place."""
+    another algorithm took their place, and ``asked`` the key of the contraction, if a schedule
+    asked for that algorithm."""
 
     name: str
     inputs: tuple[str, ...]
@@ -162,6 +163,7 @@ class Kernel:
     stages: tuple[Stage, ...]
     source: tuple[str, ...] = ()
     rounding: float = 1.0
+    asked: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,13 @@ machine native: 256-bit vectors, 16 registers, 1 thread
 #   y0: tensor<1x64x56x56xf32> = [a0 < 1, …] sum[…] x0[…] * x1[…]
 kernel 83f1c2d4a5b69788: tiled(vector=a1v, lanes=8, tile={a1b: 2, a3: 6}, parallel=16)
 
-Contractions that the target computes by an algorithm of fewer multiplications where it expects a
-gain may be computed as they are instead::
+A contraction may be computed as it is although the target expects a gain of an algorithm of fewer
+multiplications, or by one although it does not; and the model as a whole may lie in memory and be
+cut into kernels otherwise::
 
 algorithm 0a1b2c3d4e5f6071: direct
+model channels: 8
+model contractions: apart
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from modelcc.ir.op import ModelError
 from modelcc.schedule.canonical import CanonicalKernel
@@ -24,12 +28,27 @@ from modelcc.schedule.schedule import Schedule, ScheduleError
 from modelcc.schedule.text import parse_schedule, print_schedule
 from modelcc.schedule.workload import DIGITS, workload_key, workload_text
 
-_LINE = re.compile(rf"(kernel|algorithm) ([0-9a-f]{{{DIGITS}}}): (.*)")
+_LINE = re.compile(rf"(?:(kernel|algorithm) ([0-9a-f]{{{DIGITS}}})|(model) ([a-z]+)): (.*)")
 _MACHINE = "machine "
 NODES = 8
 """Of the nodes that share a kernel so many are named."""
 DIRECT = "direct"
-"""The algorithm that a line may ask for."""
+"""The algorithm that does what a contraction says."""
+ALGORITHM, MODEL = "algorithm ", "model "
+"""What precedes the key of a contraction, and the name of a choice for the model as a whole."""
+_WINOGRAD = (
+    "a 3x3 convolution of stride 1 of f32 by constant weights, with channels in whole blocks"
+)
+ALGORITHMS: Mapping[str, str] = MappingProxyType(
+    {
+        DIRECT: "a contraction",
+        "winograd2": _WINOGRAD,
+        "winograd4": _WINOGRAD,
+        "strassen": "a product of f32 by a constant that nothing else reads, of many even rows, "
+        "columns in multiples of 64 and sums in multiples of 32",
+    }
+)
+"""Algorithms that lines may ask for, and what they compute."""
 
 
 @dataclass(frozen=True)
@@ -45,24 +64,37 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class Listing:
-    """Schedules by the keys of their workloads, for ``machine`` (empty: any), and the keys of
-    contractions that are computed ``direct`` ly; ``lines`` are those of all keys."""
+    """Schedules by the keys of their workloads, for ``machine`` (empty: any), algorithms by the
+    keys of contractions, and choices for the ``model`` as a whole; ``lines`` are those of all
+    keys."""
 
     machine: str = ""
     schedules: Mapping[str, Schedule] = field(default_factory=dict[str, Schedule])
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
-    direct: frozenset[str] = frozenset()
+    algorithms: Mapping[str, str] = field(default_factory=dict[str, str])
+    model: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def above(self) -> Mapping[str, str]:
+        """What is said of more than kernels: values by the names that lines begin with."""
+        named = {f"{MODEL}{name}": value for name, value in self.model.items()}
+        return {**named, **{f"{ALGORITHM}{key}": word for key, word in self.algorithms.items()}}
 
 
-def print_listing(machine: str, kernels: Sequence[Scheduled], direct: Collection[str] = ()) -> str:
-    """The text of a file."""
-    algorithms = algorithm_lines(direct)
-    return "\n".join((f"{_MACHINE}{machine}", *algorithms, *map(_printed, kernels), ""))
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def algorithm_lines(direct: Collection[str]) -> list[str]:
-    """One for each contraction that is computed directly, by its key."""
-    return [f"algorithm {key}: {DIRECT}" for key in sorted(direct)]
+def print_listing(
+    machine: str, kernels: Sequence[Scheduled], above: Mapping[str, str] = _NOTHING
+) -> str:
+    """The text of a file; ``above`` are values by what their lines begin with."""
+    lines = (f"{_MACHINE}{machine}", *above_lines(above), *map(_printed, kernels), "")
+    return "\n".join(lines)
+
+
+def above_lines(above: Mapping[str, str]) -> list[str]:
+    """One for each contraction or model of which something is said, by its key or name."""
+    return [f"{name}: {value}" for name, value in sorted(above.items())]
 
 
 def _printed(one: Scheduled) -> str:
@@ -81,7 +113,8 @@ def parse_listing(text: str) -> Listing:
     """The schedules of a file; :class:`ModelError` names the line that is none."""
     machine = ""
     schedules: dict[str, Schedule] = {}
-    direct: set[str] = set()
+    algorithms, model = dict[str, str](), dict[str, str]()
+    known = {"kernel": schedules, "algorithm": algorithms, "model": model}
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         found = _LINE.fullmatch(line.strip())
@@ -89,19 +122,21 @@ def parse_listing(text: str) -> Listing:
             continue
         if line.startswith(_MACHINE) and not lines:
             machine = line.removeprefix(_MACHINE).strip()
-        elif found is None:
+            continue
+        if found is None:
             hint = "write kernel KEY: SCHEDULE, as --emit schedule does"
             raise ModelError(f"line {number} of the schedules is none: {line.strip()!r}", (), hint)
-        elif found[2] in (direct if found[1] == "algorithm" else schedules):
-            before, what = lines[found[2]], found[1]
-            raise ModelError(f"lines {before} and {number} of the schedules are for one {what}")
+        what, key, value = found[1] or found[3], found[2] or found[4], found[5].strip()
+        if key in known[what]:
+            raise ModelError(f"lines {lines[key]} and {number} of the schedules are for one {what}")
+        lines[key] = number
+        if what == "kernel":
+            schedules[key] = _parsed(value, number)
+        elif what == "algorithm":
+            algorithms[key] = _checked_algorithm(key, value, number)
         else:
-            lines[found[2]] = number
-            if found[1] == "algorithm":
-                direct.add(_checked_direct(found[2], found[3], number))
-            else:
-                schedules[found[2]] = _parsed(found[3], number)
-    return Listing(machine, schedules, lines, frozenset(direct))
+            model[key] = value
+    return Listing(machine, schedules, lines, algorithms, model)
 
 
 def _parsed(text: str, line: int) -> Schedule:
@@ -111,11 +146,24 @@ def _parsed(text: str, line: int) -> Schedule:
         raise ModelError(f"line {line} of the schedules: {error}") from error
 
 
-def _checked_direct(key: str, word: str, line: int) -> str:
-    if word != DIRECT:
-        hint = f"write algorithm {key}: {DIRECT}"
+def _checked_algorithm(key: str, word: str, line: int) -> str:
+    if word not in ALGORITHMS:
+        hint = f"write algorithm {key}: and one of {', '.join(ALGORITHMS)}"
         raise ModelError(f"line {line} of the schedules: {word!r} is no algorithm", (), hint)
-    return key
+    return word
+
+
+def check_choices(listing: Listing, choices: Mapping[str, Collection[str]]) -> None:
+    """:class:`ModelError` if something else than ``choices``, values by names, was chosen for the
+    model as a whole."""
+    for name, value in listing.model.items():
+        place, known = f"line {listing.lines[name]} of the schedules", choices.get(name)
+        if known is None:
+            hint = f"there are {' and '.join(choices)}"
+            raise ModelError(f"{place}: {name!r} cannot be chosen for a model", (), hint)
+        if value not in known:
+            hint = f"write model {name}: and one of {', '.join(known)}"
+            raise ModelError(f"{place}: {name} of a model cannot be {value!r}", (), hint)
 
 
 def check_machine(listing: Listing, machine: str) -> None:
@@ -133,7 +181,9 @@ def check_used(listing: Listing, kernels: Collection[str], contractions: Collect
     """:class:`ModelError` if a line is for none of the ``kernels`` and ``contractions`` with these
     keys."""
     unused = [("kernel", key) for key in listing.schedules if key not in kernels]
-    unused += [("contraction", key) for key in sorted(listing.direct) if key not in contractions]
+    unused += [
+        ("contraction", key) for key in sorted(listing.algorithms) if key not in contractions
+    ]
     for what, key in unused[:1]:
         line = listing.lines.get(key, 0)
         raise ModelError(

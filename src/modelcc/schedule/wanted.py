@@ -1,38 +1,58 @@
-"""Schedules that were asked for, by the keys of kernels."""
+"""Schedules that were asked for, by the keys of kernels, and choices above kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from modelcc.schedule.listing import DIRECT, Listing
+from modelcc.schedule.listing import ALGORITHM, MODEL, Listing
 from modelcc.schedule.schedule import Schedule
-
-ALGORITHM = "algorithm "
-"""What precedes the key of a contraction among tuned kernels, with ``direct`` for its text."""
 
 
 @dataclass(frozen=True)
 class Wanted:
     """Those ``given`` by a user's file must fit, and be of kernels that there are.
 
-    ``tuned`` are texts that a database has of kernels of any model, maybe from another version of
-    the compiler: one that does not fit is not used.
+    ``tuned`` are texts that a database has of kernels of any model, and of this model as a whole,
+    maybe from another version of the compiler: one that does not fit is not used.  ``choices`` are
+    the values that a target has for a model as a whole, by name.
     """
 
     given: Listing = field(default_factory=Listing)
     tuned: Mapping[str, str] = field(default_factory=dict[str, str])
+    choices: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
 
     @property
     def anything(self) -> bool:
         """Whether any kernel might not have its default."""
-        return bool(self.given.schedules or self.given.direct or self.tuned)
+        return bool(self.given.schedules or self.given.algorithms or self.tuned)
 
     @property
-    def direct(self) -> frozenset[str]:
-        """Keys of contractions that are computed as they are, whatever a target expects."""
-        tuned = (name for name, text in self.tuned.items() if text == DIRECT)
-        return self.given.direct | {name.removeprefix(ALGORITHM) for name in tuned}
+    def algorithms(self) -> Mapping[str, str]:
+        """By the keys of contractions, the algorithms to compute them by, whatever a target
+        expects."""
+        return {**_named(self.tuned, ALGORITHM), **self.given.algorithms}
+
+    @property
+    def model(self) -> Mapping[str, str]:
+        """What was chosen for the model as a whole."""
+        tuned = _named(self.tuned, MODEL).items()
+        known = {name: value for name, value in tuned if value in self.choices.get(name, ())}
+        return {**known, **self.given.model}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What tuning chose for the model as a whole and is not known any more."""
+        return tuple(
+            f"model {name}: tuning chose {value!r}, which is unknown; tune the model anew"
+            for name, value in _named(self.tuned, MODEL).items()
+            if value not in self.choices.get(name, ())
+        )
+
+
+def _named(texts: Mapping[str, str], kind: str) -> dict[str, str]:
+    """Those whose names begin with ``kind``, without it."""
+    return {n.removeprefix(kind): text for n, text in texts.items() if n.startswith(kind)}
 
 
 def as_given(schedules: Mapping[str, Schedule]) -> Wanted:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import sqrt
 from statistics import median
+from time import perf_counter, process_time
 
 Run = Callable[[], object]
 Clock = Callable[[Run], float]
@@ -103,3 +104,16 @@ def _turn(first: Run, second: Run, clock: Clock, number: int) -> tuple[float, fl
         return clock(first), other
     own = clock(first)
     return own, clock(second)
+
+
+def clock_for(threads: int) -> Clock:
+    """Seconds of the processor for runs on one thread: who else is on the machine counts less; of
+    the wall for several, whose waiting counts."""
+    now = process_time if threads == 1 else perf_counter
+
+    def seconds(run: Run) -> float:
+        start = now()
+        run()
+        return now() - start
+
+    return seconds

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
-from modelcc.ir.tensor import TensorProgram
+from modelcc.ir.op import ModelError
+from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.graph.merge_groups import MergeGroups
 from modelcc.passes.pass_base import Pass
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.split_blocks import SplitBlocks
+from modelcc.schedule.wanted import Wanted
+from modelcc.schedule.workload import program_key
 from modelcc.targets.base import GraphPasses, TargetOptions, TensorPasses
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.passes.assign_layouts import AssignLayouts
@@ -17,19 +21,33 @@ from modelcc.targets.cpu.passes.join_parts import JoinParts
 from modelcc.targets.cpu.passes.pack_channels import PackChannels
 from modelcc.targets.cpu.passes.pack_operands import PackOperands
 from modelcc.targets.cpu.passes.pack_pairs import PackPairs
+from modelcc.targets.cpu.passes.strassen import WORD as STRASSEN
 from modelcc.targets.cpu.passes.strassen import Strassen
 from modelcc.targets.cpu.passes.strassen_cost import StrassenCost
+from modelcc.targets.cpu.passes.winograd import WORDS as TILES
 from modelcc.targets.cpu.passes.winograd import Winograd
 from modelcc.targets.cpu.passes.winograd_cost import WinogradCost
+from modelcc.targets.cpu.passes.winograd_match import match_convolution
 
 BLOCK = 16
-"""Channels, or columns of an operand, that lie together."""
+"""Channels, or columns of an operand, that lie together, unless others were chosen for the
+former."""
+
+CHANNELS, CONTRACTIONS = "channels", "contractions"
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {CHANNELS: ("8", "16", "32"), CONTRACTIONS: ("apart", "fused")}
+)
+"""What may be chosen for a model as a whole: how many channels lie together in memory, and whether
+two contractions with rows between them are one kernel, by default where that seems to pay."""
 
 ATTENTION_ROWS = 8
 """Rows of scores that are computed at once, at least."""
 
 SCORES_BYTES = 512 << 10
 """What such rows may take of the second cache."""
+
+ANY_SHARE = 1 << 20
+"""So many times as many scores as a row has are no fewer than its summands and results."""
 
 PACKED_ROWS = 12
 """Rows from which on it pays to pack a matrix that comes at run time."""
@@ -44,34 +62,76 @@ def graph_passes(pairs_shorts: bool) -> GraphPasses:
 
 
 def tensor_passes(
-    machine: CpuModel, pairs_shorts: bool, options: TargetOptions, direct: frozenset[str]
+    machine: CpuModel, pairs_shorts: bool, options: TargetOptions, wanted: Wanted
 ) -> TensorPasses:
-    """Rewrites of tensor programs for ``machine``; contractions with the keys ``direct`` are left
-    as they are."""
+    """Rewrites of tensor programs for ``machine``, as it seems best or as was ``wanted``."""
+    channels = _channels(options, wanted)
     return TensorPasses(
-        layouts=(PackChannels(BLOCK, bytes=not pairs_shorts), *_layouts(options), PackPairs(BLOCK)),
+        layouts=(
+            PackChannels(BLOCK, bytes=not pairs_shorts),
+            *_layouts(options, channels),
+            PackPairs(BLOCK),
+        ),
         operands=(PackOperands(BLOCK),),
         kernels=(
-            FuseContractions(ATTENTION_ROWS, SCORES_BYTES),
+            *_fused_contractions(wanted.model.get(CONTRACTIONS, "")),
             JoinParts(threads=machine.threads),
             SplitBlocks(),
-            *_fewer_multiplications(machine, options, direct),
+            *_fewer_multiplications(machine, options, channels, wanted.algorithms),
             # What neither fits into the first cache nor lies in the order in which it is read.
             PackOperands(BLOCK, rows=PACKED_ROWS, near=machine.l1_bytes),
         ),
     )
 
 
-def _layouts(options: TargetOptions) -> Iterator[Pass[TensorProgram]]:
+def alternatives(
+    program: TensorProgram, machine: CpuModel, options: TargetOptions, wanted: Wanted
+) -> Mapping[str, tuple[str, ...]]:
+    """By the words of algorithms, keys of contractions of ``program`` that could be computed by
+    them and are not."""
+    channels = _channels(options, wanted)
+    found: dict[str, dict[str, None]] = {}
+    for step in _fewer_multiplications(machine, options, channels, {}):
+        for kernel in (i for i in program.items if isinstance(i, Kernel)):
+            for word in _words(step, kernel, program):
+                found.setdefault(word, {})[program_key(kernel, program)] = None
+    return {word: tuple(keys) for word, keys in found.items()}
+
+
+def _words(step: Winograd | Strassen, kernel: Kernel, program: TensorProgram) -> Iterator[str]:
+    if isinstance(step, Strassen):
+        yield from (STRASSEN,) if step.admits(kernel, program) else ()
+        return
+    convolution = match_convolution(kernel, program, step.block)
+    if convolution is not None:
+        yield from (word for word, m in TILES.items() if step.admitted(convolution, m))
+
+
+def _channels(options: TargetOptions, wanted: Wanted) -> int:
+    if options.optimize == 0 and CHANNELS in wanted.given.model:
+        reason = "channels of a model cannot be chosen at level 0, where tensors lie as it says"
+        raise ModelError(reason, (), "delete the line, or compile at a higher level")
+    return int(wanted.model.get(CHANNELS, BLOCK))
+
+
+def _fused_contractions(asked: str) -> Iterator[Pass[TensorProgram]]:
+    """``asked``: none are fused if ``apart``; if ``fused`` be there few rows or scores, too."""
+    if asked == "fused":
+        yield FuseContractions(ATTENTION_ROWS, SCORES_BYTES, rows=1, share=ANY_SHARE)
+    elif asked != "apart":
+        yield FuseContractions(ATTENTION_ROWS, SCORES_BYTES)
+
+
+def _layouts(options: TargetOptions, channels: int) -> Iterator[Pass[TensorProgram]]:
     """At level 0 tensors lie as the model says, for whoever looks at them."""
     if options.optimize > 0:
-        yield AssignLayouts(BLOCK)
+        yield AssignLayouts(channels)
 
 
 def _fewer_multiplications(
-    machine: CpuModel, options: TargetOptions, direct: frozenset[str]
-) -> Iterator[Pass[TensorProgram]]:
+    machine: CpuModel, options: TargetOptions, channels: int, asked: Mapping[str, str]
+) -> Iterator[Winograd | Strassen]:
     if options.winograd and options.optimize > 0:
-        yield Winograd(WinogradCost(machine), BLOCK, direct)
+        yield Winograd(WinogradCost(machine), channels, asked)
     if options.strassen and options.optimize > 0:
-        yield Strassen(StrassenCost(machine), direct)
+        yield Strassen(StrassenCost(machine), asked)

@@ -29,7 +29,7 @@ from modelcc.ir.tensor import (
 from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.canonical import CanonicalKernel, canonical, with_numbers
 from modelcc.schedule.free_sizes import with_free_sizes
-from modelcc.schedule.listing import Scheduled, check_used
+from modelcc.schedule.listing import ALGORITHMS, DIRECT, Scheduled, check_used
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.shared_copies import is_copy, with_free_place
 from modelcc.schedule.sweeps import there_and_back
@@ -155,6 +155,7 @@ class _Scheduler:
         self._machine = machine
         self._ready = ready
         self._wanted = wanted
+        self._algorithms = wanted.algorithms
         self._calls = Counter[CanonicalKernel]()
         self._nodes: dict[CanonicalKernel, dict[str, None]] = {}
         self._cache: dict[CanonicalKernel, ScheduledKernel] = {}
@@ -168,7 +169,7 @@ class _Scheduler:
         self.packed = _PackedConstants(program)
         self.keys: set[str] = set()
         self.contractions: set[str] = set()
-        self.notes: list[str] = []
+        self.notes = dict.fromkeys(wanted.notes)
 
     def items(
         self, items: Sequence[Item], dims: Bounds, counter: str = ""
@@ -214,9 +215,9 @@ class _Scheduler:
 
     def _kernel(self, item: Kernel, dims: Bounds, counter: str) -> list[KernelCall]:
         found = self._seen.pop(id(item), None) or self._canonical(item, dims)
-        if self._wanted.given.direct:
-            types = self._program.types
-            self.contractions.add(contraction_key(item, types, self._constants, dims))
+        self.contractions.add(item.asked)
+        if self._algorithms and any(stage.reduce for stage in item.stages):
+            self._check_algorithm(item, dims)
         key, sizes, values = found.shared, found.places, found.values
         if self._copies[key] < WORTH_SHARING:
             key, sizes = with_free_place(found.kernel)
@@ -241,6 +242,20 @@ class _Scheduler:
         if self._ready is not None:
             self._ready(call.function)
         return [call]
+
+    def _check_algorithm(self, item: Kernel, dims: Bounds) -> None:
+        """A contraction is as it was although an algorithm was asked for: refuse it, or tell."""
+        key = contraction_key(item, self._program.types, self._constants, dims)
+        self.contractions.add(key)
+        word = self._algorithms.get(key, DIRECT)
+        if word == DIRECT:
+            return
+        reason = f"contraction {key} cannot be computed by {word}"
+        if key in self._wanted.given.algorithms:
+            hint = f"{word} computes {ALGORITHMS[word]}, and must not be switched off"
+            raise ModelError(reason, item.source, hint)
+        of = ", ".join(item.source) or item.name
+        self.notes[f"{of}: {reason}, which tuning chose; tune the model anew"] = None
 
     def _lowered(
         self, kernel: CanonicalKernel, name: str, source: tuple[str, ...]
@@ -270,7 +285,8 @@ class _Scheduler:
             return schedule_kernel(kernel, name, self._machine, source, parse_schedule(text))
         except ScheduleError as error:
             of = f"{', '.join(source) or name}: kernel {key} has its default schedule"
-            self.notes.append(f"{of}: the tuned one does not fit ({error}); tune the model anew")
+            note = f"{of}: the tuned one does not fit ({error}); tune the model anew"
+            self.notes[note] = None
             return None
 
     def kernels(self) -> tuple[Scheduled, ...]:

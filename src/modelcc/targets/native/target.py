@@ -23,7 +23,13 @@ from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import session_of
-from modelcc.schedule.listing import Scheduled, check_machine, parse_listing, print_listing
+from modelcc.schedule.listing import (
+    Scheduled,
+    check_choices,
+    check_machine,
+    parse_listing,
+    print_listing,
+)
 from modelcc.schedule.wanted import Wanted
 from modelcc.targets.base import (
     MODULE_LINE,
@@ -34,7 +40,7 @@ from modelcc.targets.base import (
     TensorPasses,
     Workplace,
 )
-from modelcc.targets.cpu.algorithms import graph_passes, tensor_passes
+from modelcc.targets.cpu.algorithms import CHOICES, alternatives, graph_passes, tensor_passes
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
 from modelcc.targets.llvm.emitter import emit_llvm
@@ -101,7 +107,7 @@ class NativeTarget:
 
     def tensor_passes(self) -> TensorPasses:
         """Layouts, packed operands and algorithms of fewer multiplications."""
-        return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted.direct)
+        return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted)
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """Kernels become loop functions; constants are packed as these want them."""
@@ -113,7 +119,8 @@ class NativeTarget:
         or none at all."""
         listing = parse_listing(self.options.schedule)
         check_machine(listing, self.words)
-        return Wanted(listing, dict(self.options.tuned))
+        check_choices(listing, CHOICES)
+        return Wanted(listing, dict(self.options.tuned), CHOICES)
 
     @property
     def words(self) -> str:
@@ -131,9 +138,14 @@ class NativeTarget:
         """The distinct kernels of a program, and how they run by default or as was asked for."""
         return scheduled_kernels(program, self.cpu, self.wanted)
 
+    def alternatives(self, program: TensorProgram) -> Mapping[str, tuple[str, ...]]:
+        """By algorithms, keys of contractions of a program that could be computed by them and are
+        not."""
+        return alternatives(program, self.cpu, self.options, self.wanted)
+
     def list_schedules(self, program: TensorProgram) -> str:
         """How each distinct kernel runs, in a text to edit."""
-        return print_listing(self.words, self.kernels(program), self.wanted.given.direct)
+        return print_listing(self.words, self.kernels(program), self.wanted.given.above)
 
     def legalize(self, function: Function) -> Function:
         """Elementary functions (exp, tanh …) and narrow elements become arithmetic; checks of

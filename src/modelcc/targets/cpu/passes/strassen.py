@@ -20,7 +20,7 @@ them for any data; the kernel carries that as its ``rounding``.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -51,17 +51,20 @@ COLUMNS, ROWS = "sj", "si"
 ROW, COLUMN, SUMMED, HALF = "sr", "sn", "sk", "sh"
 """Axes within a block; ``HALF`` counts the halves of a sum."""
 W21, W11, T2, T1 = range(QUADRANTS)
+WORD = "strassen"
+"""What schedules call the algorithm."""
 
 
 @dataclass(frozen=True)
 class Strassen:
     """Rewrites products of a run-time tensor and a constant for which ``cost`` expects a gain.
 
-    Those with the keys ``direct`` are left as they are.
+    ``asked`` has words for contractions by their keys: these are computed by that algorithm if they
+    can, be it slower.
     """
 
     cost: StrassenCost = field(default_factory=StrassenCost)
-    direct: frozenset[str] = frozenset()
+    asked: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item] = []
@@ -88,13 +91,28 @@ class Strassen:
         found = match_product(kernel, program)
         if found is None or not found.rows:
             return None
-        if self.direct and program_key(kernel, program) in self.direct:
+        key = program_key(kernel, program) if self.asked else ""
+        word = self.asked.get(key, "")
+        if word and word != WORD:
             return None
+        halved, split = self._split(found, self.cost.split if word else self.cost.choose)
+        return None if split is None else _Rewrite(found, halved, split, asked=key if word else "")
+
+    def admits(self, kernel: Kernel, program: TensorProgram) -> bool:
+        """Whether ``kernel`` can be computed so, be it slower."""
+        found = match_product(kernel, program)
+        if found is None or not found.rows or len(_readers(program)[found.w.tensor]) > 1:
+            return False
+        return self._split(found, self.cost.split)[1] is not None
+
+    def _split(
+        self, found: Product, choose: Callable[[int, int, int, int], Split | None]
+    ) -> tuple[str, Split | None]:
+        """The axis to halve, and how."""
         even = next((r for r in found.rows if r[1] % 2 == 0), None)
         halved = even or max(found.rows, key=lambda r: r[1])
         others = prod(e for n, e in found.rows if n != halved[0])
-        split = self.cost.choose(halved[1], others, found.column[1], found.summed[1])
-        return None if split is None else _Rewrite(found, halved[0], split)
+        return halved[0], choose(halved[1], others, found.column[1], found.summed[1])
 
 
 def _readers(program: TensorProgram) -> Mapping[str, set[str]]:
@@ -116,6 +134,7 @@ class _Rewrite:
     halved: str
     split: Split
     sums: tuple[str, ...] = ()
+    asked: str = ""
 
     @property
     def w(self) -> str:
@@ -167,7 +186,8 @@ class _Rewrite:
         stages = (*self._products(), *(self._rest() if self.split.rest else ()))
         kernel = self.product.kernel
         found = _kernel(f"{kernel.name}_strassen", stages, kernel.outputs, kernel.source)
-        return replace(found, rounding=strassen_rounding(self.product.summed[1]))
+        rounding = strassen_rounding(self.product.summed[1])
+        return replace(found, rounding=rounding, asked=self.asked)
 
     def types(self) -> dict[str, TensorType]:
         """Types of the quadrants and of all values inside the kernel."""

@@ -53,6 +53,13 @@ class StrassenCost:
 
     def choose(self, halved: int, others: int, n: int, k: int) -> Split | None:
         """How to split ``halved`` × ``others`` rows; None if the plain product is faster."""
+        split = self.split(halved, others, n, k)
+        faster = self.direct(halved * others, n, k) / self.margin
+        fits = split is not None and self.strassen(split, others, n, k) < faster
+        return split if fits else None
+
+    def split(self, halved: int, others: int, n: int, k: int) -> Split | None:
+        """How to split ``halved`` × ``others`` rows, if they can be."""
         columns = next((b for b in BLOCKS if n % (2 * b) == 0), None)
         half = halved // 2
         if columns is None or k % 32 or half * others < 2 * self._lanes:
@@ -60,9 +67,7 @@ class StrassenCost:
         inner = max((d for d in range(1, half + 1) if _fits(d, half, others)), default=None)
         if inner is None or (halved % 2 and inner != half):
             return None
-        split = Split(half, inner, halved % 2, columns)
-        faster = self.direct(halved * others, n, k) / self.margin
-        return split if self.strassen(split, others, n, k) < faster else None
+        return Split(half, inner, halved % 2, columns)
 
     def direct(self, rows: int, n: int, k: int) -> float:
         """Cycles of the plain product."""

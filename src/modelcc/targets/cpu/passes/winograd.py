@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
+from types import MappingProxyType
 from typing import Literal
 
 from modelcc.ir.compute import Element
@@ -57,19 +58,21 @@ from modelcc.targets.cpu.passes.winograd_transforms import (
 Value = Literal["d", "v", "u", "m", "s"]
 CHANNEL, POINT, INPUT, TILE = "wc", "wp", "wi", "wq"
 CACHE_WAY = 4096
+WORDS: Mapping[str, int] = MappingProxyType({"winograd2": 2, "winograd4": 4})
+"""What schedules call the algorithms, and their tiles."""
 
 
 @dataclass(frozen=True)
 class Winograd:
     """Rewrites fused convolutions for which ``cost`` estimates fewer cycles.
 
-    ``block`` is that of the channels in the layouts of activations.  Those with the keys
-    ``direct`` are left as they are.
+    ``block`` is that of the channels in the layouts of activations.  ``asked`` has words for
+    contractions by their keys: these are computed by that algorithm if they can, be it slower.
     """
 
     cost: WinogradCost = field(default_factory=WinogradCost)
     block: int = 16
-    direct: frozenset[str] = frozenset()
+    asked: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         items: list[Item] = []
@@ -95,15 +98,28 @@ class Winograd:
         found = match_convolution(kernel, program, self.block)
         if found is None:
             return None
-        if self.direct and program_key(kernel, program) in self.direct:
+        key = program_key(kernel, program) if self.asked else ""
+        word = self.asked.get(key, "")
+        if word and word not in WORDS:
             return None
-        outputs, height, width = found.extents
-        # A number of images that is not known may be 1.
-        known = isinstance(found.images, int)
-        images = found.images if isinstance(found.images, int) else 1
-        shape = Shape(images, found.inputs, outputs, height, width)
-        choice = self.cost.choose(shape, apart=not known)
-        return None if choice is None else _Rewrite(found, _tiles(found, choice), self.block)
+        choice = self.admitted(found, WORDS[word]) if word else self._expected(found)
+        if choice is None:
+            return None
+        return _Rewrite(found, _tiles(found, choice), self.block, key if word else "")
+
+    def _expected(self, found: Convolution) -> Choice | None:
+        return self.cost.choose(_shape(found), apart=not isinstance(found.images, int))
+
+    def admitted(self, found: Convolution, m: int) -> Choice | None:
+        """How to compute a convolution by tiles of ``m`` × ``m`` outputs, if it can be."""
+        return self.cost.fastest(_shape(found), not isinstance(found.images, int), (m,))
+
+
+def _shape(found: Convolution) -> Shape:
+    outputs, height, width = found.extents
+    # A number of images that is not known may be 1.
+    images = found.images if isinstance(found.images, int) else 1
+    return Shape(images, found.inputs, outputs, height, width)
 
 
 def _tiles(found: Convolution, choice: Choice) -> Tiles:
@@ -118,6 +134,7 @@ class _Rewrite:
     convolution: Convolution
     tiles: Tiles
     block: int
+    asked: str = ""
 
     def name(self, value: Value, suffix: str = "") -> str:
         """Name of an intermediate tensor."""
@@ -141,7 +158,8 @@ class _Rewrite:
 
     def _rounding(self, kernel: Kernel) -> Kernel:
         """``kernel``, which gives the results, with what is known of their errors."""
-        return replace(kernel, rounding=winograd_rounding(self.tiles.m, self._inner_c))
+        rounding = winograd_rounding(self.tiles.m, self._inner_c)
+        return replace(kernel, rounding=rounding, asked=self.asked)
 
     def types(self, kernels: Sequence[Kernel]) -> dict[str, TensorType]:
         """Types of all new tensors of ``kernels``, those in registers included."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from modelcc.targets.cpu.machine import CpuModel
@@ -44,13 +44,19 @@ class WinogradCost:
 
         With images ``apart``, a block is of one image, whose values are on a thread's stack.
         """
+        best = self.fastest(shape, apart, self.sizes)
         limit = self.direct(shape) / self.margin
-        options = [
-            (self.winograd(shape, c) * self._imbalance(shape, c, apart), c.m, c.blocks, c)
-            for c in self._choices(shape, apart)
-        ]
-        best = min(options, key=lambda o: o[:3], default=None)
-        return best[3] if best is not None and best[0] < limit else None
+        return best if best is not None and self._cycles(shape, best, apart) < limit else None
+
+    def fastest(self, shape: Shape, apart: bool, sizes: Sequence[int]) -> Choice | None:
+        """The fastest algorithm with tiles of one of ``sizes``, be direct convolution faster or
+        not; None if no block's values fit on a stack."""
+        options = (c for c in self._choices(shape, apart, sizes))
+        key = min(((self._cycles(shape, c, apart), c.m, c.blocks) for c in options), default=None)
+        return None if key is None else Choice(key[1], key[2])
+
+    def _cycles(self, shape: Shape, choice: Choice, apart: bool) -> float:
+        return self.winograd(shape, choice) * self._imbalance(shape, choice, apart)
 
     def direct(self, shape: Shape) -> float:
         """Cycles of direct convolution."""
@@ -112,8 +118,8 @@ class WinogradCost:
         """Cycles back to outputs; measured."""
         return 75.0 if m == 4 else 24.0
 
-    def _choices(self, shape: Shape, apart: bool) -> Iterator[Choice]:
-        for m in self.sizes:
+    def _choices(self, shape: Shape, apart: bool, sizes: Sequence[int]) -> Iterator[Choice]:
+        for m in sizes:
             rows = -(-shape.height // m)
             if not apart or self._fits(shape, m, rows):
                 yield Choice(m, 1)
