@@ -62,11 +62,14 @@ class FuseContractions:
     def __call__(self, program: TensorProgram) -> TensorProgram:
         makers = _Makers.of(program)
         merged: dict[int, tuple[Kernel, ...]] = {}
+        taken: set[int] = set()
         for item in program.items:
             if isinstance(item, Kernel) and _begins_with_product(item.stages):
                 found = self._chain((item,), makers, program)
-                if found is not None:
+                # Of three products in a row the one in the middle is in one pair only.
+                if found is not None and taken.isdisjoint(map(id, found)):
                     merged[id(item)] = found
+                    taken.update(map(id, found))
         gone = {id(kernel) for chain in merged.values() for kernel in chain[:-1]}
         items: list[Item] = []
         for item in program.items:
