@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -127,6 +128,7 @@ class Built:
 def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[Stage, ...]:
     """All stages from a model to an artifact, in order."""
     graphs, tensors = target.graph_passes(), target.tensor_passes()
+    to_tensor = partial(lower_graph, capacity=target.capacity)
     stages = (
         *block("import", ("import", _importer(options))),
         *block(
@@ -169,7 +171,7 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             ),
             InternStrings(),
         ),
-        *block("lower", *_checked(options)),
+        *block("lower", *_checked(to_tensor, options)),
         *block(
             "tensor",
             *_in_regions(*tensors.layouts, InlineStages(), PermuteProducts()),
@@ -185,9 +187,14 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
     return _restricted(numbered(stages), options)
 
 
-def _checked(options: Options) -> tuple[Any, ...]:
+def _checked(lower: Callable[[Graph], TensorProgram], options: Options) -> tuple[Any, ...]:
     """To the tensor level, with what sizes and indices that come from data must meet."""
-    return DemandSizes(), lower_graph, DemandReads(), CheckIndices(options.unchecked)
+    return (
+        DemandSizes(),
+        (lower_graph.__name__, lower),
+        DemandReads(),
+        CheckIndices(options.unchecked),
+    )
 
 
 def _in_bodies(*steps: Pass[Graph]) -> tuple[tuple[str, InBodies | CountedInBodies], ...]:

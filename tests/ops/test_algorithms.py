@@ -10,10 +10,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from modelcc.driver import compile_model
+from modelcc.driver import NOWHERE, compile_model, pipeline
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.capacity import SCALAR, Capacity
 from modelcc.ir.graph import Graph
+from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.op import Op, Sample
+from modelcc.ir.tensor import Algorithm, TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
@@ -21,13 +24,17 @@ from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
 from modelcc.ops.fourier import FourierTables, FourierTransform
+from modelcc.ops.hardmax import RowHardmax
 from modelcc.ops.nonzero import NonZero
 from modelcc.ops.roi_align import RoiAlign
-from modelcc.ops.samples import arrays, sizes
+from modelcc.ops.samples import arrays, sizes, tensor
 from modelcc.ops.top_k import TopK
 from modelcc.ops.unique import Unique
 from modelcc.passes.tensor.from_graph import lower_graph
+from modelcc.pipeline import run_stages
 from modelcc.runtime.session import Session
+from modelcc.targets.base import Target, TargetOptions
+from modelcc.targets.registry import make_target
 from tests.axis import expected_failures, samples_of
 from tests.machines import chosen_options
 
@@ -41,6 +48,12 @@ CASES = [
     for op in OPS
     for i, sample in enumerate(op.samples)
 ]
+CAPACITIES = [
+    pytest.param(SCALAR, id="scalar"),
+    pytest.param(Capacity(lanes=2, parallel_from=64, shares=2), id="pairs"),
+    pytest.param(Capacity(lanes=16, parallel_from=8, shares=5), id="wide"),
+]
+"""None of which is a machine's that has been measured."""
 SORTED_DTYPES = [
     *("f64", "f32", "f16", "bf16"),
     *("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
@@ -87,9 +100,11 @@ def as_tuple(results: Array | tuple[Array, ...]) -> tuple[Array, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
-def check_interpreted(op: Op, operands: Sequence[Array | None]) -> None:
+def check_interpreted(
+    op: Op, operands: Sequence[Array | None], capacity: Capacity = SCALAR
+) -> None:
     graph, feeds = graph_of(op, operands)
-    program = lower_graph(graph)
+    program = lower_graph(graph, capacity)
     verify_tensor_program(program)
     known = {constant.digest: constant for constant in program.constants.values()}
     assert parse_tensor_program(print_tensor_program(program), known) == program
@@ -97,9 +112,39 @@ def check_interpreted(op: Op, operands: Sequence[Array | None]) -> None:
     agree(list(found.values()), as_tuple(op.reference(*operands)), ROUNDED.get(type(op), 0))
 
 
+@pytest.mark.parametrize("capacity", CAPACITIES)
 @pytest.mark.parametrize(("op", "sample"), CASES)
-def test_the_loop_function_agrees_with_the_reference(op: Op, sample: Sample) -> None:
-    check_interpreted(*sample_feeds(op, sample))
+def test_the_loop_function_agrees_with_the_reference(
+    op: Op, sample: Sample, capacity: Capacity
+) -> None:
+    check_interpreted(*sample_feeds(op, sample), capacity)
+
+
+def widest(op: Op, sample: Sample, target: Target) -> int:
+    """Elements in the widest vector of the op's own loops, as ``target`` has them made."""
+    graph, _ = graph_of(*sample_feeds(op, sample))
+    stages = [s for s in pipeline(target, chosen_options(), NOWHERE) if s.block == "lower"]
+    program: TensorProgram = run_stages(stages, graph)
+    functions = [i.function for i in program.items if isinstance(i, Algorithm)]
+    assert functions
+    found = (e for f in functions for s in statements(f.body) for e in statement_expressions(s))
+    return max((inner.lanes for e in found for inner in walk(e)), default=1)
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_a_processor_without_vectors_gets_loops_over_single_elements(
+    op: Op, sample: Sample
+) -> None:
+    target = make_target("c", TargetOptions(optimize=0))
+    assert target.capacity.lanes == 1
+    assert widest(op, sample, target) == 1
+
+
+@pytest.mark.parametrize(("cpu", "lanes"), [("x86-64-v2", 8), ("x86-64-v3", 8), ("x86-64-v4", 8)])
+def test_the_target_says_how_wide_vectors_are(cpu: str, lanes: int) -> None:
+    op, long = RowHardmax(axis=1), Sample((tensor(2, 200),), {})
+    target = make_target("native", TargetOptions(cpu=cpu))
+    assert target.capacity.lanes == widest(op, long, target) == lanes
 
 
 @pytest.mark.targets("c")

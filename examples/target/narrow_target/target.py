@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from modelcc.ir.capacity import Capacity
 from modelcc.ir.loop import Function
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import U64
@@ -29,6 +30,11 @@ class NarrowTarget(NativeTarget):
     def description(self) -> str:
         """For ``modelcc targets``."""
         return f"{self.cpu.vector_registers} vectors of {self.cpu.vector_bits} bits"
+
+    @property
+    def capacity(self) -> Capacity:
+        """Ops that write their loops (sort, top-k) do so with single vectors, of two elements."""
+        return replace(super().capacity, lanes=2)
 
     def legalize(self, function: Function) -> Function:
         """As for any processor; :class:`ModelError` for what this one lacks."""

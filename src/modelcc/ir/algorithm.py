@@ -1,6 +1,6 @@
 """Writing a loop function statement by statement: what ops that are not structured are made of.
 
-    at = AlgorithmBuilder("Count")
+    at = AlgorithmBuilder("Count", capacity)
     x, count = at.buffer("x", F32, n), at.buffer("count", I64, 1, mutable=True)
     total = at.register(integer(0))
     with at.loop(0, n) as i, at.when(call("ne", at.load(x, i), number(0.0, F32))):
@@ -9,7 +9,8 @@
     function = at.function()
 
 Expressions are those of :mod:`modelcc.ir.loop`.  A run-time number becomes an index by
-:meth:`AlgorithmBuilder.index`.
+:meth:`AlgorithmBuilder.index`.  How much is done at once is the target's to say:
+:attr:`AlgorithmBuilder.capacity`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from modelcc.ir.capacity import Capacity
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.index import Index, Sym, symbols
@@ -29,6 +31,7 @@ from modelcc.ir.loop import (
     Const,
     Convert,
     Expr,
+    Fold,
     For,
     Function,
     If,
@@ -84,6 +87,11 @@ def splat(value: Expr, lanes: int) -> Expr:
     return value if lanes == 1 else Splat(value, lanes)
 
 
+def fold(function: str, value: Expr) -> Expr:
+    """The lanes of ``value`` combined; itself if there is one."""
+    return value if value.lanes == 1 else Fold(function, value)
+
+
 def test(left: Index, comparison: Comparison, right: Index) -> Test:
     """A comparison of indices as a bool."""
     return Test((Condition(left, comparison, right),))
@@ -99,19 +107,21 @@ def convert(value: Expr, dtype: DType) -> Expr:
     return value if value.dtype == dtype else Convert(value, dtype)
 
 
-LANES = 8
-"""Elements that are moved at once."""
-
-
 class AlgorithmBuilder:
     """Collects the statements of one loop function; every name it makes is fresh."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, capacity: Capacity) -> None:
         self.name = name
+        self.capacity = capacity
         self._parameters: list[Parameter] = []
         self._blocks: list[list[Stmt]] = [[]]
         self._names = 0
         self.scratch_buffers: list[Buffer] = []
+
+    @property
+    def lanes(self) -> int:
+        """Elements that are moved at once."""
+        return self.capacity.lanes
 
     def function(self, source: Sequence[str] = ()) -> Function:
         """What has been written; its sizes are the symbols that no statement binds, sorted."""
@@ -212,12 +222,13 @@ class AlgorithmBuilder:
 
         What the caller does with a place is written for vectors, then for the rest one by one.
         """
-        whole = count // LANES
+        lanes = self.lanes
+        whole = count // lanes
         if whole != 0:
             with self.loop(0, whole) as block:
-                yield block * LANES, LANES
-        if whole * LANES != count:
-            with self.loop(whole * LANES, count) as i:
+                yield block * lanes, lanes
+        if whole * lanes != count:
+            with self.loop(whole * lanes, count) as i:
                 yield i, 1
 
     # --- blocks

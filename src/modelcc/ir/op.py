@@ -159,7 +159,8 @@ class Op:
     ) -> None:
         """Meaning as a loop function, for what has no structure: in place of ``compute``.
 
-        Operands and results are row-major buffers of these names, already declared to ``at``.
+        Operands and results are row-major buffers of these names, already declared to ``at``, which
+        knows how much the machine does at once.
         """
         raise NotImplementedError(self.mnemonic())
 

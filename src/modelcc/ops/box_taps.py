@@ -14,7 +14,6 @@ from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, integer
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer, Choose, Expr, Var
 from modelcc.ir.types import I64, DType
-from modelcc.ops.boxes import SHARES
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class TapLists:
     @staticmethod
     def of(at: AlgorithmBuilder, bins: int, slot: Index, dtype: DType, extremes: bool) -> TapLists:
         """Lists in fresh scratch memory."""
-        lists = SHARES * bins
+        lists = at.capacity.shares * bins
         counts, misses = at.scratch(I64, lists), at.scratch(I64, lists)
         pixels = at.scratch(I64, lists * slot)
         weights = tuple(at.scratch(dtype, lists * slot) for _ in range(2 if extremes else 1))

@@ -35,14 +35,8 @@ from modelcc.ops.samples import tensor
 
 Part = TypeVar("Part")
 
-SHARES = 16
-"""Runs of neighbouring boxes that threads take; each has scratch memory of its own."""
-
-LANES = 16
-"""Channels in one vector: whole vectors on any processor."""
-
-VECTORS = 4
-"""Vectors that are pooled at once."""
+CHAINS = 4
+"""Vectors of channels that are pooled at once: none waits for another."""
 
 PIXELS = 24
 """Pixels that a bin sees, roughly: images are turned for boxes that see as many as there are."""
@@ -148,10 +142,12 @@ class BoxPool(Op):
 
 @contextmanager
 def each_box(at: AlgorithmBuilder, boxes: Index) -> Generator[tuple[Sym, Sym]]:
-    """Loops over boxes; the variables of the shares, which run in parallel, and of the boxes."""
+    """Loops over boxes; the variables of the shares, runs of neighbouring boxes that threads take
+    and that have scratch memory of their own, and of the boxes."""
+    shares = at.capacity.shares
     with (
-        at.loop(0, SHARES, "parallel") as share,
-        at.loop(share * boxes // SHARES, (share + 1) * boxes // SHARES) as box,
+        at.loop(0, shares, "parallel") as share,
+        at.loop(share * boxes // shares, (share + 1) * boxes // shares) as box,
     ):
         yield share, box
 
@@ -247,21 +243,22 @@ class Channels:
 
 def channel_blocks(at: AlgorithmBuilder, channels: Index) -> Iterator[Channels]:
     """All channels by vectors, within loops over them; what the caller does is written for each."""
-    whole = channels // (LANES * VECTORS)
+    lanes = at.lanes
+    whole = channels // (lanes * CHAINS)
     if whole != 0:
         with at.loop(0, whole) as block:
-            yield Channels(block * (LANES * VECTORS), VECTORS, LANES)
-    done = whole * (LANES * VECTORS)
+            yield Channels(block * (lanes * CHAINS), CHAINS, lanes)
+    done = whole * (lanes * CHAINS)
     rest = channels - done
     if not isinstance(rest, int):
-        with at.loop(0, (rest + LANES - 1) // LANES) as block:
-            yield Channels(done + block * LANES, 1, LANES, rest - block * LANES)
+        with at.loop(0, (rest + lanes - 1) // lanes) as block:
+            yield Channels(done + block * lanes, 1, lanes, rest - block * lanes)
         return
-    if rest >= LANES:
-        yield Channels(done, rest // LANES, LANES)
-    if left := rest % LANES:
-        lanes = 1 << (left - 1).bit_length()
-        yield Channels(channels - left, 1, lanes, left if left != lanes else None)
+    if rest >= lanes:
+        yield Channels(done, rest // lanes, lanes)
+    if left := rest % lanes:
+        few = 1 << (left - 1).bit_length()
+        yield Channels(channels - left, 1, few, left if left != few else None)
 
 
 def whole_between(at: AlgorithmBuilder, value: Expr, most: Expr) -> Var:

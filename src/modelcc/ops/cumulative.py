@@ -16,11 +16,8 @@ from modelcc.ir.types import BF16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric, widen
 from modelcc.ops.samples import tensor
 
-PARALLEL_FROM = 1 << 15
-"""Elements from which rows are worth several threads."""
-
-LANES = 16
-"""Rows that are totalled at once where they lie side by side: whole vectors on any processor."""
+CHAINS = 2
+"""Vectors of rows that are totalled at once where rows lie side by side: none waits for another."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +74,14 @@ class _Cumulative(Op):
         outer = product(x.shape[: self.axis]) if self.axis else 1
         inner = product(x.shape[self.axis + 1 :]) if self.axis + 1 < x.type.rank else 1
         work = x.type.elements
-        short = outer == 1 or (isinstance(work, int) and work < PARALLEL_FROM)
-        vectors = inner // LANES
+        short = outer == 1 or (isinstance(work, int) and work < at.capacity.parallel_from)
+        lanes = at.capacity.joined(CHAINS)
+        vectors = inner // lanes
         with at.loop(0, outer, "serial" if short else "parallel") as plane:
             first = plane * extent * inner
             with at.loop(0, vectors) as vector:
-                self._column(at, x, y, first + vector * LANES, inner, LANES)
-            with at.loop(vectors * LANES, inner) as lane:
+                self._column(at, x, y, first + vector * lanes, inner, lanes)
+            with at.loop(vectors * lanes, inner) as lane:
                 self._column(at, x, y, first + lane, inner, 1)
 
     def _column(

@@ -8,18 +8,18 @@ from typing import Literal
 import numpy as np
 
 from modelcc.ir.algorithm import (
-    LANES,
     AlgorithmBuilder,
     add,
     call,
     convert,
+    fold,
     index_number,
     integer,
     number,
     splat,
 )
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Choose, Expr, Fold, IndexOf
+from modelcc.ir.loop import Choose, Expr, IndexOf
 from modelcc.ir.types import I32, I64
 
 CHUNK = 64
@@ -57,9 +57,9 @@ class Extreme:
 
     def of_all(self) -> Expr:
         """The extreme of all lanes; the least element of NaN only is infinity."""
-        best = Fold(self._kind, self._best)
+        best = fold(self._kind, self._best)
         return self._at.let(
-            best if self._odd is None else call("add", best, Fold("add", self._odd))
+            best if self._odd is None else call("add", best, fold("add", self._odd))
         )
 
 
@@ -79,9 +79,9 @@ def search(at: AlgorithmBuilder, read: Read, extent: Index, found: Found) -> Exp
 
 def _in_chunk(at: AlgorithmBuilder, read: Read, start: Index, count: Index, found: Found) -> Expr:
     """The place from ``start`` on of the first that is found among ``count``, or NONE."""
-    first = {lanes: at.register(number(NONE, I32, lanes)) for lanes in (LANES, 1)}
+    first = {lanes: at.register(number(NONE, I32, lanes)) for lanes in dict.fromkeys((at.lanes, 1))}
     for place, lanes in at.vectors(count):
         here = found(read(start + place, lanes))
         candidate = Choose(here, IndexOf(place, I32, lanes, 1), number(NONE, I32, lanes))
         at.assign(first[lanes], call("min", first[lanes], candidate))
-    return call("min", Fold("min", first[LANES]), first[1])
+    return call("min", fold("min", first[at.lanes]), first[1])

@@ -39,9 +39,6 @@ Aggregate = Literal["sum", "max", "min"]
 ROWS, MORE_ROWS, MANY_NODES = 64, 512, 1 << 16
 """Rows that go down all trees before the next ones do: more where there are many nodes, which come
 from far away for each of these blocks."""
-PARALLEL_FROM = 1 << 15
-"""Walks from which blocks of rows are worth several threads."""
-
 NEUTRAL = {"sum": 0.0, "max": -np.inf, "min": np.inf}
 _FUNCTIONS = {"sum": "add", "max": "max", "min": "min"}
 _UFUNCS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -228,8 +225,9 @@ class Forest(Op):
         rows, trees, size = keys.shape[0], roots.shape[0], nodes.shape[0]
         block_rows = MORE_ROWS if isinstance(size, int) and size >= MANY_NODES else ROWS
         blocks = (rows + block_rows - 1) // block_rows
+        worth = at.capacity.parallel_from
         short = isinstance(blocks, int) and (
-            blocks == 1 or not isinstance(trees, int) or block_rows * blocks * trees < PARALLEL_FROM
+            blocks == 1 or not isinstance(trees, int) or block_rows * blocks * trees < worth
         )
         kind: LoopKind = "serial" if short else "parallel"
         with at.loop(0, blocks, kind) as block:

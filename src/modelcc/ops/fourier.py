@@ -32,10 +32,8 @@ from modelcc.ops.shape import Reshape, Slice
 from modelcc.ops.spectrum import half_spectrum
 from modelcc.ops.stockham import LATE, late_stages, radices_of, stages
 
-PARALLEL_FROM = 1 << 14
-"""Numbers from which rows are worth several threads."""
-BLOCKS = 8
-"""Blocks of rows, which share memory."""
+PASSES = 2
+"""Passes over the numbers, at least, that a transform is worth."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +127,9 @@ class FourierTransform(Op):
         x, factors, filter, chirp = (*inputs, None, None)[:4]
         assert x is not None and factors is not None
         rows, work = x.shape[0], x.type.elements
-        short = rows == 1 or (isinstance(work, int) and work < PARALLEL_FROM)
+        short = rows == 1 or (isinstance(work, int) and PASSES * work < at.capacity.parallel_from)
         kind: LoopKind = "serial" if short else "parallel"
-        blocks = 1 if short else (min(rows, BLOCKS) if isinstance(rows, int) else BLOCKS)
+        blocks = 1 if short else at.capacity.blocks(rows)
         room = factors.shape[1]
         memory = at.scratch(x.dtype, 4 * room * blocks)
         with at.loop(0, blocks, kind) as block:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import LANES, AlgorithmBuilder, call, convert, number, splat, test
+from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number, splat, test
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.compute import number as constant
 from modelcc.ir.index import Index, product
@@ -18,9 +18,6 @@ from modelcc.ops.accumulate import Point, accumulator
 from modelcc.ops.attention import AxisOp
 from modelcc.ops.extremes import CHUNK, Extreme, search
 from modelcc.ops.reduce import ArgMax
-
-PARALLEL_FROM = 1 << 15
-"""Elements from which rows are worth several threads."""
 
 
 def _rank(sample: Sample) -> int:
@@ -92,7 +89,7 @@ class RowHardmax(AxisOp):
         (x,), (y,) = inputs, outputs
         assert x is not None
         extent, work = x.shape[-1], x.type.elements
-        short = isinstance(work, int) and work < PARALLEL_FROM
+        short = isinstance(work, int) and work < at.capacity.parallel_from
         with at.loop(0, product(x.shape[:-1]), "serial" if short else "parallel") as row:
             _mark(at, _Row(x, y, row * extent, extent))
 
@@ -131,7 +128,7 @@ def _mark(at: AlgorithmBuilder, row: _Row) -> None:
 def _extreme_of_zeroed(at: AlgorithmBuilder, row: _Row) -> Expr:
     """The greatest element, NaN if there is one; all results become 0."""
     wide = accumulator(row.x.dtype)
-    vectors, single = (Extreme(at, "max", number(-np.inf, wide), lanes) for lanes in (LANES, 1))
+    vectors, single = (Extreme(at, "max", number(-np.inf, wide), n) for n in (at.lanes, 1))
     for place, lanes in at.vectors(row.extent):
         own = row.read(at, place, lanes)
         (single if lanes == 1 else vectors).take_in(own)

@@ -16,7 +16,6 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import I64, Array
 from modelcc.ops.accumulate import accumulator
 from modelcc.ops.boxes import (
-    SHARES,
     BoxPool,
     Channels,
     Images,
@@ -58,7 +57,8 @@ class MaxRoiPool(BoxPool):
         assert boxes is not None and numbers is not None
         bins = self.height, self.width
         count, _, *extents = extents_of(x, turned)
-        edges = [_Edges(at.scratch(I64, SHARES * n), at.scratch(I64, SHARES * n), n) for n in bins]
+        shares = at.capacity.shares
+        edges = [_Edges(at.scratch(I64, shares * n), at.scratch(I64, shares * n), n) for n in bins]
         with each_box(at, boxes.shape[0]) as (share, box):
             for axis in (0, 1):
                 self._find(at, edges[axis], share, extents[axis], boxes, box, axis)

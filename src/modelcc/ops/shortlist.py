@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from modelcc.ir.algorithm import (
-    LANES,
     AlgorithmBuilder,
     add,
     call,
     convert,
+    fold,
     index_number,
     integer,
     number,
@@ -22,7 +22,7 @@ from modelcc.ir.algorithm import (
     test,
 )
 from modelcc.ir.index import Index, minimum
-from modelcc.ir.loop import Bitcast, Buffer, Choose, Expr, Fold, IndexOf, Var
+from modelcc.ir.loop import Bitcast, Buffer, Choose, Expr, IndexOf, Var
 from modelcc.ir.types import I32, I64, U64, DType
 from modelcc.ops.radix_sort import KeyOrder
 from modelcc.ops.selection import Row
@@ -31,14 +31,12 @@ from modelcc.ops.top_one import select_best
 
 MOST = 128
 """Results up to which this is faster than sorting by leading bits."""
-SCANNED = 2 * LANES
-"""Elements that are compared with the bound at once."""
+SCANNED = 2
+"""Vectors of elements that are compared with the bound at once."""
 SAMPLED = 256
 """Elements of a group, at most, that its best is found among."""
 LONG = 1 << 12
 """Elements from which the one best is found sooner by the bound: in one pass over memory."""
-ROOM = 4 * MOST + 16 * LANES
-"""Elements of a list: those beyond which it is cut, a block and what is left of a row."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +48,16 @@ class Shortlist:
     places: Buffer
     keys: Buffer
     ranks: Buffer
+    room: int
     start: Index = 0
 
     def at_block(self, block: Index) -> Shortlist:
         """That of one of several blocks, each with memory of its own."""
-        return replace(self, start=block * 2 * ROOM)
+        return replace(self, start=block * 2 * self.room)
 
     def read(self, at: AlgorithmBuilder, rank: Index) -> tuple[Expr, Expr]:
         """The element at ``rank`` once :meth:`sort` is done, and its place."""
-        slot = self.start + ROOM + rank
+        slot = self.start + self.room + rank
         return at.load(self.values, slot), at.load(self.places, slot)
 
     def put(self, at: AlgorithmBuilder, slot: Index, value: Expr, place: Expr) -> None:
@@ -73,28 +72,28 @@ class Shortlist:
         """
         self.rank(at, count)
         with at.loop(0, count) as i:
-            slot = self.start + ROOM + at.index(at.load(self.ranks, self.start + i))
+            slot = self.start + self.room + at.index(at.load(self.ranks, self.start + i))
             at.store(self.values, slot, at.load(self.values, self.start + i))
             at.store(self.places, slot, at.load(self.places, self.start + i))
 
     def rank(self, at: AlgorithmBuilder, count: Index) -> None:
         """Find the rank of each of the first ``count`` elements."""
-        blocks = (count + LANES - 1) // LANES
+        blocks = (count + at.lanes - 1) // at.lanes
         with at.loop(0, blocks) as block:
-            first = self.start + block * LANES
-            at.store(self.keys, first, self._key(at, at.load(self.values, first, LANES)))
+            first = self.start + block * at.lanes
+            at.store(self.keys, first, self._key(at, at.load(self.values, first, at.lanes)))
         with at.loop(0, blocks) as block:
-            self._rank_block(at, block * LANES, count)
+            self._rank_block(at, block * at.lanes, count)
 
     def find(self, at: AlgorithmBuilder, rank: Index, blocks: Index) -> Expr:
         """The element with this rank among whole blocks."""
-        slot = at.register(number(0, self.ranks.dtype, LANES))
+        slot = at.register(number(0, self.ranks.dtype, at.lanes))
         with at.loop(0, blocks) as block:
-            own = at.load(self.ranks, self.start + block * LANES, LANES)
-            found = call("eq", own, splat(index_number(rank, own.dtype), LANES))
-            place = IndexOf(block * LANES, own.dtype, LANES, 1)
+            own = at.load(self.ranks, self.start + block * at.lanes, at.lanes)
+            found = call("eq", own, splat(index_number(rank, own.dtype), at.lanes))
+            place = IndexOf(block * at.lanes, own.dtype, at.lanes, 1)
             at.assign(slot, Choose(found, place, slot))
-        return at.load(self.values, self.start + at.index(Fold("max", slot)))
+        return at.load(self.values, self.start + at.index(fold("max", slot)))
 
     def _key(self, at: AlgorithmBuilder, value: Expr) -> Expr:
         """Keys with a sign: there is an instruction that compares these."""
@@ -104,18 +103,18 @@ class Shortlist:
 
     def _rank_block(self, at: AlgorithmBuilder, first: Index, count: Index) -> None:
         """Ranks of a block of elements, each of which meets all."""
-        own = at.let(at.load(self.keys, self.start + first, LANES))
-        numbers = IndexOf(first, own.dtype, LANES, 1)
-        rank = at.register(number(0, own.dtype, LANES))
-        last = minimum(first + LANES, count)
+        own = at.let(at.load(self.keys, self.start + first, at.lanes))
+        numbers = IndexOf(first, own.dtype, at.lanes, 1)
+        rank = at.register(number(0, own.dtype, at.lanes))
+        last = minimum(first + at.lanes, count)
         for begin, end in ((0, first), (first, last), (last, count)):
             with at.loop(begin, end) as j:
-                other = splat(at.load(self.keys, self.start + j), LANES)
+                other = splat(at.load(self.keys, self.start + j), at.lanes)
                 before = call("le" if begin == 0 else "lt", other, own)
                 if end is last:
-                    earlier = call("gt", numbers, splat(index_number(j, own.dtype), LANES))
+                    earlier = call("gt", numbers, splat(index_number(j, own.dtype), at.lanes))
                     before = call("or", before, call("and", call("eq", other, own), earlier))
-                one, none = (number(n, own.dtype, LANES) for n in (1, 0))
+                one, none = (number(n, own.dtype, at.lanes) for n in (1, 0))
                 at.assign(rank, call("add", rank, Choose(before, one, none)))
         at.store(self.ranks, self.start + first, rank)
 
@@ -124,9 +123,10 @@ def shortlist(at: AlgorithmBuilder, dtype: DType, largest: bool, blocks: Index) 
     """Scratch memory for ``blocks`` lists."""
     order = KeyOrder(dtype, descending=largest)
     signed = I64 if order.key == U64 else I32
-    room = 2 * ROOM * blocks
-    values, places = at.scratch(dtype, room), at.scratch(I64, room)
-    return Shortlist(order, values, places, at.scratch(signed, room), at.scratch(signed, room))
+    # What a list is cut beyond, a block and what is left of a row.
+    room = 4 * MOST + 16 * at.lanes
+    memory = (at.scratch(t, 2 * room * blocks) for t in (dtype, I64, signed, signed))
+    return Shortlist(order, *memory, room=room)
 
 
 def select_by_list(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
@@ -138,7 +138,7 @@ def select_by_list(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
 
 
 def _select_several(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
-    groups = (row.k + LANES - 1) // LANES * 2 * LANES
+    groups = (row.k + at.lanes - 1) // at.lanes * 2 * at.lanes
     long = test(2 * groups, "<=", row.extent)
     count = at.register(integer(0))
     with at.when(long):
@@ -157,14 +157,14 @@ def _bound(at: AlgorithmBuilder, row: Row, best: Shortlist, groups: Index) -> Ex
 
     It is the group's best but where there is NaN.
     """
-    with at.loop(0, groups // LANES) as block:
-        chosen = at.register(row.element(at, block * LANES, LANES))
+    with at.loop(0, groups // at.lanes) as block:
+        chosen = at.register(row.element(at, block * at.lanes, at.lanes))
         with at.loop(1, minimum(row.extent // groups, SAMPLED)) as step:
-            other = row.element(at, step * groups + block * LANES, LANES)
+            other = row.element(at, step * groups + block * at.lanes, at.lanes)
             at.assign(chosen, call("max" if row.largest else "min", chosen, other))
-        at.store(best.values, best.start + block * LANES, chosen)
+        at.store(best.values, best.start + block * at.lanes, chosen)
     best.rank(at, groups)
-    return best.find(at, row.k - 1, groups // LANES)
+    return best.find(at, row.k - 1, groups // at.lanes)
 
 
 class _Scan:
@@ -174,7 +174,7 @@ class _Scan:
         self, at: AlgorithmBuilder, row: Row, best: Shortlist, count: Var, bound: Expr
     ) -> None:
         self.at, self.row, self.best, self.count = at, row, best, count
-        self.bound = at.register(bound)
+        self.bound, self.scanned = at.register(bound), at.capacity.joined(SCANNED)
 
     def all(self) -> None:
         """Every element: blocks none of whose elements is wanted are passed over as vectors.
@@ -182,7 +182,7 @@ class _Scan:
         Equals of the bound are wanted until k elements are listed: what comes later loses.
         """
         at, row, worse = self.at, self.row, "lt" if self.row.largest else "gt"
-        blocks = row.extent // SCANNED
+        blocks = row.extent // self.scanned
         done, too_few = at.register(integer(0)), call("lt", self.count, index_number(row.k))
         more = call("lt", done, index_number(blocks))
         with at.while_(call("and", more, too_few)):
@@ -195,19 +195,19 @@ class _Scan:
             at.when(self._any_but("le" if row.largest else "ge", block)),
         ):
             self._offer_block(block)
-            with at.when(call("gt", self.count, index_number(4 * row.k + 4 * LANES))):
+            with at.when(call("gt", self.count, index_number(4 * row.k + 4 * at.lanes))):
                 self._cut()
-        with at.loop(blocks * SCANNED, row.extent) as place:
+        with at.loop(blocks * self.scanned, row.extent) as place:
             self._offer(place)
 
     def _any_but(self, comparison: str, block: Index) -> Expr:
         """Whether there is an element that is not so, compared with the bound, or NaN."""
-        value = self.row.element(self.at, block * SCANNED, SCANNED)
-        out = call(comparison, value, splat(self.bound, SCANNED))
-        return Fold("or", call("not", out))
+        value = self.row.element(self.at, block * self.scanned, self.scanned)
+        out = call(comparison, value, splat(self.bound, self.scanned))
+        return fold("or", call("not", out))
 
     def _offer_block(self, block: Index) -> None:
-        with self.at.loop(block * SCANNED, (block + 1) * SCANNED) as place:
+        with self.at.loop(block * self.scanned, (block + 1) * self.scanned) as place:
             self._offer(place)
 
     def _offer(self, place: Index) -> None:

@@ -16,10 +16,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from modelcc.ir.algorithm import LANES, AlgorithmBuilder, call, index_number, integer, test
+from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, integer, splat, test
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, ceildiv, minimum
-from modelcc.ir.loop import Expr, Splat, Test, Var
+from modelcc.ir.loop import Expr, Test, Var
 from modelcc.ops.butterfly import Complex, butterfly, times
 from modelcc.ops.complex_line import Copies, Line, copied, interleaved
 
@@ -41,17 +41,18 @@ def stage(
 ) -> None:
     """One stage, not in place; ``table`` has ``exp(-2 pi i t / length)`` at ``t``."""
     one = _Stage(at, radix, stride, rest, source, target, table)
+    lanes = at.lanes
     if isinstance(stride, int) and isinstance(rest, int):
-        if stride >= LANES:
+        if stride >= lanes:
             one.by_lanes()
         else:
-            one.by_places(LANES if rest >= LANES else 1)
+            one.by_places(lanes if rest >= lanes else 1)
         return
-    with at.when(test(stride, ">=", LANES)):
+    with at.when(test(stride, ">=", lanes)):
         one.by_lanes()
     with at.otherwise():
-        with at.when(Test((Condition(stride, "==", 1), Condition(rest, ">=", LANES)))):
-            replace(one, stride=1).by_places(LANES)
+        with at.when(Test((Condition(stride, "==", 1), Condition(rest, ">=", lanes)))):
+            replace(one, stride=1).by_places(lanes)
         with at.otherwise():
             one.by_places(1)
 
@@ -68,12 +69,12 @@ class _Stage:
 
     def by_lanes(self) -> None:
         """Vectors of neighbouring q, which have factors in common."""
-        at, stride = self.at, self.stride
+        at, stride, lanes = self.at, self.stride, self.at.lanes
         with at.loop(0, self.rest) as p:
             factors = self._factors(p, 1)
-            wide = [(Splat(a, LANES), Splat(b, LANES)) for a, b in factors]
+            wide = [(splat(a, lanes), splat(b, lanes)) for a, b in factors]
             with _overlapping(at, stride) as q:
-                values = self._values(q, p, LANES, 1)
+                values = self._values(q, p, lanes, 1)
                 for k, value in enumerate(_multiplied(at, butterfly(at, values), wide)):
                     self.target.write(at, q + stride * (self.radix * p + k), value)
 
@@ -106,9 +107,10 @@ class _Stage:
 @contextmanager
 def _overlapping(at: AlgorithmBuilder, count: Index) -> Generator[Index]:
     """Where vectors of ``count`` elements, a whole one at least, begin; the last may overlap."""
-    with at.loop(0, ceildiv(count, LANES)) as block:
-        whole = isinstance(count, int) and count % LANES == 0
-        yield block * LANES if whole else minimum(block * LANES, count - LANES)
+    lanes = at.lanes
+    with at.loop(0, ceildiv(count, lanes)) as block:
+        whole = isinstance(count, int) and count % lanes == 0
+        yield block * lanes if whole else minimum(block * lanes, count - lanes)
 
 
 def _multiplied(

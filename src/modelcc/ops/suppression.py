@@ -12,14 +12,16 @@ from modelcc.ir.algorithm import (
     add,
     call,
     convert,
+    fold,
     index_number,
     integer,
     number,
+    splat,
     test,
 )
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym
-from modelcc.ir.loop import Buffer, Expr, Fold, Splat, Var
+from modelcc.ir.loop import Buffer, Expr, Var
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import BOOL, F32, I64, Array, TensorType
 from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places, radix_sort
@@ -27,8 +29,6 @@ from modelcc.ops.samples import tensor
 
 Box = tuple[Expr, Expr, Expr, Expr]
 """Lower y, lower x, upper y, upper x."""
-BLOCK = 8
-"""Boxes that are compared with one at once."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class NonMaxSuppression(Op):
         assert most is not None and overlap is not None
         batches, classes, n = scores.shape
         pairs = keyed_places(at, KeyOrder(F32, descending=True, nan_last=True), n)
-        kept = _Kept(at, [at.scratch(F32, self.limit + BLOCK) for _ in range(5)])
+        kept = _Kept(at, [at.scratch(F32, self.limit + at.lanes) for _ in range(5)])
         found = at.register(integer(0))
         limit = at.let(call("min", at.load(most, 0), index_number(self.limit)))
         with at.loop(0, batches) as batch, at.loop(0, classes) as kind:
@@ -191,25 +191,25 @@ class _Kept:
 
     def append(self, box: Box, place: Index) -> None:
         at = self.at
-        with at.when(test(place % BLOCK, "==", 0)):
+        with at.when(test(place % at.lanes, "==", 0)):
             for column in self.columns:
-                at.store(column, place, number(0.0, F32, BLOCK))
+                at.store(column, place, number(0.0, F32, at.lanes))
         for column, value in zip(self.columns, (*box, _area(box)), strict=True):
             at.store(column, place, value)
 
     def leaves(self, box: Box, count: Index, threshold: Expr) -> Var:
         """Whether no box overlaps ``box`` by more than ``threshold`` of their union."""
         at = self.at
-        wide = [Splat(value, BLOCK) for value in (*box, at.let(_area(box)))]
-        limit = Splat(at.let(threshold), BLOCK)
+        wide = [splat(value, at.lanes) for value in (*box, at.let(_area(box)))]
+        limit = splat(at.let(threshold), at.lanes)
         remains = at.register(number(True, BOOL))
         place = at.register(integer(0))
         with at.while_(call("and", remains, call("lt", place, index_number(count)))):
             start = at.index(place)
-            rivals = [at.let(at.load(column, start, BLOCK)) for column in self.columns]
+            rivals = [at.let(at.load(column, start, at.lanes)) for column in self.columns]
             covered = _covers(at, wide, rivals, limit)
-            at.assign(remains, call("not", Fold("or", covered)))
-            at.assign(place, add(place, BLOCK))
+            at.assign(remains, call("not", fold("or", covered)))
+            at.assign(place, add(place, at.lanes))
         return remains
 
 
@@ -219,7 +219,7 @@ def _area(box: Box) -> Expr:
 
 def _covers(at: AlgorithmBuilder, a: Sequence[Expr], b: Sequence[Expr], threshold: Expr) -> Var:
     """Whether boxes (with their areas) have more than ``threshold`` of their union in common."""
-    zero = number(0.0, F32, BLOCK)
+    zero = number(0.0, F32, at.lanes)
     spans = (
         call("sub", call("min", a[i + 2], b[i + 2]), call("max", a[i], b[i])) for i in range(2)
     )

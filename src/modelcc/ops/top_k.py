@@ -21,11 +21,6 @@ from modelcc.ops.samples import tensor
 from modelcc.ops.selection import Row, select_by_key
 from modelcc.ops.shortlist import MOST, Shortlist, select_by_list, shortlist
 
-PARALLEL_FROM = 1 << 15
-"""Elements from which rows are worth several threads."""
-BLOCKS = 8
-"""Blocks of rows, which share memory for sorting."""
-
 _NAN, _INF = np.nan, np.inf
 _ODD = np.array([[1, _NAN, 3, 2], [_NAN, _NAN, 0, 5], [_INF, _NAN, -_INF, 0]], np.float32)
 
@@ -92,7 +87,7 @@ class TopK(Op):
         inner = product(x.shape[self.axis + 1 :]) or 1
         rows = product(x.shape[: self.axis]) * inner
         work = x.type.elements
-        short = rows == 1 or (isinstance(work, int) and work < PARALLEL_FROM)
+        short = rows == 1 or (isinstance(work, int) and work < at.capacity.parallel_from)
         kind: LoopKind = "serial" if short else "parallel"
         extent, k = x.shape[self.axis], self.k
 
@@ -102,7 +97,7 @@ class TopK(Op):
             target = outer * k * inner + lane
             return Row(x, values, indices, source, target, inner, extent, k, self.largest)
 
-        blocks = 1 if short else (min(rows, BLOCKS) if isinstance(rows, int) else BLOCKS)
+        blocks = 1 if short else at.capacity.blocks(rows)
         few = None if _is(k, ">", MOST) else shortlist(at, x.dtype, self.largest, blocks)
         order = KeyOrder(x.dtype, descending=self.largest)
         many = None if _is(k, "<=", MOST) else keyed_places(at, order, extent, blocks)

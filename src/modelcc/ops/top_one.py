@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.ir.algorithm import (
-    LANES,
     AlgorithmBuilder,
     call,
     convert,
@@ -25,7 +24,7 @@ from modelcc.ops.sorting import below
 
 def select_best(at: AlgorithmBuilder, row: Row) -> None:
     """The one result for k = 1, and its place: O(n)."""
-    with at.when(test(row.extent, "<", LANES)):
+    with at.when(test(row.extent, "<", at.lanes)):
         row.write(at, 0, *_of_few(at, row))
     with at.otherwise():
         place = _of_many(at, row)
@@ -65,7 +64,7 @@ def _extreme(at: AlgorithmBuilder, row: Row, read: Read) -> Expr:
     if least.dtype.is_float:
         least = number(-np.inf if row.largest else np.inf, least.dtype)
     kind = "max" if row.largest else "min"
-    vectors, single = (Extreme(at, kind, least, lanes) for lanes in (LANES, 1))
+    vectors, single = (Extreme(at, kind, least, lanes) for lanes in (at.lanes, 1))
     for place, lanes in at.vectors(row.extent):
         (single if lanes == 1 else vectors).take_in(read(place, lanes))
     single.take_in(vectors.of_all())

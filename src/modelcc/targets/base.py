@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from modelcc.artifact.file import Artifact
+from modelcc.ir.capacity import Capacity
 from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
@@ -119,6 +120,11 @@ class Target(Protocol):
     @property
     def forms(self) -> tuple[str, ...]:
         """What :meth:`render` can print: of ``llvm``, ``c``, ``asm``, ``obj``, ``so`` …"""
+        ...
+
+    @property
+    def capacity(self) -> Capacity:
+        """What ops that write their loops (sort, top-k) may take of the machine."""
         ...
 
     def graph_passes(self) -> GraphPasses:

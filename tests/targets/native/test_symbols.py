@@ -61,6 +61,7 @@ from modelcc.runtime.elf import read_object
 from modelcc.runtime.symbols import MEMORY, PARALLEL_FOR, ROUNDING, needed
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.c.toolchain import find_compiler
+from modelcc.targets.cpu.algorithms import capacity_of
 from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.native.closed import check_closed
@@ -152,8 +153,9 @@ def kernels(op: type[Op], machine: Machine) -> list[Function]:
     found: list[Function] = []
     for number, sample in enumerate(op.samples):
         own = op(**sample.attributes)
-        program = FuseKernels()(lower_graph(graph_of(own, sample, arrays(own, sample), False)))
-        items = schedule_program(program, cpu_model(machine, 1)).items
+        graph, cpu = graph_of(own, sample, arrays(own, sample), False), cpu_model(machine, 1)
+        program = FuseKernels()(lower_graph(graph, capacity_of(cpu)))
+        items = schedule_program(program, cpu).items
         functions = {i.function.name: i.function for i in items if isinstance(i, KernelCall)}
         found += [
             expand_math(expand_narrow(replace(f, name=f"{f.name}_{number}")))

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
+from modelcc.ir.capacity import SCALAR, Capacity
 from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Sym, loop_range, simplify
@@ -44,8 +46,11 @@ from modelcc.passes.tensor.lower_algorithm import lower_algorithm
 from modelcc.passes.tensor.lower_control import Lowered, Scope, lower_control
 
 
-def lower_graph(graph: Graph) -> TensorProgram:
-    """The tensor program of ``graph``; :class:`ModelError` names every op lacking ``compute``."""
+def lower_graph(graph: Graph, capacity: Capacity = SCALAR) -> TensorProgram:
+    """The tensor program of ``graph``; :class:`ModelError` names every op lacking ``compute``.
+
+    Ops that write their loops do so for a machine of that ``capacity``.
+    """
     missing = [n for n in _all_nodes(graph) if not has_code(n.op)]
     if missing:
         raise ModelError(
@@ -61,7 +66,7 @@ def lower_graph(graph: Graph) -> TensorProgram:
             "keep real and imaginary parts in an axis of two",
         )
     graph = with_sizes_apart(graph)
-    lowered = lower_items(graph, Scope.of(graph))
+    lowered = lower_items(graph, Scope.of(graph), capacity)
     dims = {**graph.dims, **lowered.dims}
     program = TensorProgram(
         graph.name, graph.inputs, graph.outputs, (), lowered.types, lowered.constants, dims
@@ -84,19 +89,20 @@ def _is_complex(node: Node, graph: Graph) -> bool:
     return any(t is not None and t.dtype.kind == "complex" for t in types)
 
 
-def lower_items(graph: Graph, scope: Scope) -> Lowered:
+def lower_items(graph: Graph, scope: Scope, capacity: Capacity) -> Lowered:
     """The items of a graph whose names are those of the whole program."""
     items: list[Item] = []
     lowered = Lowered(items, dict(graph.types), dict(graph.constants), bound_sizes(graph))
     for node in graph.nodes:
         if isinstance(node.op, Control):
-            region = lower_control(node, node.op, scope, lower_items)
+            lower = partial(lower_items, capacity=capacity)
+            region = lower_control(node, node.op, scope, lower)
             items += region.items
             lowered.types |= region.types
             lowered.constants |= region.constants
             lowered.dims |= region.dims
             continue
-        made, internal = _lower(node, graph)
+        made, internal = _lower(node, graph, capacity)
         lowered.types |= internal
         items += made
     writers = Counter(name for item in items for name in item_outputs(item))
@@ -135,14 +141,16 @@ def has_code(op: Op) -> bool:
     return op.has("compute") or op.has("algorithm") or isinstance(op, runtime_size.ReadSize)
 
 
-def _lower(node: Node, graph: Graph) -> tuple[list[Item], dict[str, TensorType]]:
+def _lower(
+    node: Node, graph: Graph, capacity: Capacity
+) -> tuple[list[Item], dict[str, TensorType]]:
     op = node.op
     if isinstance(op, runtime_size.ReadSize):
         (x,), (y,) = node.inputs, node.outputs
         return [ReadSize(op.names, x, op.conditions(), node.source), View(y, x, node.source)], {}
     if op.has("algorithm"):
         _require_contents(node, graph)
-        return lower_algorithm(node, graph.types)
+        return lower_algorithm(node, graph.types, capacity)
     return _lower_node(node, graph)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from modelcc.ir.algorithm import AlgorithmBuilder
+from modelcc.ir.capacity import Capacity
 from modelcc.ir.compute import Operand
 from modelcc.ir.graph import Node
 from modelcc.ir.index import Sym
@@ -21,10 +22,10 @@ from modelcc.ir.types import TensorType
 
 
 def lower_algorithm(
-    node: Node, types: Mapping[str, TensorType]
+    node: Node, types: Mapping[str, TensorType], capacity: Capacity
 ) -> tuple[list[Item], dict[str, TensorType]]:
-    """The item of ``node``, and the types of its scratch memory."""
-    at = AlgorithmBuilder(type(node.op).__name__)
+    """The item of ``node`` for a machine of that capacity, and the types of its scratch memory."""
+    at = AlgorithmBuilder(type(node.op).__name__, capacity)
     given: dict[str, Operand] = {}
     for name in node.inputs:
         if name and name not in given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from modelcc.ir.capacity import Capacity
 from modelcc.ir.op import ModelError
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
@@ -28,6 +29,7 @@ from modelcc.targets.cpu.passes.winograd import WORDS as TILES
 from modelcc.targets.cpu.passes.winograd import Winograd
 from modelcc.targets.cpu.passes.winograd_cost import WinogradCost
 from modelcc.targets.cpu.passes.winograd_match import match_convolution
+from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
 
 BLOCK = 16
 """Channels, or columns of an operand, that lie together, unless others were chosen for the
@@ -51,6 +53,20 @@ ANY_SHARE = 1 << 20
 
 PACKED_ROWS = 12
 """Rows from which on it pays to pack a matrix that comes at run time."""
+
+PARALLEL_FROM = 1 << 15
+"""Elements of work without structure that are worth several threads."""
+
+ELEMENTS = 8
+"""Elements of 32 bits that such work has in a vector, at most: one register of 256 bits, or two of
+128, which do not wait for each other.  Of two of 256 bits there are too few for transforms."""
+
+
+def capacity_of(machine: CpuModel) -> Capacity:
+    """What ops that write their loops may take of ``machine``."""
+    lanes = machine.lanes(32)
+    several = min(ELEMENTS, 2 * lanes) if lanes > 1 else 1
+    return Capacity(lanes=several, parallel_from=PARALLEL_FROM, shares=PARALLEL_CHUNKS)
 
 
 def graph_passes(pairs_shorts: bool) -> GraphPasses:

@@ -9,6 +9,7 @@ from typing import Literal, cast
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.artifact.memory import Memory
+from modelcc.ir.capacity import Capacity
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.op import ModelError
@@ -40,7 +41,13 @@ from modelcc.targets.base import (
     TensorPasses,
     Workplace,
 )
-from modelcc.targets.cpu.algorithms import CHOICES, alternatives, graph_passes, tensor_passes
+from modelcc.targets.cpu.algorithms import (
+    CHOICES,
+    alternatives,
+    capacity_of,
+    graph_passes,
+    tensor_passes,
+)
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
 from modelcc.targets.llvm.emitter import emit_llvm
@@ -100,6 +107,11 @@ class NativeTarget:
     @property
     def forms(self) -> tuple[str, ...]:
         return (SCHEDULE, "llvm", "asm", "obj", "so")
+
+    @property
+    def capacity(self) -> Capacity:
+        """Vectors, registers and threads for algorithms."""
+        return capacity_of(self.cpu)
 
     def graph_passes(self) -> GraphPasses:
         """Groups of channels, and products of integers, as vectors want them."""

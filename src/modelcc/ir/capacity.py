@@ -1,0 +1,33 @@
+"""What algorithms may take of a machine: neutral numbers, which the target gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How much an algorithm (:mod:`modelcc.ir.algorithm`) does at once.
+
+    It works on vectors of ``lanes`` elements, a power of two (1: on one after the other).  Passing
+    over ``parallel_from`` elements is worth several threads, which take ``shares`` of the work.
+    """
+
+    lanes: int
+    parallel_from: int
+    shares: int
+
+    def joined(self, vectors: int) -> int:
+        """Elements of so many vectors that are taken as one; still 1 where there are none."""
+        return vectors * self.lanes if self.lanes > 1 else 1
+
+    def blocks(self, rows: Index) -> int:
+        """Blocks of ``rows`` to share, where each takes memory for a whole row: half the shares."""
+        most = max(1, self.shares // 2)
+        return min(rows, most) if isinstance(rows, int) else most
+
+
+SCALAR = Capacity(lanes=1, parallel_from=1, shares=1)
+"""One element after the other: for whoever asks what algorithms mean, and for no machine."""
