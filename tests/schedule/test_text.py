@@ -42,7 +42,9 @@ PART = st.one_of(
 SCHEDULES = st.one_of(
     st.builds(Parts, st.lists(PART, max_size=3).map(tuple)),
     st.builds(Phases, st.lists(TILED, max_size=3).map(tuple), st.booleans()),
-    st.builds(RowBlocks, NUMBERS, st.integers(0, 512), st.booleans()),
+    st.builds(
+        RowBlocks, NUMBERS, st.integers(0, 512), st.booleans(), *[st.one_of(st.none(), TILED)] * 2
+    ),
     st.builds(RowSums, NUMBERS, st.booleans()),
 )
 

@@ -40,12 +40,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Phase:
-    """Stages that are computed together; those of ``rows`` walk along keys."""
+    """Stages that are computed together; those of ``rows`` walk along keys, others are the products
+    that make ``scores`` and the ``total``, or are for each row."""
 
     stages: tuple[Stage, ...]
     stored: frozenset[str]
     rows: bool = False
     scores: bool = False
+    total: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,9 @@ class BlockStages:
         """Rows summed and finished: results."""
         first, *rest = (self._placed(s, part) for s in self.pair.results)
         if self.weights is None or not self.weights.factor:
-            return Phase((first, *rest), frozenset((self.pair.results[-1].output,)))
+            return Phase((first, *rest), frozenset((self.pair.results[-1].output,)), total=True)
         summed = replace(first, output=self.total, write=self._places(first))
-        return self._finished((summed,), part)
+        return replace(self._finished((summed,), part), total=True)
 
     def _finished(self, before: tuple[Stage, ...], part: Part) -> Phase:
         """Sums, in local places, made results."""
@@ -183,7 +185,7 @@ class BlockStages:
         own = self._changed(Read(self.total, places, dtype))
         value = Apply("add", (own, Read(block.output, places, dtype)), dtype)
         added = Stage(self.total, first.axes, places, value)
-        return Phase((block, added), frozenset((self.total,)))
+        return Phase((block, added), frozenset((self.total,)), total=True)
 
     def _changed(self, value: Read) -> Scalar:
         maximum = self._online.maximum

@@ -63,11 +63,17 @@ class StraightRows:
 @dataclass(frozen=True)
 class RowBlocks:
     """Two contractions of which one sums rows of the other, by blocks of ``rows`` and ``keys``
-    (0: all keys at once)."""
+    (0: all keys at once).
+
+    ``scores`` and ``total`` are the tiles of the two products in a whole block (None: those that
+    seem best, as for what is left at the ends).
+    """
 
     rows: int
     keys: int = 0
     parallel: bool = False
+    scores: Tiled | None = None
+    total: Tiled | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
     tiled(vector=a1, lanes=8, tile={a1b: 2, a0: 6}, unroll={a2: 4}, parallel=16)
     rows(lanes=8, unroll=4)
+    row_blocks(rows=64, scores=tiled(vector=a3, lanes=8, tile={a3b: 2}))
     parts(tiled(vector=a0, lanes=8), rows(lanes=8, unroll=2))
 
 Fields that have their default are left out.  The grammar is a part of Python's expressions.
@@ -41,6 +42,15 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
 )
 _SEVERAL: Mapping[type, str] = MappingProxyType({Parts: "parts", Phases: "phases"})
 """Kinds that others are in, and the field that has these."""
+_WANTED: Mapping[str, str] = MappingProxyType(
+    {
+        "bool": "True or False",
+        "int": "a number",
+        "Factors": "{loop: number, …}",
+        "Tiled | None": "tiled(…)",
+    }
+)
+"""What a field's value is, by its type."""
 
 
 def print_schedule(schedule: Schedule) -> str:
@@ -63,6 +73,8 @@ def _printed(schedule: Schedule | Part) -> str:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, Tiled):
+        return _printed(value)
     if isinstance(value, tuple):
         pairs = cast("tuple[tuple[str, int], ...]", value)
         return "{" + ", ".join(f"{name}: {size}" for name, size in pairs) + "}"
@@ -113,7 +125,7 @@ def _parts(node: ast.Call, kind: type) -> tuple[Part, ...]:
 
 
 def _parsed_value(node: ast.expr, field: Field[Any]) -> Any:
-    """A number, a yes or no, the name of a loop or word, or numbers of loops."""
+    """A number, a yes or no, the name of a loop or word, numbers of loops, or tiles."""
     kind = str(field.type)
     match node, kind:
         case ast.Constant(value=bool() as value), "bool":
@@ -124,10 +136,10 @@ def _parsed_value(node: ast.expr, field: Field[Any]) -> Any:
             return name
         case ast.Dict(keys=keys, values=values), "Factors":
             return tuple(map(_factor, keys, values))
+        case ast.Call(func=ast.Name(id="tiled")), "Tiled | None":
+            return _parsed(node)
         case _:
-            wanted = {"bool": "True or False", "int": "a number", "Factors": "{loop: number, …}"}
-            what = wanted.get(kind, "a name")
-            raise ScheduleError(f"{_place(node)}: {field.name} is {what}")
+            raise ScheduleError(f"{_place(node)}: {field.name} is {_WANTED.get(kind, 'a name')}")
 
 
 def _factor(key: ast.expr | None, value: ast.expr) -> tuple[str, int]:

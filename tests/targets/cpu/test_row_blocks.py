@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -28,9 +29,16 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
+from modelcc.schedule.listing import Scheduled
+from modelcc.schedule.schedule import RowBlocks, ScheduleError, Tiled
+from modelcc.schedule.text import parse_schedule, print_schedule
+from modelcc.schedule.wanted import as_given
+from modelcc.schedule.workload import workload_key
+from modelcc.targets.cpu.candidates import candidates
+from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.passes.pack_operands import PackOperands
-from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
 
 FEW_KEYS = 32 << 10
 """A cache in which blocks have 16 keys."""
@@ -210,3 +218,65 @@ def test_memory_does_not_grow_with_the_square_of_the_length() -> None:
     used = {name for call in calls for name in call.arguments}
     sizes = [e for e in (program.types[n].elements for n in used) if isinstance(e, int)]
     assert max(sizes) <= shape.h * 4096 * shape.e
+
+
+SCHEDULED: dict[str, tuple[Shape, bool, dict[str, int]]] = {
+    "at once": (Shape(), False, {}),
+    "one block": (Shape(m=40), False, {}),
+    "keys in blocks": (Shape(m=130, n=49, d=5, e=40), True, {}),
+    "named lengths": (Shape(b=Sym("b"), m=Sym("m"), n=Sym("n")), True, {"b": 2, "m": 70, "n": 53}),
+}
+
+
+def attending(shape: Shape, small: bool) -> Scheduled:
+    """The kernel with both products, and its default."""
+    kernels = scheduled_kernels(fused(attention_of(shape)), machine(small))
+    (found,) = (one for one in kernels if isinstance(one.schedule, RowBlocks))
+    return found
+
+
+@pytest.mark.parametrize("case", SCHEDULED)
+def test_the_text_of_a_default_names_the_tiles_of_both_products(case: str) -> None:
+    shape, small, _ = SCHEDULED[case]
+    one = attending(shape, small)
+    text = print_schedule(one.schedule)
+    assert "scores=tiled(" in text
+    assert "total=tiled(" in text
+    assert parse_schedule(text) == one.schedule
+    given = schedule_kernel(one.kernel, "kernel", machine(small), (), parse_schedule(text))
+    assert given == schedule_kernel(one.kernel, "kernel", machine(small))
+
+
+@pytest.mark.parametrize("product", ["scores", "total"])
+@pytest.mark.parametrize("case", SCHEDULED)
+def test_any_tiles_of_a_product_mean_the_same(case: str, product: str) -> None:
+    shape, small, sizes = SCHEDULED[case]
+    graph, one = attention_of(shape), attending(shape, small)
+    default = schedule_kernel(one.kernel, "kernel", machine(small)).function
+    assert isinstance(one.schedule, RowBlocks)
+    found = list(islice(candidates(one.kernel, one.schedule, machine(small)), 40))
+    found = [c for c in found if c == replace(one.schedule, **{product: getattr(c, product)})]
+    made = [schedule_kernel(one.kernel, "kernel", machine(small), (), c) for c in found]
+    assert [m.schedule for m in made] == found
+    others = [m.schedule for m in made if m.function != default]
+    assert others
+    for schedule in others[::6]:
+        assert schedule is not None
+        wanted = as_given({workload_key(one.kernel): schedule})
+        program = schedule_program(fused(graph), machine(small), wanted=wanted)
+        check(program, graph, feeds(graph, sizes), sizes)
+
+
+@pytest.mark.parametrize(
+    ("scores", "reason"),
+    [
+        (Tiled(parallel=16), "forks once, for its blocks"),
+        (Tiled("nothing", 8), "nothing"),
+    ],
+)
+def test_tiles_that_do_not_fit_are_refused(scores: Tiled, reason: str) -> None:
+    one = attending(Shape(), False)
+    assert isinstance(one.schedule, RowBlocks)
+    wanted = replace(one.schedule, scores=scores)
+    with pytest.raises(ScheduleError, match=reason):
+        schedule_kernel(one.kernel, "kernel", machine(False), (), wanted)

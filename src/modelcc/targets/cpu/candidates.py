@@ -28,6 +28,7 @@ from modelcc.schedule.schedule import (
 from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.pieces import Piece, parts_of, phases_of
+from modelcc.targets.cpu.row_blocks import products_of
 from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
 
 TILES = 24
@@ -41,7 +42,7 @@ KEYS = (0, 64, 128, 256, 512)
 """Blocks of two contractions."""
 
 
-One = TypeVar("One", bound=Part)
+One = TypeVar("One", bound=Part | RowBlocks)
 
 
 def candidates(
@@ -75,6 +76,9 @@ def likeness(schedule: Schedule) -> object:
             return tuple(_part_likeness(part) for part in parts)
         case Phases(phases):
             return Phases, tuple(_part_likeness(part) for part in phases)
+        case RowBlocks(scores=scores, total=total):
+            tiles = (None if one is None else _part_likeness(one) for one in (scores, total))
+            return replace(schedule, scores=None, total=None), tuple(tiles)
         case _:
             return schedule
 
@@ -94,11 +98,34 @@ def _changed(kernel: CanonicalKernel, base: Schedule, machine: CpuModel) -> Iter
         case Phases():
             yield from _phases(kernel, base, machine)
         case RowBlocks():
-            yield from (replace(base, rows=rows) for rows in ROWS)
-            yield from (replace(base, rows=rows, keys=keys) for keys in KEYS for rows in ROWS)
+            yield from _in_turns(_other_blocks(base), _other_products(kernel, base, machine))
         case RowSums(block):
             yield from (replace(base, block=size) for size in (block // 2, block * 2, block // 4))
     yield from _on_threads(base, machine)
+
+
+def _other_blocks(base: RowBlocks) -> Iterator[RowBlocks]:
+    """Of other sizes, with the tiles that seem best there."""
+    for keys in dict.fromkeys((base.keys, *KEYS)):
+        for rows in ROWS:
+            if (rows, keys) != (base.rows, base.keys):
+                yield RowBlocks(rows, keys, base.parallel)
+
+
+def _other_products(
+    kernel: CanonicalKernel, base: RowBlocks, machine: CpuModel
+) -> Iterator[RowBlocks]:
+    """Other tiles of one of the two products."""
+    ways = [
+        [replace(base, **{name: tiled}) for tiled in _product_tiles(piece, own, machine)]
+        for name, (piece, own) in products_of(kernel, machine, base).items()
+    ]
+    for changed in zip_longest(*ways):
+        yield from (one for one in changed if one is not None)
+
+
+def _product_tiles(piece: Piece, own: Tiled, machine: CpuModel) -> Iterator[Tiled]:
+    return _in_turns(islice(piece.tilings(machine), TILES), _unrolled(own))
 
 
 def _on_threads(base: Schedule, machine: CpuModel) -> Iterator[Schedule]:

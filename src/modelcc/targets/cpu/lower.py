@@ -131,8 +131,9 @@ def _row_blocks(workload: _Workload, wanted: RowBlocks | None) -> _Lowered | Non
     if blocks is None:
         return None
     parallel = workload.worth_a_fork if wanted is None else wanted.parallel
-    statements = emit_row_blocks(blocks, kernel, workload.names, machine, parallel)
-    return _Lowered(statements, RowBlocks(blocks.rows, blocks.keys or 0, parallel))
+    statements, products = emit_row_blocks(blocks, kernel, workload.names, machine, parallel)
+    tiles = {name: tiled for name, (_, tiled) in products.items()}
+    return _Lowered(statements, RowBlocks(blocks.rows, blocks.keys or 0, parallel, **tiles))
 
 
 def _row_sums(workload: _Workload, wanted: RowSums | None) -> _Lowered | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from modelcc.ir.index import (
     Bounds,
@@ -33,9 +34,9 @@ from modelcc.schedule.block_stages import Part as Block
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import Names
 from modelcc.schedule.schedule import RowBlocks as Schedule
-from modelcc.schedule.schedule import ScheduleError
+from modelcc.schedule.schedule import ScheduleError, Tiled
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.plan import plan_stages
+from modelcc.targets.cpu.pieces import Piece
 from modelcc.targets.cpu.rows import emit_rows, plan_rows
 from modelcc.targets.cpu.tiled import emit_tiled
 
@@ -52,13 +53,30 @@ VECTOR = 16
 """Rows of scores are padded to whole vectors of so many."""
 
 
+Product: TypeAlias = Literal["scores", "total"]
+"""The two contractions."""
+
+Tiles: TypeAlias = dict[Product, tuple[Piece, Tiled]]
+"""The products of a whole block, and how they are tiled."""
+
+
 @dataclass(frozen=True)
 class RowBlocks:
-    """``rows`` of a block, and ``keys``; None: all of them at once."""
+    """``rows`` of a block, and ``keys``; None: all of them at once.
+
+    ``scores`` and ``total`` are the tiles of the products in a whole block; None: those that seem
+    best.
+    """
 
     stages: BlockStages
     rows: int
     keys: int | None
+    scores: Tiled | None = None
+    total: Tiled | None = None
+
+    def tiles(self, product: Product) -> Tiled | None:
+        """Those of one of the products."""
+        return self.scores if product == "scores" else self.total
 
     @property
     def loops(self) -> list[tuple[str, Index]]:
@@ -109,7 +127,10 @@ def _wanted(stages: BlockStages, wanted: Schedule) -> RowBlocks:
         raise ScheduleError("weights hang on all keys of a row: keys=0")
     if wanted.rows * (keys or 1) > MOST_SCORES:
         raise ScheduleError(f"a block has at most {MOST_SCORES} scores, which are on the stack")
-    return RowBlocks(stages, wanted.rows, keys)
+    tiles = wanted.scores, wanted.total
+    if any(tiled is not None and tiled.parallel != 1 for tiled in tiles):
+        raise ScheduleError("a function forks once, for its blocks: products are not parallel")
+    return RowBlocks(stages, wanted.rows, keys, *tiles)
 
 
 def _even(extent: Index, most: int) -> int:
@@ -119,8 +140,9 @@ def _even(extent: Index, most: int) -> int:
 
 def emit_row_blocks(
     blocks: RowBlocks, kernel: CanonicalKernel, names: Names, machine: CpuModel, threaded: bool
-) -> list[Stmt]:
-    """Loop-level statements of all blocks, in parallel if ``threaded``."""
+) -> tuple[list[Stmt], Tiles]:
+    """Loop-level statements of all blocks, in parallel if ``threaded``, and how products are tiled
+    in whole blocks."""
     counter, number = names.fresh("block"), names.fresh("rows")
     count = ceildiv(blocks.stages.pair.row.extent, blocks.rows)
     loops = [*blocks.loops, (number, count)]
@@ -134,10 +156,21 @@ def emit_row_blocks(
         **dict(kernel.dims),
         **{name: loop_range(extent) for name, extent in loops},
     }
-    emitter = _Emitter(blocks, dict(kernel.types), dims, names, machine)
+    tiles: Tiles = {}
+    emitter = _Emitter(blocks, dict(kernel.types), dims, names, machine, tiles)
     body = (*emitter.buffers(), *bound, *emitter.rows(Sym(number)))
     total = product(extent for _, extent in loops)
-    return [For(counter, 0, total, body, kind="parallel" if threaded else "serial")]
+    return [For(counter, 0, total, body, kind="parallel" if threaded else "serial")], tiles
+
+
+def products_of(kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule) -> Tiles:
+    """The products of a whole block by ``wanted``, and their tiles; :class:`ScheduleError` if that
+    does not fit."""
+    blocks = find_row_blocks(kernel, machine, wanted)
+    if blocks is None:
+        return {}
+    names = Names(frozenset(name for name, _ in kernel.dims))
+    return emit_row_blocks(blocks, kernel, names, machine, wanted.parallel)[1]
 
 
 @dataclass(frozen=True)
@@ -147,6 +180,8 @@ class _Emitter:
     dims: Bounds
     names: Names
     machine: CpuModel
+    tiles: Tiles
+    """Filled with what whole blocks are planned to be."""
 
     def buffers(self) -> Iterator[Stmt]:
         """Local memory of one block."""
@@ -218,14 +253,27 @@ class _Emitter:
     def _emit(self, phases: Sequence[Phase], block: Block) -> list[Stmt]:
         return [s for phase in phases for s in self._phase(phase, block)]
 
+    def _product(self, phase: Phase, block: Block) -> Product | None:
+        """Which product of a whole block it is, if one; of the ends if there is nothing else."""
+        if not (phase.scores or phase.total):
+            return None
+        rows, keys = self.blocks.stages.pair.row.extent, self.blocks.stages.pair.key.extent
+        whole = block.rows == self.blocks.rows or floordiv(rows, self.blocks.rows) == 0
+        size = self.blocks.keys
+        whole &= size is None or block.keys == size or floordiv(keys, size) == 0
+        return None if not whole else "scores" if phase.scores else "total"
+
     def _phase(self, phase: Phase, block: Block) -> list[Stmt]:
         pair = self.blocks.stages.pair
         local = self._local(block.keys if phase.scores else None)
         types = {**self.types, **local}
         if not phase.rows:
-            plan, _ = plan_stages(
-                phase.stages, phase.stored, types, self.dims, frozenset(), self.machine
-            )
+            piece = Piece(phase.stages, phase.stored, types, self.dims, frozenset())
+            made = self._product(phase, block)
+            wanted = None if made is None else self.blocks.tiles(made)
+            plan, _ = piece.plan(self.machine, wanted)
+            if made is not None:
+                self.tiles[made] = piece, plan.schedule
             return emit_tiled(plan, self.names, 1, None, frozenset(local))
         row, key = replace(pair.row, extent=block.rows), replace(pair.key, extent=block.keys)
         space = RowSpace((row,), (key,), phase.stages)
