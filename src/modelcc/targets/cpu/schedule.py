@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from modelcc.ir.graph import Constant
@@ -141,6 +141,16 @@ class _Canonical(NamedTuple):
     places: Mapping[str, Index]
 
 
+@dataclass
+class _Uses:
+    """The function of a kernel, the nodes that it is of and its calls: looked up together, since
+    a kernel of many stages is long to hash."""
+
+    scheduled: ScheduledKernel
+    nodes: dict[str, None] = field(default_factory=dict[str, None])
+    calls: int = 0
+
+
 class _Scheduler:
     """Kernels to functions, each content once; what has been packed."""
 
@@ -156,9 +166,7 @@ class _Scheduler:
         self._ready = ready
         self._wanted = wanted
         self._algorithms = wanted.algorithms
-        self._calls = Counter[CanonicalKernel]()
-        self._nodes: dict[CanonicalKernel, dict[str, None]] = {}
-        self._cache: dict[CanonicalKernel, ScheduledKernel] = {}
+        self._cache: dict[CanonicalKernel, _Uses] = {}
         self._scatters: dict[tuple[CanonicalKernel, str], ScheduledKernel] = {}
         self._constants = frozenset(program.constants)
         self._copies = Counter[CanonicalKernel]()
@@ -219,22 +227,21 @@ class _Scheduler:
         if self._algorithms and any(stage.reduce for stage in item.stages):
             self._check_algorithm(item, dims)
         key, sizes, values = found.shared, found.places, found.values
-        if self._copies[key] < WORTH_SHARING:
+        if is_copy(item.stages) and self._copies[key] < WORTH_SHARING:
             key, sizes = with_free_place(found.kernel)
         try:
-            scheduled = self._cache.get(key)
-            if scheduled is None:
+            uses = self._cache.get(key)
+            if uses is None:
                 name = f"k{len(self._cache)}_{item.name}"
-                scheduled = self._lowered(key, name, item.source)
-                self._cache[key] = scheduled
-            self._nodes.setdefault(key, {}).update(dict.fromkeys(item.source))
-            self._calls[key] += 1
+                uses = self._cache[key] = _Uses(self._lowered(key, name, item.source))
         except NoScheduleError:
             return [
                 call for kernel in unfused(item) for call in self._kernel(kernel, dims, counter)
             ]
+        uses.nodes.update(dict.fromkeys(item.source))
+        uses.calls += 1
         sizes = {**values, **{name: substitute(size, values) for name, size in sizes.items()}}
-        call = _call(item, scheduled, found.names, sizes, self.packed, self._parts)
+        call = _call(item, uses.scheduled, found.names, sizes, self.packed, self._parts)
         call = replace(call, bounds=found.bounds)
         threads = self._machine.threads
         if self._constant_bytes(call) * 2 >= self._machine.l2_bytes * threads:
@@ -292,9 +299,9 @@ class _Scheduler:
     def kernels(self) -> tuple[Scheduled, ...]:
         """What has been scheduled, in its order."""
         return tuple(
-            Scheduled(kernel, scheduled.schedule, tuple(self._nodes[kernel]), self._calls[kernel])
-            for kernel, scheduled in self._cache.items()
-            if scheduled.schedule is not None
+            Scheduled(kernel, uses.scheduled.schedule, tuple(uses.nodes), uses.calls)
+            for kernel, uses in self._cache.items()
+            if uses.scheduled.schedule is not None
         )
 
     def _scatter(self, item: Scatter, dims: Bounds) -> KernelCall:
