@@ -607,6 +607,14 @@ def test_substitute_leaves_untouched_expressions_alone():
     assert isinstance(e, Expr)
 
 
+def test_renamed_terms_meet_the_others():
+    k = Sym("k")
+    assert substitute(2 * n + 3 * m + k, {"n": m}) == 5 * m + k
+    assert substitute(2 * n - 2 * m + 3, {"n": m}) == 3
+    assert substitute(2 * n - m + k, {"n": k, "m": k}) == 2 * k
+    assert substitute(n + m + k, {"n": m + 1, "m": k, "k": n}) == m + n + k + 1
+
+
 def test_docstring():
     assert doctest.testmod(index).attempted > 0
     assert doctest.testmod(index).failed == 0

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from modelcc.ir.index import Index, evaluate
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor_parser import parse_kernel
-from modelcc.schedule.nest import Nest, axis_blocks, linearise, merge_loops
+from modelcc.schedule.nest import Nest, Offsets, axis_blocks, linearise, merge_loops
 
 PLAIN, BLOCKED = "f32[2, 32, 5, 6]", "f32[2, 32, 5, 6]<d0 d1/16 d2 d3 d1%16>"
 RAGGED = "f32[2, 24, 5, 6]<d0 d1/16 d2 d3 d1%16>"
@@ -67,3 +68,29 @@ def test_a_zero_border_makes_guards_superfluous() -> None:
     free = nest(text, "f32[3]<d0 halo1:0>", "f32[4]")
     assert str(reads(free.body)[0].indices[0]) == "i" and free.body == reads(free.body)[0]
     assert guarded.body != reads(guarded.body)[0]
+
+
+BORDER = "f32[2, 64, 9, 9]<d0 d1/16 d2 d3 d1%16 halo0:0,0:0,1:1,2:3>"
+
+
+@pytest.mark.parametrize(("source", "distinct"), [("f32[2, 64, 9, 9]", 1), (BORDER, 4)])
+def test_places_that_are_constants_apart_share_their_offset(source: str, distinct: int):
+    """Each read is where the layout has it, be its constants along split dimensions or others."""
+    steps = [(0, 0, 0, 0), (0, 0, 1, 2), (0, 0, 2, -1), (0, 16, 0, 0), (0, 8, 0, 3), (1, 3, 1, 0)]
+    places = [f"%x[{n}, c + {c}, 2*h + {h}, w + {w}]" for n, c, h, w in steps]
+    target = "f32[4, 32, 4, 5]"
+    known: Offsets = {}
+    for (n, c, h, w), place in zip(steps, places, strict=True):
+        text = f"kernel @k(%x: {source}) -> (%y: {target})"
+        body = f"%y: {target} = [n < 4, c < 32, h < 4, w < 5] {place}"
+        kernel, types = parse_kernel(f"{text} {{ {body} }}")
+        (stage,) = kernel.stages
+        made = linearise(stage, types, {}, frozenset(), {}, known)
+        (read,) = reads(made.body)
+        axes = [a.name for a in stage.axes]
+        for at in ((0, 0, 0, 1), (3, 31, 2, 4), (1, 17, 1, 2)):
+            where: list[Index] = [n, at[1] + c, 2 * at[2] + h, at[3] + w]
+            offset = types["x"].physical.offset(where, types["x"].shape)
+            assert evaluate(read.indices[0], dict(zip(axes, at, strict=True))) == offset
+    # One for each place along the split dimension; without a split, one for all.
+    assert sum(tensor == "x" for tensor, _ in known) == distinct

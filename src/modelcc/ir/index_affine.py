@@ -20,6 +20,7 @@ from modelcc.ir.index_expr import (
     term,
 )
 from modelcc.ir.index_extremum import Max, Min, maximum, minimum
+from modelcc.ir.index_poly import merge
 
 
 def without(e: Index, name: str) -> Index:
@@ -37,11 +38,16 @@ def without(e: Index, name: str) -> Index:
 
 def substitute(e: Index, values: Mapping[str, Index]) -> Index:
     """``e`` with all symbols in ``values`` replaced at once, in canonical form again."""
-    if isinstance(e, int) or values.keys().isdisjoint(e.symbols):
+    if isinstance(e, int):
+        return e
+    if type(e) is Sym:
+        return values.get(e.name, e)
+    if values.keys().isdisjoint(e.symbols):
         return e
     if isinstance(e, Atom):
         return _substitute_atom(e, values)
     kept: Terms = {}
+    renamed: Terms = {}
     const = e.const
     replaced: Index = 0
     for key, (coeff, mono) in e.terms.items():
@@ -58,8 +64,12 @@ def substitute(e: Index, values: Mapping[str, Index]) -> Index:
             kept[key] = (coeff, mono)
         elif isinstance(new, int):
             const += new * coeff
+        elif type(new) is Sym and new.text not in renamed:
+            renamed[new.text] = (coeff, (new,))
         else:
             replaced = replaced + new * coeff
+    if renamed:
+        kept = merge(kept, renamed, 1) if kept else renamed
     return build(kept, const) + replaced
 
 

@@ -265,7 +265,7 @@ def term(coeff: int, mono: Monomial) -> Index:
 
 def _coerce(value: object) -> Index | None:
     """An index from an Expr or anything integral (NumPy scalars, bool); None for the rest."""
-    if isinstance(value, Expr):
+    if type(value) is int or isinstance(value, Expr):
         return value
     if not isinstance(value, SupportsIndex):
         return None

@@ -140,8 +140,10 @@ def _blocks_along(
     if type_ is None or type_.layout is None:
         return {}
     found: dict[str, int] = {}
+    cut = {p.axis for p in type_.physical.parts if p.mod is not None}
+    moving = [(dim, index) for dim, index in enumerate(indices) if dim in cut]
     for axis in axes:
-        for dim, index in enumerate(indices):
+        for dim, index in moving:
             block = _axis_block(index, axis, dim, type_)
             if block is not None:
                 found.setdefault(axis.name, block)
@@ -166,7 +168,7 @@ def linearise(
 ) -> Nest:
     """The nest of ``stage`` with axes split by ``blocks``, parallel loops in output order.
 
-    ``known`` collects the offsets of reads, for stages with the same parallel axes.
+    ``known`` collects offsets, for stages with the same parallel axes.
     """
     split = {a.name: split_axis(a, blocks.get(a.name)) for a in stage.axes + stage.reduce}
     values = {name: _recombine(vs) for name, vs in split.items() if len(vs) > 1}
@@ -175,8 +177,9 @@ def linearise(
     axis_ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes + stage.reduce}}
     stage = replace(stage, body=_drop_bordered(stage.body, types, axis_ranges))
     stored = stage.output in types
-    store = _offset(stage.output, stage.write, types, values, ranges) if stored else 0
-    body = _flatten(stage.body, types, values, ranges, logical, {} if known is None else known)
+    known = {} if known is None else known
+    store = _offset(stage.output, stage.write, types, values, ranges, known) if stored else 0
+    body = _flatten(stage.body, types, values, ranges, logical, known)
     parallel = tuple(v for a in stage.axes for v in split[a.name])
     reduce = tuple(v for a in stage.reduce for v in split[a.name])
     extents = {a.name: a.extent for a in stage.axes + stage.reduce}
@@ -220,10 +223,26 @@ def _offset(
     types: Mapping[str, TensorType],
     values: Mapping[str, Index],
     ranges: Bounds,
+    known: Offsets,
 ) -> Index:
+    """The flat offset; places that are constants apart along unsplit dimensions share one."""
     type_ = types[tensor]
-    where = [simplify(substitute(i, values), ranges) for i in indices]
-    return simplify(type_.physical.offset(where, type_.shape), ranges)
+    layout, shape = type_.physical, type_.shape
+    split = {p.axis for p in layout.parts if p.div != 1 or p.mod is not None}
+    moved = [0 if d in split else _constant(i) for d, i in enumerate(indices)]
+    base = tuple([i - c for i, c in zip(indices, moved, strict=True)])
+    start = known.get((tensor, base))
+    if start is None:
+        where = [simplify(substitute(i, values), ranges) for i in base]
+        start = known[tensor, base] = simplify(layout.offset(where, shape), ranges)
+    if not any(moved):
+        return start
+    apart = layout.offset(moved, shape) - layout.offset([0] * len(moved), shape)
+    return start + (apart if isinstance(apart, int) else simplify(apart, ranges))
+
+
+def _constant(index: Index) -> int:
+    return index if isinstance(index, int) else index.const
 
 
 def _flatten(
@@ -237,10 +256,8 @@ def _flatten(
     def visit(node: Scalar) -> Scalar:
         match node:
             case Read() if node.tensor not in logical:
-                place = (node.tensor, node.indices)
-                if place not in known:
-                    known[place] = _offset(node.tensor, node.indices, types, values, ranges)
-                return replace(node, indices=(known[place],))
+                offset = _offset(node.tensor, node.indices, types, values, ranges, known)
+                return Read(node.tensor, (offset,), node.dtype)
             case Read():
                 where = (simplify(substitute(i, values), ranges) for i in node.indices)
                 return replace(node, indices=tuple(where))
