@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ from modelcc.runtime.session import Session
 from modelcc.targets.base import Target, TargetOptions
 from modelcc.targets.registry import make_target
 from tests.axis import expected_failures, samples_of
-from tests.machines import chosen_options
+from tests.machines import chosen_options, chosen_target_options
 
 OPS = [op for op in MCC.ops if op.has("algorithm")]
 ROUNDED: Mapping[type[Op], float] = {
@@ -135,7 +136,7 @@ def widest(op: Op, sample: Sample, target: Target) -> int:
 def test_a_processor_without_vectors_gets_loops_over_single_elements(
     op: Op, sample: Sample
 ) -> None:
-    target = make_target("c", TargetOptions(optimize=0))
+    target = make_target("c", replace(chosen_target_options(), optimize=0))
     assert target.capacity.lanes == 1
     assert widest(op, sample, target) == 1
 
