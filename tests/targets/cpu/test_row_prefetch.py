@@ -9,9 +9,10 @@ from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.loop_text import print_functions
-from modelcc.ir.types import F32, TensorType
+from modelcc.ir.types import F32, TensorType, blocked
 from modelcc.levels import scheduled_functions
 from modelcc.ops.arithmetic import Add
+from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import MatMul
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
@@ -57,3 +58,35 @@ def test_rows_are_fetched_if_all_of_them_exceed_the_cache() -> None:
 
 def test_rows_that_would_drive_each_other_out_are_not_fetched() -> None:
     assert not [line for line in fetches(512, 3072) if "%x0" in line]
+
+
+def planes(images: int, channels: int, kernel: int = 1) -> list[str]:
+    """Prefetches of the input of a convolution in blocks of 16 channels, to 64 channels."""
+    make = GraphBuilder()
+    x = make.input("x", TensorType((images, channels, 28, 28), F32))
+    w = make.constant(np.zeros((64, channels, kernel, kernel), np.float32))
+    conv = Conv((1, 1), (0, 0), (0, 0), (1, 1))
+    program = lower_graph(make.build([make.emit(conv, x, w)]))
+    types = {
+        name: type_ if name in program.constants else type_.with_layout(blocked(4, 1, 16))
+        for name, type_ in program.types.items()
+    }
+    scheduled = schedule_program(FuseKernels()(replace(program, types=types)), MACHINE)
+    lines = print_functions(scheduled_functions(scheduled)).splitlines()
+    return [line.strip() for line in lines if "prefetch %x0" in line]
+
+
+def test_the_next_plane_of_channels_is_fetched_if_planes_exceed_the_cache() -> None:
+    found = planes(4, 256)
+    assert found and all(line.endswith("level 1") for line in found)
+    assert len(set(found)) == len(found)
+    assert not planes(2, 64)
+
+
+def test_a_plane_that_is_all_of_the_sum_has_no_next() -> None:
+    assert not planes(64, 16)
+
+
+def test_windows_fetch_each_line_of_the_next_plane_once() -> None:
+    found = planes(8, 128, kernel=3)
+    assert found and len(set(found)) == len(found)

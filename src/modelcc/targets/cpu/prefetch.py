@@ -50,15 +50,18 @@ class NextPanel:
     def fetch(self, at: Point, unroll: int) -> list[Stmt]:
         """Prefetches to issue once per ``unroll`` reduction steps, before reduction point ``at``.
 
-        All tiles together fetch the next panel once.
+        All tiles together fetch the next panel; where they are more than its lines of so many
+        steps, neighbours fetch the same ones.
         """
         line = LINE_BYTES // self.read.dtype.bytes
-        share = -(-self.width * unroll // (line * self.tiles))
+        lines = -(-self.width * unroll // line)
+        share = -(-lines // self.tiles)
         if share > MOST_LINES:
             return []
         here = substitute(self.read.indices[0], {**self.point, **at})
         within = floordiv(here - self.start, max(1, self.width * unroll // (line * share)))
-        before = self.tile * (self.steps // unroll * share * line)
+        turn = floordiv(self.tile * lines, self.tiles) if self.tiles > lines else self.tile
+        before = turn * (self.steps // unroll * share * line)
         first = self.following + before + within
         return [Prefetch(self.read.tensor, first + n * line, 1) for n in range(share)]
 

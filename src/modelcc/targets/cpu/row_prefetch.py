@@ -2,13 +2,16 @@
 
 Rows of a matrix are far from each other, so a core's own prefetching starts anew at every tile.
 While a tile is computed, the elements of other tensors that its epilogue needs, the places of its
-results, and the elements that the next tile broadcasts are on their way.
+results, and the elements that the next tile broadcasts are on their way.  In a blocked layout each
+block of channels is a plane of its own, so those of a tile's next block are fetched, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product as cartesian
+from math import prod
 
 from modelcc.ir.index import Index, coefficient, floordiv, mod, substitute, symbols
 from modelcc.ir.loop import Prefetch, Stmt
@@ -29,6 +32,83 @@ FAR_BYTES = 1 << 20
 SETS_BYTES = 4096
 """Rows that are multiples of it apart share few places of a first-level cache: those of the next
 tile would drive out this tile's."""
+
+ARITHMETIC = 8
+"""Multiply-adds of vectors beside a prefetch that hide it."""
+
+
+@dataclass(frozen=True)
+class NextPlane:
+    """The lines of ``read`` that the next step of the reduction loop ``loop`` broadcasts: their
+    places, in elements from that of ``point`` at the next step, ``stride`` elements after this."""
+
+    read: Read
+    point: Point
+    loop: str
+    stride: int
+    lines: tuple[int, ...]
+
+    def fetch(self, at: Point) -> list[Stmt]:
+        """Prefetches to issue at the beginning of the step ``at``."""
+        first = substitute(self.read.indices[0], {**self.point, **at}) + self.stride
+        return [Prefetch(self.read.tensor, first + line, 1) for line in self.lines]
+
+
+def next_plane(plan: Plan, corners: Sequence[Point]) -> NextPlane | None:
+    """The lines that the tile of ``corners`` broadcasts in the next step of its outer reduction
+    loop, if that is a loop over planes of a tensor that has to come from afar."""
+    anchor, lane = plan.group.anchor, plan.lane
+    if anchor is None or lane is None or not is_contraction(anchor) or plan.blocking is not None:
+        return None
+    outer, *inner = anchor.reduce
+    found = [r for r in reads(anchor.body) if not depends_on(r, lane.name)]
+    if len(found) != 1 or len(found[0].indices) != 1 or outer.extent == 1 or not inner:
+        return None
+    read = found[0]
+    stride = coefficient(read.indices[0], outer.name)
+    origin: dict[str, Index] = {v.name: 0 for v in anchor.reduce}
+    lines = _lines(read, corners, origin, inner)
+    if not isinstance(stride, int) or not 0 < len(lines) * LINE_BYTES <= stride * read.dtype.bytes:
+        return None
+    steps = prod(v.extent for v in inner if isinstance(v.extent, int))
+    if len(lines) * ARITHMETIC > steps * len(corners) or not _outgrows_cache(read, anchor):
+        return None
+    return NextPlane(read, {**corners[0], **origin}, outer.name, stride, lines)
+
+
+def _lines(
+    read: Read, corners: Sequence[Point], origin: Point, inner: Sequence[LoopVar]
+) -> tuple[int, ...]:
+    """Places of the lines that the points of a tile read in the ``inner`` loops, from that of the
+    first; none if a run decides about one."""
+    base = substitute(read.indices[0], {**corners[0], **origin})
+    points = {substitute(read.indices[0], {**corner, **origin}) - base for corner in corners}
+    steps = [_positions(read, v) for v in inner]
+    places = {
+        place + sum(step)
+        for place in points
+        for step in cartesian(*steps)
+        if isinstance(place, int)
+    }
+    whole = all(steps) and all(isinstance(place, int) for place in points)
+    line = LINE_BYTES // read.dtype.bytes
+    return tuple(sorted({place // line * line for place in places})) if whole else ()
+
+
+def _positions(read: Read, loop: LoopVar) -> tuple[int, ...]:
+    """How far each step of ``loop`` moves ``read``; nothing if that is not linear or not short."""
+    stride = coefficient(read.indices[0], loop.name)
+    short = isinstance(loop.extent, int) and loop.extent <= LEAST_STEPS
+    if not isinstance(stride, int) or not isinstance(loop.extent, int) or not short:
+        return ()
+    return tuple(n * stride for n in range(loop.extent))
+
+
+def _outgrows_cache(read: Read, nest: Nest) -> bool:
+    """Whether what ``read`` reads in the whole nest is more than the second-level cache holds."""
+    loops = [v for v in (*nest.parallel, *nest.reduce) if depends_on(read, v.name)]
+    sizes = [v.extent for v in loops if isinstance(v.extent, int)]
+    return len(sizes) == len(loops) and prod(sizes) * read.dtype.bytes >= FAR_BYTES
 
 
 @dataclass(frozen=True)

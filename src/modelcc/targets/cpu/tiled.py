@@ -26,7 +26,13 @@ from modelcc.targets.cpu.folding import folded, term_lanes
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, streams
 from modelcc.targets.cpu.quads import byte_product
-from modelcc.targets.cpu.row_prefetch import NextRows, epilogue_prefetch, next_rows
+from modelcc.targets.cpu.row_prefetch import (
+    NextPlane,
+    NextRows,
+    epilogue_prefetch,
+    next_plane,
+    next_rows,
+)
 from modelcc.targets.cpu.streaming import BlockStream, NextBlock
 from modelcc.targets.cpu.transposition import load_block, store_turned
 
@@ -241,7 +247,8 @@ def _reduction(
     rolled = [v for v in anchor.reduce if v not in whole and v is not plan.terms]
     loops = [(_of_block(plan, v), plan.tile.unrolling(v.name)) for v in rolled]
     guards = open_guards(plan, chosen)
-    reduction = _Reduction(guards, corners[0], step, names, ragged, fetched)
+    plane = next_plane(plan, corners)
+    reduction = _Reduction(guards, corners[0], step, names, ragged, fetched, plane)
     return reduction.loops(loops, {})
 
 
@@ -311,6 +318,7 @@ class _Reduction:
     names: Names
     ragged: Mapping[str, int]
     fetched: Sequence[Fetch]
+    plane: NextPlane | None
 
     def loops(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
         """Statements of the ``remaining`` loops (variable, unrolling), given the outer ones."""
@@ -331,7 +339,9 @@ class _Reduction:
         first = self.corner.get(variable.name, 0)
 
         def below(value: Index) -> list[Stmt]:
-            return self.loops(rest, {**at, variable.name: first + value})
+            here = {**at, variable.name: first + value}
+            plane = self.plane if self.plane and self.plane.loop == variable.name else None
+            return [*(plane.fetch(here) if plane else ()), *self.loops(rest, here)]
 
         def each(value: Index) -> list[Stmt]:
             if rest:
