@@ -234,14 +234,26 @@ class AlgorithmBuilder:
     # --- blocks
 
     @contextmanager
-    def loop(self, start: Index, stop: Index, kind: LoopKind = "serial") -> Generator[Sym]:
+    def loop(
+        self, start: Index, stop: Index, kind: LoopKind = "serial", when: Condition | None = None
+    ) -> Generator[Sym]:
         """A loop over ``start … stop-1``, left out if that is known to be empty; its variable."""
         name = self._fresh("i")
         with self._block() as body:
             yield Sym(name)
         extent = stop - start
         if not isinstance(extent, int) or extent > 0:
-            self._add(For(name, start, stop, tuple(body), kind=kind))
+            self._add(For(name, start, stop, tuple(body), kind=kind, when=when))
+
+    @contextmanager
+    def shared_loop(self, stop: Index, work: Index) -> Generator[Sym]:
+        """A loop over ``stop`` pieces of what passes over ``work`` elements; threads share them
+        where it is worth that."""
+        little = stop == 1 or self.capacity.is_little(work)
+        known = little or isinstance(work, int)
+        when = None if known else Condition(work, ">=", self.capacity.parallel_from)
+        with self.loop(0, stop, "serial" if little else "parallel", when) as piece:
+            yield piece
 
     @contextmanager
     def while_(self, condition: Expr) -> Generator[None]:

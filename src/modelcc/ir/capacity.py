@@ -23,6 +23,10 @@ class Capacity:
         """Elements of so many vectors that are taken as one; still 1 where there are none."""
         return vectors * self.lanes if self.lanes > 1 else 1
 
+    def is_little(self, work: Index) -> bool:
+        """Whether passing over ``work`` elements is known not to be worth several threads."""
+        return isinstance(work, int) and work < self.parallel_from
+
     def blocks(self, rows: Index) -> int:
         """Blocks of ``rows`` to share, where each takes memory for a whole row: half the shares."""
         most = max(1, self.shares // 2)

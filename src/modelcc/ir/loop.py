@@ -251,8 +251,9 @@ Expr: TypeAlias = (
 class For:
     """``variable`` runs from ``start`` by ``step`` while below ``stop``.
 
-    ``parallel`` iterations are independent and may run on the pool's threads; ``unrolled`` asks
-    for full unrolling (constant bounds).
+    ``parallel`` iterations are independent and may run on the pool's threads, but do so only
+    ``when`` that holds: sizes that come at run time may not be worth them.  ``unrolled`` asks for
+    full unrolling (constant bounds).
     """
 
     variable: str
@@ -261,6 +262,7 @@ class For:
     body: tuple[Stmt, ...]
     step: int = 1
     kind: LoopKind = "serial"
+    when: Condition | None = None
 
 
 @dataclass(frozen=True)

@@ -277,9 +277,10 @@ class FunctionParser:
         self._at.expect("in ")
         start = self._at.index_before("..")
         self._at.expect("..")
-        stop = self._at.index_before(" step ", "{")
+        stop = self._at.index_before(" step ", " when ", "{")
         step = self._number() if self._at.accept("step ") else 1
-        return For(variable, start, stop, self._block(), step, cast(LoopKind, kind))
+        when = self._at.condition("{") if self._at.accept("when ") else None
+        return For(variable, start, stop, self._block(), step, cast(LoopKind, kind), when)
 
     def _memory_statement(self, word: str) -> Stmt:
         buffer = self._known_buffer()

@@ -123,7 +123,8 @@ def _statement_lines(s: Stmt, indent: str) -> Iterator[str]:
         case For():
             step = f" step {s.step}" if s.step != 1 else ""
             word = LOOP_WORDS[s.kind]
-            bounds = f"{s.start} .. {s.stop}{step}"
+            when = f" when {s.when}" if s.when else ""
+            bounds = f"{s.start} .. {s.stop}{step}{when}"
             yield f"{indent}{word} {quote_name(s.variable)} in {bounds} {{"
             yield from _block_lines(s.body, indent + "  ")
             yield f"{indent}}}"

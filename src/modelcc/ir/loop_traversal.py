@@ -130,7 +130,8 @@ def statement_indices(s: Stmt) -> tuple[Index, ...]:
     """The index expressions directly inside ``s``, not those of its expressions."""
     match s:
         case For():
-            return (s.start, s.stop)
+            when = (s.when.left, s.when.right) if s.when else ()
+            return (s.start, s.stop, *when)
         case Store():
             return (s.offset, s.stride, *_present(s.active))
         case Scatter():

@@ -217,6 +217,8 @@ class _Verifier:
             loops = [o for o in self._function.body if isinstance(o, For) and o.kind == s.kind]
             if not top or len(loops) > 1:
                 raise self._fail("a function has at most one parallel loop, its outermost one")
+        elif s.when:
+            raise self._fail("only a parallel loop has a condition")
         extent = s.stop - s.start
         if s.kind == "unrolled" and not isinstance(extent, int):
             raise self._fail(f"a loop over {extent} cannot be unrolled: it needs a number")

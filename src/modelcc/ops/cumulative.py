@@ -73,11 +73,9 @@ class _Cumulative(Op):
         extent = x.shape[self.axis]
         outer = product(x.shape[: self.axis]) if self.axis else 1
         inner = product(x.shape[self.axis + 1 :]) if self.axis + 1 < x.type.rank else 1
-        work = x.type.elements
-        short = outer == 1 or (isinstance(work, int) and work < at.capacity.parallel_from)
         lanes = at.capacity.joined(CHAINS)
         vectors = inner // lanes
-        with at.loop(0, outer, "serial" if short else "parallel") as plane:
+        with at.shared_loop(outer, x.type.elements) as plane:
             first = plane * extent * inner
             with at.loop(0, vectors) as vector:
                 self._column(at, x, y, first + vector * lanes, inner, lanes)

@@ -26,7 +26,6 @@ import numpy as np
 from modelcc.ir.algorithm import AlgorithmBuilder, convert, number, test
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import minimum
-from modelcc.ir.loop import LoopKind
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F32, F64, I32, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import require_float
@@ -225,12 +224,7 @@ class Forest(Op):
         rows, trees, size = keys.shape[0], roots.shape[0], nodes.shape[0]
         block_rows = MORE_ROWS if isinstance(size, int) and size >= MANY_NODES else ROWS
         blocks = (rows + block_rows - 1) // block_rows
-        worth = at.capacity.parallel_from
-        short = isinstance(blocks, int) and (
-            blocks == 1 or not isinstance(trees, int) or block_rows * blocks * trees < worth
-        )
-        kind: LoopKind = "serial" if short else "parallel"
-        with at.loop(0, blocks, kind) as block:
+        with at.shared_loop(blocks, block_rows * blocks * trees) as block:
             start = block * block_rows
             stop = minimum(start + block_rows, rows)
             neutral = number(NEUTRAL[self.aggregate], self.dtype)

@@ -20,7 +20,6 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, floordiv
-from modelcc.ir.loop import LoopKind
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.types import F32, F64, Array, TensorType
 from modelcc.ops.bluestein import chirped, filtered, unchirped
@@ -126,13 +125,12 @@ class FourierTransform(Op):
     ) -> None:
         x, factors, filter, chirp = (*inputs, None, None)[:4]
         assert x is not None and factors is not None
-        rows, work = x.shape[0], x.type.elements
-        short = rows == 1 or (isinstance(work, int) and PASSES * work < at.capacity.parallel_from)
-        kind: LoopKind = "serial" if short else "parallel"
+        rows, work = x.shape[0], PASSES * x.type.elements
+        short = rows == 1 or at.capacity.is_little(work)
         blocks = 1 if short else at.capacity.blocks(rows)
         room = factors.shape[1]
         memory = at.scratch(x.dtype, 4 * room * blocks)
-        with at.loop(0, blocks, kind) as block:
+        with at.shared_loop(blocks, work) as block:
             copies = Copies(memory, room, block * 4 * room)
             with at.loop(block * rows // blocks, (block + 1) * rows // blocks) as row:
                 source, target = self._source(x, row), self._target(at, outputs[0], row)

@@ -88,9 +88,8 @@ class RowHardmax(AxisOp):
     ) -> None:
         (x,), (y,) = inputs, outputs
         assert x is not None
-        extent, work = x.shape[-1], x.type.elements
-        short = isinstance(work, int) and work < at.capacity.parallel_from
-        with at.loop(0, product(x.shape[:-1]), "serial" if short else "parallel") as row:
+        extent = x.shape[-1]
+        with at.shared_loop(product(x.shape[:-1]), x.type.elements) as row:
             _mark(at, _Row(x, y, row * extent, extent))
 
 

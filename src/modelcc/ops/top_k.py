@@ -12,7 +12,6 @@ from modelcc.ir.algorithm import AlgorithmBuilder, test
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, product
-from modelcc.ir.loop import LoopKind
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F16, I32, I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
@@ -87,8 +86,7 @@ class TopK(Op):
         inner = product(x.shape[self.axis + 1 :]) or 1
         rows = product(x.shape[: self.axis]) * inner
         work = x.type.elements
-        short = rows == 1 or (isinstance(work, int) and work < at.capacity.parallel_from)
-        kind: LoopKind = "serial" if short else "parallel"
+        short = rows == 1 or at.capacity.is_little(work)
         extent, k = x.shape[self.axis], self.k
 
         def row_at(row: Index) -> Row:
@@ -101,7 +99,7 @@ class TopK(Op):
         few = None if _is(k, ">", MOST) else shortlist(at, x.dtype, self.largest, blocks)
         order = KeyOrder(x.dtype, descending=self.largest)
         many = None if _is(k, "<=", MOST) else keyed_places(at, order, extent, blocks)
-        with at.loop(0, blocks, kind) as block:
+        with at.shared_loop(blocks, work) as block:
             lists, pairs = few and few.at_block(block), many and many.at_block(block)
             with at.loop(block * rows // blocks, (block + 1) * rows // blocks) as row:
                 _select(at, row_at(row), lists, pairs)

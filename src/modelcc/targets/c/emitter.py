@@ -7,8 +7,9 @@
     static void relu_range(const float *restrict x, float *restrict y, int64_t n, int64_t begin,
                            int64_t end)
 
-The last runs iterations ``begin … end-1``.  The pool calls the second; without a pool (NULL) the
-first calls the last for all iterations.  A function without a parallel loop has no pool parameter.
+The last runs iterations ``begin … end-1``.  The pool calls the second; without a pool (NULL), or
+where the loop's ``when`` does not hold, the first calls the last for all iterations.  A function
+without a parallel loop has no pool parameter.
 One with checks takes ``int64_t *faults`` before the pool: two for each of their numbers, of which a
 check that fails sets the first to 1 and the second to the index, and returns.
 """
@@ -144,7 +145,8 @@ def _parallel_loop(
     base = symbol(function.name)
     count = expressions.index.text(iterations(loop))
     arguments = [c.operand.text for c in captures]
-    with code.block("if (pool)"):
+    worth = f" && {expressions.condition((loop.when,)).text}" if loop.when else ""
+    with code.block(f"if (pool{worth})"):
         context = code.fresh("context")
         values = ", ".join(arguments) or "0"
         code.line(f"struct {base}_context {context} = {{{values}}};")

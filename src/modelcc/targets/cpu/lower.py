@@ -41,14 +41,13 @@ from modelcc.targets.cpu.row_sums import emit_row_sums, find_row_sums
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
 from modelcc.targets.cpu.scheduled_kernel import (
     PARALLEL_CHUNKS,
-    WORTH_A_FORK,
     ScheduledKernel,
     buffer_parameter,
 )
 from modelcc.targets.cpu.straight_rows import emit_straight_rows, find_straight_rows
 from modelcc.targets.cpu.streaming import streams
 from modelcc.targets.cpu.tiled import emit_tiled
-from modelcc.targets.cpu.work import nanoseconds
+from modelcc.targets.cpu.work import forks_if_worth, may_be_worth_a_fork, nanoseconds
 
 
 class NoScheduleError(Exception):
@@ -80,8 +79,8 @@ class _Workload:
 
     @property
     def worth_a_fork(self) -> bool:
-        """Whether the whole kernel takes long enough for threads."""
-        return nanoseconds(self.kernel.stages, self.types) >= WORTH_A_FORK
+        """Whether the whole kernel may take long enough for threads."""
+        return may_be_worth_a_fork(self.kernel.stages, self.types, self.dims)
 
 
 def schedule_kernel(
@@ -109,6 +108,7 @@ def schedule_kernel(
     dims: Bounds = dict(kernel.dims)
     statements += lowered.statements
     body = without_idle_loops(statements, dims) if dims else tuple(statements)
+    body = forks_if_worth(body, kernel.stages, types, dims)
     function = Function(name, tuple(parameters), tuple(dims), body, source)
     in_place = tuple(dict.fromkeys(lowered.in_place))
     return ScheduledKernel(function, layouts, in_place, lowered.schedule)
@@ -185,7 +185,7 @@ def _phases(workload: _Workload, wanted: Phases | None) -> _Lowered | None:
 def _phase_chunks(phases: Sequence[Piece]) -> list[int]:
     """A function forks once: for its blocks, else for the first phase."""
     first, *rest = phases
-    worth = not first.outer and nanoseconds(first.stages, first.types) >= WORTH_A_FORK
+    worth = not first.outer and may_be_worth_a_fork(first.stages, first.types, first.dims)
     return [PARALLEL_CHUNKS if worth else 1, *(1 for _ in rest)]
 
 
@@ -218,7 +218,7 @@ def _parts(workload: _Workload, wanted: Parts | None) -> _Lowered:
     dearest = times.index(max(times)) if times else 0
     lowered: list[_LoweredPart] = []
     for number, part in enumerate(parts):
-        worth = number == dearest and times[number] >= WORTH_A_FORK
+        worth = number == dearest and may_be_worth_a_fork(part.stages, part.types, part.dims)
         one = None if wanted is None else wanted.parts[number]
         lowered.append(_part(workload, part, worth, one))
     return _Lowered(

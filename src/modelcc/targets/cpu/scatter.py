@@ -33,11 +33,10 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.prefetch import LINE_BYTES
 from modelcc.targets.cpu.scheduled_kernel import (
     PARALLEL_CHUNKS,
-    WORTH_A_FORK,
     ScheduledKernel,
     buffer_parameter,
 )
-from modelcc.targets.cpu.work import nanoseconds
+from modelcc.targets.cpu.work import forks_if_worth, may_be_worth_a_fork
 
 UNROLLED = 4
 """Vectors of a copy in one iteration."""
@@ -68,7 +67,7 @@ def schedule_scatter(
     names = Names(frozenset(dims))
     ((stage,), (output,)) = kernel.stages, kernel.outputs
     plan = plan_updates(stage, types, dims)
-    worth = nanoseconds(kernel.stages, types) >= WORTH_A_FORK
+    worth = may_be_worth_a_fork(kernel.stages, types, dims)
     shares = worth and plan.apart is not None
     # A function forks once: for its updates if threads can share them, else for the copy.
     copies = worth and not shares
@@ -81,8 +80,8 @@ def schedule_scatter(
     shared = frozenset(name for pair in in_place for name in pair)
     parameters = [buffer_parameter(n, types[n], False, shared) for n in kernel.inputs]
     parameters.append(buffer_parameter(output, types[output], True, shared))
-    body = without_idle_loops(statements, dims)
-    function = Function(name, tuple(parameters), tuple(dims), tuple(body), source)
+    body = forks_if_worth(without_idle_loops(statements, dims), kernel.stages, types, dims)
+    function = Function(name, tuple(parameters), tuple(dims), body, source)
     return ScheduledKernel(function, {}, in_place)
 
 

@@ -13,10 +13,6 @@ from modelcc.schedule.schedule import Schedule
 PARALLEL_CHUNKS = 16
 """Iterations that a parallel loop has at least, if it can."""
 
-WORTH_A_FORK = 5_000
-"""Nanoseconds by :func:`nanoseconds`, which is on the safe side; threads that are awake start and
-meet within 500."""
-
 
 @dataclass(frozen=True)
 class ScheduledKernel:

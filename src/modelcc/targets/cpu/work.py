@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from modelcc.ir.index import Index
+from modelcc.ir.condition import Condition
+from modelcc.ir.index import (
+    Bounds,
+    Index,
+    ceildiv,
+    compare,
+    evaluate,
+    maximum,
+    product,
+    simplify,
+    total,
+)
+from modelcc.ir.loop import For, Stmt
 from modelcc.ir.scalar_tree import cost, reads
 from modelcc.ir.tensor import Stage
 from modelcc.ir.types import TensorType
 
-OPERATIONS = 64.0
-"""Vectorised operations per nanosecond of one core."""
-
-BYTES = 64.0
-"""Bytes per nanosecond that one core reads from its caches."""
+RATE = 64
+"""Vectorised operations per nanosecond of one core, and bytes that it reads from its caches."""
 
 UNKNOWN = 128
 """Assumed size of a symbolic extent."""
+
+WORTH_A_FORK = 5_000
+"""Nanoseconds by :func:`nanoseconds`, which is on the safe side; threads that are awake start and
+meet within 500."""
 
 
 def nanoseconds(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> float:
@@ -24,24 +38,66 @@ def nanoseconds(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> flo
 
     ``types`` are those of tensors in memory; what stages hand on to each other is none.
     """
-    operations = sum(
-        _product(axis.extent for axis in (*stage.axes, *stage.reduce)) * max(1, cost(stage.body))
-        for stage in stages
+    return evaluate(_work(stages, types, _assumed), {}) / RATE
+
+
+def may_be_worth_a_fork(
+    stages: Sequence[Stage], types: Mapping[str, TensorType], dims: Bounds
+) -> bool:
+    """Whether ``stages`` take long enough for threads, with some sizes at least."""
+    return _is_worth(_work(stages, types, _itself), dims) is not False
+
+
+def forks_if_worth(
+    body: Sequence[Stmt],
+    stages: Sequence[Stage],
+    types: Mapping[str, TensorType],
+    dims: Bounds,
+) -> tuple[Stmt, ...]:
+    """``body``, which computes ``stages``, with parallel loops that ask at run time whether sizes
+    are worth threads, where it hangs on them."""
+    work = simplify(_work(stages, types, _itself), dims)
+    if _is_worth(work, dims) is not None:
+        return tuple(body)
+    when = Condition(work, ">=", WORTH_A_FORK * RATE)
+    return tuple(
+        replace(s, when=when) if isinstance(s, For) and s.kind == "parallel" else s for s in body
     )
-    touched = {read.tensor for stage in stages for read in reads(stage.body)}
-    touched |= {stage.output for stage in stages}
-    size = sum(_bytes(types[name], stages) for name in touched if name in types)
-    return max(operations / OPERATIONS, size / BYTES)
 
 
-def _bytes(type_: TensorType, stages: Sequence[Stage]) -> float:
+def _is_worth(work: Index, dims: Bounds) -> bool | None:
+    """None if sizes decide."""
+    return compare(work, ">=", WORTH_A_FORK * RATE, dims)
+
+
+def _work(
+    stages: Sequence[Stage], types: Mapping[str, TensorType], extent: Callable[[Index], Index]
+) -> Index:
+    """Operations or bytes, whichever are more, where ``extent`` is what to take for one."""
+    operations = total([_points(s, extent) * max(1, cost(s.body)) for s in stages])
+    touched = {read.tensor: None for stage in stages for read in reads(stage.body)}
+    touched |= {stage.output: None for stage in stages}
+    sizes = [_bytes(types[name], stages, extent) for name in touched if name in types]
+    return maximum(operations, total(sizes))
+
+
+def _bytes(type_: TensorType, stages: Sequence[Stage], extent: Callable[[Index], Index]) -> Index:
     """Bytes of a tensor, but no more than the stages have points: a gather reads few of them."""
-    points = sum(_product(axis.extent for axis in (*s.axes, *s.reduce)) for s in stages)
-    return min(_product(type_.shape), points) * type_.dtype.bits / 8
+    points = evaluate(total([_points(s, _assumed) for s in stages]), {})
+    fits = evaluate(product(map(_assumed, type_.shape)), {}) <= points
+    elements = (
+        product(map(extent, type_.shape)) if fits else total([_points(s, extent) for s in stages])
+    )
+    return ceildiv(elements * type_.dtype.bits, 8)
 
 
-def _product(extents: Iterable[Index]) -> float:
-    total = 1.0
-    for extent in extents:
-        total *= extent if isinstance(extent, int) else UNKNOWN
-    return total
+def _points(stage: Stage, extent: Callable[[Index], Index]) -> Index:
+    return product(extent(axis.extent) for axis in (*stage.axes, *stage.reduce))
+
+
+def _assumed(extent: Index) -> Index:
+    return extent if isinstance(extent, int) else UNKNOWN
+
+
+def _itself(extent: Index) -> Index:
+    return extent

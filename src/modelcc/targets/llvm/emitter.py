@@ -7,7 +7,8 @@
     define internal void @relu.range(ptr noalias %x, ptr noalias %y, i64 %n, i64 %begin, i64 %end)
 
 The last runs iterations ``begin … end-1``; its parameters let LLVM know what does not alias.  The
-pool calls the second; without a pool (null) the first calls the last for all iterations.
+pool calls the second; without a pool (null), or where the loop's ``when`` does not hold, the first
+calls the last for all iterations.
 A function without a parallel loop has no pool parameter.  One with checks takes ``ptr %faults``
 before the pool: two i64 for each of their numbers, of which a check that fails sets the first to 1
 and the second to the index, and returns.
@@ -16,7 +17,7 @@ and the second to the index, and returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.loop import Buffer, For, Function, Parameter
@@ -153,13 +154,13 @@ def _parallel_loop(
     arguments = "".join(f"{c.type} {c.operand}, " for c in captures)
     types = ", ".join(c.type for c in captures)
     context = code.allocate(f"{{ {types} }}", "context")
-    is_null = code.emit("icmp eq ptr %pool, null", "c")
+    alone = _runs_alone(code, expressions, loop)
     before = code.scope.block
     first = code.begin_block("serial")
     code.effect(f"call void @{quoted(ranged)}({arguments}i64 0, i64 {count})")
     second = code.begin_block("threaded")
     before.terminator = (
-        f"br i1 {is_null}, label %{quoted(first.label)}, label %{quoted(second.label)}"
+        f"br i1 {alone}, label %{quoted(first.label)}, label %{quoted(second.label)}"
     )
     for position, capture in enumerate(captures):
         field = code.emit(_field(types, context, position), "field")
@@ -177,12 +178,21 @@ def _parallel_loop(
     ]
 
 
+def _runs_alone(code: Code, expressions: ExpressionCode, loop: For) -> str:
+    """An ``i1``: all iterations run in the calling thread."""
+    is_null = code.emit("icmp eq ptr %pool, null", "c")
+    if loop.when is None:
+        return is_null
+    worth = expressions.condition((loop.when,))
+    return code.emit(f"select i1 {worth}, i1 {is_null}, i1 true", "c")
+
+
 def _field(types: str, context: str, position: int) -> str:
     return f"getelementptr {{ {types} }}, ptr {context}, i64 0, i32 {position}"
 
 
 def _captures(code: Code, loop: For) -> list[_Capture]:
-    used = names_used((loop,))
+    used = names_used((replace(loop, when=None),))
     scope = code.scope
     found: list[_Capture] = []
     for name in used:
