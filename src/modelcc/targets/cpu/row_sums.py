@@ -81,8 +81,15 @@ def find_row_sums(kernel: CanonicalKernel, machine: CpuModel) -> RowSums | None:
         return None
     if machine.threads > 1 and not all(isinstance(a.extent, int) for a in outer):
         return None
-    block = _block(column.extent, size, machine)
+    whole = replace(machine, threads=1) if _are_enough(outer, machine) else machine
+    block = _block(column.extent, size, whole)
     return RowSums(stages[0], outer, column, term, tuple(stages[1:]), block)
+
+
+def _are_enough(outer: tuple[Axis, ...], machine: CpuModel) -> bool:
+    """Whether each thread has rows of its own, so that their columns need not be cut for them."""
+    rows = product(a.extent for a in outer)
+    return isinstance(rows, int) and rows >= machine.threads
 
 
 def _block(columns: Index, size: int, machine: CpuModel) -> int:
@@ -146,8 +153,7 @@ def emit_row_sums(
     point = {a.name: Sym(n) for n, a in zip(outer, row_sums.outer, strict=True)}
     counters = {name: loop_range(extent) for name, extent in outer.items()}
     emitter = _Emitter(row_sums, kernel, names, machine, names.fresh("sums"), counters, point)
-    rows = product(outer.values())
-    if threaded and isinstance(rows, int) and rows >= machine.threads:
+    if threaded and _are_enough(row_sums.outer, machine):
         statements = _blocks(emitter, {}, threaded=False)
         return _nested(outer, statements, "parallel")
     return _blocks(emitter, outer, threaded)
