@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modelcc.ir.index import Sym, minimum
+from modelcc.ir.index import Sym, maximum, minimum
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -85,7 +85,7 @@ def function(
     return Function(name, parameters, sizes, body, (f"node of {name}",))
 
 
-def relu(extent: int) -> Case:
+def relu(extent: int, when: Condition | None = None) -> Case:
     value = Load("x", i, F32, 16, active=n - i)
     body = For(
         "i", 0, n,
@@ -94,7 +94,7 @@ def relu(extent: int) -> Case:
             Let("v", value),
             Store("y", i, Call("max", (Var("v", F32, 16), f32(0.0, 16)), F32, 16), active=n - i),
         ),
-        16, "parallel",
+        16, "parallel", when,
     )  # fmt: skip
     return Case(
         function("relu", {"x": (F32, n, False), "y": (F32, n, True)}, ("n",), body),
@@ -614,6 +614,7 @@ def check_rounding(dtype: DType, lanes: int, run: Runner) -> None:
 
 CASES = (
     relu(0), relu(5), relu(16), relu(100), gemm(),
+    *(relu(size, Condition(maximum(n, 2 * n - 9), ">=", 50)) for size in (20, 100)),
     *(row_sum(c) for c in ("add", "max", "min", "mul")),
     take_rows(), gather_scatter(), transpose(), padded_shift(), local_buffer(), casts(),
     *(byte_dots(lanes) for lanes in (1, 4, 8, 16, 32)),

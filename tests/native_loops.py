@@ -14,7 +14,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import ThreadPool
-from modelcc.targets.llvm.emitter import emit_llvm
+from modelcc.targets.llvm.emitter import PARALLEL_FOR, emit_llvm
 from modelcc.targets.llvm.instructions import Instructions
 from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import compile_llvm
@@ -26,13 +26,17 @@ def compiled(
     instructions: Instructions | None = None,
 ) -> NativeCode:
     """The functions as machine code in this process, with ``instructions`` instead of all."""
+    symbols = {PARALLEL_FOR: pool.parallel_for_address} if pool else {}
+    return load_objects(build(functions, instructions), symbols)
+
+
+def build(functions: Sequence[Function], instructions: Instructions | None = None) -> list[bytes]:
+    """The functions as an object file."""
     machine = chosen_machine()
     options = emission(machine)
     if instructions is not None:
         options = replace(options, instructions=instructions)
-    text = emit_llvm(functions, options)
-    symbols = {"mcc_parallel_for": pool.parallel_for_address} if pool else {}
-    return load_objects([compile_llvm(text, machine)], symbols)
+    return [compile_llvm(emit_llvm(functions, options), machine)]
 
 
 def call(

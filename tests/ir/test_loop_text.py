@@ -7,6 +7,7 @@ import math
 import pytest
 from loop_programs import CASES, Case, relu
 
+from modelcc.ir.condition import Condition
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import (
     Assign,
@@ -51,6 +52,14 @@ func @relu(%x: f32[n], %y: mut f32[n]; n) from "node of relu" {
 }
 """
     )
+
+
+def test_conditions_of_parallel_loops() -> None:
+    n = Sym("n")
+    function = relu(5, Condition(3 * n * n, ">=", 100)).function
+    text = print_function(function)
+    assert "  parallel i in 0 .. n step 16 when 3*n*n >= 100 {" in text
+    assert parse_function(text).body == function.body
 
 
 def test_odd_names_and_numbers() -> None:

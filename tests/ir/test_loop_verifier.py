@@ -46,6 +46,8 @@ REFUSED = {
     "for i in 0 .. 4 step 0 { }": "step 0 must be positive",
     "for i in 0 .. 4 { parallel j in 0 .. 4 { } }": "at most one parallel loop, its outermost",
     "parallel i in 0 .. 4 { } parallel j in 0 .. 4 { }": "at most one parallel loop",
+    "for i in 0 .. 4 when n >= 1 { }": "only a parallel loop has a condition",
+    "parallel i in 0 .. 4 when i >= 1 { }": "index symbol 'i' is not defined here",
     "unrolled i in 0 .. n { }": "a loop over n cannot be unrolled",
     "let %a = f32(1.0) %a = f32(2.0)": "%a is no register",
     "let %a = f32(1.0) let %a = f32(2.0)": "'a' is already defined here",

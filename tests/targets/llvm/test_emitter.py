@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -19,14 +20,16 @@ from loop_programs import (
     relu,
 )
 from machines import chosen_machine
-from native_loops import call, compiled
+from native_loops import build, call, compiled
 
+from modelcc.ir.condition import Condition
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import Buffer, Call, Fold, For, Function, Load, Parameter, Store
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import BF16, F16, F32, F64, I4, DType
+from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
-from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
+from modelcc.targets.llvm.emitter import PARALLEL_FOR, EmitOptions, emit_llvm
 from modelcc.targets.llvm.instructions import Instructions
 from modelcc.targets.native.emission import emission
 
@@ -128,6 +131,22 @@ def test_text_is_deterministic() -> None:
     assert emit_llvm(functions[:1]) == emit_llvm(functions[:1])
     assert "; node of relu" in emit_llvm([relu(5).function])
     assert "; relu of 16 elements" in emit_llvm([relu(5).function])
+
+
+def test_threads_share_a_loop_only_where_its_condition_holds() -> None:
+    asked: list[int] = []
+    entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)
+    fork = entry(lambda pool, body, context, extent, grain: asked.append(extent))
+    address = ctypes.cast(fork, ctypes.c_void_p).value or 0
+    function = relu(5, Condition(Sym("n"), ">=", 64)).function
+    code = load_objects(build([function]), {PARALLEL_FOR: address})
+    for size in (63, 64):
+        x, y = np.full(size, -1, np.float32), np.ones(size, np.float32)
+        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (x, y)]
+        run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p)
+        run(code.address("relu"))(*pointers, size, 1)
+        assert y.any() == (size == 64)  # the fork is not made here
+    assert asked == [4]
 
 
 def one_store(function: str, dtype=F32) -> Function:
