@@ -15,28 +15,34 @@ from modelcc.ir.loop_text import print_function
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.schedule.canonical import canonical
 from modelcc.targets.cpu.lower import schedule_kernel
-from tests.machines import chosen_cpu
+from modelcc.targets.native.host import cpu_model, machine_of
+
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
-def loops(rows: object, columns: object, layout: str = "<d1/16 d0 d1%16>") -> list[str]:
+def loops(level: str, rows: object, columns: object, layout: str = "<d1/16 d0 d1%16>") -> list[str]:
     """Extents of the loops of a copy into ``layout``, outermost first, ends of extents apart."""
+    machine = cpu_model(machine_of(level), 1)
     x = f"f32[{rows}, {columns}]"
     stage = f"%y: {x}{layout} = [i < {rows}, j < {columns}] %x[i, j]"
     kernel, types = parse_kernel(f"kernel @pack(%x: {x}) -> (%y: {x}{layout}) {{ {stage} }}")
     dims = {name: Range(0, None) for name in (rows, columns) if isinstance(name, str)}
     key, _ = canonical(kernel, types, frozenset(), dims)
-    text = print_function(schedule_kernel(key, "pack", chosen_cpu()).function)
+    text = print_function(schedule_kernel(key, "pack", machine).function)
     return re.findall(r"(?:parallel|for) \w+ in 0 \.\. (.*) {", text)
 
 
-def test_rows_go_around_blocks() -> None:
-    assert loops(1024, 512) == ["128", "32"]
-    assert [extent for extent in loops("k", 512) if "k" not in extent] == ["32", "32"]
+@pytest.mark.parametrize("level", LEVELS)
+def test_rows_go_around_blocks(level: str) -> None:
+    """Where a block is one vector, too."""
+    assert loops(level, 1024, 512) == ["128", "32"]
+    assert [extent for extent in loops(level, "k", 512) if "k" not in extent] == ["32", "32"]
 
 
-def test_near_rows_and_long_runs_keep_their_order() -> None:
-    assert "128" not in loops(1024, 64)
-    assert "128" not in loops(1024, 512, "<d1/64 d0 d1%64>")
+@pytest.mark.parametrize("level", LEVELS)
+def test_near_rows_and_long_runs_keep_their_order(level: str) -> None:
+    assert "128" not in loops(level, 1024, 64)
+    assert "128" not in loops(level, 1024, 512, "<d1/64 d0 d1%64>")
 
 
 RUNS = (3, 8, 16, 24, 33)

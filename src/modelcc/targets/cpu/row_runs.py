@@ -40,16 +40,21 @@ class Runs:
 
 def find_runs(nests: Sequence[Nest], lane: LoopVar, blocks: LoopVar) -> Runs | None:
     """The loops of elementwise nests that write vectors along ``lane``, as many as ``blocks``
-    has, for each row in turn, and go on along the rows after that."""
+    has, for each row in turn, and go on along the rows after that.
+
+    Where a run is one vector, ``blocks`` may be the loop along the rows.
+    """
     final, size = nests[-1], nests[-1].body.dtype.bytes
     if len(nests) > 1 or cost(final.body) > WORK:
         return None
-    outer = [v for v in final.parallel if v.name not in (lane.name, blocks.name)]
-    if len(outer) < 2 or not isinstance(lane.extent, int) or not isinstance(blocks.extent, int):
+    joined = coefficient(final.store, blocks.name) == lane.extent
+    inner = (lane.name, blocks.name) if joined else (lane.name,)
+    outer = [v for v in final.parallel if v.name not in inner]
+    if len(outer) < 2 or not isinstance(lane.extent, int):
         return None
     along, rows = outer[-2:]
-    run = lane.extent * blocks.extent
-    if run * size > SHORT_BYTES:
+    run = lane.extent * blocks.extent if joined else lane.extent
+    if not isinstance(run, int) or run * size > SHORT_BYTES:
         return None
     offsets = [r.indices[0] for n in nests for r in reads(n.body) if len(r.indices) == 1]
     steady = coefficient(final.store, rows.name) == run and final.parallel[-1] == lane

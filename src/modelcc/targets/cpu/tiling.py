@@ -186,7 +186,8 @@ def _exchange(group: Group, lane: str, blocks: str, constants: frozenset[str]) -
         return Tile(blocks, ((block.loop.name, lanes),), block=block)
     runs = find_runs(group.nests, group.final.var(lane), group.final.var(blocks))
     if runs is not None:
-        points = ((blocks, _extent(group.final.var(blocks))), (runs.rows.name, ROWS))
+        vectors = 1 if runs.along.name == blocks else _extent(group.final.var(blocks))
+        points = ((blocks, vectors), (runs.rows.name, ROWS))
         return Tile(blocks, points, runs=runs)
     return None
 
