@@ -12,6 +12,7 @@ from loop_programs import (
     CASES,
     Case,
     Runner,
+    aligned,
     byte_dots,
     check,
     check_all_halves,
@@ -141,7 +142,7 @@ def test_threads_share_a_loop_only_where_its_condition_holds() -> None:
     function = relu(5, Condition(Sym("n"), ">=", 64)).function
     code = load_objects(build([function]), {PARALLEL_FOR: address})
     for size in (63, 64):
-        x, y = np.full(size, -1, np.float32), np.ones(size, np.float32)
+        x, y = (aligned(np.full(size, value, np.float32)) for value in (-1, 1))
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in (x, y)]
         run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p)
         run(code.address("relu"))(*pointers, size, 1)
