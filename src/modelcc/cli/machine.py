@@ -122,6 +122,8 @@ def _arithmetic(name: str, model: CpuModel) -> Iterator[tuple[str, str]]:
     yield "loads per cycle", str(model.loads)
     what = "multiply-adds" if model.fused else "multiplications or additions"
     yield f"{what} per cycle", f"{model.fmas}, each in {model.fma_latency}"
+    ahead = byte_text(model.ahead_bytes) + " ahead" if model.ahead_bytes else "by the core alone"
+    yield "what is read once is fetched", ahead
 
 
 def _speeds(found: Measurements | None) -> Iterator[tuple[str, str]]:

@@ -12,15 +12,17 @@ from modelcc.schedule.canonical import canonical
 from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 
+ZEN5 = CpuModel()
 
-def product(rows: int, depth: int, columns: int) -> str:
+
+def product(rows: int, depth: int, columns: int, machine: CpuModel = ZEN5) -> str:
     """The scheduled product of (rows, depth) and constant weights (depth, columns)."""
     x, w, y = f"f32[{rows}, {depth}]", f"f32[{depth}, {columns}]", f"f32[{rows}, {columns}]"
     body = f"%y: {y} = [m < {rows}, n < {columns}] sum[k < {depth}](%x[m, k] * %w[k, n])"
     text = f"kernel @product(%x: {x}, %w: {w}) -> (%y: {y}) {{ {body} }}"
     kernel, types = parse_kernel(text)
     key, _ = canonical(kernel, types, frozenset(["w"]), {})
-    return print_function(schedule_kernel(key, "product", CpuModel()).function)
+    return print_function(schedule_kernel(key, "product", machine).function)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +46,7 @@ def test_weights_that_are_used_once_are_fetched_ahead_of_each_step() -> None:
     fetched = re.findall(r"prefetch %x1\[(.*)\]", text)
     assert len(fetched) == len(loads) > 0
     assert "prefetch" not in product(1, 16, 64)
+
+
+def test_nothing_is_fetched_ahead_on_machines_that_are_slower_for_it() -> None:
+    assert "prefetch %x1" not in product(1, 1024, 512, CpuModel(ahead_bytes=0))

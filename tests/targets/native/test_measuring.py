@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from native_loops import call, compiled
 
+from modelcc.ir.loop_text import print_function
 from modelcc.ir.types import F32
 from modelcc.runtime.pool import ThreadPool
 from modelcc.targets.cpu.machine import CpuModel
@@ -41,8 +44,10 @@ def test_byte_dots_are_added_to_sums() -> None:
     assert arrays["y"].tolist() == [n - 240 for n in range(8)]
 
 
-def test_reads_sum_all_numbers_each_time() -> None:
-    function = probes.reads(128)
+@pytest.mark.parametrize("ahead", [0, 4096])
+def test_reads_sum_all_numbers_each_time(ahead: int) -> None:
+    function = probes.reads(128, ahead)
+    assert ("prefetch" in print_function(function)) == (ahead > 0)
     x = np.arange(4 * probes.READS * 5, dtype=np.int32)
     arrays = {"x": x, "y": np.zeros(4 * probes.READS, np.int32)}
     call(compiled([function]), function, arrays, {"extent": len(x), "repeats": 3})
@@ -81,6 +86,22 @@ def test_known_processors_keep_their_pipes() -> None:
     assert dict(FACTS.numbers(model, known=False)) == {**dict(bandwidths), **pipes}
 
 
+@pytest.mark.parametrize(
+    ("fetched", "ahead"),
+    [
+        ({"memory": 11e9}, 4096),
+        ({"memory": 9e9}, 0),
+        ({"L2": 50e9, "memory": 14e9}, 4096),
+        ({"L2": 50e9, "memory": 11e9}, 0),
+    ],
+)
+def test_reads_are_fetched_ahead_where_that_is_faster(
+    fetched: dict[str, float], ahead: int
+) -> None:
+    facts = replace(FACTS, fetched=fetched)
+    assert dict(facts.numbers(CpuModel(), known=True))["ahead_bytes"] == ahead
+
+
 def test_measuring_takes_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the machine: there is a number for everything, and it is none of nothing."""
     for name, value in (("SLICE", 1e-5), ("TRIES", 2), ("SMALLEST", 1 << 20), ("LARGEST", 1 << 20)):
@@ -93,6 +114,7 @@ def test_measuring_takes_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"f32", "f64"} <= set(facts.multiply_adds)
     levels = {level.name for level in model.levels}
     assert set(facts.bandwidth) == set(facts.access) == levels
+    assert set(facts.fetched) == levels - {"L1", "L2"}
     values = [facts.cycle, facts.latency, *facts.multiply_adds.values(), *facts.bandwidth.values()]
     assert all(0 < value < 1e15 for value in values)
     assert facts.fork_join is None

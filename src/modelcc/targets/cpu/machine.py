@@ -7,6 +7,9 @@ from dataclasses import dataclass, fields, replace
 
 from modelcc.ir.op import ModelError
 
+AHEAD_BYTES = 4096
+"""How far ahead of its use memory is fetched that is read once, where that pays."""
+
 
 @dataclass(frozen=True)
 class Level:
@@ -26,7 +29,8 @@ class CpuModel:
     ``fused`` tells whether multiply-add is one instruction; so many ``loads`` and ``fmas`` of whole
     vectors are issued per cycle, and ``fma_latency`` is in cycles.  A cache has ``bytes`` (0: there
     is none) and serves so many ``cores``; a ``bandwidth`` is what one core reads from there, in
-    bytes per cycle.  The defaults are those of Zen 5, without its third cache's other users.
+    bytes per cycle.  What is read once is fetched ``ahead_bytes`` before its use (0: a core alone
+    is faster).  The defaults are those of Zen 5, without its third cache's other users.
     """
 
     vector_bits: int = 512
@@ -46,6 +50,7 @@ class CpuModel:
     l2_bandwidth: float = 64.0
     l3_bandwidth: float = 32.0
     memory_bandwidth: float = 10.0
+    ahead_bytes: int = AHEAD_BYTES
 
     def lanes(self, bits: int) -> int:
         """Elements of ``bits`` bits in one vector register, a power of two."""
@@ -91,7 +96,7 @@ def _number(name: str, value: float) -> float:
     if name not in NUMBERS:
         raise ModelError(f"a machine has no {name!r}", (), f"it has {', '.join(NUMBERS)}")
     whole = name in _WHOLE
-    least = 0 if name == "l3_bytes" else 1 if whole else 0.01
+    least = 0 if name in ("l3_bytes", "ahead_bytes") else 1 if whole else 0.01
     if not least <= value < 1 << 50:
         raise ModelError(f"{name} of a machine must be a number of at least {least}, not {value!r}")
     if whole and value != int(value):

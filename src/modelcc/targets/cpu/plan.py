@@ -54,7 +54,8 @@ class Plan:
 
     ``quad`` is the loop over the bytes of a dot product, for contractions that are made of them;
     ``terms`` the reduction loop that accumulators lie along, if it is not ``lane``.  ``order`` has
-    the loops over tiles, which go by the blocks of ``blocking`` if there are any.
+    the loops over tiles, which go by the blocks of ``blocking`` if there are any.  Operands that
+    are read once are fetched ``ahead_bytes`` before their use.
     """
 
     group: Group
@@ -71,6 +72,7 @@ class Plan:
     terms: LoopVar | None = None
     schedule: Tiled = SINGLE
     blocking: Blocking | None = None
+    ahead_bytes: int = 0
 
     @property
     def overwrites_early(self) -> bool:
@@ -229,7 +231,9 @@ class _Cutting:
             dots=quad is not None,
             folded=terms is not None,
         )
-        return replace(plan, quad=quad, terms=terms, schedule=schedule), layouts
+        ahead = self.machine.ahead_bytes
+        plan = replace(plan, quad=quad, terms=terms, schedule=schedule, ahead_bytes=ahead)
+        return plan, layouts
 
     def _terms(self, group: Group) -> tuple[Nest, LoopVar] | None:
         """The sum's loop to lay vectors along, if that is wanted, or seems best."""

@@ -3,8 +3,9 @@
 Where several register tiles use a panel, each fetches its share of the next one. It passes through
 L1, although only L2 has room for a panel: fetched into L2 alone, panels used a few times come too
 late (64x768x3072 on Zen 5: 236 instead of 255 GFLOP/s). A panel that is used once is fetched into
-L1 shortly before its use: without, a core reads its third-level cache at about 106 GB/s, 2 KB ahead
-at 117, and 4 KB ahead at 121; a model of 650 MB in memory gains an eighth by 4 instead of 2 KB.
+L1 shortly before its use, if the machine gains by it: without, a core of Zen 5 reads its third-
+level cache at about 106 GB/s, 2 KB ahead at 117, and 4 KB ahead at 121; a model of 650 MB in memory
+gains an eighth by 4 instead of 2 KB. A core of Zen 4 loses a fifth.
 It drives what it is multiplied by out of L1: fetched again as well, that makes 128 GB/s.
 """
 
@@ -26,8 +27,6 @@ from modelcc.targets.cpu.quads import QUAD
 LINE_BYTES = 64
 SMALLEST_PANEL = 16 << 10
 MOST_LINES = 4
-AHEAD_BYTES = 4096
-"""How far ahead of its use a panel that is used once is fetched."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,8 @@ class NextPanel:
 
 @dataclass(frozen=True)
 class Stream:
-    """Vectors that are read once, one after the other: ``width`` elements in each step.
+    """Vectors that are read once, one after the other: ``width`` elements in each step, fetched
+    ``ahead`` bytes before (0: they are not).
 
     They are the same at all points of the ``still`` loops, which share in fetching them.
     """
@@ -76,12 +76,15 @@ class Stream:
     read: Read
     point: Point
     width: int
+    ahead: int
     still: tuple[tuple[str, int], ...] = ()
 
     def fetch(self, at: Point) -> list[Stmt]:
         """Prefetches for the step at reduction point ``at``."""
+        if not self.ahead:
+            return []
         size = self.read.dtype.bytes
-        first = substitute(self.read.indices[0], {**self.point, **at}) + AHEAD_BYTES // size
+        first = substitute(self.read.indices[0], {**self.point, **at}) + self.ahead // size
         line = LINE_BYTES // size
         lines = self.width // line
         number: Index = 0
@@ -134,7 +137,7 @@ def streams(plan: Plan, corner: Point, chosen: Chosen) -> tuple[Stream, ...]:
     whole = [
         (read, n, still) for read, _, n, still in wide if not n * read.dtype.bytes % LINE_BYTES
     ]
-    return tuple(Stream(read, point, n, still) for read, n, still in whole)
+    return tuple(Stream(read, point, n, plan.ahead_bytes, still) for read, n, still in whole)
 
 
 def _parts(plan: Plan, read: Read) -> int:

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -17,7 +18,7 @@ from modelcc.ir.types import F32, F64, Array
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import PoolError, ThreadPool
 from modelcc.targets.base import Progress
-from modelcc.targets.cpu.machine import CpuModel, Level
+from modelcc.targets.cpu.machine import AHEAD_BYTES, CpuModel, Level
 from modelcc.targets.llvm.emitter import PARALLEL_FOR, emit_llvm
 from modelcc.targets.native import probes
 from modelcc.targets.native.emission import emission, instructions
@@ -35,6 +36,9 @@ times as much as the cache before."""
 SMALLEST, LARGEST = 64 << 20, 512 << 20
 """Bytes of a buffer in memory."""
 
+NEAR = ("L1", "L2")
+"""Caches from which a core fetches soon enough by itself."""
+
 FORKS = 200
 
 Clock = Callable[[], float]
@@ -44,7 +48,8 @@ Clock = Callable[[], float]
 class Measured:
     """What was measured: seconds per cycle, multiplications with their addition per second by
     type, cycles of one; bytes per second that one core reads, and seconds that a read takes, by
-    level of memory; seconds that ``threads`` take to begin and end a loop (None: no threads)."""
+    level of memory; seconds that ``threads`` take to begin and end a loop (None: no threads); bytes
+    per second of levels from which each line is ``fetched`` ahead."""
 
     cycle: float
     multiply_adds: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -53,6 +58,14 @@ class Measured:
     access: Mapping[str, float] = field(default_factory=dict[str, float])
     fork_join: float | None = None
     threads: int = 1
+    fetched: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def ahead_bytes(self) -> int:
+        """How far ahead of its use to fetch what is read once from beyond the second cache: 0 if
+        that is slower than not to."""
+        gains = [speed / self.bandwidth[name] for name, speed in self.fetched.items()]
+        return AHEAD_BYTES if prod(gains) >= 1 else 0
 
     def numbers(self, model: CpuModel, known: bool) -> tuple[tuple[str, float], ...]:
         """Fields that ``model`` has in place of its own.
@@ -61,6 +74,8 @@ class Measured:
         """
         read = {name: speed * self.cycle for name, speed in self.bandwidth.items()}
         found: dict[str, float] = {f"{n.lower()}_bandwidth": round(v, 1) for n, v in read.items()}
+        if self.fetched:
+            found["ahead_bytes"] = self.ahead_bytes
         if not known:
             vector = model.lanes(32) * (1.0 if model.fused else 0.5)
             found["fmas"] = _whole(self.multiply_adds["f32"] * self.cycle / vector)
@@ -73,9 +88,10 @@ def measure(machine: Machine, model: CpuModel, threads: int, progress: Progress)
     """Measure ``machine``, which is this one, for some seconds."""
     rates = _rates(machine, model)
     single = _Rate("f32", probes.multiply_adds("single", F32, model.lanes(32), 1), 1)
-    sweep, walk, ticks = probes.reads(model.vector_bits), probes.chase(), probes.cycles()
+    sweep, ahead = (probes.reads(model.vector_bits, ahead) for ahead in (0, AHEAD_BYTES))
+    walk, ticks = probes.chase(), probes.cycles()
     progress("compiling", 0, 4)
-    functions = [*(rate.function for rate in (*rates, single)), sweep, walk, ticks]
+    functions = [*(rate.function for rate in (*rates, single)), sweep, ahead, walk, ticks]
     code = _compiled(machine, functions)
     progress("measuring arithmetic", 1, 4)
     cycle = _seconds(_Probe(code, ticks, {"y": np.array([1, 3, 5])})) / (2 * probes.CYCLE_STEPS)
@@ -84,10 +100,12 @@ def measure(machine: Machine, model: CpuModel, threads: int, progress: Progress)
     progress("measuring memory", 2, 4)
     sizes = {level.name: size for level, size in _buffers(model)}
     read = {name: size / _seconds(_reading(code, sweep, size)) for name, size in sizes.items()}
+    far = {name: size for name, size in sizes.items() if name not in NEAR}
+    fetched = {name: size / _seconds(_reading(code, ahead, size)) for name, size in far.items()}
     access = {name: _seconds(_chasing(code, walk, size)) for name, size in sizes.items()}
     progress("measuring threads", 3, 4)
     joined = _fork_join(machine, threads)
-    return Measured(cycle, speeds, latency, read, access, joined, threads)
+    return Measured(cycle, speeds, latency, read, access, joined, threads, fetched)
 
 
 @dataclass(frozen=True)

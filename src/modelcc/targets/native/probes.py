@@ -19,6 +19,7 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Parameter,
+    Prefetch,
     Register,
     Stmt,
     Store,
@@ -63,20 +64,23 @@ def byte_dots(lanes: int, chains: int) -> Function:
     return _in_chains("byte_dots", sums, U8, [Dot4(left, right, s) for s in sums], I8)
 
 
-def reads(bits: int) -> Function:
-    """``repeats`` times: the sum of a buffer of ``extent`` numbers of i32, in vectors."""
+def reads(bits: int, ahead: int = 0) -> Function:
+    """``repeats`` times: the sum of a buffer of ``extent`` numbers of i32, in vectors; each line is
+    fetched ``ahead`` bytes before its use, unless that is 0."""
     lanes = bits // 32
     sums = [Var(f"s{n}", I32, lanes) for n in range(READS)]
-    added = [
+    added: list[Stmt] = [
         Assign(s.name, Call("add", (s, Load("x", _AT + n * lanes, I32, lanes)), I32, lanes))
         for n, s in enumerate(sums)
     ]
-    sweep = For("at", 0, Sym(EXTENT), tuple(added), READS * lanes)
+    lines = range(0, READS * lanes, LINE // I32.bytes) if ahead else ()
+    fetched = (Prefetch("x", _AT + n + ahead // I32.bytes) for n in lines)
+    sweep = For("at", 0, Sym(EXTENT), (*fetched, *added), READS * lanes)
     start = [Register(s.name, Load("y", n * lanes, I32, lanes)) for n, s in enumerate(sums)]
     stores = [Store("y", n * lanes, s) for n, s in enumerate(sums)]
     body = (*start, _rounds([sweep]), *stores)
     parameters = (_read("x", I32, Sym(EXTENT)), _written("y", I32, READS * lanes))
-    return Function("reads", parameters, (EXTENT, REPEATS), body)
+    return Function(f"reads{ahead or ''}", parameters, (EXTENT, REPEATS), body)
 
 
 def chase() -> Function:
