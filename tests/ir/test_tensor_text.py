@@ -18,6 +18,7 @@ from modelcc.ir.tensor import (
     Bitcast,
     Cast,
     Kernel,
+    Linear,
     Number,
     Read,
     Scalar,
@@ -125,8 +126,14 @@ def scalars(dtype: DType, depth: int) -> st.SearchStrategy[Scalar]:
     choice = st.tuples(scalars(BOOL, depth - 1), *[scalars(dtype, depth - 1)] * 2)
     bits = scalars(dtype, depth - 1).map(lambda v: Bitcast(v, dtype))
     cast = DTYPES.flatmap(lambda d: scalars(d, depth - 1)).map(lambda v: Cast(v, dtype))
+    row = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2)
+    matrix = st.lists(row.map(tuple), min_size=2, max_size=2).map(tuple)
+    factors = st.lists(matrix, min_size=1, max_size=2).map(tuple)
+    column = st.tuples(*[scalars(dtype, depth - 1)] * 2)
+    linear = st.builds(Linear, factors, st.integers(0, 1), column, st.just(dtype))
     return st.one_of(
         leaves,
+        linear,
         st.sampled_from(names).flatmap(applied),
         choice.map(lambda parts: Select(*parts, dtype)),
         cast,

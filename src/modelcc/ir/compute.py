@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.index_bound import IndexBound
@@ -23,6 +24,7 @@ from modelcc.ir.tensor import (
     Condition,
     Guard,
     IndexValue,
+    Linear,
     Number,
     Read,
     Scalar,
@@ -33,6 +35,7 @@ from modelcc.ir.tensor import (
 from modelcc.ir.types import BOOL, DType, TensorType
 
 Number_ = float | int | bool
+Matrix: TypeAlias = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +129,13 @@ def guard(conditions: Sequence[Condition], inside: Element, outside: Element | N
 def index_value(index: Index, dtype: DType) -> Element:
     """An index expression as a number."""
     return Element(IndexValue(index, dtype))
+
+
+def linear(factors: Sequence[Matrix], row: Index, args: Sequence[Element]) -> Element:
+    """Row ``row`` of what ``factors``, one after the other, make of the column of ``args``."""
+    scalars = tuple(a.scalar for a in args)
+    matrices = tuple(tuple(tuple(map(float, r)) for r in matrix) for matrix in factors)
+    return Element(Linear(matrices, row, scalars, args[0].dtype))
 
 
 @dataclass(frozen=True, eq=False)

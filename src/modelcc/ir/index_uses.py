@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.index import Index
 from modelcc.ir.scalar_tree import children
-from modelcc.ir.tensor import Bind, Condition, Guard, IndexValue, Read, Scalar, Stage
+from modelcc.ir.tensor import Bind, Condition, Guard, IndexValue, Linear, Read, Scalar, Stage
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,10 @@ def _uses(
             yield Use(tensor, indices, conditions, gathered)
         case IndexValue(index):
             yield Use(None, (index,), conditions, gathered)
+        case Linear(_, row, args):
+            yield Use(None, (row,), conditions, gathered)
+            for arg in args:
+                yield from _uses(arg, conditions, gathered)
         case Guard(tests, inside, outside):
             yield Use(None, (), (*conditions, *tests), gathered)
             yield from _uses(inside, (*conditions, *tests), gathered)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 from modelcc.ir.index import Index, substitute, symbols
 from modelcc.ir.index_bound import IndexBound
@@ -17,6 +18,7 @@ from modelcc.ir.tensor import (
     Condition,
     Guard,
     IndexValue,
+    Linear,
     Number,
     Read,
     Scalar,
@@ -28,7 +30,7 @@ from modelcc.ir.tensor import (
 def children(scalar: Scalar) -> tuple[Scalar, ...]:
     """Direct sub-expressions, in evaluation order."""
     match scalar:
-        case Apply():
+        case Apply() | Linear():
             return scalar.args
         case Read() | Number() | IndexValue():
             return ()
@@ -47,6 +49,8 @@ def rebuild(scalar: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
     match scalar:
         case Apply():
             return Apply(scalar.function, parts, scalar.dtype)
+        case Linear():
+            return replace(scalar, args=parts)
         case Number() | IndexValue() | Read():
             return scalar
         case Select():
@@ -124,6 +128,8 @@ def map_own_indices(node: Scalar, rewrite: Callable[[Index], Index]) -> Scalar:
             return node if same else Read(node.tensor, indices, node.dtype)
         case IndexValue():
             return replace(node, index=rewrite(node.index))
+        case Linear():
+            return replace(node, row=rewrite(node.row))
         case Guard():
             conditions = tuple(
                 Condition(rewrite(c.left), c.comparison, rewrite(c.right)) for c in node.conditions
@@ -172,6 +178,8 @@ def _own_indices(node: Scalar) -> tuple[Index, ...]:
             return node.indices
         case IndexValue():
             return (node.index,)
+        case Linear():
+            return (node.row,)
         case Guard():
             return tuple(side for c in node.conditions for side in (c.left, c.right))
         case Bind(bound=IndexBound(extent=extent)):
@@ -182,4 +190,30 @@ def _own_indices(node: Scalar) -> tuple[Index, ...]:
 
 def cost(scalar: Scalar) -> int:
     """Rough work of one evaluation in additions."""
-    return sum(FUNCTIONS[s.function].cost for s in walk(scalar) if isinstance(s, Apply))
+    return sum(map(_own_cost, walk(scalar)))
+
+
+def _own_cost(node: Scalar) -> int:
+    match node:
+        case Apply():
+            return FUNCTIONS[node.function].cost
+        case Linear():
+            rows = sum(operations(row) for matrix in node.factors for row in matrix)
+            return ceil(rows / len(node.factors[-1]))
+        case _:
+            return 0
+
+
+def operations(coefficients: Sequence[float]) -> int:
+    """Additions and multiplications of a linear combination."""
+    terms = [c for c in coefficients if c != 0]
+    return max(0, len(terms) - 1) + sum(abs(c) != 1 for c in terms)
+
+
+def summands(coefficients: Sequence[float]) -> list[tuple[int, float]]:
+    """Places and coefficients of what a linear combination adds, in the order in which that is
+    best done: ``-a + b`` is ``b - a``, to the bit."""
+    found = [(n, c) for n, c in enumerate(coefficients) if c != 0]
+    if len(found) > 1 and found[0][1] < 0 < found[1][1]:
+        found[:2] = found[1::-1]
+    return found

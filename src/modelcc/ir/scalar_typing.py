@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 
 from modelcc.ir.op import ModelError
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, ScalarFunction
@@ -13,6 +14,7 @@ from modelcc.ir.tensor import (
     Bitcast,
     Guard,
     IndexValue,
+    Linear,
     Number,
     Read,
     Scalar,
@@ -56,6 +58,8 @@ def _fault(scalar: Scalar, types: Mapping[str, TensorType]) -> str | None:
             return f"an index cannot be a number of {dtype}"
         case Apply():
             return _apply_fault(scalar)
+        case Linear():
+            return _linear_fault(scalar)
         case Select(condition, then, other, dtype):
             if condition.dtype != BOOL:
                 return f"the condition of select is {condition.dtype}, not bool"
@@ -100,6 +104,23 @@ def _apply_fault(scalar: Apply) -> str | None:
         return f"{name} is not defined on {dtypes[0]}"
     result = BOOL if function.result == "bool" else dtypes[0]
     return None if scalar.dtype == result else f"{name} gives {result}, not {scalar.dtype}"
+
+
+def _linear_fault(scalar: Linear) -> str | None:
+    dtype, count = scalar.dtype, len(scalar.args)
+    for matrix in scalar.factors:
+        if not count or any(len(row) != count for row in matrix):
+            return f"a matrix does not have a column for each of {count} operands"
+        count = len(matrix)
+    if not count or not scalar.factors:
+        return "a linear combination has no rows"
+    if any(arg.dtype != dtype for arg in scalar.args) or not (dtype.is_float or dtype.is_integer):
+        found = ", ".join(str(arg.dtype) for arg in scalar.args)
+        return f"a linear combination of {found} is no {dtype}"
+    coefficients = [c for matrix in scalar.factors for row in matrix for c in row]
+    if not all(isfinite(c) and (dtype.is_float or c == int(c)) for c in coefficients):
+        return f"a coefficient is no finite {dtype}"
+    return None
 
 
 def _in_domain(function: ScalarFunction, dtype: DType) -> bool:

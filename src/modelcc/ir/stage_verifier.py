@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from modelcc.ir.index import Index, Range, compare, symbols
+from modelcc.ir.index import Index, Range, compare, loop_range, symbols
 from modelcc.ir.index_uses import Use, uses
 from modelcc.ir.op import ModelError
-from modelcc.ir.scalar_tree import outer_binds, reads
+from modelcc.ir.scalar_tree import outer_binds, reads, walk
 from modelcc.ir.scalar_typing import verify_body
-from modelcc.ir.tensor import Axis, Scatter, Stage
+from modelcc.ir.tensor import Axis, Linear, Scatter, Stage
 from modelcc.ir.tensor_ranges import misread, miswritten
 from modelcc.ir.types import TensorType
 
@@ -88,8 +88,21 @@ def _verify_body(
     for use in found:
         _verify_use(use, bound, types, place)
     verify_body(stage, types, place)
+    _verify_rows(stage, dims, place)
     for fault in misread(stage, found, types, dims):
         raise ModelError(fault, place)
+
+
+def _verify_rows(stage: Stage, dims: Mapping[str, Range], place: tuple[str, ...]) -> None:
+    """Linear combinations use rows that their matrices have."""
+    found = [node for node in walk(stage.body) if isinstance(node, Linear)]
+    if not found:
+        return
+    bounds = {**dims, **{a.name: loop_range(a.extent) for a in (*stage.axes, *stage.reduce)}}
+    for node in found:
+        row, rows = node.row, len(node.factors[-1])
+        if not (compare(row, ">=", 0, bounds) and compare(row, "<", rows, bounds)):
+            raise ModelError(f"row {row} may be outside of a matrix of {rows} rows", place)
 
 
 def _verify_axes(axes: Sequence[Axis], dims: Mapping[str, Range], place: tuple[str, ...]) -> None:

@@ -30,9 +30,9 @@ from modelcc.ir.types import DType, TensorType
 
 __all__ = [
     "Algorithm", "Apply", "Axis", "Bind", "Cast", "Comparison", "Condition", "Guard", "IndexBound",
-    "IndexValue", "Item", "Kernel", "Number", "Read", "ReadSize", "Scalar", "Scatter", "Select",
-    "Stage", "TensorProgram", "View", "counters", "item_inputs", "item_outputs", "item_tensors",
-    "leaf_items", "size_conditions",
+    "IndexValue", "Item", "Kernel", "Linear", "Number", "Read", "ReadSize", "Scalar", "Scatter",
+    "Select", "Stage", "TensorProgram", "View", "counters", "item_inputs", "item_outputs",
+    "item_tensors", "leaf_items", "size_conditions",
 ]  # fmt: skip
 
 
@@ -66,6 +66,21 @@ class Apply:
     """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS` applied to ``args``."""
 
     function: str
+    args: tuple[Scalar, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Element ``row`` of a column that constant matrices make of that of ``args``.
+
+    The first of ``factors`` multiplies ``args``, the next one the result, and so on.  The sum of
+    ``matrix[n][i] * column[i]`` is made in the order of ``i``.  What a coefficient of 0 would
+    multiply is not evaluated: it may be anything.
+    """
+
+    factors: tuple[tuple[tuple[float, ...], ...], ...]
+    row: Index
     args: tuple[Scalar, ...]
     dtype: DType
 
@@ -121,7 +136,9 @@ class Bind:
     bound: IndexBound | None = None
 
 
-Scalar: TypeAlias = Number | IndexValue | Read | Apply | Select | Cast | Bitcast | Guard | Bind
+Scalar: TypeAlias = (
+    Number | IndexValue | Read | Apply | Linear | Select | Cast | Bitcast | Guard | Bind
+)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from modelcc.ir.tensor import (
     IndexValue,
     Item,
     Kernel,
+    Linear,
     Number,
     Read,
     ReadSize,
@@ -304,6 +305,8 @@ class _Point:
             case Apply(function, args, dtype):
                 result = FUNCTIONS[function].numpy(*map(self.scalar, args))
                 return np.asarray(result).astype(dtype.numpy, copy=False)
+            case Linear():
+                return self._linear(s)
             case Select(condition, then, other, _):
                 return np.where(self.scalar(condition), self.scalar(then), self.scalar(other))
             case Cast(value, dtype):
@@ -314,6 +317,29 @@ class _Point:
                 return self._guard(s)
             case Bind():
                 return self.bound(s).scalar(s.body)
+
+    def _linear(self, s: Linear) -> Array:
+        """Each row of the matrix where it is the one; elsewhere its operands are not read."""
+        number = np.asarray(_index(s.row, self.env))
+        result = np.zeros((), s.dtype.numpy)
+        for row in np.unique(number).tolist():
+            chosen = number == row
+            here = replace(self, active=self.active & chosen)
+            value = here._row(s, len(s.factors), row)
+            result = np.where(chosen, value, result)
+        return result
+
+    def _row(self, s: Linear, level: int, row: int) -> Array:
+        """Element ``row`` of the column that the first ``level`` factors make."""
+        if level == 0:
+            return self.scalar(s.args[row])
+        total: Array | None = None
+        for place, coefficient in enumerate(s.factors[level - 1][row]):
+            if coefficient != 0:
+                factor = np.asarray(coefficient, s.dtype.numpy)
+                term = np.multiply(factor, self._row(s, level - 1, place))
+                total = term if total is None else np.add(total, term)
+        return np.zeros((), s.dtype.numpy) if total is None else total
 
     def bound(self, s: Bind) -> _Point:
         """The point with the symbol of ``s`` bound to its value, which is checked."""

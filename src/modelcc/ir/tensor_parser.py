@@ -30,6 +30,7 @@ from modelcc.ir.tensor import (
     IndexValue,
     Item,
     Kernel,
+    Linear,
     Number,
     Read,
     ReadSize,
@@ -376,6 +377,8 @@ class _TensorParser:
             at.expect(")")
             at.expect(":")
             return IndexValue(index, self._dtype())
+        if word == "linear":
+            return self._linear()
         args = self._list("(", ")", self.scalar)
         if word == "select" and len(args) == 3:
             return Select(*args, args[1].dtype)
@@ -385,6 +388,23 @@ class _TensorParser:
         if bits is not None and len(args) == 1:
             return Bitcast(args[0], bits)
         return self._apply(word, args)
+
+    def _linear(self) -> Linear:
+        at = self.at
+        factors = self._list("[", "]", self._matrix)
+        at.expect("[")
+        row = at.bare_index()
+        at.expect("]")
+        args = self._list("(", ")", self.scalar)
+        if not args:
+            raise at.error("a linear combination has operands")
+        return Linear(factors, row, args, args[0].dtype)
+
+    def _matrix(self) -> tuple[tuple[float, ...], ...]:
+        return self._list("[", "]", lambda: self._list("[", "]", self._coefficient))
+
+    def _coefficient(self) -> float:
+        return float(self.at.take("number"))
 
     def _apply(self, function: str, args: tuple[Scalar, ...]) -> Apply:
         known = FUNCTIONS.get(function)

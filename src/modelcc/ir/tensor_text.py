@@ -29,9 +29,11 @@ A stage that does not write at its axes says where: ``%y[i, j + 32]: f32[n, 64] 
 …``.  Scalar expressions have Python's precedence.  A literal with a point is f32 and one without
 i64, unless a suffix says otherwise (``0.5:f16``); ``f32(x)`` is a cast, ``index(i + 1):i64`` an
 index as a number, ``select(c, x, y)`` a choice by value, ``(x if [i >= 1] else 0.0)`` a guard and
-``(let g = %rows[i] below [n] in %table[g, j])`` a gather whose index is checked.  What follows
-from the rules of the level (the dtype of a sum, of a read) is not printed, so only verified
-programs are sure to read back equal.
+``(let g = %rows[i] below [n] in %table[g, j])`` a gather whose index is checked;
+``linear[[[1.0, 1.0], [1.0, -1.0]]][i](x, y)`` is row ``i`` of a matrix, or of several one after
+the other, times a column of operands.
+What follows from the rules of the level (the dtype of a sum, of a read) is not printed, so only
+verified programs are sure to read back equal.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ from modelcc.ir.tensor import (
     IndexValue,
     Item,
     Kernel,
+    Linear,
     Number,
     Read,
     ReadSize,
@@ -234,6 +237,9 @@ def _text(scalar: Scalar) -> tuple[str, int]:
             return f"{value_text(tensor)}[{_join(indices)}]", WHOLE
         case Apply():
             return _apply(scalar)
+        case Linear(factors, row, args):
+            operands = ", ".join(map(print_scalar, args))
+            return f"linear[{_join(map(_matrix, factors))}][{row}]({operands})", WHOLE
         case Select(condition, then, other):
             parts = ", ".join(map(print_scalar, (condition, then, other)))
             return f"select({parts})", WHOLE
@@ -271,6 +277,11 @@ def _apply(scalar: Apply) -> tuple[str, int]:
 def _operand(scalar: Scalar, least: int) -> str:
     text, level = _text(scalar)
     return text if level >= least else f"({text})"
+
+
+def _matrix(matrix: tuple[tuple[float, ...], ...]) -> str:
+    rows = (f"[{_join(map(float_text, row))}]" for row in matrix)
+    return f"[{_join(rows)}]"
 
 
 def _number(number: Number) -> str:
