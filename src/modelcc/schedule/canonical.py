@@ -14,7 +14,7 @@ from modelcc.ir.scalar_tree import (
     outer_binds,
     transform,
 )
-from modelcc.ir.tensor import Axis, Bind, Guard, IndexValue, Kernel, Read, Scalar, Stage
+from modelcc.ir.tensor import Axis, Bind, Guard, IndexValue, Kernel, Linear, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
 
 
@@ -98,7 +98,7 @@ def _rename_stage(stage: Stage, names: Mapping[str, str], counter: _Counter) -> 
             case Read(tensor, indices, dtype):
                 own = tuple([substitute(i, values) for i in indices])
                 return Read(names.get(tensor, tensor), own, dtype)
-            case IndexValue() | Guard():
+            case IndexValue() | Guard() | Linear():
                 return map_own_indices(node, lambda i: substitute(i, values))
             case Bind():
                 fresh = counter.fresh()

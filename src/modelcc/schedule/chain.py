@@ -24,9 +24,10 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.loop import Alloc, BindIndex, Buffer, For, IndexOf, Stmt
-from modelcc.ir.scalar_tree import reads, substitute_indices, transform
-from modelcc.ir.tensor import Axis, Read, Scalar, Stage
+from modelcc.ir.scalar_tree import reads, transform, walk
+from modelcc.ir.tensor import Axis, Linear, Read, Scalar, Stage
 from modelcc.ir.types import I64, Layout, TensorType
+from modelcc.passes.tensor.register_axes import own_axes, shared_depth, with_axes
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import Names
 
@@ -51,15 +52,16 @@ class Chain:
 
 def find_chain(kernel: CanonicalKernel) -> Chain | None:
     """``kernel`` in phases; None if no value is shared by several parts of a tensor, and no sum
-    is read in parts."""
+    is read in parts or combined with others."""
     internal = frozenset(s.output for s in kernel.stages) - frozenset(kernel.outputs)
-    if not (_shares_values(kernel.stages, internal) or _reads_parts(kernel.stages, internal)):
+    found = (_shares_values, _reads_parts, _combines_sums)
+    if not any(has(kernel.stages, internal) for has in found):
         return None
     runs = _phases(kernel.stages)
     kept = internal & _handed_on(runs)
     depth = _outer_depth(kernel.stages, kept)
     outer = kernel.stages[0].axes[:depth] if kept else ()
-    phases = tuple(tuple(_inside(s, run[0], outer, kept) for s in run) for run in runs)
+    phases = tuple(_on_block(run, outer, kept, internal) for run in runs)
     known = {s.output: _plain_type(s) for s in kernel.stages} | dict(kernel.internal)
     types = {name: _block_type(known[name], len(outer)) for name in sorted(kept)}
     return Chain(outer, phases, types)
@@ -109,28 +111,42 @@ def _reads_parts(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
     return False
 
 
+def _combines_sums(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
+    """Whether a stage combines several elements of sums."""
+    sums = {s.output for s in stages if s.reduce} & internal
+    nodes = (n for s in stages for n in walk(s.body) if isinstance(n, Linear)) if sums else ()
+    return any(r.tensor in sums for n in nodes for r in reads(n))
+
+
 def _phases(stages: Sequence[Stage]) -> list[list[Stage]]:
+    arrays = any(isinstance(node, Linear) for s in stages for node in walk(s.body))
     phases: list[list[Stage]] = []
     for stage in stages:
-        if not phases or _begins_phase(stage, phases[-1]):
+        if not phases or _begins_phase(stage, phases[-1], arrays):
             phases.append([])
         phases[-1].append(stage)
     return phases
 
 
-def _begins_phase(stage: Stage, phase: Sequence[Stage]) -> bool:
-    if stage.reduce or [a.extent for a in stage.axes] != [a.extent for a in phase[0].axes]:
+def _begins_phase(stage: Stage, phase: Sequence[Stage], arrays: bool) -> bool:
+    """Whether ``stage`` is computed apart; ``arrays``: some stages may have own axes."""
+    depth = shared_depth((*phase, stage)) if arrays else None
+    extents = [a.extent for a in stage.axes[:depth]]
+    if stage.reduce or extents != [a.extent for a in phase[0].axes[:depth]]:
         return True
     made = {s.output: s for s in phase}
     shared = [r for r in reads(stage.body) if r.tensor in made]
-    return not all(_at_own_point(r, stage, made[r.tensor]) for r in shared)
+    return not all(_at_own_point(r, stage, made[r.tensor], depth) for r in shared)
 
 
-def _at_own_point(read: Read, reader: Stage, writer: Stage) -> bool:
-    """Whether ``read`` is of what ``writer`` makes at the same point of their common space."""
-    pairs = zip(reader.axes, writer.axes, strict=True)
+def _at_own_point(read: Read, reader: Stage, writer: Stage, depth: int | None) -> bool:
+    """Whether ``read`` is of what ``writer`` makes at the same point of their common space, which
+    has the first ``depth`` axes of both or (None) all."""
+    if depth is not None and writer.write != tuple(Sym(a.name) for a in writer.axes):
+        return False
+    pairs = zip(reader.axes[:depth], writer.axes[:depth], strict=True)
     values: dict[str, Index] = {a.name: Sym(b.name) for a, b in pairs}
-    return tuple(substitute(i, values) for i in read.indices) == writer.write
+    return tuple(substitute(i, values) for i in read.indices[:depth]) == writer.write[:depth]
 
 
 def _handed_on(phases: Sequence[Sequence[Stage]]) -> frozenset[str]:
@@ -169,25 +185,42 @@ def _reused(stage: Stage, depth: int) -> bool:
     return all(any(a.name not in names for a in stage.axes[depth:]) for names in moving)
 
 
-def _inside(stage: Stage, first: Stage, outer: tuple[Axis, ...], kept: frozenset[str]) -> Stage:
-    """``stage`` over the axes of its phase's ``first``, in one block."""
+def _on_block(
+    phase: Sequence[Stage],
+    outer: tuple[Axis, ...],
+    kept: frozenset[str],
+    internal: frozenset[str],
+) -> tuple[Stage, ...]:
+    """The stages of ``phase`` over the axes of its first one, in one block.
+
+    Small arrays that they hand on are of the block, too, as what is ``kept``.
+    """
+    first, shared = phase[0], shared_depth(phase)
+    if shared is None:
+        return tuple(_inside(s, first.axes, outer, kept) for s in phase)
+    common = first.axes[:shared]
+    own = (own_axes(s, first, shared) for s in phase)
+    local = kept | (internal & {s.output for s in phase})
+    return tuple(_inside(s, (*common, *o), outer, local) for s, o in zip(phase, own, strict=True))
+
+
+def _inside(
+    stage: Stage, axes: tuple[Axis, ...], outer: tuple[Axis, ...], local: frozenset[str]
+) -> Stage:
+    """``stage`` over ``axes``, in one block, of which ``local`` tensors are."""
     depth = len(outer)
-    target = (*outer, *first.axes[depth:])
-    values: dict[str, Index] = {
-        a.name: Sym(b.name) for a, b in zip(stage.axes, target, strict=True) if a.name != b.name
-    }
+    placed = with_axes(stage, (*outer, *axes[depth:]))
 
     def visit(node: Scalar) -> Scalar:
-        if isinstance(node, Read) and node.tensor in kept:
+        if isinstance(node, Read) and node.tensor in local:
             return replace(node, indices=node.indices[depth:])
         return node
 
-    write = tuple(substitute(i, values) for i in stage.write)
     return replace(
-        stage,
-        axes=first.axes[depth:],
-        write=write[depth:] if stage.output in kept else write,
-        body=transform(substitute_indices(stage.body, values), visit),
+        placed,
+        axes=placed.axes[depth:],
+        write=placed.write[depth:] if stage.output in local else placed.write,
+        body=transform(placed.body, visit),
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from modelcc.ir.index import Index, Range, Sym, coefficient, compare, simplify, substitute, symbols
@@ -32,7 +31,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop import Bitcast as LoopBitcast
 from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
-from modelcc.ir.scalar_tree import children, index_symbols, reads, walk
+from modelcc.ir.scalar_tree import children, index_symbols, reads, summands, walk
 from modelcc.ir.tensor import (
     Apply,
     Bind,
@@ -41,12 +40,14 @@ from modelcc.ir.tensor import (
     Condition,
     Guard,
     IndexValue,
+    Linear,
     Number,
     Read,
     Scalar,
     Select,
 )
 from modelcc.ir.types import BOOL, I64, DType
+from modelcc.schedule.lanes import Access, Lanes, combination, widen
 
 NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
 
@@ -67,43 +68,6 @@ class Names:
         self._next[stem] = number + 1
         name = f"{stem}{number}"
         return self.fresh(stem) if name in self._reserved else name
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """The vector loop: lane l of ``variable`` is the point ``variable = l``.
-
-    ``active`` (None: all) bounds the lanes that exist; ``masked`` buffers must respect it, others
-    are padded to whole vectors.
-    """
-
-    variable: str
-    count: int
-    active: Index | None = None
-    masked: frozenset[str] = frozenset()
-
-    def active_for(self, buffer: str) -> Index | None:
-        """Lanes that may touch ``buffer``; None: all."""
-        return self.active if buffer in self.masked else None
-
-    def split(self, offset: Index) -> tuple[Index, Index]:
-        """Offset of lane 0 and stride between lanes; ``ValueError`` if the lanes are irregular."""
-        stride = coefficient(offset, self.variable)
-        if stride is None:
-            offset = simplify(offset, {self.variable: Range(0, self.count - 1)})
-            stride = coefficient(offset, self.variable)
-        if stride is None:
-            raise ValueError(f"{offset} is not linear in the vector variable {self.variable}")
-        return substitute(offset, {self.variable: 0}), stride
-
-
-def widen(value: Expr, lanes: int) -> Expr:
-    """``value`` in ``lanes`` lanes."""
-    if value.lanes == lanes:
-        return value
-    if isinstance(value, Const):
-        return Const(value.value, value.dtype, lanes)
-    return Splat(value, lanes)
 
 
 def identity(combine: Combine, dtype: DType) -> float | int | bool:
@@ -152,6 +116,17 @@ class PointEmitter:
         self._shared = dict(shared)
         self._bound = dict(bound)
         self._spread: dict[str, Var] = {}
+        self.arrays: dict[str, Callable[[tuple[Index, ...]], Expr]] = {}
+        """Elements of small arrays in registers, by their indices."""
+        self.accesses: dict[Read, Access] = {}
+        """Reads of which all that changes between points are numbers."""
+        self._moved: dict[tuple[str, Index, int], Var] = {}
+        self._moving: dict[int, tuple[str, ...]] = {}
+        self._columns: dict[tuple[Index, ...], dict[tuple[int, int], Expr]] = {}
+
+    def forget_arrays(self) -> None:
+        """What comes is of another point."""
+        self.arrays, self.accesses, self._columns = {}, {}, {}
 
     def emit(
         self, scalar: Scalar, point: Mapping[str, Index], internal: Mapping[str, Expr]
@@ -167,8 +142,13 @@ class PointEmitter:
                 return self._index_value(scalar, point)
             case Read() if scalar.tensor in internal:
                 return internal[scalar.tensor]
+            case Read() if scalar.tensor in self.arrays:
+                place = tuple([substitute(i, point) for i in scalar.indices])
+                return self.arrays[scalar.tensor](place)
             case Read():
                 return self._load(scalar, point)
+            case Linear():
+                return self._linear(scalar, point, internal)
             case Apply():
                 args = self._aligned(scalar.args, point, internal)
                 if scalar.function in ("max", "min") and scalar.dtype.is_float:
@@ -186,6 +166,46 @@ class PointEmitter:
                 return self._guard(scalar, point, internal)
             case Bind():
                 return self.emit(scalar.body, self.bind(scalar, point, internal), internal)
+
+    def _linear(
+        self, scalar: Linear, point: Mapping[str, Index], internal: Mapping[str, Expr]
+    ) -> Expr:
+        line = self._line(scalar, point, internal)
+        row, last = substitute(scalar.row, point), len(scalar.factors)
+        if isinstance(row, int):
+            return line(last, row)
+        rows = len(scalar.factors[-1])
+        value = line(last, rows - 1)
+        for number in range(rows - 1):
+            one = line(last, number)
+            lanes = max(one.lanes, value.lanes)
+            here = Test((Condition(row - number, "==", 0),))
+            value = Choose(widen(here, lanes), widen(one, lanes), widen(value, lanes))
+        return value
+
+    def _line(
+        self, scalar: Linear, point: Mapping[str, Index], internal: Mapping[str, Expr]
+    ) -> Callable[[int, int], Expr]:
+        """Elements of columns after so many factors, each made once for all rows."""
+        names = self._moving.get(id(scalar))
+        if names is None:
+            found = frozenset[str]().union(*map(index_symbols, scalar.args))
+            names = self._moving[id(scalar)] = tuple(sorted(found & point.keys()))
+        values = self._columns.setdefault((id(scalar), *(point[name] for name in names)), {})
+
+        def element(level: int, number: int) -> Expr:
+            value = values.get((level, number))
+            if value is None:
+                if level == 0:
+                    value = self.emit(scalar.args[number], point, internal)
+                else:
+                    row = summands(scalar.factors[level - 1][number])
+                    terms = [(c, element(level - 1, n)) for n, c in row]
+                    value = self.name("v", combination(terms, scalar.dtype))
+                values[level, number] = value
+            return value
+
+        return element
 
     def dot4(self, repeated: Read, vectors: Read, point: Mapping[str, Index], sums: Expr) -> Dot4:
         """``sums`` plus dot products of four bytes; ``point`` is that of the first byte."""
@@ -241,11 +261,24 @@ class PointEmitter:
         return IndexOf(base, scalar.dtype, self.lanes.count, step)
 
     def _load(self, read: Read, point: Mapping[str, Index]) -> Var:
+        access = self.accesses.get(read) if self.accesses else None
+        moved = None if access is None else access.at(point)
+        if access is not None and moved is not None:
+            return self._load_at(read, access, moved)
         offset = substitute(read.indices[0], point)
         shared = self._shared.get((read.tensor, offset))
         if shared is None:
             shared = self.name(_stem(read.tensor), self._new_load(read, offset, point))
             self._shared[read.tensor, offset] = shared
+        return shared
+
+    def _load_at(self, read: Read, access: Access, moved: int) -> Var:
+        key = (read.tensor, access.start, moved)
+        shared = self._moved.get(key)
+        if shared is None:
+            offset, shape = access.start + moved, (access.lanes, access.stride, access.active)
+            load = Load(read.tensor, offset, read.dtype, *shape)
+            shared = self._moved[key] = self.name(_stem(read.tensor), load)
         return shared
 
     def _new_load(self, read: Read, offset: Index, point: Mapping[str, Index]) -> Load | Gather:
@@ -268,6 +301,8 @@ class PointEmitter:
         outside = self.emit(node.outside, point, internal)
         nested = PointEmitter(self.names, self.lanes, self._shared, self._bound)
         nested._spread = dict(self._spread)
+        nested.arrays, nested.accesses = self.arrays, self.accesses
+        nested._moved = dict(self._moved)
         inside = nested.emit(node.inside, point, internal)
         width = max(inside.lanes, outside.lanes)
         register = self.names.fresh("g")
@@ -386,6 +421,9 @@ def vectorisable(
             return isinstance(coefficient(scalar.index, variable), int)
         case Guard():
             if any(variable in symbols(c.left) for c in scalar.conditions):
+                return False
+        case Linear():
+            if variable in symbols(scalar.row):
                 return False
         case Bind():
             if moves(scalar, variable, internal):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TypeAlias
 
 from modelcc.ir.index import (
@@ -27,7 +28,18 @@ from modelcc.ir.index import (
 )
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import map_indices, reads, transform, walk
-from modelcc.ir.tensor import Axis, Bind, Condition, Guard, IndexValue, Number, Read, Scalar, Stage
+from modelcc.ir.tensor import (
+    Axis,
+    Bind,
+    Condition,
+    Guard,
+    IndexValue,
+    Linear,
+    Number,
+    Read,
+    Scalar,
+    Stage,
+)
 from modelcc.ir.tensor_ranges import not_told_by_border
 from modelcc.ir.types import TensorType
 
@@ -55,7 +67,8 @@ class Nest:
 
     Tensors in ``logical`` (kernel-internal values, constants still to be packed) have no offsets:
     their reads keep logical indices, their ``store`` is 0.  ``extents`` holds the logical extent
-    of every stage axis.
+    of every stage axis.  ``own`` variables, of few points, are written out: values that other
+    nests read at these are one each.
     """
 
     output: str
@@ -66,6 +79,12 @@ class Nest:
     combine: Combine | None
     ranges: Bounds
     extents: Mapping[str, Index]
+    own: tuple[LoopVar, ...] = ()
+
+    @property
+    def points(self) -> int:
+        """Points along its own variables."""
+        return prod(v.extent for v in self.own if isinstance(v.extent, int))
 
     @property
     def variables(self) -> tuple[LoopVar, ...]:
@@ -165,10 +184,12 @@ def linearise(
     logical: frozenset[str],
     blocks: Mapping[str, int],
     known: Offsets | None = None,
+    depth: int | None = None,
 ) -> Nest:
     """The nest of ``stage`` with axes split by ``blocks``, parallel loops in output order.
 
-    ``known`` collects offsets, for stages with the same parallel axes.
+    ``known`` collects offsets, for stages with the same parallel axes.  Axes from ``depth`` on are
+    its own.
     """
     split = {a.name: split_axis(a, blocks.get(a.name)) for a in stage.axes + stage.reduce}
     values = {name: _recombine(vs) for name, vs in split.items() if len(vs) > 1}
@@ -180,12 +201,15 @@ def linearise(
     known = {} if known is None else known
     store = _offset(stage.output, stage.write, types, values, ranges, known) if stored else 0
     body = _flatten(stage.body, types, values, ranges, logical, known)
-    parallel = tuple(v for a in stage.axes for v in split[a.name])
+    parallel = tuple(v for a in stage.axes[:depth] for v in split[a.name])
+    own = tuple(
+        v for a in stage.axes[len(stage.axes) if depth is None else depth :] for v in split[a.name]
+    )
     reduce = tuple(v for a in stage.reduce for v in split[a.name])
     extents = {a.name: a.extent for a in stage.axes + stage.reduce}
     return Nest(
         stage.output, store, _by_stride(parallel, store), _blocks_first(reduce), body,
-        stage.combine, ranges, extents,
+        stage.combine, ranges, extents, own,
     )  # fmt: skip
 
 
@@ -263,6 +287,8 @@ def _flatten(
                 return replace(node, indices=tuple(where))
             case IndexValue():
                 return replace(node, index=simplify(substitute(node.index, values), ranges))
+            case Linear():
+                return replace(node, row=simplify(substitute(node.row, values), ranges))
             case Guard():
                 return _flatten_guard(node, values, ranges)
             case _:
@@ -350,6 +376,8 @@ def _mergeable(nest: Nest, outer: LoopVar, inner: LoopVar) -> bool:
             case Read() if any(occurs(i) for i in node.indices):
                 return False
             case IndexValue() if occurs(node.index):
+                return False
+            case Linear() if occurs(node.row):
                 return False
             case Guard() if any(occurs(c.left) for c in node.conditions):
                 return False

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from modelcc.ir.index import Bounds
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import Apply, Cast, Condition, Guard, Number, Read, Scalar, Stage
+from modelcc.ir.tensor import Apply, Axis, Cast, Condition, Guard, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
+from modelcc.passes.tensor.register_axes import shared_depth
 from modelcc.schedule.expression import identity
 from modelcc.schedule.nest import (
     Nest,
@@ -76,13 +77,18 @@ def make_group(
     }
     if not pad:
         blocks = {name: block for name, block in blocks.items() if name not in unfilled}
-    stages = [replace(s, body=strip_indices(s.body, internal)) for s in stages]
-    offsets: Offsets = {}
-    final = linearise(stages[-1], types, dims, logical | internal, blocks, offsets)
+    depth = shared_depth(stages)
+    stages = [replace(s, body=strip_indices(s.body, internal, depth)) for s in stages]
+    offsets: dict[tuple[Axis, ...], Offsets] = {}
+    own = offsets.setdefault(_own_axes(stages[-1], depth), {})
+    final = linearise(stages[-1], types, dims, logical | internal, blocks, own, depth)
     order = [v.name for v in final.parallel]
     nests: list[Nest] = []
     for stage in stages:
-        nest = linearise(stage, types, dims, logical | internal, blocks, offsets)
+        nest = final
+        if stage is not stages[-1]:
+            own = offsets.setdefault(_own_axes(stage, depth), {})
+            nest = linearise(stage, types, dims, logical | internal, blocks, own, depth)
         store = final.store if stage.output in internal else nest.store
         parallel = tuple(sorted(nest.parallel, key=lambda v: order.index(v.name)))
         nests.append(replace(nest, store=store, parallel=parallel))
@@ -112,12 +118,19 @@ def _bare_tensors(
     return {axis: frozenset(tensors) for axis, tensors in found.items()}
 
 
-def strip_indices(body: Scalar, internal: frozenset[str]) -> Scalar:
-    """Reads of register values without indices: they are wherever the point is."""
+def _own_axes(stage: Stage, depth: int | None) -> tuple[Axis, ...]:
+    return () if depth is None else stage.axes[depth:]
+
+
+def strip_indices(body: Scalar, internal: frozenset[str], depth: int | None = None) -> Scalar:
+    """Reads of register values without indices: they are wherever the point is.
+
+    Of arrays, those of their own axes are left, from ``depth`` on.
+    """
 
     def visit(node: Scalar) -> Scalar:
         if isinstance(node, Read) and node.tensor in internal:
-            return replace(node, indices=())
+            return replace(node, indices=() if depth is None else node.indices[depth:])
         return node
 
     return transform(body, visit)

@@ -12,7 +12,8 @@ from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.tensor import Read
 from modelcc.ir.types import BOOL, F32, F64, I64, DType
-from modelcc.schedule.expression import Lanes, Names
+from modelcc.schedule.expression import Names
+from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar
 from modelcc.targets.cpu.transposition import Block, load_block
 from tests.machines import chosen_options

@@ -8,16 +8,21 @@ from dataclasses import replace
 from modelcc.ir.index import Index, Sym, substitute, symbols
 from modelcc.ir.scalar_tree import reads, substitute_indices
 from modelcc.ir.tensor import Stage
+from modelcc.passes.tensor.register_axes import on_first_axes, shared_depth
 
 
 def shared_axes(stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
     """Later stages renamed to the axes of the first one; None if they do not fit.
 
     A stage fits if it reads every earlier stage's result at a permutation of its own axes, each
-    earlier axis exactly once; axes of extent 1 may be absent.
+    earlier axis exactly once; axes of extent 1 may be absent.  Stages that hand on small arrays
+    share axes before their own ones.
     """
     if len(stages) == 1:
         return tuple(stages)
+    depth = shared_depth(stages)
+    if depth is not None:
+        return on_first_axes(stages, depth)
     done: dict[str, Stage] = {stages[0].output: stages[0]}
     for stage in stages[1:]:
         renamed = _rename_to(stage, done, stages[0])

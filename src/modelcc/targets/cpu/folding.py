@@ -14,7 +14,8 @@ from modelcc.ir.index import Index, Sym, coefficient, loop_range
 from modelcc.ir.loop import Call, Const, Expr, Let, Shuffle, Stmt, Var
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import depends_on, reads, substitute_indices
-from modelcc.schedule.expression import Lanes, Names, combine_function, identity
+from modelcc.schedule.expression import Names, combine_function, identity
+from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.structure import is_contraction
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from modelcc.ir.index import symbols
+from modelcc.ir.index import Sym, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.types import TensorType
 from modelcc.schedule.canonical import CanonicalKernel
@@ -50,8 +50,27 @@ def _read_in_place(name: str, writer: Nest, before: Sequence[Nest], after: Seque
     late = [r for n in after for r in reads(n.body) if r.tensor == name]
     reduced = [r for n in before if n.reduce for r in reads(n.body) if r.tensor == name]
     exact = all(r.indices == (writer.store,) for r in early)
+    pointwise = _is_pointwise(name, before)
     once = {v.name for v in writer.parallel if v.extent != 1} <= symbols(writer.store)
-    return bool(early) and exact and once and not late and (not reduced or _row_walk(before))
+    walked = not reduced or _row_walk(before)
+    return bool(early) and exact and once and not late and pointwise and walked
+
+
+def _is_pointwise(name: str, nests: Sequence[Nest]) -> bool:
+    """Whether elements of arrays that ``name`` goes into are used where they are made: others
+    would be read after results took its place."""
+    made: dict[str, Nest] = {}
+    for nest in nests:
+        for read in reads(nest.body):
+            writer = made.get(read.tensor)
+            if writer is not None and (
+                writer.own != nest.own or read.indices != tuple(Sym(v.name) for v in nest.own)
+            ):
+                return False
+        found = {r.tensor for r in reads(nest.body)}
+        if nest.own and (name in found or found & made.keys()):
+            made[nest.output] = nest
+    return True
 
 
 def _row_walk(nests: Sequence[Nest]) -> bool:

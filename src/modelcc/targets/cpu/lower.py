@@ -290,6 +290,8 @@ def _plan(
 
 def _prefers_rows(piece: Piece) -> bool:
     """Whether rows are contiguous along the reduction but not along the output's inner loop."""
+    if not piece.stages[0].reduce:
+        return False
     group = make_group(piece.stages, piece.stored, piece.types, piece.dims, piece.packable)
     anchor = group.anchor
     if anchor is None:

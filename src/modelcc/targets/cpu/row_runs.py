@@ -45,7 +45,7 @@ def find_runs(nests: Sequence[Nest], lane: LoopVar, blocks: LoopVar) -> Runs | N
     Where a run is one vector, ``blocks`` may be the loop along the rows.
     """
     final, size = nests[-1], nests[-1].body.dtype.bytes
-    if len(nests) > 1 or cost(final.body) > WORK:
+    if len(nests) > 1 or final.own or cost(final.body) > WORK:
         return None
     joined = coefficient(final.store, blocks.name) == lane.extent
     inner = (lane.name, blocks.name) if joined else (lane.name,)

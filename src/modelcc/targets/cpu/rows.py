@@ -42,7 +42,6 @@ from modelcc.ir.tensor import Read, Scalar, Stage
 from modelcc.ir.types import BOOL, I32, TensorType
 from modelcc.passes.tensor.row_space import RowSpace
 from modelcc.schedule.expression import (
-    Lanes,
     Names,
     PointEmitter,
     accumulate,
@@ -50,8 +49,8 @@ from modelcc.schedule.expression import (
     identity,
     regular,
     vectorisable,
-    widen,
 )
+from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.schedule.schedule import Rows, ScheduleError

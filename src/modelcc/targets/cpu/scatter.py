@@ -18,13 +18,12 @@ from modelcc.ir.tensor import Apply, Bind, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import (
-    Lanes,
     Names,
     PointEmitter,
     combine_function,
     vectorisable,
-    widen,
 )
+from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.schedule.prune import without_idle_loops

@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
-from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Register, Stmt, Store, Test, Var
+from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Register, Stmt, Test, Var
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Condition, Read
 from modelcc.schedule.expression import (
-    Lanes,
     Names,
     PointEmitter,
     accumulate,
     conditions_at,
     identity,
-    widen,
 )
+from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.targets.cpu.blocking import nest_blocks
@@ -26,6 +25,7 @@ from modelcc.targets.cpu.folding import folded, term_lanes
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.prefetch import Companions, NextPanel, companions, next_panel, streams
 from modelcc.targets.cpu.quads import byte_product
+from modelcc.targets.cpu.register_arrays import emit_array, store_at
 from modelcc.targets.cpu.row_prefetch import (
     NextPlane,
     NextRows,
@@ -123,7 +123,7 @@ def _block_of_sums(
     loads: list[Stmt] = []
     stores: list[Stmt] = []
     for corner, register in zip(corners, registers, strict=True):
-        store = _store(plan, final, Var(register, dtype, plan.lanes), corner, lanes)
+        store = store_at(plan, final, Var(register, dtype, plan.lanes), corner, lanes)
         stores.append(store)
         value = Load(store.buffer, store.offset, dtype, plan.lanes, store.stride, store.active)
         loads.append(Assign(register, value))
@@ -410,7 +410,11 @@ def _epilogue(
         emitter = PointEmitter(names, lanes)
     for position, corner in enumerate(corners):
         internal: dict[str, Expr] = {}
+        emitter.forget_arrays()
         for nest in plan.group.nests:
+            if nest.own:
+                emit_array(plan, nest, emitter, corner, internal)
+                continue
             if nest is anchor:
                 value: Expr = Var(registers[position], nest.body.dtype, plan.lanes)
             else:
@@ -419,17 +423,5 @@ def _epilogue(
                     value = emitter.name("v", value)
             internal[nest.output] = value
             if nest.output in plan.group.stored:
-                emitter.statements.append(_store(plan, nest, value, corner, lanes))
+                emitter.statements.append(store_at(plan, nest, value, corner, lanes))
     return emitter.statements
-
-
-def _store(
-    plan: Plan, nest: Nest, value: Expr, corner: Mapping[str, Index], lanes: Lanes | None
-) -> Store:
-    offset = substitute(nest.store, corner)
-    if lanes is None:
-        return Store(nest.output, offset, value)
-    base, stride = lanes.split(offset)
-    active = lanes.active_for(nest.output)
-    active = substitute(active, corner) if active is not None else None
-    return Store(nest.output, base, widen(value, plan.lanes), stride, active)

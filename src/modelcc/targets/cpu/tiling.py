@@ -198,8 +198,8 @@ def _elementwise_tile(group: Group, lane: str, blocks: str) -> Tile:
         return Tile(blocks, ((blocks, 1), (rows.name, SHARING)))
     extent = group.final.var(blocks).extent
     most = extent if isinstance(extent, int) else 4
-    parts = sum(n.output in group.stored for n in group.nests)
-    work = sum(cost(n.body) for n in group.nests)
+    parts = sum(n.points for n in group.nests if n.output in group.stored)
+    work = sum(cost(n.body) * n.points for n in group.nests)
     unrolls = (u for u in (4, 2) if most >= u and u * work <= UNROLLED_WORK)
     unroll = next(unrolls, 1) if parts <= 2 else 1
     return Tile(blocks, ((blocks, unroll),))

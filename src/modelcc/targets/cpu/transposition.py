@@ -19,7 +19,8 @@ from modelcc.ir.loop import Const, Expr, Let, Load, Shuffle, Stmt, Store, Var
 from modelcc.ir.scalar_tree import children, reads
 from modelcc.ir.tensor import Bind, Guard, Read, Scalar
 from modelcc.ir.types import BOOL
-from modelcc.schedule.expression import Lanes, Names, vectorisable
+from modelcc.schedule.expression import Names, vectorisable
+from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar, Nest
 
 NEAREST = 5
@@ -50,7 +51,7 @@ def find_block(
 
     Reads of ``constants`` are not at flat offsets yet.
     """
-    if lanes > WIDEST or lanes < NARROWEST or lanes & (lanes - 1):
+    if lanes > WIDEST or lanes < NARROWEST or lanes & (lanes - 1) or any(n.own for n in nests):
         return None
     known = [r for nest in nests for r in _always_read(nest.body) if r.tensor not in constants]
     across = [r for r in known if _lies_across(r, lane)]
@@ -102,7 +103,7 @@ def load_block(
 def find_turned(nests: Sequence[Nest], stored: frozenset[str], lanes: int) -> LoopVar | None:
     """A loop to lay vectors along, to be transposed before they are stored, where the innermost
     loop of elementwise nests does not allow vectors."""
-    if lanes > WIDEST or lanes < NARROWEST or lanes & (lanes - 1):
+    if lanes > WIDEST or lanes < NARROWEST or lanes & (lanes - 1) or any(n.own for n in nests):
         return None
     inner = next((v for v in reversed(nests[-1].parallel) if v.extent != 1), None)
     if inner is None or not _is_wide(inner):

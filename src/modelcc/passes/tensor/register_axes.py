@@ -1,0 +1,98 @@
+"""Stages on shared axes that hand on small arrays: axes of their own, whose values are registers.
+
+    %e[c, t, j, k] = linear[…][k](%x[c, t, 0, j], %x[c, t, 1, j], …)
+    %d[c, t, i, l] = linear[…][l](%e[c, t, 0, i], %e[c, t, 1, i], …)
+
+At a point ``c, t`` few elements of ``%e`` and ``%d`` matter: ``i`` to ``l`` are the stages' own
+axes.  They begin where one chooses a row of a matrix, or reads move across what is handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from modelcc.ir.index import Index, Sym, substitute, symbols
+from modelcc.ir.scalar_tree import reads, substitute_indices, walk
+from modelcc.ir.tensor import Axis, Linear, Read, Stage
+
+MOST_POINTS = 256
+"""Elements of an array that is written out."""
+
+
+def shared_depth(stages: Sequence[Stage]) -> int | None:
+    """How many leading axes ``stages`` share, those after them being their own; None if they have
+    no own axes."""
+    found = [d for stage in stages if (d := _first_chosen(stage)) is not None]
+    if not found:
+        return None
+    made: set[str] = set()
+    for stage in stages:
+        across = (_first_moved(r, stage) for r in reads(stage.body) if r.tensor in made)
+        found += across
+        made.add(stage.output)
+    depth = min(found)
+    return depth if all(_is_small(stage, depth) for stage in stages) else None
+
+
+def _first_chosen(stage: Stage) -> int | None:
+    """The position of the first axis that chooses a row."""
+    rows = [symbols(s.row) for s in walk(stage.body) if isinstance(s, Linear)]
+    named = frozenset[str]().union(*rows)
+    return next((n for n, a in enumerate(stage.axes) if a.name in named), None)
+
+
+def _first_moved(read: Read, stage: Stage) -> int:
+    """The first dimension in which ``read`` is elsewhere than at the stage's axis."""
+    pairs = zip(read.indices, stage.axes, strict=False)
+    same = (isinstance(index, Sym) and index.name == axis.name for index, axis in pairs)
+    return next((n for n, one in enumerate(same) if not one), len(read.indices))
+
+
+def _is_small(stage: Stage, depth: int) -> bool:
+    extents = [a.extent for a in stage.axes[depth:]]
+    known = prod(e for e in extents if isinstance(e, int)) <= MOST_POINTS
+    return not stage.reduce and known and all(isinstance(e, int) for e in extents)
+
+
+def on_first_axes(stages: Sequence[Stage], depth: int) -> tuple[Stage, ...] | None:
+    """``stages`` on the first one's ``depth`` axes; None if what they hand on is of other points.
+
+    Their own axes are called as those of the first, too, whatever their extents.
+    """
+    first = stages[0]
+    done: dict[str, Stage] = {}
+    for stage in stages:
+        extents = [a.extent for a in stage.axes[:depth]]
+        if stage.output in done or extents != [a.extent for a in first.axes[:depth]]:
+            return None
+        renamed = with_axes(stage, (*first.axes[:depth], *own_axes(stage, first, depth)))
+        places = tuple(Sym(a.name) for a in first.axes[:depth])
+        handed_on = (r for r in reads(renamed.body) if r.tensor in done)
+        if any(r.indices[:depth] != places for r in handed_on):
+            return None
+        done[stage.output] = renamed
+    made = (s for s in done.values() if any(s.output in _tensors(t) for t in done.values()))
+    if any(s.write != tuple(Sym(a.name) for a in s.axes) for s in made):
+        return None
+    return tuple(done.values())
+
+
+def _tensors(stage: Stage) -> set[str]:
+    return {r.tensor for r in reads(stage.body)}
+
+
+def own_axes(stage: Stage, first: Stage, depth: int) -> tuple[Axis, ...]:
+    """The own axes of ``stage`` by the names of those of ``first``, as far as there are any."""
+    names = [a.name for a in first.axes[depth:]]
+    own = stage.axes[depth:]
+    return tuple(replace(a, name=n) for a, n in zip(own, names, strict=False)) + own[len(names) :]
+
+
+def with_axes(stage: Stage, axes: tuple[Axis, ...]) -> Stage:
+    """``stage`` over ``axes``, one for each of its own."""
+    pairs = zip(stage.axes, axes, strict=True)
+    values: Mapping[str, Index] = {a.name: Sym(b.name) for a, b in pairs if a.name != b.name}
+    write = tuple(substitute(index, values) for index in stage.write)
+    return replace(stage, axes=axes, write=write, body=substitute_indices(stage.body, values))

@@ -1,0 +1,90 @@
+"""Vectors along a loop: where they are in memory, values in all lanes, and sums of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.index import Index, Range, coefficient, simplify, substitute
+from modelcc.ir.loop import Call, Const, Expr, Splat
+from modelcc.ir.types import DType
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The vector loop: lane l of ``variable`` is the point ``variable = l``.
+
+    ``active`` (None: all) bounds the lanes that exist; ``masked`` buffers must respect it, others
+    are padded to whole vectors.
+    """
+
+    variable: str
+    count: int
+    active: Index | None = None
+    masked: frozenset[str] = frozenset()
+
+    def active_for(self, buffer: str) -> Index | None:
+        """Lanes that may touch ``buffer``; None: all."""
+        return self.active if buffer in self.masked else None
+
+    def split(self, offset: Index) -> tuple[Index, Index]:
+        """Offset of lane 0 and stride between lanes; ``ValueError`` if the lanes are irregular."""
+        stride = coefficient(offset, self.variable)
+        if stride is None:
+            offset = simplify(offset, {self.variable: Range(0, self.count - 1)})
+            stride = coefficient(offset, self.variable)
+        if stride is None:
+            raise ValueError(f"{offset} is not linear in the vector variable {self.variable}")
+        return substitute(offset, {self.variable: 0}), stride
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a vector is as some variables become numbers: ``moved`` from ``start``, and on by a
+    number of elements for each step of a variable."""
+
+    start: Index
+    moved: int
+    steps: tuple[tuple[str, int], ...]
+    lanes: int
+    stride: Index
+    active: Index | None
+
+    def at(self, point: Mapping[str, Index]) -> int | None:
+        """Elements from ``start`` at ``point``; None if a variable is no number there."""
+        moved = self.moved
+        for name, step in self.steps:
+            place = point[name]
+            if not isinstance(place, int):
+                return None
+            moved += place * step
+        return moved
+
+
+def widen(value: Expr, lanes: int) -> Expr:
+    """``value`` in ``lanes`` lanes."""
+    if value.lanes == lanes:
+        return value
+    if isinstance(value, Const):
+        return Const(value.value, value.dtype, lanes)
+    return Splat(value, lanes)
+
+
+def combination(terms: Sequence[tuple[float, Expr]], dtype: DType) -> Expr:
+    """The sum of values times their factors, in their order."""
+    if not terms:
+        return Const(0.0 if dtype.is_float else 0, dtype)
+    lanes = max([value.lanes for _, value in terms])
+    total: Expr | None = None
+    for factor, value in terms:
+        value, size = widen(value, lanes), abs(factor)
+        if size != 1:
+            times = Const(size if dtype.is_float else int(size), dtype, lanes)
+            value = Call("mul", (value, times), dtype, lanes)
+        if total is not None:
+            value = Call("add" if factor > 0 else "sub", (total, value), dtype, lanes)
+        elif factor < 0:
+            value = Call("neg", (value,), dtype, lanes)
+        total = value
+    assert total is not None
+    return total
