@@ -71,6 +71,7 @@ CASES = {
     "blocks of two rows, batch": (Case(2, 32, 16, 16, 8), Choice(4, 2)),
     "blocks with an edge": (Case(2, 16, 16, 8, 10), Choice(4, 2)),
     "blocks of small tiles": (Case(1, 16, 16, 8, 6), Choice(2, 2)),
+    "edges of several vectors": (Case(1, 16, 64, 3, 3), Choice(2, 1)),
     "no padding": (Case(1, 16, 16, 10, 9, (0, 0, 0, 0)), Choice(4, 1)),
     "uneven padding": (Case(1, 16, 16, 9, 8, (1, 0, 0, 2)), Choice(4, 1)),
 }

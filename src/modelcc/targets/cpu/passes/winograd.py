@@ -5,13 +5,16 @@ Before and after, for tiles of 4 × 4 outputs (an image of 14 × 14 tiles)::
     %y = [n, co, oh, ow] sum[ci, kh, kw] %x[n, ci, oh + kh - 1, ow + kw - 1] * %w[co, ci, kh, kw]
     %z = [n, co, oh, ow] max(%y[n, co, oh, ow], 0.0)
 
-    %v: f32[36, ci, n * 196]        in 36 parts: Bᵀ d B of the tiles of %x
+    %d = [ci, th, tw, j < 6, a < 6] linear[Bᵀ][a](%x[n, ci, 4*th - 1, 4*tw + j - 1], …)
+    %v[6*a + b, ci, t] = [ci, th, tw, a < 6, b < 6] linear[Bᵀ][b](%d[ci, th, tw, 0, a], …)
     %m = [p, co, t] sum[ci] %v[p, ci, t] * %u[p, co, ci]
-    %z[n, co, 4*th + i, 4*tw + j]   in 16 parts: max(Aᵀ m A, 0.0)
+    %s = [co, th, tw, b < 6, i < 4] linear[Aᵀ][i](%m[b, co, t], %m[b + 6, co, t], …)
+    %z[n, co, 4*th + i, 4*tw + j] = max(linear[Aᵀ][j](%s[co, th, tw, 0, i], …), 0.0)
 
-with the constant ``%u = G w Gᵀ``.  Images of many tiles are cut into blocks of tile rows, so that
-a block's %v and %m stay in cache: then all of it is one kernel with leading block axes.  So are
-images whose number is not known: each is a block, or several.
+with ``t`` the number of a tile of an image, ``d`` and ``s`` in registers, and the constant
+``%u = G w Gᵀ``.  Images of many tiles are cut into blocks of tile rows, so that a block's %v and %m
+stay in cache: then all of it is one kernel with leading block axes.  So are images whose number is
+not known: each is a block, or several.
 
 Rounding errors, relative to the largest output of the layer: below 1e-5 for m = 4 and 2e-6 for
 m = 2 with up to 512 channels of normally distributed values, also after a ReLU (typically 4e-6
@@ -22,13 +25,13 @@ the results carries that as its ``rounding``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 from types import MappingProxyType
 from typing import Literal
 
-from modelcc.ir.compute import Element
+from modelcc.ir.compute import Element, Matrix, linear
 from modelcc.ir.index import Index, Sym, substitute
 from modelcc.ir.scalar_tree import reads, substitute_indices, transform
 from modelcc.ir.tensor import (
@@ -49,14 +52,14 @@ from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
 from modelcc.targets.cpu.passes.winograd_match import Convolution, match_convolution
 from modelcc.targets.cpu.passes.winograd_tiles import IMAGE, Part, Tiles
-from modelcc.targets.cpu.passes.winograd_transforms import (
-    in_two_steps,
-    transform_input,
-    transform_output,
-)
+from modelcc.targets.cpu.passes.winograd_transforms import input_factors, output_factors
 
 Value = Literal["d", "v", "u", "m", "s"]
+At = Callable[[Index, Index], Element]
+"""An element of a tile by its row and column."""
 CHANNEL, POINT, INPUT, TILE = "wc", "wp", "wi", "wq"
+DOWN, ACROSS = "wy", "wx"
+"""Axes within a tile."""
 CACHE_WAY = 4096
 WORDS: Mapping[str, int] = MappingProxyType({"winograd2": 2, "winograd4": 4})
 """What schedules call the algorithms, and their tiles."""
@@ -218,24 +221,21 @@ class _Rewrite:
         return (*self.tiles.outer, Axis(CHANNEL, channels), *self.tiles.inner(part))
 
     def _inputs(self) -> Iterator[Stage]:
-        m, size, part = self.tiles.m, self.tiles.m + 2, self.tiles.everything
+        size, part = self.tiles.m + 2, self.tiles.everything
         axes = self._axes(self._inner_c, part)
         row, column = self.tiles.corner(part)
         up, left = self.convolution.pads
 
-        def element(i: int, j: int) -> Element:
+        def element(i: Index, j: Index) -> Element:
             place = (Sym(IMAGE), Sym(CHANNEL), row + (i - up), column + (j - left))
             return Element(Read(self.convolution.x, place, F32))
 
-        window = [[element(i, j) for j in range(size)] for i in range(size)]
-        half = in_two_steps(window, lambda line: transform_input(m, line))
-        for a, line in enumerate(half):
-            yield from self._named("d", a, line, axes)
-        for a in range(size):
-            line = [self._register("d", a, b, axes) for b in range(size)]
-            for b, value in enumerate(transform_input(m, line)):
-                where = self._at(a * size + b, Sym(CHANNEL), self.tiles.number(part))
-                yield Stage(self.name("v"), axes, where, value.scalar)
+        factors = input_factors(self.tiles.m)
+        value = yield from self._transformed("d", element, factors, factors, axes)
+        where = self._at(Sym(DOWN) * size + Sym(ACROSS), Sym(CHANNEL), self.tiles.number(part))
+        own = (Axis(DOWN, size), Axis(ACROSS, size))
+        body = value(Sym(DOWN), Sym(ACROSS)).scalar
+        yield Stage(self.name("v"), (*axes, *own), where, body)
 
     def _products(self) -> Stage:
         points, tiles = Axis(POINT, self._points), Axis(TILE, self.tiles.count)
@@ -249,62 +249,62 @@ class _Rewrite:
 
     def _outputs(self) -> Iterator[Stage]:
         for number, part in enumerate(self.tiles.parts()):
-            yield from self._output_part(part, f"{number}_")
+            yield from self._output_part(part, str(number))
 
     def _output_part(self, part: Part, prefix: str) -> Iterator[Stage]:
         m, size = self.tiles.m, self.tiles.m + 2
         axes, tile = self._axes(self._outer_c, part), self.tiles.number(part)
 
-        def element(a: int, b: int) -> Element:
+        def element(a: Index, b: Index) -> Element:
             place = self._at(a * size + b, Sym(CHANNEL), tile)
             return Element(Read(self.name("m"), place, F32))
 
-        products = [[element(a, b) for b in range(size)] for a in range(size)]
-        half = in_two_steps(products, lambda line: transform_output(m, line))
-        for i, line in enumerate(half[: part.rows.outputs]):
-            yield from self._named("s", i, line, axes, prefix)
-        for i in range(part.rows.outputs):
-            line = [self._register("s", i, b, axes, prefix) for b in range(size)]
-            for j, value in enumerate(transform_output(m, line)[: part.columns.outputs]):
-                yield from self._epilogue(part, axes, i, j, value, prefix)
+        down, across = (output_factors(m, s.outputs) for s in (part.rows, part.columns))
+        value = yield from self._transformed("s", element, down, across, axes, prefix)
+        yield from self._epilogue(part, axes, value, prefix)
 
-    def _named(
+    def _transformed(
         self,
         value: Value,
-        row: int,
-        line: Sequence[Element],
+        element: At,
+        down: Sequence[Matrix],
+        across: Sequence[Matrix],
         axes: tuple[Axis, ...],
         prefix: str = "",
-    ) -> Iterator[Stage]:
-        where = tuple(Sym(a.name) for a in axes)
-        for column, element in enumerate(line):
-            name = self.name(value, f"{prefix}{row}{column}")
-            yield Stage(name, axes, where, element.scalar)
+    ) -> Generator[Stage, None, At]:
+        """The stage that transforms columns of a tile: elements with rows transformed, too."""
+        size, name = self.tiles.m + 2, self.name(value, prefix)
+        axes = (*axes, Axis(ACROSS, size), Axis(DOWN, len(down[-1])))
+        where = tuple(Sym(axis.name) for axis in axes)
+        column = [element(i, Sym(ACROSS)) for i in range(size)]
+        yield Stage(name, axes, where, linear(down, Sym(DOWN), column).scalar)
 
-    def _register(
-        self, value: Value, row: int, column: int, axes: tuple[Axis, ...], prefix: str = ""
-    ) -> Element:
-        where = tuple(Sym(a.name) for a in axes)
-        return Element(Read(self.name(value, f"{prefix}{row}{column}"), where, F32))
+        def result(a: Index, b: Index) -> Element:
+            row = [Element(Read(name, (*where[:-2], j, a), F32)) for j in range(size)]
+            return linear(across, b, row)
+
+        return result
 
     def _epilogue(
-        self, part: Part, axes: tuple[Axis, ...], i: int, j: int, value: Element, prefix: str
+        self, part: Part, axes: tuple[Axis, ...], value: At, prefix: str
     ) -> Iterator[Stage]:
-        """The convolution's element (i, j) of each tile and what its epilogue makes of it."""
+        """Elements of the convolution and what its epilogue makes of them."""
         row, column = self.tiles.corner(part)
         n, co, oh, ow = (a.name for a in self.convolution.axes)
-        at = {n: Sym(IMAGE), co: Sym(CHANNEL), oh: row + i, ow: column + j}
+        down, across = Sym(DOWN), Sym(ACROSS)
+        at = {n: Sym(IMAGE), co: Sym(CHANNEL), oh: row + down, ow: column + across}
+        axes = (*axes, Axis(DOWN, part.rows.outputs), Axis(ACROSS, part.columns.outputs))
         own = tuple(Sym(a.name) for a in axes)
         stored = self.convolution.kernel.outputs
-        made = {self.convolution.product.output: value.scalar}
+        made = {self.convolution.product.output: value(down, across).scalar}
         chain = (self.convolution.product, *self.convolution.epilogue)
         for stage in chain:
             body = made.get(stage.output)
             if body is None:
                 body = _with_values(substitute_indices(stage.body, at), made)
-            name = f"{stage.output}.{prefix}{i}{j}"
             last = stage is chain[-1]
             if not last:
+                name = f"{stage.output}.{prefix}"
                 yield Stage(name, axes, own, body)
                 body = Read(name, own, body.dtype)
             made[stage.output] = body

@@ -15,11 +15,13 @@ from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
+from modelcc.ir.compute import Matrix
+from modelcc.ir.scalar_tree import summands
 from modelcc.ir.types import Array
 
 
 class Value(Protocol):
-    """What can be transformed: expressions, and bounds of their errors."""
+    """What can be transformed: numbers, and bounds of their errors."""
 
     def __add__(self, other: Self, /) -> Self: ...
     def __sub__(self, other: Self, /) -> Self: ...
@@ -50,29 +52,91 @@ def filter_matrix(m: int) -> list[list[float]]:
     return [*rows, [0, 0, 1]]
 
 
-def transform_input(m: int, d: Sequence[V]) -> list[V]:
+def input_factors(m: int) -> tuple[Matrix, ...]:
+    """``Bᵀ`` of a line of m + 2 inputs, as a product of sparse matrices: the first one comes first.
+
+    The first makes what the points of a pair share: even and odd parts.
+    """
+    if m == 2:
+        return (((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),)
+    p, q = P * P, Q * Q
+    parts = (
+        (p * q, 0, -(p + q), 0, 1, 0),
+        (0, 0, -q, 0, 1, 0),
+        (0, -q, 0, 1, 0, 0),
+        (0, 0, -p, 0, 1, 0),
+        (0, -p, 0, 1, 0, 0),
+        (0, p * q, 0, -(p + q), 0, 1),
+    )
+    points = (
+        (1, 0, 0, 0, 0, 0),
+        (0, 1, P, 0, 0, 0),
+        (0, 1, -P, 0, 0, 0),
+        (0, 0, 0, 1, Q, 0),
+        (0, 0, 0, 1, -Q, 0),
+        (0, 0, 0, 0, 0, 1),
+    )
+    return (parts, points)
+
+
+def output_factors(m: int, outputs: int | None = None) -> tuple[Matrix, ...]:
+    """``Aᵀ`` of a line of m + 2 products, likewise; of only so many ``outputs`` if told."""
+    if m == 2:
+        sums = ((1, 0, 0, 0), (0, 1, 1, 0), (0, 1, -1, 0), (0, 0, 0, 1))
+        return _leading((sums, ((1, 1, 0, 0), (0, 0, 1, -1))), outputs)
+    sums = (
+        (1, 0, 0, 0, 0, 0),
+        (0, 1, 1, 0, 0, 0),
+        (0, 1, -1, 0, 0, 0),
+        (0, 0, 0, 1, 1, 0),
+        (0, 0, 0, 1, -1, 0),
+        (0, 0, 0, 0, 0, 1),
+    )
+    powers = (
+        (1, 1, 0, 1, 0, 0),
+        (0, 0, P, 0, Q, 0),
+        (0, P**2, 0, Q**2, 0, 0),
+        (0, 0, P**3, 0, Q**3, 1),
+    )
+    return _leading((sums, powers), outputs)
+
+
+def _leading(factors: tuple[Matrix, ...], count: int | None) -> tuple[Matrix, ...]:
+    """Factors of the first ``count`` rows of a product, without rows that these do not need."""
+    *before, last = factors
+    rows = last[:count]
+    if not before:
+        return (rows,)
+    used = [n for n in range(len(last[0])) if any(row[n] for row in rows)]
+    kept = tuple(tuple(row[n] for n in used) for row in rows)
+    first = tuple(before[-1][n] for n in used)
+    return (*_leading((*before[:-1], first), None), kept)
+
+
+def transform_input(m: int, d: Sequence[V]) -> Sequence[V]:
     """``Bᵀ d`` for one line of m + 2 inputs."""
-    if m == 2:
-        return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
-    values = [d[0] * (P * P * Q * Q) - d[2] * (P * P + Q * Q) + d[4]]
-    for a, other in ((P, Q), (Q, P)):
-        even, odd = d[4] - d[2] * (other * other), d[3] - d[1] * (other * other)
-        values += [even + odd * a, even - odd * a]
-    return [*values, d[1] * (P * P * Q * Q) - d[3] * (P * P + Q * Q) + d[5]]
+    return _product(input_factors(m), d)
 
 
-def transform_output(m: int, v: Sequence[V]) -> list[V]:
+def transform_output(m: int, v: Sequence[V]) -> Sequence[V]:
     """``Aᵀ v`` for one line of m + 2 products."""
-    if m == 2:
-        return [v[0] + (v[1] + v[2]), (v[1] - v[2]) - v[3]]
-    even1, even2 = v[1] + v[2], v[3] + v[4]
-    odd1, odd2 = v[1] - v[2], v[3] - v[4]
-    return [
-        v[0] + even1 + even2,
-        odd1 * P + odd2 * Q,
-        even1 * P**2 + even2 * Q**2,
-        odd1 * P**3 + odd2 * Q**3 + v[5],
-    ]
+    return _product(output_factors(m), v)
+
+
+def _product(factors: Sequence[Matrix], line: Sequence[V]) -> Sequence[V]:
+    for matrix in factors:
+        line = [_combination(row, line) for row in matrix]
+    return line
+
+
+def _combination(row: Sequence[float], values: Sequence[V]) -> V:
+    """As :class:`~modelcc.ir.tensor.Linear` is computed."""
+    (n, c), *rest = summands(row)
+    total = values[n] if c == 1 else values[n] * c
+    for n, c in rest:
+        term = values[n] if abs(c) == 1 else values[n] * abs(c)
+        total = total + term if c > 0 else total - term
+    return total
 
 
 def in_two_steps(
