@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import escape
 
 from modelcc.formats import byte_text
+from modelcc.html_page import html_page, html_table
 from modelcc.report import KernelRow, Region, Report, times_text
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 460, 80, 30
 
 _STYLE = """
-body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; max-width: 1200px }
-table { border-collapse: collapse; margin: 1em 0 } td, th { padding: 2px 10px; text-align: left }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-tr:nth-child(even) { background: #f4f6f8 } svg text { font-size: 11px; fill: #444 }
 rect.tensor { stroke: #fff; stroke-width: 0.5 } rect.tensor:hover { stroke: #000 }
 """
+_COLUMNS = ("#step", "kernel", "from", "#MFLOP", "#bytes", "#rounding", "#µs")
 
 
 def report_page(report: Report) -> str:
     """A self-contained HTML page."""
     over = 100 * (report.arena / report.lower_bound - 1) if report.lower_bound else 0.0
     at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
-    lines = (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        f"<title>{escape(report.model)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(report.model)} for {escape(report.target)}</h1>",
+    parts = (
         f"<p>{escape(at)}</p>" if at else "",
         f"<p>Arena {byte_text(report.arena)}; {byte_text(report.lower_bound)} live at most "
         f"({over:.1f} % above that). Weights {byte_text(report.constants)}. "
@@ -35,10 +29,9 @@ def report_page(report: Report) -> str:
         "<h2>Memory plan</h2><p>Each box is a tensor: steps to the right, bytes upwards.</p>",
         memory_drawing(report),
         "<h2>Kernels</h2>",
-        *_kernel_rows(report),
-        "</body></html>\n",
+        *html_table(_COLUMNS, map(_kernel_row, report.kernels)),
     )
-    return "\n".join(line for line in lines if line)
+    return html_page(report.model, f"{report.model} for {report.target}", parts, _STYLE)
 
 
 def memory_drawing(report: Report) -> str:
@@ -73,20 +66,8 @@ def _tensor(region: Region, step: float, byte: float, height: int) -> str:
     )
 
 
-def _kernel_rows(report: Report) -> Iterator[str]:
-    head = "<th class='n'>step</th><th>kernel</th><th>from</th><th class='n'>MFLOP</th>"
-    for name in ("bytes", "rounding", "µs"):
-        head += f"<th class='n'>{name}</th>"
-    yield f"<table><tr>{head}</tr>"
-    for kernel in report.kernels:
-        yield _kernel_row(kernel)
-    yield "</table>"
-
-
-def _kernel_row(kernel: KernelRow) -> str:
+def _kernel_row(kernel: KernelRow) -> tuple[str, ...]:
     time = "" if kernel.seconds is None else f"{kernel.seconds * 1e6:.1f}"
-    bound = times_text(kernel.rounding)
-    numbers = (f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes), bound, time)
-    cells = "".join(f"<td class='n'>{text}</td>" for text in numbers)
-    names = f"<td>{escape(kernel.function)}</td><td>{escape(', '.join(kernel.source))}</td>"
-    return f"<tr><td class='n'>{kernel.step}</td>{names}{cells}</tr>"
+    names = escape(kernel.function), escape(", ".join(kernel.source))
+    work = f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)
+    return (str(kernel.step), *names, *work, times_text(kernel.rounding), time)

@@ -21,7 +21,7 @@ from modelcc.targets.base import Workplace
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.model_rows import model_key
-from modelcc.tuning import listing_text, other_lines, whole_choices
+from modelcc.tuning_above import listing_text, other_lines, whole_choices
 
 CPU = "x86-64-v2"
 PLAIN = Options(cpu=CPU)

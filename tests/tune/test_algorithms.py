@@ -20,7 +20,7 @@ from modelcc.targets.base import Workplace
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.turns import Run
-from modelcc.tuning import chosen_lines, listing_text, rewritten
+from modelcc.tuning_above import Lines, chosen_lines, listing_text, rewritten
 
 CPU = "x86-64-v2"
 WINOGRAD = Options(cpu=CPU)
@@ -128,15 +128,15 @@ def test_only_the_contractions_that_gain_by_it_are_made_direct() -> None:
     cost = {"a": -1.0, "b": 4.0, "c": -1.0, "d": 4.0}
     tried: list[frozenset[str]] = []
 
-    def built(lines: Mapping[str, str]) -> Run:
+    def attempt(best: Run, lines: Mapping[str, str], group: Lines) -> Run | None:
         tried.append(frozenset(lines))
-        return lambda: 4 + sum(cost[key] for key in lines)
-
-    def faster(one: Run, other: Run) -> bool:
-        return float(one()) > float(other())  # pyright: ignore[reportArgumentType]
+        assert lines.items() >= dict(group).items()
+        seconds = 4 + sum(cost[key] for key in lines)
+        faster = float(best()) > seconds  # pyright: ignore[reportArgumentType]
+        return (lambda: seconds) if faster else None
 
     groups = [tuple((key, "direct") for key in keys) for keys in ("ab", "c", "d")]
     before: tuple[Run, dict[str, str]] = (lambda: 4.0, {})
-    _, chosen = chosen_lines(groups, before, built, faster, lambda: False)
+    _, chosen = chosen_lines(groups, before, attempt, lambda: False)
     assert chosen == {"a": "direct", "c": "direct"} and len(tried) == len(set(tried)) == 5
-    assert not chosen_lines(groups, before, built, faster, lambda: True)[1]
+    assert not chosen_lines(groups, before, attempt, lambda: True)[1]

@@ -14,7 +14,7 @@ from modelcc.targets.native.toolchain import compile_llvm
 from modelcc.tune.measurement import Measurer, Worker, WorkerError
 from modelcc.tune.search import Task
 from modelcc.tune.worker import Job, Variant, timed
-from modelcc.tuning import tasks_of
+from modelcc.tuning_above import tasks_of
 from tests.schedule.test_listing import MODEL
 
 TRAP = """declare void @llvm.trap()

@@ -20,10 +20,10 @@ from modelcc.schedule.workload import workload_key
 from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.candidates import candidates, likeness
 from modelcc.targets.native.target import NativeTarget
-from modelcc.tune.database import Database, State
+from modelcc.tune.database import Database, Measurement, State
 from modelcc.tune.measurement import Times, WorkerError
 from modelcc.tune.search import AHEAD, BATCH, Search, Task
-from modelcc.tuning import tasks_of
+from modelcc.tuning_above import tasks_of
 from tests.schedule.test_listing import MODEL
 
 DEFAULT = 1e-3
@@ -138,6 +138,23 @@ def test_a_gain_that_is_not_there_again_is_not_taken(
 
     (found,) = search(Fake(seconds), database, target, batches=2).run(tasks)
     assert found.best == found.task.default
+
+
+def test_a_search_goes_on_from_the_best_of_an_earlier_one(
+    tasks: list[Task], database: Database, target: NativeTarget
+) -> None:
+    """Without any time left, too; what cannot be read any more is passed over."""
+
+    def seconds(schedule: Schedule) -> float:
+        return DEFAULT / (1 + points(schedule) / 100)
+
+    (first,) = search(Fake(seconds), database, target).run(tasks)
+    task = first.task
+    database.record("m", [Measurement(task.key, "gone(x=1)", State.measured, 0.1, 9.0)])
+    again = Fake(seconds)
+    (second,) = search(again, database, target, batches=1).run(tasks)
+    assert second.best != task.default and second.gain >= first.gain
+    assert again.asked == [print_schedule(second.best)]
 
 
 @pytest.mark.parametrize(("hung", "state"), [(False, State.crashed), (True, State.hung)])

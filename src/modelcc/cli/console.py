@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -13,10 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.cli.verbosity import is_default, is_quiet
-from modelcc.progress import progress_bars
-
-if TYPE_CHECKING:
-    from modelcc.targets.base import Progress as Report
+from modelcc.progress import Bars, progress_bars
 
 
 def output_console() -> Console:
@@ -53,7 +50,7 @@ def print_json(data: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def progress_of() -> Generator[Report]:
+def progress_of() -> Generator[Bars]:
     """A progress callback drawn as bars on stderr, if that is a terminal and lines do not come."""
     with progress_bars(is_default()) as report:
         yield report

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 from modelcc.artifact.replacement import replace_file
 from modelcc.cli.console import note, output_console, print_json, progress_of
@@ -18,9 +21,10 @@ from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
 from modelcc.environment import Environment
 from modelcc.ir.op import ModelError
-from modelcc.schedule.text import print_schedule
-from modelcc.tune.search import Found
-from modelcc.tuning import Request, Tuning, tune_model
+from modelcc.progress import Bars
+from modelcc.tuning import Request, Standing, Tuning, tune_model
+from modelcc.tuning_page import tuning_page
+from modelcc.tuning_rows import kernel_rows
 from modelcc.verification import Request as Verified
 from modelcc.verification import subject_of
 
@@ -34,8 +38,13 @@ on from there. Compile with --tuned, or with --schedule and the file of -o.
   modelcc tune model.onnx --budget 3m
   modelcc compile model.onnx --tuned
   modelcc tune model.onnx --threads 1 -o model.schedule.txt
+  modelcc tune model.onnx --page tuned.html          what won by how much
 """
 SHOWN = 12
+"""Kernels in the table."""
+
+LETTERS = 18
+"""Of a node's name, the last ones, which tell it from others."""
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -50,6 +59,10 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
     help="Write the schedules to this file, for --schedule.",
 )  # fmt: skip
+@click.option(
+    "--page", type=click.Path(path_type=Path), metavar="FILE.html",
+    help="Write what won by how much as an HTML page.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 @compiling
 @feeding
@@ -61,6 +74,7 @@ def tune(
     budget: str,
     database: Path | None,
     output: Path | None,
+    page: Path | None,
     as_json: bool,
     no_cache: bool,
     inputs: tuple[str, ...],
@@ -72,35 +86,43 @@ def tune(
     if inputs:
         raise ModelError("tune uses random inputs", (), "give --seed and --size instead of -i")
     options, seconds = options_of(environment, **asked), seconds_of(budget)
-    check_writable(output)
-    check_outputs([output], [model])
+    check_writable(output, page)
+    check_outputs([output, page], [model])
     with progress_of() as progress:
         workplace = workplace_of(environment, no_cache, progress)
         path = database_path(environment, database)
         own = Verified(model, options, workplace, {}, sizes_of(sizes), seed)
-        subject = subject_of(own)
-        best: dict[str, float] = {}
-
-        def tell(found: Found) -> None:
-            best[found.task.key] = found.saved
-            saved = 1e3 * sum(best.values())
-            workplace.report(f"measuring kernels ({saved:.2f} ms of a run saved)", len(best), 0)
-
-        request = Request(model, options, subject.feeds, path, seconds, workplace, tell)
+        tell = partial(_tell, progress, monotonic(), seconds)
+        feeds = subject_of(own).feeds
+        request = Request(model, options, feeds, path, seconds, workplace, tell)
         tuning = tune_model(request)
     if output is not None:
-        replace_file(output, lambda temporary: _write(temporary, tuning.text))
-        note(f"wrote {output}")
+        _write(output, tuning.text)
+    if page is not None:
+        _write(page, tuning_page(tuning, model.name, options.threads, seconds))
     if as_json:
         print_json(_summary(tuning))
         return
-    output_console().print(_table(tuning))
-    count = len(tuning.above)
-    above = f" and {count} choice{'s' * (count != 1)} above kernels" if count else ""
-    note(
-        f"{1e3 * tuning.default:.3f} ms by default, {1e3 * tuning.tuned:.3f} ms with "
-        f"{len(tuning.schedules)} schedules{above}: {tuning.gain:.3f} times as fast"
-    )
+    if tuning.kernels:
+        output_console().print(_table(tuning))
+    note(_result(tuning))
+
+
+def _tell(progress: Bars, start: float, budget: float, standing: Standing) -> None:
+    """The best so far, as a bar of the budget that is spent."""
+    default, best = 1e3 * standing.default, 1e3 * standing.best
+    text = f"{default:.2f} ms, best so far {best:.2f}; {standing.kernels} kernels; seconds"
+    progress.whole(text, int(monotonic() - start), int(budget))
+
+
+def _result(tuning: Tuning) -> str:
+    kernels, choices = len(tuning.schedules), len(tuning.above)
+    if not kernels and not choices:
+        return f"{1e3 * tuning.default:.3f} ms: nothing was faster, the defaults stay"
+    found = [f"{kernels} schedule{'s' * (kernels != 1)}"] if kernels else []
+    found += [f"{choices} choice{'s' * (choices != 1)} above kernels"] if choices else []
+    times = f"{1e3 * tuning.default:.3f} ms by default, {1e3 * tuning.tuned:.3f} ms with "
+    return f"{times}{' and '.join(found)}: {tuning.gain:.3f} times as fast"
 
 
 def seconds_of(text: str) -> float:
@@ -112,7 +134,12 @@ def seconds_of(text: str) -> float:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(text)
+    replace_file(path, lambda temporary: _write_text(temporary, text))
+    note(f"wrote {path}")
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
 
 
 def _summary(tuning: Tuning) -> dict[str, Any]:
@@ -120,39 +147,47 @@ def _summary(tuning: Tuning) -> dict[str, Any]:
         "machine": tuning.machine,
         "default": tuning.default,
         "tuned": tuning.tuned,
+        "spent": tuning.spent,
         "above": dict(sorted(tuning.above.items())),
+        "trials": [
+            {"lines": dict(one.lines), "gain": one.turns.ratio, "taken": one.taken}
+            for one in tuning.trials
+        ],
         "kernels": [
             {
-                "key": one.task.key,
-                "nodes": list(one.task.nodes),
-                "calls": one.task.calls,
-                "seconds": one.seconds,
-                "gain": one.gain,
-                "tried": one.tried,
-                "failed": one.failed,
-                "default": print_schedule(one.task.default),
-                "best": print_schedule(one.best),
-                "taken": one.task.key in tuning.schedules,
+                "key": row.key,
+                "nodes": list(row.nodes),
+                "calls": row.calls,
+                "seconds": row.seconds,
+                "gain": row.gain,
+                "tried": row.measured,
+                "failed": row.failed,
+                "default": row.default,
+                "best": row.best,
+                "taken": row.taken,
+                "verdict": row.verdict,
             }
-            for one in tuning.kernels
+            for row in kernel_rows(tuning)
         ],
     }
 
 
 def _table(tuning: Tuning) -> Table:
-    table = Table(title=f"Kernels that take most time on {tuning.machine}", title_justify="left")
-    for name in ("node", "calls", "ms", "tried", "gain", "schedule"):
-        table.add_column(name, justify="left" if name in ("node", "schedule") else "right")
-    for one in tuning.kernels[:SHOWN]:
-        taken = one.task.key in tuning.schedules
-        nodes = one.task.nodes[0] if one.task.nodes else ""
-        more = f" and {len(one.task.nodes) - 1} more" if len(one.task.nodes) > 1 else ""
-        table.add_row(
-            f"{nodes}{more}",
-            str(one.task.calls),
-            f"{1e3 * one.seconds * one.task.calls:.3f}",
-            str(one.tried),
-            f"{one.gain:.2f}" if taken else "",
-            print_schedule(one.best) if taken else "default",
-        )
+    """Kernels of which most time is saved, and then those that take most."""
+    rows = kernel_rows(tuning)
+    table = Table(title=f"Kernels on {tuning.machine}", title_justify="left")
+    table.add_column("node", no_wrap=True, overflow="ellipsis", min_width=12)
+    for name in ("calls", "ms", "tried", "gain"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("schedule", overflow="fold")
+    for row in rows[:SHOWN]:
+        more = f" + {len(row.nodes) - 1}" if len(row.nodes) > 1 else ""
+        numbers = str(row.calls), f"{1e3 * row.seconds * row.calls:.3f}", str(row.measured)
+        gain = f"{row.gain:.2f}" if row.gain > 1 else ""
+        result = row.best if row.taken else row.verdict
+        node = row.nodes[0] if row.nodes else row.key
+        node = f"{node if len(node) <= LETTERS else f'…{node[1 - LETTERS :]}'}{more}"
+        table.add_row(Text(node), *numbers, gain, Text(result, "" if row.taken else "dim"))
+    if len(rows) > SHOWN:
+        table.caption = f"and {len(rows) - SHOWN} more; --page and --json have all"
     return table

@@ -15,10 +15,10 @@ from statistics import mean
 from typing import Protocol
 
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.schedule import Schedule
-from modelcc.schedule.text import print_schedule
+from modelcc.schedule.schedule import Schedule, ScheduleError
+from modelcc.schedule.text import parse_schedule, print_schedule
 from modelcc.schedule.workload import workload_key
-from modelcc.targets.cpu.candidates import candidates, likeness
+from modelcc.targets.cpu.candidates import candidates, fits, likeness
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.work import nanoseconds
 from modelcc.tune.database import Database, Measurement, State
@@ -58,9 +58,19 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """A schedule that was ``first`` times as fast as the default in the search and ``again`` times
+    when it was measured once more."""
+
+    schedule: Schedule
+    first: float
+    again: float
+
+
+@dataclass(frozen=True)
 class Found:
     """What is known of a task: ``seconds`` of its default, and the best schedule, which is
-    ``gain`` times as fast."""
+    ``gain`` times as fast; ``doubt`` is what was not as fast again."""
 
     task: Task
     seconds: float
@@ -68,6 +78,7 @@ class Found:
     gain: float = 1.0
     tried: int = 0
     failed: int = 0
+    doubt: Doubt | None = None
 
     @property
     def saved(self) -> float:
@@ -146,7 +157,7 @@ class Search:
             if not self._batch(one, gains) or one.idle >= PATIENCE:
                 waiting.remove(one)
             self.report(one.found)
-        confirmed = [self._confirmed(one.found) for one in work]
+        confirmed = [self._confirmed(self._as_before(one.found)) for one in work]
         return sorted(confirmed, key=lambda f: -f.task.calls * f.seconds)
 
     def _opened(self, task: Task) -> _Open | None:
@@ -184,14 +195,7 @@ class Search:
         return True
 
     def _known(self, task: Task) -> Mapping[str, Measurement]:
-        """What was measured of a task, its gains over the present default; that of another version
-        of the compiler, or of other numbers of the machine, may have been another one."""
-        known = self.database.measurements(self.name, task.key)
-        default = known.get(print_schedule(task.default))
-        gain = None if default is None else default.gain
-        if gain is None:
-            return known
-        return {text: replace(m, default=m.default / gain) for text, m in known.items()}
+        return over_default(self.database.measurements(self.name, task.key), task.default)
 
     def _measured(self, task: Task, schedules: Sequence[Schedule]) -> list[Measurement]:
         """All of them beside the default; one by one if a worker ends early, to know which."""
@@ -211,6 +215,21 @@ class Search:
             for one, found in zip(schedules, times, strict=True)
         ]  # fmt: skip
 
+    def _as_before(self, found: Found) -> Found:
+        """With the best that earlier runs measured, if time was too short to come by it again."""
+        task = found.task
+        gains = {text: one.gain or 0.0 for text, one in self._known(task).items()}
+        for text in sorted(gains, key=lambda text: -gains[text]):
+            if gains[text] <= found.gain * GAIN:
+                break
+            try:
+                best = parse_schedule(text)
+            except ScheduleError:
+                continue
+            if fits(task.kernel, best, self.machine):
+                return replace(found, best=best, gain=gains[text])
+        return found
+
     def _confirmed(self, found: Found) -> Found:
         """Its best schedule if that is faster again, else the default."""
         if found.best == found.task.default:
@@ -220,8 +239,19 @@ class Search:
         except WorkerError:
             times = Times(0.0, 0.0, 0.0)
         if times.ratio < GAIN:
-            return replace(found, best=found.task.default, gain=1.0)
+            doubt = Doubt(found.best, found.gain, times.ratio)
+            return replace(found, best=found.task.default, gain=1.0, doubt=doubt)
         return replace(found, gain=times.ratio)
+
+
+def over_default(known: Mapping[str, Measurement], default: Schedule) -> Mapping[str, Measurement]:
+    """What was measured of a workload, its gains over the present ``default``; that of another
+    version of the compiler, or of other numbers of the machine, may have been another one."""
+    own = known.get(print_schedule(default))
+    gain = None if own is None else own.gain
+    if gain is None:
+        return known
+    return {text: replace(m, default=m.default / gain) for text, m in known.items()}
 
 
 def _better(found: Found, batch: Sequence[Schedule], results: Mapping[str, Measurement]) -> Found:
