@@ -36,16 +36,22 @@ TILED = st.builds(
     padded=st.booleans(),
     parallel=NUMBERS,
 )
-PART = st.one_of(
-    TILED, st.builds(Rows, NUMBERS, NUMBERS, NUMBERS), st.builds(StraightRows, st.booleans())
-)
+ROWS = st.builds(Rows, NUMBERS, NUMBERS, NUMBERS)
+TILES = st.lists(TILED, max_size=3).map(tuple)
+STEPS = st.lists(st.one_of(TILED, ROWS), max_size=3).map(tuple)
+PART = st.one_of(TILED, ROWS, st.builds(StraightRows, TILES, st.booleans()))
 SCHEDULES = st.one_of(
     st.builds(Parts, st.lists(PART, max_size=3).map(tuple)),
-    st.builds(Phases, st.lists(TILED, max_size=3).map(tuple), st.booleans()),
+    st.builds(Phases, TILES, st.booleans()),
     st.builds(
-        RowBlocks, NUMBERS, st.integers(0, 512), st.booleans(), *[st.one_of(st.none(), TILED)] * 2
+        RowBlocks,
+        NUMBERS,
+        st.integers(0, 512),
+        st.booleans(),
+        *[st.one_of(st.none(), TILED)] * 2,
+        STEPS,
     ),
-    st.builds(RowSums, NUMBERS, st.booleans()),
+    st.builds(RowSums, NUMBERS, st.booleans(), NUMBERS, STEPS),
 )
 
 
@@ -74,6 +80,10 @@ def test_the_text_of_a_tile() -> None:
         ("tiled(tile=4)", "tile is {loop: number, …}"),
         ("tiled(depth=4)", "tiled has vector, lanes"),
         ("row_sums()", "column 1: row_sums needs block"),
+        ("row_sums(block=8, steps=[])", "steps is [tiled(…), rows(…), …]"),
+        ("row_sums(block=8, steps=[parts()])", "column 26: a step is tiled(…) or rows(…)"),
+        ("row_sums(block=8, steps=tiled())", "steps is [tiled(…), rows(…), …]"),
+        ("straight_rows(rows(lanes=8))", "column 15: this cannot be within another schedule"),
         ("phases(rows(lanes=8))", "column 8: this cannot be within another schedule"),
         ("parts(parts())", "column 7: this cannot be within another schedule"),
         ("lanes", "column 1: expected one of tiled"),

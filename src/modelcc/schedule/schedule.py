@@ -53,10 +53,15 @@ class Rows:
     parallel: int = 1
 
 
+Step: TypeAlias = Tiled | Rows
+"""A part of a schedule that is planned by itself."""
+
+
 @dataclass(frozen=True)
 class StraightRows:
-    """Rows in parts that are loops of their own."""
+    """Rows in ``parts`` that are loops of their own (none: as it seems best)."""
 
+    parts: tuple[Tiled, ...] = ()
     parallel: bool = False
 
 
@@ -66,7 +71,8 @@ class RowBlocks:
     (0: all keys at once).
 
     ``scores`` and ``total`` are the tiles of the two products in a whole block (None: those that
-    seem best, as for what is left at the ends).
+    seem best).  ``steps`` has all else in the order of its statements: what is done to rows of
+    scores, products in what is left at the ends (none: as it seems best).
     """
 
     rows: int
@@ -74,15 +80,23 @@ class RowBlocks:
     parallel: bool = False
     scores: Tiled | None = None
     total: Tiled | None = None
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)
 class RowSums:
-    """One row times a matrix whose rows are added to sums in the first cache, by blocks of
-    ``block`` columns."""
+    """One row times a matrix of which ``terms`` rows at once (0: as many as seem best) are added to
+    sums in the first cache, by blocks of ``block`` columns.
+
+    ``steps`` are in the order of their statements (none: as it seems best): sums are cleared, rows
+    are added, what is left of rows, results are written; and again for columns that are no whole
+    block.
+    """
 
     block: int
     parallel: bool = False
+    terms: int = 0
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)

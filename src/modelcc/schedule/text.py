@@ -2,7 +2,7 @@
 
     tiled(vector=a1, lanes=8, tile={a1b: 2, a0: 6}, unroll={a2: 4}, parallel=16)
     rows(lanes=8, unroll=4)
-    row_blocks(rows=64, scores=tiled(vector=a3, lanes=8, tile={a3b: 2}))
+    row_blocks(rows=64, scores=tiled(vector=a3, lanes=8, tile={a3b: 2}), steps=[rows(lanes=8)])
     parts(tiled(vector=a0, lanes=8), rows(lanes=8, unroll=2))
 
 Fields that have their default are left out.  The grammar is a part of Python's expressions.
@@ -25,6 +25,7 @@ from modelcc.schedule.schedule import (
     RowSums,
     Schedule,
     ScheduleError,
+    Step,
     StraightRows,
     Tiled,
 )
@@ -40,7 +41,9 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "row_sums": RowSums,
     }
 )
-_SEVERAL: Mapping[type, str] = MappingProxyType({Parts: "parts", Phases: "phases"})
+_SEVERAL: Mapping[type, str] = MappingProxyType(
+    {Parts: "parts", Phases: "phases", StraightRows: "parts"}
+)
 """Kinds that others are in, and the field that has these."""
 _WANTED: Mapping[str, str] = MappingProxyType(
     {
@@ -48,6 +51,7 @@ _WANTED: Mapping[str, str] = MappingProxyType(
         "int": "a number",
         "Factors": "{loop: number, …}",
         "Tiled | None": "tiled(…)",
+        "tuple[Step, ...]": "[tiled(…), rows(…), …]",
     }
 )
 """What a field's value is, by its type."""
@@ -75,6 +79,8 @@ def _printed(schedule: Schedule | Part) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, Tiled):
         return _printed(value)
+    if isinstance(value, tuple) and isinstance(value[0], Tiled | Rows):
+        return f"[{', '.join(map(_printed, cast('tuple[Step, ...]', value)))}]"
     if isinstance(value, tuple):
         pairs = cast("tuple[tuple[str, int], ...]", value)
         return "{" + ", ".join(f"{name}: {size}" for name, size in pairs) + "}"
@@ -118,7 +124,7 @@ def _parsed(node: ast.expr) -> Schedule | Part:
 def _parts(node: ast.Call, kind: type) -> tuple[Part, ...]:
     found = [(argument, _parsed(argument)) for argument in node.args]
     for argument, part in found:
-        fits = isinstance(part, Tiled) if kind is Phases else isinstance(part, Part)
+        fits = isinstance(part, Part if kind is Parts else Tiled)
         if not fits:
             raise ScheduleError(f"{_place(argument)}: this cannot be within another schedule")
     return cast("tuple[Part, ...]", tuple(part for _, part in found))
@@ -138,8 +144,17 @@ def _parsed_value(node: ast.expr, field: Field[Any]) -> Any:
             return tuple(map(_factor, keys, values))
         case ast.Call(func=ast.Name(id="tiled")), "Tiled | None":
             return _parsed(node)
+        case ast.List(elts=steps), "tuple[Step, ...]" if steps:
+            return tuple(map(_step, steps))
         case _:
             raise ScheduleError(f"{_place(node)}: {field.name} is {_WANTED.get(kind, 'a name')}")
+
+
+def _step(node: ast.expr) -> Step:
+    found = _parsed(node)
+    if not isinstance(found, Tiled | Rows):
+        raise ScheduleError(f"{_place(node)}: a step is tiled(…) or rows(…)")
+    return found
 
 
 def _factor(key: ast.expr | None, value: ast.expr) -> tuple[str, int]:

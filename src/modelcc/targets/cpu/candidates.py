@@ -23,13 +23,18 @@ from modelcc.schedule.schedule import (
     RowSums,
     Schedule,
     ScheduleError,
+    Step,
+    StraightRows,
     Tiled,
 )
 from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.pieces import Piece, parts_of, phases_of
-from modelcc.targets.cpu.row_blocks import products_of
+from modelcc.targets.cpu.row_blocks import planned_blocks
+from modelcc.targets.cpu.row_sums import TERMS, planned_sums
 from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
+from modelcc.targets.cpu.steps import Steps
+from modelcc.targets.cpu.straight_rows import planned_parts
 
 TILES = 24
 """Tiles of one part that are looked at."""
@@ -37,12 +42,15 @@ TILES = 24
 UNROLLINGS = (16, 8, 4, 2, 1)
 """Steps of an innermost sum in one iteration."""
 
+UNROLLED_ROWS = (2, 8, 1, 4)
+"""Vectors at once where rows are summed up."""
+
 ROWS = (8, 16, 32, 64, 128)
 KEYS = (0, 64, 128, 256, 512)
 """Blocks of two contractions."""
 
 
-One = TypeVar("One", bound=Part | RowBlocks)
+One = TypeVar("One", bound=Part | RowBlocks | RowSums)
 
 
 def candidates(
@@ -78,12 +86,19 @@ def likeness(schedule: Schedule) -> object:
             return Phases, tuple(_part_likeness(part) for part in phases)
         case RowBlocks(scores=scores, total=total):
             tiles = (None if one is None else _part_likeness(one) for one in (scores, total))
-            return replace(schedule, scores=None, total=None), tuple(tiles)
+            steps = tuple(_part_likeness(step) for step in schedule.steps)
+            plain = replace(schedule, scores=None, total=None, steps=())
+            return plain, tuple(tiles), steps
+        case RowSums():
+            steps = tuple(_part_likeness(step) for step in schedule.steps)
+            return replace(schedule, steps=()), steps
         case _:
             return schedule
 
 
 def _part_likeness(part: Part) -> object:
+    if isinstance(part, StraightRows):
+        return StraightRows, part.parallel, tuple(_part_likeness(each) for each in part.parts)
     if not isinstance(part, Tiled):
         return part
     vectors = dict(part.tile).get(f"{part.vector}b", 1)
@@ -99,8 +114,8 @@ def _changed(kernel: CanonicalKernel, base: Schedule, machine: CpuModel) -> Iter
             yield from _phases(kernel, base, machine)
         case RowBlocks():
             yield from _in_turns(_other_blocks(base), _other_products(kernel, base, machine))
-        case RowSums(block):
-            yield from (replace(base, block=size) for size in (block // 2, block * 2, block // 4))
+        case RowSums():
+            yield from _in_turns(_other_sums(base), _other_adding(kernel, base, machine))
     yield from _on_threads(base, machine)
 
 
@@ -115,13 +130,43 @@ def _other_blocks(base: RowBlocks) -> Iterator[RowBlocks]:
 def _other_products(
     kernel: CanonicalKernel, base: RowBlocks, machine: CpuModel
 ) -> Iterator[RowBlocks]:
-    """Other tiles of one of the two products."""
-    ways = [
+    """Another way to do one of the two products, or one of the other steps."""
+    planned = planned_blocks(kernel, machine, base)
+    ways: list[Iterable[RowBlocks]] = [
         [replace(base, **{name: tiled}) for tiled in _product_tiles(piece, own, machine)]
-        for name, (piece, own) in products_of(kernel, machine, base).items()
+        for name, (piece, own) in planned.products.items()
     ]
+    ways.append(replace(base, steps=steps) for steps in _other_steps(planned.steps, machine))
     for changed in zip_longest(*ways):
         yield from (one for one in changed if one is not None)
+
+
+def _other_steps(steps: Steps, machine: CpuModel) -> Iterator[tuple[Step, ...]]:
+    """One step done otherwise."""
+    ways: list[list[tuple[Step, ...]]] = []
+    for number, (piece, own) in enumerate(steps.made):
+        before, after = steps.schedules[:number], steps.schedules[number + 1 :]
+        found: Iterable[Step] = ()
+        if isinstance(own, Rows):
+            found = (replace(own, unroll=unroll) for unroll in UNROLLED_ROWS)
+        elif piece is not None:
+            found = _product_tiles(piece, own, machine)
+        ways.append([(*before, one, *after) for one in found if one != own])
+    for changed in zip_longest(*ways):
+        yield from (one for one in changed if one is not None)
+
+
+def _other_sums(base: RowSums) -> Iterator[RowSums]:
+    """Of other sizes, with the steps that seem best there."""
+    block, terms = base.block, base.terms or TERMS
+    plain = replace(base, steps=())
+    yield from (replace(plain, block=size) for size in (block // 2, block * 2, block // 4))
+    yield from (replace(plain, terms=size) for size in (terms // 2, terms * 2))
+
+
+def _other_adding(kernel: CanonicalKernel, base: RowSums, machine: CpuModel) -> Iterator[RowSums]:
+    steps = planned_sums(kernel, machine, base)
+    yield from (replace(base, steps=changed) for changed in _other_steps(steps, machine))
 
 
 def _product_tiles(piece: Piece, own: Tiled, machine: CpuModel) -> Iterator[Tiled]:
@@ -135,6 +180,8 @@ def _on_threads(base: Schedule, machine: CpuModel) -> Iterator[Schedule]:
     match base:
         case Parts((Tiled() | Rows() as part,)):
             yield Parts((replace(part, parallel=PARALLEL_CHUNKS if part.parallel == 1 else 1),))
+        case Parts((StraightRows() as part,)):
+            yield Parts((replace(part, parallel=not part.parallel),))
         case RowBlocks() | RowSums() | Phases():
             yield replace(base, parallel=not base.parallel)
         case _:
@@ -145,7 +192,15 @@ def _parts(kernel: CanonicalKernel, base: Parts, machine: CpuModel) -> Iterator[
     for number, (piece, part) in enumerate(zip(parts_of(kernel), base.parts, strict=True)):
         before, after = base.parts[:number], base.parts[number + 1 :]
         found = _of_part(piece, part, machine)
+        if isinstance(part, StraightRows):
+            steps = planned_parts(kernel, piece, part, machine)
+            straight = (_straight(part, changed) for changed in _other_steps(steps, machine))
+            found = _in_turns(straight, found)
         yield from (Parts((*before, changed, *after)) for changed in found)
+
+
+def _straight(part: StraightRows, steps: tuple[Step, ...]) -> StraightRows:
+    return replace(part, parts=tuple(step for step in steps if isinstance(step, Tiled)))
 
 
 def _of_part(piece: Piece, part: Part, machine: CpuModel) -> Iterator[Part]:
@@ -153,7 +208,7 @@ def _of_part(piece: Piece, part: Part, machine: CpuModel) -> Iterator[Part]:
     parallel = PARALLEL_CHUNKS if part.parallel is True else int(part.parallel)
     tiles = [replace(tiled, parallel=parallel) for tiled in _tiles(piece, machine)]
     if isinstance(part, Rows):
-        unrolled = [replace(part, unroll=unroll) for unroll in (2, 8, 1, 4)]
+        unrolled = [replace(part, unroll=unroll) for unroll in UNROLLED_ROWS]
         yield from _in_turns((*unrolled, replace(part, lanes=part.lanes // 2)), tiles)
         return
     lanes = machine.lanes(32)

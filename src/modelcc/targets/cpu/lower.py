@@ -37,13 +37,14 @@ from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.pieces import Piece, parts_of, phases_of
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
-from modelcc.targets.cpu.row_sums import emit_row_sums, find_row_sums
+from modelcc.targets.cpu.row_sums import MOST_TERMS, emit_row_sums, find_row_sums
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
 from modelcc.targets.cpu.scheduled_kernel import (
     PARALLEL_CHUNKS,
     ScheduledKernel,
     buffer_parameter,
 )
+from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.straight_rows import emit_straight_rows, find_straight_rows
 from modelcc.targets.cpu.streaming import streams
 from modelcc.targets.cpu.tiled import emit_tiled
@@ -131,9 +132,11 @@ def _row_blocks(workload: _Workload, wanted: RowBlocks | None) -> _Lowered | Non
     if blocks is None:
         return None
     parallel = workload.worth_a_fork if wanted is None else wanted.parallel
-    statements, products = emit_row_blocks(blocks, kernel, workload.names, machine, parallel)
-    tiles = {name: tiled for name, (_, tiled) in products.items()}
-    return _Lowered(statements, RowBlocks(blocks.rows, blocks.keys or 0, parallel, **tiles))
+    statements, planned = emit_row_blocks(blocks, kernel, workload.names, machine, parallel)
+    tiles = {name: tiled for name, (_, tiled) in planned.products.items()}
+    steps = planned.steps.schedules
+    schedule = RowBlocks(blocks.rows, blocks.keys or 0, parallel, **tiles, steps=steps)
+    return _Lowered(statements, schedule)
 
 
 def _row_sums(workload: _Workload, wanted: RowSums | None) -> _Lowered | None:
@@ -145,9 +148,14 @@ def _row_sums(workload: _Workload, wanted: RowSums | None) -> _Lowered | None:
     if wanted is not None:
         if wanted.block < 1:
             raise ScheduleError(f"a block has columns, not {wanted.block}")
-        found = replace(found, block=wanted.block)
-    statements = emit_row_sums(found, workload.kernel, workload.names, workload.machine, parallel)
-    return _Lowered(statements, RowSums(found.block, parallel))
+        if not 0 <= wanted.terms <= MOST_TERMS:
+            raise ScheduleError(f"up to {MOST_TERMS} rows are added at once, not {wanted.terms}")
+        found = replace(found, block=wanted.block, terms=wanted.terms or found.terms)
+    steps = Steps() if wanted is None else Steps(wanted.steps)
+    args = workload.kernel, workload.names, workload.machine
+    statements = emit_row_sums(found, *args, parallel, steps)
+    steps.check()
+    return _Lowered(statements, RowSums(found.block, parallel, found.terms, steps.schedules))
 
 
 def _phases(workload: _Workload, wanted: Phases | None) -> _Lowered | None:
@@ -249,9 +257,12 @@ def _part(workload: _Workload, piece: Piece, worth: bool, wanted: Part | None) -
         rows = find_straight_rows(piece.stages, types, workload.dims)
     if rows is not None:
         parallel = worth if wanted is None else wanted.parallel is True
-        body, plans = emit_straight_rows(rows, kernel, names, machine, parallel)
+        steps = Steps(wanted.parts if isinstance(wanted, StraightRows) else ())
+        body, plans = emit_straight_rows(rows, kernel, names, machine, parallel, steps)
+        steps.check()
         in_place = pairs_of_parts(plans, kernel, types)
-        return _LoweredPart(body, StraightRows(parallel), {}, in_place)
+        parts = tuple(plan.schedule for plan in plans)
+        return _LoweredPart(body, StraightRows(parts, parallel), {}, in_place)
     if isinstance(wanted, StraightRows):
         raise ScheduleError("no part moves rows that are bent at their ends")
     plan, layouts = _plan(piece.with_choices(), machine, wanted)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias
 
 from modelcc.ir.index import (
     Bounds,
@@ -34,10 +35,11 @@ from modelcc.schedule.block_stages import Part as Block
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import Names
 from modelcc.schedule.schedule import RowBlocks as Schedule
-from modelcc.schedule.schedule import ScheduleError, Tiled
+from modelcc.schedule.schedule import ScheduleError, Step, Tiled
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.pieces import Piece
 from modelcc.targets.cpu.rows import emit_rows, plan_rows
+from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.tiled import emit_tiled
 
 MOST_ROWS = 64
@@ -60,12 +62,19 @@ Tiles: TypeAlias = dict[Product, tuple[Piece, Tiled]]
 """The products of a whole block, and how they are tiled."""
 
 
+class Planned(NamedTuple):
+    """How blocks are planned: the products of a whole one, and what else there is."""
+
+    products: Tiles
+    steps: Steps
+
+
 @dataclass(frozen=True)
 class RowBlocks:
     """``rows`` of a block, and ``keys``; None: all of them at once.
 
-    ``scores`` and ``total`` are the tiles of the products in a whole block; None: those that seem
-    best.
+    ``scores`` and ``total`` are the tiles of the products in a whole block, ``steps`` what else
+    there is; None or none: as it seems best.
     """
 
     stages: BlockStages
@@ -73,6 +82,7 @@ class RowBlocks:
     keys: int | None
     scores: Tiled | None = None
     total: Tiled | None = None
+    steps: tuple[Step, ...] = ()
 
     def tiles(self, product: Product) -> Tiled | None:
         """Those of one of the products."""
@@ -130,7 +140,7 @@ def _wanted(stages: BlockStages, wanted: Schedule) -> RowBlocks:
     tiles = wanted.scores, wanted.total
     if any(tiled is not None and tiled.parallel != 1 for tiled in tiles):
         raise ScheduleError("a function forks once, for its blocks: products are not parallel")
-    return RowBlocks(stages, wanted.rows, keys, *tiles)
+    return RowBlocks(stages, wanted.rows, keys, *tiles, wanted.steps)
 
 
 def _even(extent: Index, most: int) -> int:
@@ -140,9 +150,9 @@ def _even(extent: Index, most: int) -> int:
 
 def emit_row_blocks(
     blocks: RowBlocks, kernel: CanonicalKernel, names: Names, machine: CpuModel, threaded: bool
-) -> tuple[list[Stmt], Tiles]:
-    """Loop-level statements of all blocks, in parallel if ``threaded``, and how products are tiled
-    in whole blocks."""
+) -> tuple[list[Stmt], Planned]:
+    """Loop-level statements of all blocks, in parallel if ``threaded``, and how they are planned;
+    :class:`ScheduleError` if steps that are wanted do not fit."""
     counter, number = names.fresh("block"), names.fresh("rows")
     count = ceildiv(blocks.stages.pair.row.extent, blocks.rows)
     loops = [*blocks.loops, (number, count)]
@@ -156,19 +166,19 @@ def emit_row_blocks(
         **dict(kernel.dims),
         **{name: loop_range(extent) for name, extent in loops},
     }
-    tiles: Tiles = {}
-    emitter = _Emitter(blocks, dict(kernel.types), dims, names, machine, tiles)
+    planned = Planned({}, Steps(blocks.steps))
+    emitter = _Emitter(blocks, dict(kernel.types), dims, names, machine, planned)
     body = (*emitter.buffers(), *bound, *emitter.rows(Sym(number)))
     total = product(extent for _, extent in loops)
-    return [For(counter, 0, total, body, kind="parallel" if threaded else "serial")], tiles
+    planned.steps.check()
+    return [For(counter, 0, total, body, kind="parallel" if threaded else "serial")], planned
 
 
-def products_of(kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule) -> Tiles:
-    """The products of a whole block by ``wanted``, and their tiles; :class:`ScheduleError` if that
-    does not fit."""
+def planned_blocks(kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule) -> Planned:
+    """How blocks are planned by ``wanted``; :class:`ScheduleError` if that does not fit."""
     blocks = find_row_blocks(kernel, machine, wanted)
     if blocks is None:
-        return {}
+        return Planned({}, Steps())
     names = Names(frozenset(name for name, _ in kernel.dims))
     return emit_row_blocks(blocks, kernel, names, machine, wanted.parallel)[1]
 
@@ -180,8 +190,8 @@ class _Emitter:
     dims: Bounds
     names: Names
     machine: CpuModel
-    tiles: Tiles
-    """Filled with what whole blocks are planned to be."""
+    planned: Planned
+    """Filled."""
 
     def buffers(self) -> Iterator[Stmt]:
         """Local memory of one block."""
@@ -270,13 +280,14 @@ class _Emitter:
         if not phase.rows:
             piece = Piece(phase.stages, phase.stored, types, self.dims, frozenset())
             made = self._product(phase, block)
-            wanted = None if made is None else self.blocks.tiles(made)
-            plan, _ = piece.plan(self.machine, wanted)
-            if made is not None:
-                self.tiles[made] = piece, plan.schedule
+            if made is None:
+                plan = self.planned.steps.tiled(piece, self.machine)
+            else:
+                plan, _ = piece.plan(self.machine, self.blocks.tiles(made))
+                self.planned.products[made] = piece, plan.schedule
             return emit_tiled(plan, self.names, 1, None, frozenset(local))
         row, key = replace(pair.row, extent=block.rows), replace(pair.key, extent=block.keys)
         space = RowSpace((row,), (key,), phase.stages)
-        rows = plan_rows(space, phase.stored, types, self.dims, self.machine)
-        assert rows is not None
+        args = space, phase.stored, types, self.dims, self.machine
+        rows = self.planned.steps.rows(partial(plan_rows, *args))
         return emit_rows(replace(rows, padded=frozenset((pair.score,))), self.names, 1)

@@ -5,7 +5,7 @@ another page, which no core fetches ahead.  Along whole rows the matrix streams:
 
     for columns: for k: sums += x[k] * w[k, columns]     for k by eights: for columns: sums += ...
 
-The sums are read and written once for ``TERMS`` rows.
+The sums are read and written once for so many rows.
 """
 
 from __future__ import annotations
@@ -35,12 +35,17 @@ from modelcc.ir.tensor import Apply, Axis, Condition, Number, Read, Scalar, Stag
 from modelcc.ir.types import DType, TensorType
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import Names, identity
+from modelcc.schedule.schedule import RowSums as Schedule
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.plan import plan_stages
+from modelcc.targets.cpu.pieces import Piece
+from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.tiled import emit_tiled
 
 TERMS = 8
 """Rows that are added at once: as many streams as a core fetches ahead."""
+
+MOST_TERMS = 32
+"""Rows at once that a schedule may ask for."""
 
 PARTS = 4
 """Into how many blocks what would be one is cut for threads, the number of columns not given."""
@@ -50,7 +55,7 @@ PARTS = 4
 class RowSums:
     """The ``product`` of a row and a matrix for each point of the ``outer`` axes, with the
     parallel axis ``column`` and the sum's axis ``term``, the stages ``after`` it on the same
-    axes, and the columns of a ``block``."""
+    axes, the columns of a ``block`` and the ``terms`` that are added at once."""
 
     product: Stage
     outer: tuple[Axis, ...]
@@ -58,6 +63,7 @@ class RowSums:
     term: Axis
     after: tuple[Stage, ...]
     block: int
+    terms: int = TERMS
 
 
 def find_row_sums(kernel: CanonicalKernel, machine: CpuModel) -> RowSums | None:
@@ -145,18 +151,34 @@ def _follows(stage: Stage, product: Stage) -> bool:
 
 
 def emit_row_sums(
-    row_sums: RowSums, kernel: CanonicalKernel, names: Names, machine: CpuModel, threaded: bool
+    row_sums: RowSums,
+    kernel: CanonicalKernel,
+    names: Names,
+    machine: CpuModel,
+    threaded: bool,
+    steps: Steps,
 ) -> list[Stmt]:
     """Loop-level statements of all blocks of columns, in parallel if ``threaded``: by rows, or if
-    these are too few by blocks."""
+    these are too few by blocks.  ``steps`` says how each step is planned, and is told."""
     outer = {names.fresh(a.name): a.extent for a in row_sums.outer}
     point = {a.name: Sym(n) for n, a in zip(outer, row_sums.outer, strict=True)}
     counters = {name: loop_range(extent) for name, extent in outer.items()}
-    emitter = _Emitter(row_sums, kernel, names, machine, names.fresh("sums"), counters, point)
+    sums = names.fresh("sums")
+    emitter = _Emitter(row_sums, kernel, names, machine, sums, counters, point, steps)
     if threaded and _are_enough(row_sums.outer, machine):
         statements = _blocks(emitter, {}, threaded=False)
         return _nested(outer, statements, "parallel")
     return _blocks(emitter, outer, threaded)
+
+
+def planned_sums(kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule) -> Steps:
+    """The steps by ``wanted``, a schedule that fits."""
+    found, steps = find_row_sums(kernel, machine), Steps(wanted.steps)
+    if found is not None:
+        found = replace(found, block=wanted.block, terms=wanted.terms or found.terms)
+        names = Names(frozenset(name for name, _ in kernel.dims))
+        emit_row_sums(found, kernel, names, machine, wanted.parallel, steps)
+    return steps
 
 
 def _nested(outer: Mapping[str, Index], body: Sequence[Stmt], kind: LoopKind) -> list[Stmt]:
@@ -201,6 +223,7 @@ class _Emitter:
     sums: str
     counters: Bounds
     point: Mapping[str, Index]
+    steps: Steps
 
     @property
     def dtype(self) -> DType:
@@ -212,10 +235,10 @@ class _Emitter:
         axis = Axis(self.row_sums.column.name, count)
         zero = self._stage(axis, Number(identity("sum", self.dtype), self.dtype))
         yield from self._emit([zero], {})
-        terms = self.row_sums.term.extent
-        whole = floordiv(terms, TERMS)
-        yield from self._rows(axis, first, 0, whole, TERMS)
-        yield from self._rows(axis, first, whole * TERMS, terms - whole * TERMS, 1)
+        terms, most = self.row_sums.term.extent, self.row_sums.terms
+        whole = floordiv(terms, most)
+        yield from self._rows(axis, first, 0, whole, most)
+        yield from self._rows(axis, first, whole * most, terms - whole * most, 1)
         yield from self._emit(list(self._results(axis, first)), {})
 
     def _rows(
@@ -267,5 +290,6 @@ class _Emitter:
         types = {**dict(kernel.types), self.sums: sums}
         dims: Bounds = {**dict(kernel.dims), **self.counters, **inner}
         outputs = frozenset((*kernel.outputs, self.sums))
-        plan, _ = plan_stages(tuple(stages), outputs, types, dims, frozenset(), self.machine)
+        piece = Piece(tuple(stages), outputs, types, dims, frozenset())
+        plan = self.steps.tiled(piece, self.machine)
         return emit_tiled(plan, self.names, 1, None, frozenset((self.sums,)))

@@ -33,11 +33,14 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.choices import with_choices
 from modelcc.schedule.expression import Names
 from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.schedule import StraightRows as Schedule
 from modelcc.schedule.segments import Segment
 from modelcc.schedule.straight_runs import straight_runs
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.plan import Plan, plan_stages
+from modelcc.targets.cpu.pieces import Piece
+from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
+from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.tiled import emit_tiled
 
 LONG = 256
@@ -81,9 +84,15 @@ def _worth_leaving_out(stage: Stage) -> bool:
 
 
 def emit_straight_rows(
-    rows: StraightRows, kernel: CanonicalKernel, names: Names, machine: CpuModel, worth: bool
+    rows: StraightRows,
+    kernel: CanonicalKernel,
+    names: Names,
+    machine: CpuModel,
+    worth: bool,
+    steps: Steps,
 ) -> tuple[list[Stmt], list[Plan]]:
-    """Statements, on several threads if that is ``worth`` it, and the plans of the parts."""
+    """Statements, on several threads if that is ``worth`` it, and the plans of the parts, which
+    ``steps`` decides and is told."""
     own = {axis.name: names.fresh(axis.name) for axis in rows.outer}
     own |= {size: names.fresh(_SIZE) for size, _ in rows.sizes}
     outer = tuple(replace(axis, name=own[axis.name]) for axis in rows.outer)
@@ -104,7 +113,7 @@ def emit_straight_rows(
         body += [BindIndex(name, IndexOf(size, I64)) for name, size in sizes.items()]
         for number, part in enumerate(rows.parts):
             inner = (substitute_stage(part, values),)
-            plan, _ = plan_stages(inner, stored, types, dims, frozenset(), machine)
+            plan = steps.tiled(Piece(inner, stored, types, dims, frozenset()), machine)
             plans.append(plan)
             chunks = PARALLEL_CHUNKS if worth and alone and number == 0 else 1
             body += emit_tiled(plan, names, chunks)
@@ -116,6 +125,17 @@ def emit_straight_rows(
         loops = [Loop(_PLANE, (Segment(0, planes, 1, True),)), *loops]
     statements = nest_loops(loops, names, row, PARALLEL_CHUNKS if worth and not alone else 1)
     return statements, plans
+
+
+def planned_parts(
+    kernel: CanonicalKernel, piece: Piece, wanted: Schedule, machine: CpuModel
+) -> Steps:
+    """The parts of a piece of ``kernel`` by ``wanted``, a schedule that fits."""
+    dims, steps = dict(kernel.dims), Steps(wanted.parts)
+    rows = find_straight_rows(piece.stages, dict(kernel.types), dims)
+    if rows is not None:
+        emit_straight_rows(rows, kernel, Names(frozenset(dims)), machine, wanted.parallel, steps)
+    return steps
 
 
 _PLANE = "plane"
