@@ -88,6 +88,18 @@ def test_other_contents_are_refused(tmp_path: Path, text: str) -> None:
         read_measurements(path, "cafe")
 
 
+def test_files_of_newer_versions_are_refused_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as newer:
+        newer.setattr(measurements, "FORMAT", measurements.FORMAT + 1)
+        path = keep_measurements(FOUND, tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(ModelError, match=r"a newer modelcc wrote .*cafe\.json"):
+        read_measurements(path, "cafe")
+    assert usable_measurements(tmp_path) is None and path.read_bytes() == before
+
+
 def test_numbers_that_no_machine_has_are_refused(tmp_path: Path) -> None:
     for numbers in ((("speed", 1.0),), (("l2_bandwidth", -1.0),), (("fmas", float("nan")),)):
         path = keep_measurements(replace(FOUND, numbers=numbers), tmp_path)

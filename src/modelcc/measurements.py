@@ -66,22 +66,32 @@ def keep_measurements(found: Measurements, folder: Path) -> Path:
 
 
 def read_measurements(path: Path, identity: str) -> Measurements:
-    """The measurements in a file; :class:`ModelError` if it is damaged or of a processor other than
-    ``identity``, OSError if it cannot be read."""
+    """The measurements in a file; :class:`ModelError` if it is damaged, of a newer version, or of a
+    processor other than ``identity``, OSError if it cannot be read."""
     try:
         body: Any = json.loads(path.read_bytes())
         digest = body.pop("sha256")
-        if digest != _digest(body) or body["format"] != FORMAT:
+        if digest != _digest(body):
             raise ValueError(digest)
-        numbers = tuple(sorted(cast("Mapping[str, float]", body["numbers"]).items()))
-        with_numbers(CpuModel(), numbers)
-        found = Measurements(body["identity"], body["processor"], numbers, body["facts"])
+        newer = body["format"] > FORMAT
+        found = None if newer else _parsed(body)
     except _DAMAGE as error:
         raise ModelError(f"{path} is damaged", (), _AGAIN) from error
+    if found is None:
+        message = f"a newer modelcc wrote {path} (format {body['format']}, this one knows {FORMAT})"
+        raise ModelError(message, (), f"update modelcc, or {_AGAIN}")
     if found.identity != identity:
         message = f"{path} was measured on another processor ({found.processor})"
         raise ModelError(message, (), _AGAIN)
     return found
+
+
+def _parsed(body: Mapping[str, Any]) -> Measurements:
+    if body["format"] != FORMAT:
+        raise ValueError(body["format"])
+    numbers = tuple(sorted(cast("Mapping[str, float]", body["numbers"]).items()))
+    with_numbers(CpuModel(), numbers)
+    return Measurements(body["identity"], body["processor"], numbers, body["facts"])
 
 
 def with_measurements(options: Options, folder: Path | None) -> Options:

@@ -110,17 +110,20 @@ def tune_model(request: Request) -> Tuning:
 
     They take the place of what was chosen for these kernels, by tuning other models perhaps.
     It may be stopped at any moment and goes on where it was.  :class:`ModelError` if the target
-    has no kernels to measure, or the budget is too small.
+    has no kernels to measure, the budget is too small, or schedules are given.
     """
     if request.budget < LEAST_BUDGET:
         least = f"at least {LEAST_BUDGET:.0f} s"
         raise ModelError(f"a budget of {request.budget:g} s is too small", (), f"give {least}")
+    if request.options.schedule or request.options.tuned:
+        hint = "leave --schedule and --tuned out"
+        raise ModelError("tuning starts from the schedules that a model has by default", (), hint)
     start = monotonic()
 
     def after(share: float) -> Callable[[], bool]:
         return lambda: monotonic() - start > share * request.budget
 
-    options = replace(request.options, schedule="", tuned=False)
+    options = request.options
     target = target_of(options)
     if not isinstance(target, NativeTarget):
         raise ModelError(f"kernels of target {target.name!r} cannot be measured here")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from types import MappingProxyType
 
@@ -53,6 +53,15 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Sequence[Path]) -> Non
                 (),
                 "give another name with -o",
             )
+
+
+def check_apart(paths: Iterable[Path | None]) -> None:
+    """:class:`ModelError` if two of the files that are written are one."""
+    named = [path for path in paths if path is not None]
+    for one, other in combinations(named, 2):
+        if one.resolve() == other.resolve():
+            hint = "give each a name of its own"
+            raise ModelError(f"{one} and {other} are the same file, to be written twice", (), hint)
 
 
 def is_artifact(path: Path) -> bool:

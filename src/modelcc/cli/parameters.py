@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -143,6 +144,18 @@ def check_writable(*paths: Path | None) -> None:
             raise ModelError(f"cannot write {path}: there is no folder {path.parent}")
 
 
+def check_files(*paths: Path | None) -> None:
+    """:class:`ModelError` before any work if files cannot be written: a folder is there, or this
+    user may not."""
+    check_writable(*paths)
+    for path in paths:
+        if path is not None and path.is_dir():
+            raise ModelError(f"cannot write {path}: it is a folder", (), "name a file")
+        if path is not None and not os.access(path.parent, os.W_OK, effective_ids=True):
+            reason = f"cannot write {path}: this user may not write in its folder"
+            raise ModelError(reason, (), "name a file in another one")
+
+
 def sizes_of(texts: Sequence[str]) -> dict[str, int]:
     """Sizes of named dimensions from ``NAME=SIZE`` texts."""
     sizes: dict[str, int] = {}
@@ -156,4 +169,12 @@ def sizes_of(texts: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-__all__ = ["MODEL", "check_writable", "compiling", "feeding", "options_of", "sizes_of"]
+__all__ = [
+    "MODEL",
+    "check_files",
+    "check_writable",
+    "compiling",
+    "feeding",
+    "options_of",
+    "sizes_of",
+]

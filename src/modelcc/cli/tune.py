@@ -14,8 +14,8 @@ from rich.text import Text
 
 from modelcc.artifact.replacement import replace_file
 from modelcc.cli.console import note, output_console, print_json, progress_of
-from modelcc.cli.outputs import check_outputs
-from modelcc.cli.parameters import MODEL, check_writable, compiling, feeding, options_of, sizes_of
+from modelcc.cli.outputs import check_apart, check_outputs
+from modelcc.cli.parameters import MODEL, check_files, compiling, feeding, options_of, sizes_of
 from modelcc.cli.schedules import database_option, database_path
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
@@ -86,11 +86,12 @@ def tune(
     if inputs:
         raise ModelError("tune uses random inputs", (), "give --seed and --size instead of -i")
     options, seconds = options_of(environment, **asked), seconds_of(budget)
-    check_writable(output, page)
-    check_outputs([output, page], [model])
+    path = database_path(environment, database)
+    check_files(output, page)
+    check_outputs([output, page], [model, path])
+    check_apart((output, page, path))
     with progress_of() as progress:
         workplace = workplace_of(environment, no_cache, progress)
-        path = database_path(environment, database)
         own = Verified(model, options, workplace, {}, sizes_of(sizes), seed)
         tell = partial(_tell, progress, monotonic(), seconds)
         feeds = subject_of(own).feeds

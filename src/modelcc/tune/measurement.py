@@ -147,7 +147,8 @@ class Measurer:
             target.legalize(schedule_kernel(kernel, f"variant{n}", target.cpu, (), s).function)
             for n, s in enumerate(schedules)
         ]
-        objects = target.build(target.emit_functions(functions), self.workplace)
+        modules = [m for function in functions for m in target.emit_functions([function])]
+        objects = target.build(modules, self.workplace)
         variants = [
             Variant(contents, function.name, parallel_loop(function) is not None)
             for contents, function in zip(objects, functions, strict=True)
