@@ -34,6 +34,14 @@ def _top_k(part: int, rows: int) -> Case:
     return Case(graph, feeds, 1024, library=whole)
 
 
+def _few_of_columns(k: int) -> Case:
+    graph = (
+        "g (float[n, 64] x) => (float[a, 64] y, int64[a, 64] j) { k = Constant<value_ints = "
+        f"[{k}]>() y, j = TopK<axis = 0, largest = 0>(x, k) }}"
+    )
+    return Case(graph, lambda r, n: {"x": f32(r, n, 64)})
+
+
 def _transform(parts: int, onesided: int) -> Case:
     graph = (
         f"g (float[1, n, {parts}] x) => (float[1, m, 2] y) "
@@ -52,6 +60,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "TopK n / 4": _top_k(4, 4),
         "TopK n / 64": _top_k(64, 4),
         "sort (TopK n)": _top_k(1, 1),
+        **{f"TopK {k} of columns": _few_of_columns(k) for k in (1, 5, 50)},
         **{
             f"Hardmax {name}": Case(
                 f"g (float[{shape}] x) => (float[a, b] y) {{ y = Hardmax<axis = {axis}>(x) }}",

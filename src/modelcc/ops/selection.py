@@ -16,7 +16,7 @@ from modelcc.ir.algorithm import (
 )
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Expr, Var
+from modelcc.ir.loop import Buffer, Expr, Var
 from modelcc.ir.types import I64
 from modelcc.ops.radix_sort import KeyedPlaces, clear, radix_sort
 
@@ -26,13 +26,15 @@ LEADING = 11
 
 @dataclass(frozen=True)
 class Row:
-    """``extent`` elements of x, ``stride`` apart, and where the ``k`` best and their indices go."""
+    """``extent`` elements of x, ``step`` apart, and where the ``k`` best and their indices go,
+    ``stride`` apart."""
 
-    x: Operand
+    x: Operand | Buffer
     values: Operand
     indices: Operand
     source: Index
     target: Index
+    step: Index
     stride: Index
     extent: Index
     k: Index
@@ -40,7 +42,7 @@ class Row:
 
     def element(self, at: AlgorithmBuilder, place: Index, lanes: int = 1) -> Expr:
         """The element at ``place``, or as many as ``lanes`` from there on."""
-        return at.load(self.x, self.source + place * self.stride, lanes, self.stride)
+        return at.load(self.x, self.source + place * self.step, lanes, self.step)
 
     def write(self, at: AlgorithmBuilder, rank: Index, value: Expr, origin: Expr) -> None:
         """Set the result at ``rank``."""

@@ -11,7 +11,7 @@ import numpy as np
 from modelcc.ir.algorithm import AlgorithmBuilder, test
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Demands
-from modelcc.ir.index import Index, product
+from modelcc.ir.index import Index, ceildiv, minimum, product
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F16, I32, I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
@@ -19,6 +19,12 @@ from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places
 from modelcc.ops.samples import tensor
 from modelcc.ops.selection import Row, select_by_key
 from modelcc.ops.shortlist import MOST, Shortlist, select_by_list, shortlist
+from modelcc.ops.top_columns import (
+    WIDE,
+    TurnedColumns,
+    select_best_of_columns,
+    turned_columns,
+)
 
 _NAN, _INF = np.nan, np.inf
 _ODD = np.array([[1, _NAN, 3, 2], [_NAN, _NAN, 0, 5], [_INF, _NAN, -_INF, 0]], np.float32)
@@ -48,6 +54,8 @@ class TopK(Op):
         Sample((tensor(3, 21),), {"k": 1, "axis": 1, "largest": False}),
         Sample((_ODD,), {"k": 3, "axis": 1}),
         Sample((_ODD,), {"k": 3, "axis": 1, "largest": False}),
+        Sample((tensor(2, 6, 37),), {"k": 1, "axis": 1}),
+        Sample((tensor(7, 70, dtype=F16),), {"k": 4, "axis": 0}),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
@@ -83,26 +91,47 @@ class TopK(Op):
     ) -> None:
         (x,), (values, indices) = inputs, outputs
         assert x is not None
-        inner = product(x.shape[self.axis + 1 :]) or 1
-        rows = product(x.shape[: self.axis]) * inner
+        inner = product(x.shape[self.axis + 1 :])
         work = x.type.elements
-        short = rows == 1 or at.capacity.is_little(work)
         extent, k = x.shape[self.axis], self.k
-
-        def row_at(row: Index) -> Row:
-            outer, lane = row // inner, row % inner
-            source = outer * extent * inner + lane
-            target = outer * k * inner + lane
-            return Row(x, values, indices, source, target, inner, extent, k, self.largest)
-
-        blocks = 1 if short else at.capacity.blocks(rows)
-        few = None if _is(k, ">", MOST) else shortlist(at, x.dtype, self.largest, blocks)
-        order = KeyOrder(x.dtype, descending=self.largest)
-        many = None if _is(k, "<=", MOST) else keyed_places(at, order, extent, blocks)
+        # A row, or the columns that are taken together.
+        wide = 1 if inner == 1 else at.capacity.joined(WIDE)
+        groups = ceildiv(inner, wide)
+        units = product(x.shape[: self.axis]) * groups
+        little = units == 1 or at.capacity.is_little(work)
+        blocks = 1 if little else at.capacity.blocks(units)
+        room = self._room(at, x, blocks)
         with at.shared_loop(blocks, work) as block:
-            lists, pairs = few and few.at_block(block), many and many.at_block(block)
-            with at.loop(block * rows // blocks, (block + 1) * rows // blocks) as row:
-                _select(at, row_at(row), lists, pairs)
+            own = room.at_block(block)
+            with at.loop(block * units // blocks, (block + 1) * units // blocks) as unit:
+                outer, first = unit // groups, unit % groups * wide
+                source, target = outer * extent * inner + first, outer * k * inner + first
+                row = Row(x, values, indices, source, target, inner, inner, extent, k, self.largest)
+                _select_unit(at, row, own, minimum(wide, inner - first))
+
+    def _room(self, at: AlgorithmBuilder, x: Operand, blocks: Index) -> _Room:
+        extent, is_row = x.shape[self.axis], product(x.shape[self.axis + 1 :]) == 1
+        few = None if _is(self.k, ">", MOST) else shortlist(at, x.dtype, self.largest, blocks)
+        order = KeyOrder(x.dtype, descending=self.largest)
+        many = None if _is(self.k, "<=", MOST) else keyed_places(at, order, extent, blocks)
+        return _Room(few, many, None if is_row else turned_columns(at, x.dtype, extent, blocks))
+
+
+@dataclass(frozen=True)
+class _Room:
+    """Memory for the ways that may be taken."""
+
+    few: Shortlist | None
+    many: KeyedPlaces | None
+    columns: TurnedColumns | None
+
+    def at_block(self, block: Index) -> _Room:
+        """That of one of several blocks."""
+        return _Room(
+            self.few and self.few.at_block(block),
+            self.many and self.many.at_block(block),
+            self.columns and self.columns.at_block(block),
+        )
 
 
 def _is(k: Index, comparison: Literal["<=", ">"], bound: int) -> bool:
@@ -110,19 +139,32 @@ def _is(k: Index, comparison: Literal["<=", ">"], bound: int) -> bool:
     return isinstance(k, int) and (k <= bound) == (comparison == "<=")
 
 
-def _select(
-    at: AlgorithmBuilder, row: Row, few: Shortlist | None, many: KeyedPlaces | None
-) -> None:
+def _select_unit(at: AlgorithmBuilder, row: Row, room: _Room, count: Index) -> None:
+    """The results of ``row``, or of ``count`` columns of which it is the first."""
+    if room.columns is None:
+        _select(at, row, room)
+        return
+    with at.when(test(row.k, "==", 1)):
+        select_best_of_columns(at, row, count)
+    if row.k == 1:
+        return
+    with at.when(test(row.k, ">", 1)):
+        room.columns.fill(at, row, count)
+        with at.loop(0, count) as column:
+            _select(at, room.columns.row(row, column), room)
+
+
+def _select(at: AlgorithmBuilder, row: Row, room: _Room) -> None:
     """By the way that is faster for k; there is memory for those that may be."""
-    if few and many:
+    if room.few and room.many:
         with at.when(test(row.k, "<=", MOST)), at.when(test(row.k, ">", 0)):
-            select_by_list(at, row, few)
+            select_by_list(at, row, room.few)
         with at.when(test(row.k, ">", MOST)):
-            select_by_key(at, row, many)
-    elif many:
-        select_by_key(at, row, many)
-    elif few and row.k != 0:
-        select_by_list(at, row, few)
+            select_by_key(at, row, room.many)
+    elif room.many:
+        select_by_key(at, row, room.many)
+    elif room.few and row.k != 0:
+        select_by_list(at, row, room.few)
 
 
 OPS: tuple[type[Op], ...] = (TopK,)
