@@ -232,7 +232,9 @@ def _convolution(kernel: Kernel, program: TensorProgram) -> _Convolution | None:
             and not depends_on(weights, inner.name)
         )
         plain = all(isinstance(i, Sym | int) for i in weights.indices)
-        if not (fits and moves and plain):
+        # A factor that also moves along rows or a batch is no weights but one of a product.
+        outputs = [a for a in stage.axes if depends_on(weights, a.name)]
+        if not (fits and moves and plain and len(outputs) == 1):
             continue
         for depth in stage.reduce:
             found = _along(depth, image, weights, guards)
