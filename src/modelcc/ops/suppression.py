@@ -24,8 +24,12 @@ from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import Buffer, Expr, Var
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import BOOL, F32, I64, Array, TensorType
-from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places, radix_sort
+from modelcc.ops.best_first import best_first
+from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder
 from modelcc.ops.samples import tensor
+
+LIKELY = 2
+"""Boxes that are looked at for each one that remains."""
 
 Box = tuple[Expr, Expr, Expr, Expr]
 """Lower y, lower x, upper y, upper x."""
@@ -120,17 +124,16 @@ class NonMaxSuppression(Op):
         assert boxes is not None and scores is not None
         assert most is not None and overlap is not None
         batches, classes, n = scores.shape
-        pairs = keyed_places(at, KeyOrder(F32, descending=True, nan_last=True), n)
+        pairs = best_first(at, KeyOrder(F32, descending=True, nan_last=True), n)
         kept = _Kept(at, [at.scratch(F32, self.limit + at.lanes) for _ in range(5)])
         found = at.register(integer(0))
         limit = at.let(call("min", at.load(most, 0), index_number(self.limit)))
         with at.loop(0, batches) as batch, at.loop(0, classes) as kind:
             line = (batch * classes + kind) * n
-            candidates = _candidates(at, pairs, scores, line, least, n)
-            begin = radix_sort(at, pairs, candidates)
+            candidates = _candidates(at, pairs.all, scores, line, least, n)
             own = at.register(integer(0))
-            with at.loop(0, candidates) as place, at.when(call("lt", own, limit)):
-                i = at.index(pairs.place(at, begin + place))
+            likely = call("mul", limit, integer(LIKELY))
+            with pairs.each(at, candidates, likely, call("lt", own, limit)) as i:
                 box = self._box(at, boxes, (batch * n + i) * 4)
                 with at.when(kept.leaves(box, at.index(own), at.load(overlap, 0))):
                     row = at.index(found)
