@@ -98,6 +98,20 @@ CASES: Mapping[str, Case] = MappingProxyType(
                 ("antialias", "linear", 1, 0.5),
             )
         },
+        **{
+            f"Resize {mode} {by}": Case(
+                "g (float[1, 8, h, w] x) => (float[a, b, c, d] y) { s = Constant<value_floats = "
+                f'[1.0, 1.0, {by}, {by}]>() y = Resize<mode = "{mode}">(x, , s) }}',
+                lambda r, n: {"x": f32(r, 1, 8, n, 32)}, 64,
+            )
+            for mode in ("linear", "nearest") for by in (0.61, 1.37, 2.5)
+        },
+        "Resize doubled": Case(
+            "g (float[1, 8, h, w] x) => (float[a, b, c, d] y) { s = Constant<value_floats = "
+            '[1.0, 1.0, 2.0, 2.0]>() y = Resize<coordinate_transformation_mode = "asymmetric", '
+            'nearest_mode = "floor">(x, , s) }',
+            lambda r, n: {"x": f32(r, 1, 8, n, 32)}, 64,
+        ),
         "Resize to sizes": Case(
             "g (float[1, 8, n, 32] x, int64[4] s) => (float[a, b, c, d] y) { y = Resize<"
             'mode = "linear", coordinate_transformation_mode = "align_corners">(x, , , s) }',

@@ -74,6 +74,20 @@ CASES: Mapping[str, Case] = MappingProxyType(
                 for name, shape in (("x", (n, 64)), ("w", (64, n)))
             }, 64,
         ),
+        **{
+            f"MatMulInteger {name}": Case(
+                f"g (uint8[4, n, 64] x, {kind}[{shape}] w) => (int32[4, n, m] y) "
+                "{ y = MatMulInteger(x, w) }",
+                lambda r, n, batch=batch, kind=kind: {
+                    "x": _bytes(r, 4, n, 64),
+                    "w": _bytes(r, *batch, 64, n if batch else 256).astype(kind),
+                }, 32,
+            )
+            for name, kind, shape, batch in (
+                ("batched", "uint8", "4, 64, n", (4,)), ("broadcast", "uint8", "64, 256", ()),
+                ("u8 by i8", "int8", "4, 64, n", (4,)),
+            )
+        },
         "ConvInteger": _convolution("ConvInteger", 3, 2),
         "ConvInteger dilated": _convolution("ConvInteger", 11, dilation=5),
         "ConvInteger weights": _convolution("ConvInteger", 11, dilation=5, at_run_time=True),

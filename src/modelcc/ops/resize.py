@@ -48,6 +48,7 @@ from modelcc.ops.resize_taps import (
     Mode,
     Tables,
     choices_along,
+    choices_inline,
 )
 from modelcc.ops.samples import tensor
 from modelcc.ops.shape import Transpose
@@ -261,6 +262,11 @@ class Resize(Op):
         place = clamped(map_.nearest(i, self.nearest), size, i, self.shape[axis])
         return factor if place == floordiv(i, factor) else None
 
+    def _doubles(self, axis: int, size: Index) -> bool:
+        """Whether each element is repeated 2, 4, 8 … times, as vectors do by themselves."""
+        times = self._repeats(axis, size)
+        return times is not None and times & (times - 1) == 0
+
     def matrix(self, axis: int, size: int) -> Array:
         """The linear map ``[outputs, inputs]`` along ``axis``, in f64."""
         index, weights = self.taps(axis, size)
@@ -283,8 +289,9 @@ class Resize(Op):
                 taps = {axis: choices_along(at, lines[axis], how, wide)}
                 y = self._along(at, y, taps, wide, {axis: self.shape[axis]})
             axes = []
-        taps = {a: choices_along(at, lines[a], how, wide) for a in axes if not lines[a].is_late}
-        tables = {a: Tables.of(at, lines[a], how, wide) for a in axes if lines[a].is_late}
+        late = [a for a in axes if lines[a].has_tables and not self._doubles(a, x.shape[a])]
+        taps = {a: choices_inline(lines[a], how, wide) for a in axes if a not in late}
+        tables = {a: Tables.of(at, lines[a], how, wide) for a in late}
         if self.mode != "nearest" and len(axes) > 1 and x.rank - 1 in tables:
             # Elements gathered within the rows that are read first: then whole rows make rows.
             within: dict[int, Along] = {x.rank - 1: tables.pop(x.rank - 1).choices}

@@ -51,6 +51,12 @@ class Line:
         """Whether its coordinates divide by what is known at run time only."""
         return self.map is not None and not isinstance(self.map.divisor, int)
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether places are found once for each index of the axis: so vectors are gathered, where
+        the loop over the axis has no known extent."""
+        return self.is_late or (self.map is not None and not isinstance(self.size, int))
+
     def inside(self, i: Index) -> list[Condition]:
         """What holds where the coordinate of output ``i`` lies within the input."""
         if self.map is None:
@@ -61,8 +67,13 @@ class Line:
 
 def choices_along(at: StageBuilder, line: Line, how: Interpolation, wide: DType) -> Along:
     """The choices for every output along ``line``."""
-    if line.is_late:
+    if line.has_tables:
         return Tables.of(at, line, how, wide).choices
+    return choices_inline(line, how, wide)
+
+
+def choices_inline(line: Line, how: Interpolation, wide: DType) -> Along:
+    """The choices for every output along ``line``, found where they are wanted."""
     return lambda i: _choices(line, i, how, wide)
 
 

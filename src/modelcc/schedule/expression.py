@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from modelcc.ir.index import Index, Range, Sym, coefficient, compare, simplify, substitute, symbols
+from modelcc.ir.index import (
+    Index,
+    Sym,
+    ceildiv,
+    coefficient,
+    compare,
+    substitute,
+    symbols,
+)
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import (
     Assign,
@@ -24,6 +32,7 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Register,
+    Shuffle,
     Splat,
     Stmt,
     Test,
@@ -47,7 +56,7 @@ from modelcc.ir.tensor import (
     Select,
 )
 from modelcc.ir.types import BOOL, I64, DType
-from modelcc.schedule.lanes import Access, Lanes, combination, widen
+from modelcc.schedule.lanes import Access, Lanes, combination, regular, repeats, widen
 
 NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
 
@@ -281,16 +290,29 @@ class PointEmitter:
             shared = self._moved[key] = self.name(_stem(read.tensor), load)
         return shared
 
-    def _new_load(self, read: Read, offset: Index, point: Mapping[str, Index]) -> Load | Gather:
+    def _new_load(
+        self, read: Read, offset: Index, point: Mapping[str, Index]
+    ) -> Load | Gather | Shuffle:
         lanes = self.lanes
         if not symbols(offset).isdisjoint(self._spread):
             return self._gather(read, offset, point)
         if lanes is None or lanes.variable not in symbols(offset):
             return Load(read.tensor, offset, read.dtype)
-        base, stride = lanes.split(offset)
         active = lanes.active_for(read.tensor)
         active = substitute(active, point) if active is not None else None
+        times = repeats(offset, lanes.variable, lanes.count)
+        if times is not None:
+            return self._repeated(read, substitute(offset, {lanes.variable: 0}), times, active)
+        base, stride = lanes.split(offset)
         return Load(read.tensor, base, read.dtype, lanes.count, stride, active)
+
+    def _repeated(self, read: Read, base: Index, times: int, active: Index | None) -> Shuffle:
+        """Neighbours from ``base`` on, each in as many lanes."""
+        assert self.lanes is not None
+        few = self.lanes.count // times
+        some = None if active is None else ceildiv(active, times)
+        value = self.name(_stem(read.tensor), Load(read.tensor, base, read.dtype, few, 1, some))
+        return Shuffle(value, value, tuple(lane // times for lane in range(self.lanes.count)))
 
     def _guard(self, node: Guard, point: Mapping[str, Index], internal: Mapping[str, Expr]) -> Expr:
         conditions = conditions_at(node.conditions, point)
@@ -407,14 +429,18 @@ def vectorisable(
     lanes: int,
     internal: Collection[str] = (),
     gathers: bool = False,
+    repeated: bool = False,
 ) -> bool:
     """Whether the expression can be evaluated for whole vectors along ``variable``.
 
     Every index must be linear within a vector, and guards may not depend on the variable.
     Positions from memory may do so only where ``gathers`` are wanted, each lane reading at its
-    own; else neither these nor values of ``internal`` tensors, which may depend on it.
+    own; else neither these nor values of ``internal`` tensors, which may depend on it.  Several
+    neighbours may read one element (:func:`repeats`) if ``repeated``.
     """
     match scalar:
+        case Read(indices=(index,)) if repeated and repeats(index, variable, lanes) is not None:
+            return True
         case Read():
             return all(regular(i, variable, lanes) for i in scalar.indices)
         case IndexValue():
@@ -433,10 +459,11 @@ def vectorisable(
                     and _spreads(scalar, variable)
                     and all(vectorisable(s, variable, lanes, internal, True) for s in inner)
                 )
-            return vectorisable(scalar.body, variable, lanes, internal, gathers)
+            return vectorisable(scalar.body, variable, lanes, internal, gathers, repeated)
         case _:
             pass
-    return all(vectorisable(part, variable, lanes, internal, gathers) for part in children(scalar))
+    parts = children(scalar)
+    return all(vectorisable(p, variable, lanes, internal, gathers, repeated) for p in parts)
 
 
 def moves(bind: Bind, variable: str, internal: Collection[str] = ()) -> bool:
@@ -467,13 +494,3 @@ def _spreads(bind: Bind, variable: str) -> bool:
             case _:
                 pass
     return True
-
-
-def regular(index: Index, variable: str, lanes: int) -> bool:
-    """Whether ``index`` is linear within each vector of ``lanes`` along ``variable``."""
-    if coefficient(index, variable) is not None:
-        return True
-    vector, lane = Sym(f"{variable}.vector"), Sym(f"{variable}.lane")
-    within = substitute(index, {variable: vector * lanes + lane})
-    within = simplify(within, {lane.name: Range(0, lanes - 1)})
-    return coefficient(within, lane.name) is not None

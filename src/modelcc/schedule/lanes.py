@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.index import Index, Range, coefficient, simplify, substitute
+from modelcc.ir.index import Index, Range, Sym, coefficient, simplify, substitute
 from modelcc.ir.loop import Call, Const, Expr, Splat
 from modelcc.ir.types import DType
 
@@ -88,3 +88,30 @@ def combination(terms: Sequence[tuple[float, Expr]], dtype: DType) -> Expr:
         total = value
     assert total is not None
     return total
+
+
+def regular(index: Index, variable: str, lanes: int) -> bool:
+    """Whether ``index`` is linear within each vector of ``lanes`` along ``variable``."""
+    if coefficient(index, variable) is not None:
+        return True
+    vector, lane = Sym(f"{variable}.vector"), Sym(f"{variable}.lane")
+    within = substitute(index, {variable: vector * lanes + lane})
+    within = simplify(within, {lane.name: Range(0, lanes - 1)})
+    return coefficient(within, lane.name) is not None
+
+
+def repeats(index: Index, variable: str, lanes: int) -> int | None:
+    """How many neighbours along ``variable`` read one element, if vectors of ``lanes`` read a run
+    of elements so many times each; None if they do not."""
+    if coefficient(index, variable) is not None:
+        return None
+    vector, run, lane = (Sym(f"{variable}.{part}") for part in ("vector", "run", "lane"))
+    times = 2
+    while times < lanes:
+        places = {variable: vector * lanes + run * times + lane}
+        ranges = {run.name: Range(0, lanes // times - 1), lane.name: Range(0, times - 1)}
+        within = simplify(substitute(index, places), ranges)
+        if coefficient(within, lane.name) == 0 and coefficient(within, run.name) == 1:
+            return times
+        times *= 2
+    return None

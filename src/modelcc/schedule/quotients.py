@@ -11,17 +11,18 @@ from modelcc.ir.index import (
     Sym,
     coefficient,
     divisions,
+    floordiv,
     loop_range,
     simplify,
     substitute,
     symbols,
 )
 from modelcc.ir.index_expr import Division
-from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Axis, Stage
+from modelcc.ir.scalar_tree import reads, walk
+from modelcc.ir.tensor import Axis, Bind, Stage
 
 
-def quotient_blocks(stage: Stage, dims: Bounds) -> dict[str, int]:
+def quotient_blocks(stage: Stage, dims: Bounds, beside: Index | None = None) -> dict[str, int]:
     """Parallel axis → block within which all reads of ``stage`` are affine, if they divide it.
 
     With ``a = 2*o + v`` and ``v < 2``, ``x[a floordiv 2]`` reads ``x[o]`` and ``x[a mod 2]`` reads
@@ -33,9 +34,24 @@ def quotient_blocks(stage: Stage, dims: Bounds) -> dict[str, int]:
     found: dict[str, int] = {}
     for axis in stage.axes:
         steps = {s for d in quotients if (s := _step(d, axis)) is not None}
+        if beside == Sym(axis.name) and _repeat_elements(stage, indices, axis):
+            continue
         if len(steps) == 1 and _is_affine_within(indices, axis, min(steps), ranges):
             found[axis.name] = min(steps)
     return found
+
+
+def _repeat_elements(stage: Stage, indices: Sequence[Index], axis: Axis) -> bool:
+    """Whether elements read along ``axis`` are neighbours, or each is read 2, 4, 8 … times, at
+    positions that are not from memory."""
+    if any(isinstance(s, Bind) for s in walk(stage.body)):
+        return False
+
+    def is_plain(index: Index) -> bool:
+        step = coefficient(index, axis.name)
+        return step in (0, 1) or index in {floordiv(Sym(axis.name), 1 << n) for n in range(1, 5)}
+
+    return all(is_plain(i) for i in indices)
 
 
 def _is_affine_within(indices: Sequence[Index], axis: Axis, block: int, ranges: Bounds) -> bool:

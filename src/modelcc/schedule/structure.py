@@ -68,7 +68,9 @@ def make_group(
         blocks = {**axis_blocks(stage, types), **blocks}
     if not any(stage.reduce for stage in stages):
         for stage in stages:
-            blocks = {**quotient_blocks(stage, dims), **blocks}
+            plain = types[stage.output].layout is None if stage.output in types else False
+            beside = stage.write[-1] if plain and stage.write else None
+            blocks = {**quotient_blocks(stage, dims, beside), **blocks}
     unfilled = {
         a.name
         for stage in stages

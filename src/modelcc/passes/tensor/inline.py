@@ -298,16 +298,21 @@ def _usual(stage: Stage) -> int:
 
 
 def _quotients(stage: Stage) -> int:
-    """Cost of numbers that ``stage`` finds by dividing its axes by what is not a number."""
+    """Cost of numbers that ``stage`` finds by dividing its axes: no vector does that, but by powers
+    of two."""
     axes = frozenset(a.name for a in stage.axes)
     indices = {s.index for s in walk(stage.body) if isinstance(s, IndexValue)}
     found = {
         d.text
         for index in indices
         for d in divisions(index)
-        if not isinstance(d.divisor, int) and not axes.isdisjoint(d.atom_symbols())
+        if not _is_power_of_two(d.divisor) and not axes.isdisjoint(d.atom_symbols())
     }
     return WORTH_STORING * len(found)
+
+
+def _is_power_of_two(divisor: Index) -> bool:
+    return isinstance(divisor, int) and divisor & (divisor - 1) == 0
 
 
 def _has_border(type_: TensorType) -> bool:

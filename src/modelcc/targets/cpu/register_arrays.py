@@ -13,7 +13,7 @@ from modelcc.ir.loop import Expr, Store
 from modelcc.ir.scalar_tree import reads, walk
 from modelcc.ir.tensor import Bind, Read
 from modelcc.schedule.expression import PointEmitter
-from modelcc.schedule.lanes import Access, Lanes, widen
+from modelcc.schedule.lanes import Access, Lanes, repeats, widen
 from modelcc.schedule.nest import Nest
 from modelcc.schedule.parallel import Point
 from modelcc.targets.cpu.plan import Plan
@@ -84,6 +84,8 @@ def _access(
     moved = start if isinstance(start, int) else start.const
     if lanes is None or lanes.variable not in symbols(start):
         return Access(start - moved, moved, steps, 1, 1, None)
+    if repeats(start, lanes.variable, lanes.count) is not None:
+        return None
     start, stride = lanes.split(start)
     active = lanes.active_for(buffer)
     active = substitute(active, corner) if active is not None else None

@@ -47,10 +47,9 @@ from modelcc.schedule.expression import (
     accumulate,
     combine_function,
     identity,
-    regular,
     vectorisable,
 )
-from modelcc.schedule.lanes import Lanes, widen
+from modelcc.schedule.lanes import Lanes, regular, widen
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
 from modelcc.schedule.schedule import Rows, ScheduleError

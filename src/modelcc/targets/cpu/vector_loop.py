@@ -15,7 +15,7 @@ from modelcc.ir.index import (
     simplify,
     substitute,
 )
-from modelcc.ir.scalar_tree import children, substitute_indices
+from modelcc.ir.scalar_tree import children, substitute_indices, walk
 from modelcc.ir.tensor import Bind, Scalar
 from modelcc.schedule.expression import moves, vectorisable
 from modelcc.schedule.nest import LoopVar, Nest
@@ -93,7 +93,11 @@ def _fits_vectors(group: Group, inner: LoopVar, lanes: int) -> bool:
         return False
     internal = {n.output for n in group.nests}
     gathers = group.anchor is None and step == 1
-    return all(vectorisable(n.body, inner.name, lanes, internal, gathers) for n in group.nests)
+    # Positions that several elements share are found once for these, not in each lane.
+    repeated = gathers and not any(isinstance(s, Bind) for n in group.nests for s in walk(n.body))
+    return all(
+        vectorisable(n.body, inner.name, lanes, internal, gathers, repeated) for n in group.nests
+    )
 
 
 def _continues(outer: LoopVar, inner: LoopVar) -> bool:
