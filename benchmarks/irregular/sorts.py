@@ -60,6 +60,16 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "TopK n / 4": _top_k(4, 4),
         "TopK n / 64": _top_k(64, 4),
         "sort (TopK n)": _top_k(1, 1),
+        "TopK 2 of 8": Case(
+            "g (float[n, 8] x) => (float[n, 2] y, int64[n, 2] j) { k = Constant<value_ints = [2]>"
+            "() y, j = TopK(x, k) }",
+            lambda r, n: {"x": f32(r, n, 8)},
+        ),
+        "TopK 100": Case(
+            "g (float[16, n] x) => (float[16, 100] y, int64[16, 100] j) { k = Constant<value_ints ="
+            " [100]>() y, j = TopK(x, k) }",
+            lambda r, n: {"x": f32(r, 16, n)},
+        ),
         **{f"TopK {k} of columns": _few_of_columns(k) for k in (1, 5, 50)},
         **{
             f"Hardmax {name}": Case(

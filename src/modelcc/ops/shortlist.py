@@ -33,6 +33,8 @@ MOST = 128
 """Results up to which this is faster than sorting by leading bits."""
 SCANNED = 2
 """Vectors of elements that are compared with the bound at once."""
+RANKED = 2
+"""Vectors of elements that meet each other at once."""
 SAMPLED = 256
 """Elements of a group, at most, that its best is found among."""
 LONG = 1 << 12
@@ -49,6 +51,7 @@ class Shortlist:
     keys: Buffer
     ranks: Buffer
     room: int
+    wide: int
     start: Index = 0
 
     def at_block(self, block: Index) -> Shortlist:
@@ -78,20 +81,20 @@ class Shortlist:
 
     def rank(self, at: AlgorithmBuilder, count: Index) -> None:
         """Find the rank of each of the first ``count`` elements."""
-        blocks = (count + at.lanes - 1) // at.lanes
+        blocks = (count + self.wide - 1) // self.wide
         with at.loop(0, blocks) as block:
-            first = self.start + block * at.lanes
-            at.store(self.keys, first, self._key(at, at.load(self.values, first, at.lanes)))
+            first = self.start + block * self.wide
+            at.store(self.keys, first, self._key(at, at.load(self.values, first, self.wide)))
         with at.loop(0, blocks) as block:
-            self._rank_block(at, block * at.lanes, count)
+            self._rank_block(at, block * self.wide, count)
 
     def find(self, at: AlgorithmBuilder, rank: Index, blocks: Index) -> Expr:
         """The element with this rank among whole blocks."""
-        slot = at.register(number(0, self.ranks.dtype, at.lanes))
+        slot = at.register(number(0, self.ranks.dtype, self.wide))
         with at.loop(0, blocks) as block:
-            own = at.load(self.ranks, self.start + block * at.lanes, at.lanes)
-            found = call("eq", own, splat(index_number(rank, own.dtype), at.lanes))
-            place = IndexOf(block * at.lanes, own.dtype, at.lanes, 1)
+            own = at.load(self.ranks, self.start + block * self.wide, self.wide)
+            found = call("eq", own, splat(index_number(rank, own.dtype), self.wide))
+            place = IndexOf(block * self.wide, own.dtype, self.wide, 1)
             at.assign(slot, Choose(found, place, slot))
         return at.load(self.values, self.start + at.index(fold("max", slot)))
 
@@ -103,30 +106,34 @@ class Shortlist:
 
     def _rank_block(self, at: AlgorithmBuilder, first: Index, count: Index) -> None:
         """Ranks of a block of elements, each of which meets all."""
-        own = at.let(at.load(self.keys, self.start + first, at.lanes))
-        numbers = IndexOf(first, own.dtype, at.lanes, 1)
-        rank = at.register(number(0, own.dtype, at.lanes))
-        last = minimum(first + at.lanes, count)
+        own = at.let(at.load(self.keys, self.start + first, self.wide))
+        numbers = IndexOf(first, own.dtype, self.wide, 1)
+        rank = at.register(number(0, own.dtype, self.wide))
+        last = minimum(first + self.wide, count)
         for begin, end in ((0, first), (first, last), (last, count)):
             with at.loop(begin, end) as j:
-                other = splat(at.load(self.keys, self.start + j), at.lanes)
+                other = splat(at.load(self.keys, self.start + j), self.wide)
                 before = call("le" if begin == 0 else "lt", other, own)
                 if end is last:
-                    earlier = call("gt", numbers, splat(index_number(j, own.dtype), at.lanes))
+                    earlier = call("gt", numbers, splat(index_number(j, own.dtype), self.wide))
                     before = call("or", before, call("and", call("eq", other, own), earlier))
-                one, none = (number(n, own.dtype, at.lanes) for n in (1, 0))
+                one, none = (number(n, own.dtype, self.wide) for n in (1, 0))
                 at.assign(rank, call("add", rank, Choose(before, one, none)))
         at.store(self.ranks, self.start + first, rank)
 
 
-def shortlist(at: AlgorithmBuilder, dtype: DType, largest: bool, blocks: Index) -> Shortlist:
-    """Scratch memory for ``blocks`` lists."""
+def shortlist(
+    at: AlgorithmBuilder, dtype: DType, largest: bool, extent: Index, blocks: Index
+) -> Shortlist:
+    """Scratch memory for ``blocks`` lists of the best of ``extent`` elements."""
     order = KeyOrder(dtype, descending=largest)
     signed = I64 if order.key == U64 else I32
     # What a list is cut beyond, a block and what is left of a row.
     room = 4 * MOST + 16 * at.lanes
     memory = (at.scratch(t, 2 * room * blocks) for t in (dtype, I64, signed, signed))
-    return Shortlist(order, *memory, room=room)
+    short = isinstance(extent, int) and extent <= RANKED * at.lanes
+    wide = at.lanes if short else at.capacity.joined(RANKED)
+    return Shortlist(order, *memory, room=room, wide=wide)
 
 
 def select_by_list(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
@@ -164,7 +171,7 @@ def _bound(at: AlgorithmBuilder, row: Row, best: Shortlist, groups: Index) -> Ex
             at.assign(chosen, call("max" if row.largest else "min", chosen, other))
         at.store(best.values, best.start + block * at.lanes, chosen)
     best.rank(at, groups)
-    return best.find(at, row.k - 1, groups // at.lanes)
+    return best.find(at, row.k - 1, groups // best.wide)
 
 
 class _Scan:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, test
+from modelcc.ir.algorithm import AlgorithmBuilder, call, test
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, ceildiv, minimum, product
@@ -25,6 +25,11 @@ from modelcc.ops.top_columns import (
     select_best_of_columns,
     turned_columns,
 )
+
+FEW = 64
+"""Results up to which a short list is the faster way, whatever the row."""
+MANY = 1 << 12
+"""Elements of a row from which on it is up to ``MOST`` results."""
 
 _NAN, _INF = np.nan, np.inf
 _ODD = np.array([[1, _NAN, 3, 2], [_NAN, _NAN, 0, 5], [_INF, _NAN, -_INF, 0]], np.float32)
@@ -92,6 +97,8 @@ class TopK(Op):
         (x,), (values, indices) = inputs, outputs
         assert x is not None
         inner = product(x.shape[self.axis + 1 :])
+        if inner == 0:
+            return
         work = x.type.elements
         extent, k = x.shape[self.axis], self.k
         # A row, or the columns that are taken together.
@@ -111,9 +118,12 @@ class TopK(Op):
 
     def _room(self, at: AlgorithmBuilder, x: Operand, blocks: Index) -> _Room:
         extent, is_row = x.shape[self.axis], product(x.shape[self.axis + 1 :]) == 1
-        few = None if _is(self.k, ">", MOST) else shortlist(at, x.dtype, self.largest, blocks)
+        long, short = _is(extent, ">", MANY - 1), _is(extent, "<=", MANY - 1)
+        always = _is(self.k, "<=", FEW) or (_is(self.k, "<=", MOST) and long)
+        never = _is(self.k, ">", MOST) or (_is(self.k, ">", FEW) and short)
         order = KeyOrder(x.dtype, descending=self.largest)
-        many = None if _is(self.k, "<=", MOST) else keyed_places(at, order, extent, blocks)
+        few = None if never else shortlist(at, x.dtype, self.largest, extent, blocks)
+        many = None if always else keyed_places(at, order, extent, blocks)
         return _Room(few, many, None if is_row else turned_columns(at, x.dtype, extent, blocks))
 
 
@@ -134,9 +144,9 @@ class _Room:
         )
 
 
-def _is(k: Index, comparison: Literal["<=", ">"], bound: int) -> bool:
-    """Whether that is known of k."""
-    return isinstance(k, int) and (k <= bound) == (comparison == "<=")
+def _is(size: Index, comparison: Literal["<=", ">"], bound: int) -> bool:
+    """Whether that is known of a size."""
+    return isinstance(size, int) and (size <= bound) == (comparison == "<=")
 
 
 def _select_unit(at: AlgorithmBuilder, row: Row, room: _Room, count: Index) -> None:
@@ -157,9 +167,11 @@ def _select_unit(at: AlgorithmBuilder, row: Row, room: _Room, count: Index) -> N
 def _select(at: AlgorithmBuilder, row: Row, room: _Room) -> None:
     """By the way that is faster for k; there is memory for those that may be."""
     if room.few and room.many:
-        with at.when(test(row.k, "<=", MOST)), at.when(test(row.k, ">", 0)):
+        listed = call("or", test(row.k, "<=", FEW), test(row.extent, ">=", MANY))
+        listed = at.let(call("and", listed, test(row.k, "<=", MOST)))
+        with at.when(call("and", listed, test(row.k, ">", 0))):
             select_by_list(at, row, room.few)
-        with at.when(test(row.k, ">", MOST)):
+        with at.when(call("not", listed)):
             select_by_key(at, row, room.many)
     elif room.many:
         select_by_key(at, row, room.many)
