@@ -56,6 +56,14 @@ CASES: Mapping[str, Case] = MappingProxyType(
             "g (float[n, 16] x, int64[2] t) => (float[a, b] y) { y = Tile(x, t) }",
             lambda r, n: {"x": f32(r, n, 16), "t": np.array([3, 4])}, 64,
         ),
+        "Tile elements": Case(
+            "g (float[n, 1] x, int64[2] t) => (float[a, b] y) { y = Tile(x, t) }",
+            lambda r, n: {"x": f32(r, n, 1), "t": np.array([1, 16])},
+        ),
+        "Tile middle": Case(
+            "g (float[4, n, 1, 16] x, int64[4] t) => (float[a, b, c, d] y) { y = Tile(x, t) }",
+            lambda r, n: {"x": f32(r, 4, n, 1, 16), "t": np.array([1, 1, 8, 1])}, 64,
+        ),
         "Trilu": Case(
             "g (float[n, n] x) => (float[n, n] y) { y = Trilu<upper = 0>(x) }",
             lambda r, n: {"x": f32(r, n, n)}, 128,

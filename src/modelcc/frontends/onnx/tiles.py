@@ -1,4 +1,4 @@
-"""Tile: blocks as long as they lie side by side in both tensors, repeated by broadcasting."""
+"""Tile: blocks as long as they lie side by side in both tensors, repeated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.vectors import named_sizes
 from modelcc.ir.index import Index, Range, maximum, product
-from modelcc.ops.shape import Expand, Reshape, Tile
+from modelcc.ops.late_tile import LateTile
+from modelcc.ops.shape import Reshape, Tile
 
 
 def tile(call: Call) -> str:
@@ -37,9 +38,8 @@ def _in_blocks(call: Call, repeats: Sequence[Index]) -> str:
     walked = [e + s - e * s for e, s in zip(extents[:-1], inside, strict=False)]
     block = product(1 + s * (e - 1) for e, s in zip(extents, inside, strict=True))
     *walked, block = named_sizes(call, [*walked, block], f"{call.labels[0]}_tiled")
-    parts = [size for extent in walked for size in (1, extent)]
-    tiles = [size for pair in zip(repeats[:-1], walked, strict=True) for size in pair]
-    shape = (*tiles, repeats[-1], block)
     whole = tuple(e * r for e, r in zip(extents, repeats, strict=True))
-    blocks = call.emit(Reshape((*parts, 1, block)), call.input(0))
-    return call.emit(Reshape(whole), call.emit(Expand(shape), blocks))
+    parts = walked or (1,)
+    tiles = tuple(repeats) if walked else (1, *repeats)
+    blocks = call.emit(Reshape((*parts, block)), call.input(0))
+    return call.emit(Reshape(whole), call.emit(LateTile(tiles), blocks))
