@@ -52,6 +52,12 @@ CASES: Mapping[str, Case] = MappingProxyType(
             "{ y = ReverseSequence(x, l) }",
             lambda r, n: {"x": f32(r, n, 4, 16), "l": np.array([n, n // 2, 1, 3])},
         ),
+        "Slice given": Case(
+            "g (float[n, 64] x, int64[1] s, int64[1] e, int64[1] a, int64[1] t) => "
+            "(float[m, 64] y) { y = Slice(x, s, e, a, t) }",
+            lambda r, n: {"x": f32(r, n, 64), "s": np.array([3]), "e": np.array([n - 1]),
+                          "a": np.array([0]), "t": np.array([1])},
+        ),
         "Tile": Case(
             "g (float[n, 16] x, int64[2] t) => (float[a, b] y) { y = Tile(x, t) }",
             lambda r, n: {"x": f32(r, n, 16), "t": np.array([3, 4])}, 64,

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.late_steps import sliced_by
 from modelcc.frontends.onnx.vectors import Vector, axes_at, operand, positions, vector_of
 from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range, Sym, ceildiv, maximum, product
@@ -148,12 +149,8 @@ def _sliced(call: Call, axes: Sequence[int], starts: Vector, ends: Vector, steps
     call.emitter.demand([(s, "!=", 0) for s in step], call.source)
     ranges = dict(zip(axes, zip(begin, size, step, strict=True), strict=True))
     line = [ranges.get(a, (0, e, 1)) for a, e in enumerate(extents)]
-    return call.emit(
-        sh.Slice(
-            tuple(b for b, _, _ in line), tuple(c for _, c, _ in line), tuple(s for _, _, s in line)
-        ),
-        call.input(0),
-    )
+    begins, sizes, strides = (tuple(part[n] for part in line) for n in range(3))
+    return sliced_by(call, sh.Slice(begins, sizes, strides))
 
 
 def _most(first: Index, step: Index, extent: Index) -> Index:
