@@ -427,8 +427,9 @@ def integers(dtype: DType) -> Case:
     shift = Load("s", i, dtype, lanes)
     stores += [Store(f"y_{f}", i, Call(f, (a, shift), dtype, lanes)) for f in ("shl", "shr")]
     other = Load("w", i, dtype, lanes)
-    stores.append(Store("y_dot_halves", i, Call("dot_halves", (other, b), dtype, lanes)))
-    names = (*binary, *unary, "shl", "shr", "dot_halves")
+    dots = ("dot_halves", "dot_bytes")
+    stores += [Store(f"y_{f}", i, Call(f, (other, b), dtype, lanes)) for f in dots]
+    names = (*binary, *unary, "shl", "shr", *dots)
     buffers = {name: (dtype, 64, False) for name in ("a", "b", "s", "w")}
     buffers |= {f"y_{f}": (dtype, 64, True) for f in names}
     numpy = dtype.numpy
@@ -460,11 +461,20 @@ def integers(dtype: DType) -> Case:
                 "y_or": a | b, "y_xor": a ^ b, "y_neg": -a, "y_abs": np.abs(a),
                 "y_sign": np.sign(a), "y_not": ~a, "y_shl": a << s, "y_shr": a >> s,
                 "y_dot_halves": _dot_halves(given["w"], b, dtype),
+                "y_dot_bytes": _dot_bytes(given["w"], b, dtype),
             }  # fmt: skip
 
     body = For("i", 0, 64, tuple(stores), lanes)
     case = function(f"integers_{dtype}", buffers, (), body)
     return Case(case, arguments, {}, expected, 0)
+
+
+def _dot_bytes(a: np.ndarray, b: np.ndarray, dtype: DType) -> np.ndarray:
+    """By the bytes in memory, of which those of ``b`` have the type's sign."""
+    own = np.int8 if dtype.kind == "int" else np.uint8
+    left = a.view(np.uint8).reshape(len(a), -1).astype(np.int64)
+    right = b.view(own).reshape(len(b), -1).astype(np.int64)
+    return (left * right).sum(1).astype(dtype.numpy)
 
 
 def _dot_halves(a: np.ndarray, b: np.ndarray, dtype: DType) -> np.ndarray:

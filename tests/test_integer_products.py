@@ -11,13 +11,17 @@ import pytest
 from onnx import ModelProto
 
 import modelcc
+from modelcc.ir.scalar import WORD_DOTS
+from modelcc.ir.scalar_tree import walk
+from modelcc.ir.tensor import Apply
+from modelcc.options import Options
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
-from tests.word_products import word_products
+from tests.word_products import kernels_of, word_products
 
 OPTIONS = chosen_options(threads=1)
 TYPES = {"uint8": np.uint8, "int8": np.int8}
-SHAPES = [(5, 6, 17), (16, 64, 33), (20, 1, 20), (9, 31, 3)]
+SHAPES = [(5, 6, 17), (16, 64, 33), (20, 1, 20), (9, 31, 3), (8, 5, 24), (8, 7, 40)]
 
 
 def model_of(body: str) -> ModelProto:
@@ -50,6 +54,27 @@ def test_all_signs_are_exact(shape: tuple[int, int, int], named: bool) -> None:
         if (left, right) == ("uint8", "uint8"):
             known = run_onnxruntime(model, {"a": a, "b": b})["y"]
             np.testing.assert_array_equal(known, expected)
+
+
+@pytest.mark.parametrize("left", TYPES)
+@pytest.mark.parametrize("right", TYPES)
+def test_bytes_are_multiplied_as_they_are_where_the_processor_does_so(
+    left: str, right: str
+) -> None:
+    """Of two factors one must have signs and the other none."""
+    model = model_of(
+        f"({left}[n, k] a, {right}[k, n] b) => (int32[n, n] y) {{ y = MatMulInteger(a, b) }}"
+    )
+    found = {cpu: _functions(model, cpu) for cpu in ("znver3", "znver4")}
+    assert found["znver3"] == {"dot_halves"}
+    assert found["znver4"] == ({"dot_halves"} if left == right else {"dot_bytes"})
+
+
+def _functions(model: ModelProto, cpu: str) -> set[str]:
+    """What multiplies words in code for a processor."""
+    kernels = kernels_of(model, Options(cpu=cpu, threads=1))
+    nodes = [n for k in kernels for stage in k.stages for n in walk(stage.body)]
+    return {n.function for n in nodes if isinstance(n, Apply) and n.function in WORD_DOTS}
 
 
 @pytest.mark.share(2, "types", "zeros", "batch")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnx import ModelProto
 
 from modelcc.driver import pipeline, target_of
+from modelcc.ir.scalar import WORD_DOTS
 from modelcc.ir.scalar_tree import walk
 from modelcc.ir.tensor import Apply, Kernel, TensorProgram
 from modelcc.options import Options
@@ -21,7 +22,7 @@ def kernels_of(model: ModelProto, options: Options) -> list[Kernel]:
 
 
 def word_products(model: ModelProto, options: Options) -> int:
-    """How many products of words of two numbers each there are."""
+    """How many products of words of several numbers each there are."""
     kernels = kernels_of(model, options)
     nodes = [n for k in kernels for stage in k.stages for n in walk(stage.body)]
-    return sum(isinstance(n, Apply) and n.function == "dot_halves" for n in nodes)
+    return sum(isinstance(n, Apply) and n.function in WORD_DOTS for n in nodes)

@@ -49,6 +49,20 @@ def _dot_halves(a: Any, b: Any) -> Any:
     return np.add(np.multiply(*low), np.multiply(*high))
 
 
+def _dot_bytes(a: Any, b: Any) -> Any:
+    """The sum of the products of bytes: those of ``a`` without a sign, those of ``b`` with the sign
+    of its type."""
+    own = np.asarray(a).dtype
+    last = own.type(8 * (own.itemsize - 1))
+    low = np.asarray(255).astype(own)
+    total: Any = np.zeros_like(a)
+    for shift in range(0, 8 * own.itemsize, 8):
+        left = np.bitwise_and(np.right_shift(a, own.type(shift)), low)
+        right = np.right_shift(np.left_shift(b, own.type(last - shift)), last)
+        total = np.add(total, np.multiply(left, right))
+    return total
+
+
 _F = ScalarFunction
 FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
     {
@@ -108,9 +122,13 @@ FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
             _F("shl", 2, np.left_shift, domain="int"),
             _F("shr", 2, np.right_shift, domain="int"),
             _F("dot_halves", 2, _dot_halves, domain="int", cost=2),
+            _F("dot_bytes", 2, _dot_bytes, domain="int", cost=2),
         )
     }
 )
+
+WORD_DOTS = ("dot_halves", "dot_bytes")
+"""Functions that multiply numbers of which each word has several, and add the products."""
 
 Combine = Literal["sum", "prod", "max", "min", "and", "or"]
 COMBINE_FUNCTION: Mapping[Combine, str] = MappingProxyType(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds
-from modelcc.ir.scalar import Combine
+from modelcc.ir.scalar import WORD_DOTS, Combine
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Axis, Cast, Condition, Guard, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
@@ -165,12 +165,12 @@ def neutral_guards(
 def is_contraction(nest: Nest) -> bool:
     """Whether the nest sums products of two reads, or of sums and differences of reads.
 
-    A factor may be decoded from a field of a word, or have two numbers in a word, too.
+    A factor may be decoded from a field of a word, or have several numbers in a word, too.
     """
     if nest.combine != "sum" or not nest.reduce:
         return False
     _, body = neutral_guards(nest.body, "sum", nest.body.dtype)
-    if not (isinstance(body, Apply) and body.function in ("mul", "dot_halves")):
+    if not (isinstance(body, Apply) and body.function in ("mul", *WORD_DOTS)):
         return False
     return all(_is_linear(a) or is_decoded(a) for a in body.args)
 

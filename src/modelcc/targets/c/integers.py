@@ -34,6 +34,13 @@ _BOTH: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "T u = (T)((T)((uint64_t)b << (BITS / 2)) >> (BITS / 2)), v = (T)(b >> (BITS / 2));",
             "return (T)((uint64_t)x * (uint64_t)u + (uint64_t)y * (uint64_t)v);",
         ),
+        "dot_bytes": (
+            "uint64_t sum = 0;",
+            "for (int q = 0; q < BITS; q += 8)",
+            "    sum += ((uint64_t)a >> q & 255) *",
+            "           (uint64_t)(T)((T)((uint64_t)b << (BITS - 8 - q)) >> (BITS - 8));",
+            "return (T)sum;",
+        ),
     }
 )
 _SIGNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -88,6 +95,12 @@ _VECTOR: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "V x = (V)((U)a << (BITS / 2)) >> (BITS / 2), y = a >> (BITS / 2);",
             "V u = (V)((U)b << (BITS / 2)) >> (BITS / 2), v = b >> (BITS / 2);",
             "return (V)((U)x * (U)u + (U)y * (U)v);",
+        ),
+        "dot_bytes": (
+            "U sum = {0};",
+            "for (int q = 0; q < BITS; q += 8)",
+            "    sum += ((U)a >> q & 255) * (U)((V)((U)b << (BITS - 8 - q)) >> (BITS - 8));",
+            "return (V)sum;",
         ),
     }
 )

@@ -78,15 +78,22 @@ def graph_passes(pairs_shorts: bool) -> GraphPasses:
 
 
 def tensor_passes(
-    machine: CpuModel, pairs_shorts: bool, options: TargetOptions, wanted: Wanted
+    machine: CpuModel,
+    pairs_shorts: bool,
+    options: TargetOptions,
+    wanted: Wanted,
+    multiplies_bytes: bool = False,
 ) -> TensorPasses:
-    """Rewrites of tensor programs for ``machine``, as it seems best or as was ``wanted``."""
+    """Rewrites of tensor programs for ``machine``, as it seems best or as was ``wanted``.
+
+    ``multiplies_bytes``: there are instructions for dot products of bytes.
+    """
     channels = _channels(options, wanted)
     return TensorPasses(
         layouts=(
             PackChannels(BLOCK, bytes=not pairs_shorts),
             *_layouts(options, channels),
-            PackPairs(BLOCK),
+            PackPairs(BLOCK, bytes=multiplies_bytes),
         ),
         operands=(PackOperands(BLOCK),),
         kernels=(

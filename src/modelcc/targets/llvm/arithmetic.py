@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modelcc.ir.types import BOOL, F32, I16, I32, DType
+from modelcc.targets.llvm.byte_dots import byte_dots, has_byte_dots
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.halves import HALVES, HalfCode
 from modelcc.targets.llvm.pairs import PairCode
@@ -211,6 +212,8 @@ class ArithmeticCode:
                 return self._shift(function, args, dtype, lanes)
             case "dot_halves":
                 return self._dot_halves(args, dtype, lanes)
+            case "dot_bytes":
+                return self.dot_bytes(args, constant(0, dtype, lanes), dtype, lanes)
             case _:
                 raise _unexpanded(function, dtype)
 
@@ -239,6 +242,22 @@ class ArithmeticCode:
         high = [self._shift("shr", (a, half), dtype, lanes) for a in args]
         products = (self._integer_call("mul", tuple(x), dtype, lanes) for x in (low, high))
         return self._integer_call("add", tuple(products), dtype, lanes)
+
+    def dot_bytes(self, args: tuple[str, ...], sums: str, dtype: DType, lanes: int) -> str:
+        """``sums`` plus the dot product; one instruction where the processor has it for words."""
+        if dtype == I32 and has_byte_dots(self._code, lanes):
+            return byte_dots(self._code, args[0], args[1], sums, lanes)
+        low = constant(255 if dtype.bits > 8 else -1, dtype, lanes)
+        last = dtype.bits - 8
+        for shift in range(0, dtype.bits, 8):
+            down, up, end = (constant(n, dtype, lanes) for n in (shift, last - shift, last))
+            a = self._shift("shr", (args[0], down), dtype, lanes)
+            a = self._integer_call("and", (a, low), dtype, lanes)
+            b = self._shift("shl", (args[1], up), dtype, lanes)
+            b = self._shift("shr", (b, end), dtype, lanes)
+            product = self._integer_call("mul", (a, b), dtype, lanes)
+            sums = self._integer_call("add", (sums, product), dtype, lanes)
+        return sums
 
     def _division(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
         """Division by 0 and the overflowing ``least / -1`` trap, so the divisor is replaced by 1.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from modelcc.targets.llvm.byte_dots import byte_dots, has_byte_dots
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.memory import MemoryCode
 from modelcc.targets.llvm.pairs import PairCode
 from modelcc.targets.llvm.values import integers
-
-_INSTRUCTION = "llvm.x86.avx512.vpdpbusd."
-"""Its operands are declared as vectors of i32; LLVM selects the AVX-VNNI form by itself."""
 
 
 class DotCode:
@@ -24,8 +22,8 @@ class DotCode:
         a = self._words(a, a_lanes)
         if a_lanes == 4 and lanes > 1:
             a = self._memory.broadcast(a, "i32", lanes)
-        if lanes in (4, 8, 16) and 32 * lanes <= self._code.instructions.byte_dots:
-            return self._instruction(a, self._words(b, 4 * lanes), c, lanes)
+        if has_byte_dots(self._code, lanes):
+            return byte_dots(self._code, a, self._words(b, 4 * lanes), c, lanes)
         if self._pairs.has(lanes):
             return self._pairs.dot4(a, b, c, lanes)
         return self._widened(a, b, c, lanes)
@@ -34,12 +32,6 @@ class DotCode:
         """Groups of four bytes as i32."""
         to = "i32" if lanes == 4 else f"<{lanes // 4} x i32>"
         return self._code.emit(f"bitcast <{lanes} x i8> {value} to {to}")
-
-    def _instruction(self, a: str, b: str, c: str, lanes: int) -> str:
-        type_ = f"<{lanes} x i32>"
-        name = f"{_INSTRUCTION}{32 * lanes}"
-        callee = self._code.intrinsic(type_, name, f"{type_}, {type_}, {type_}")
-        return self._code.emit(f"call {callee}({type_} {c}, {type_} {a}, {type_} {b})")
 
     def _widened(self, a: str, b: str, c: str, lanes: int) -> str:
         """Products of neighbours are added in pairs, which is how 16-bit multiplies add."""

@@ -59,6 +59,9 @@ class ExpressionCode:
                 return self.memory.gather(
                     e.buffer, e.offset, offsets, e.offsets.dtype, e.lanes, e.active
                 )
+            case Call(function="add", args=(sums, Call(function="dot_bytes", args=factors))):
+                args = tuple(self.operand(a) for a in factors)
+                return self.arithmetic.dot_bytes(args, self.operand(sums), e.dtype, e.lanes)
             case Call():
                 args = tuple(self.operand(a) for a in e.args)
                 return self.arithmetic.call(e.function, args, e.args[0].dtype, e.lanes)

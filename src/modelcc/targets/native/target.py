@@ -119,7 +119,8 @@ class NativeTarget:
 
     def tensor_passes(self) -> TensorPasses:
         """Layouts, packed operands and algorithms of fewer multiplications."""
-        return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted)
+        bytes = instructions(self.machine).byte_dots > 0
+        return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted, bytes)
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
         """Kernels become loop functions; constants are packed as these want them."""

@@ -18,6 +18,7 @@ from modelcc.ir.index import (
     substitute,
     symbols,
 )
+from modelcc.ir.scalar import WORD_DOTS
 from modelcc.ir.scalar_tree import children, reads
 from modelcc.ir.tensor import (
     Algorithm,
@@ -255,8 +256,8 @@ def _window_dim(stage: Stage, inputs: frozenset[str]) -> int | None:
 def _product(stage: Stage) -> tuple[Read, Read] | None:
     """The two reads of a sum of products, guards and conversions aside."""
     body = _unguarded(stage.body)
-    products = ("mul", "dot_halves")
-    if stage.combine != "sum" or not (isinstance(body, Apply) and body.function in products):
+    products = isinstance(body, Apply) and body.function in ("mul", *WORD_DOTS)
+    if stage.combine != "sum" or not isinstance(body, Apply) or not products:
         return None
     parts = [_unguarded(a) for a in body.args]
     match parts:
@@ -267,7 +268,7 @@ def _product(stage: Stage) -> tuple[Read, Read] | None:
 
 
 def _multiplies_words(stage: Stage) -> bool:
-    return isinstance(stage.body, Apply) and stage.body.function == "dot_halves"
+    return isinstance(stage.body, Apply) and stage.body.function in WORD_DOTS
 
 
 def _unguarded(scalar: Scalar) -> Scalar:

@@ -1,6 +1,7 @@
-"""Products of small integers that both come at run time: two numbers in a word.
+"""Products of small integers that both come at run time: two numbers in a word, or four.
 
-Processors multiply and add pairs of 16-bit numbers at once, if those lie next to each other.
+Processors multiply and add pairs of 16-bit numbers at once, if those lie next to each other; some
+do so with four bytes, of which one factor's have a sign and the other's have none.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Sym, product, symbols
+from modelcc.ir.index import Sym, ceildiv, product, symbols
 from modelcc.ir.tensor import (
     Apply,
     Axis,
@@ -20,7 +21,7 @@ from modelcc.ir.tensor import (
     TensorProgram,
 )
 from modelcc.ir.types import I8, I16, I32, U8, Layout, Part, TensorType
-from modelcc.targets.cpu.passes.words import Makers, paired, pairs_of, small_makers
+from modelcc.targets.cpu.passes.words import BYTES, Makers, bytes_of, paired, small_makers
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class PackPairs:
 
     Products that read an operand fewer than ``reuse`` times stay, as do those by constants, which
     are packed at compile time.  What makes an operand from another tensor, element by element, is
-    done on the way.
+    done on the way.  Where there are instructions for ``bytes``, words of u8 by i8 have four.
 
     before::
 
@@ -63,6 +64,7 @@ class PackPairs:
 
     block: int = 16
     reuse: int = 4
+    bytes: bool = False
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         makers = small_makers(program)
@@ -96,7 +98,8 @@ class PackPairs:
         constant = left.tensor in program.constants or right.tensor in program.constants
         if constant or not self._worth(stage, left, right, lane):
             return None
-        return _Packing(stage, left, right, lane, self.block)
+        bytes = self.bytes and {left.dtype, right.dtype} == {I8, U8}
+        return _Packing(stage, left, right, lane, self.block, bytes)
 
     def _worth(self, stage: Stage, left: Read, right: Read, lane: Axis) -> bool:
         """Whether vectors are filled, and packing an operand is little beside using it."""
@@ -134,16 +137,17 @@ class _Packing:
     right: Read
     lane: Axis
     block: int
+    bytes: bool
 
     @property
     def reads(self) -> tuple[Read, Read]:
         return self.left, self.right
 
     @property
-    def pairs(self) -> Axis:
-        """The loop over pairs along the reduction."""
+    def words(self) -> Axis:
+        """The loop over words along the reduction."""
         depth = self.stage.reduce[0]
-        return Axis(depth.name, pairs_of(depth.extent))
+        return Axis(depth.name, ceildiv(depth.extent, BYTES if self.bytes else 2))
 
     @property
     def operands(self) -> tuple[_Operand, _Operand]:
@@ -151,17 +155,17 @@ class _Packing:
         return self._operand(f"{name}.left", self.left), self._operand(f"{name}.right", self.right)
 
     def _operand(self, name: str, read: Read) -> _Operand:
-        known = {a.name: a for a in (*self.stage.axes, self.pairs)}
+        known = {a.name: a for a in (*self.stage.axes, self.words)}
         order = dict.fromkeys(n for i in read.indices for n in sorted(symbols(i)) if n in known)
         axes = tuple(known[n] for n in order)
         layout = self._layout(axes) if self.lane in axes else None
         return _Operand(name, TensorType(tuple(a.extent for a in axes), I32, layout), axes, read)
 
     def _layout(self, axes: tuple[Axis, ...]) -> Layout:
-        """Blocks of lanes innermost, the pairs that they are used with next to each other."""
-        lane, pairs = axes.index(self.lane), axes.index(self.pairs)
-        others = [Part(n) for n in range(len(axes)) if n not in (lane, pairs)]
-        parts = (*others, Part(lane, self.block), Part(pairs), Part(lane, 1, self.block))
+        """Blocks of lanes innermost, the words that they are used with next to each other."""
+        lane, words = axes.index(self.lane), axes.index(self.words)
+        others = [Part(n) for n in range(len(axes)) if n not in (lane, words)]
+        parts = (*others, Part(lane, self.block), Part(words), Part(lane, 1, self.block))
         return Layout(parts, ((0, 0),) * len(axes))
 
     def copy(self, operand: _Operand, makers: Makers) -> Iterator[Kernel]:
@@ -170,15 +174,19 @@ class _Packing:
         source = operand.read if maker is None else maker.at(operand.read.indices)
         nodes = () if maker is None else maker.source
         (depth,) = self.stage.reduce
-        dim = operand.axes.index(self.pairs)
-        axes = tuple(depth if a == self.pairs else a for a in operand.axes)
-        return paired(operand.name, axes, dim, source, nodes)
+        dim = operand.axes.index(self.words)
+        axes = tuple(depth if a == self.words else a for a in operand.axes)
+        pack = bytes_of if self.bytes else paired
+        return pack(operand.name, axes, dim, source, nodes)
 
     def product(self, kernel: Kernel) -> Kernel:
         """The product of words."""
         left, right = (o.packed for o in self.operands)
         body = Apply("dot_halves", (left, right), I32)
-        stage = replace(self.stage, reduce=(self.pairs,), body=body)
+        if self.bytes:
+            unsigned_first = (left, right) if self.left.dtype == U8 else (right, left)
+            body = Apply("dot_bytes", unsigned_first, I32)
+        stage = replace(self.stage, reduce=(self.words,), body=body)
         return replace(kernel, inputs=(left.tensor, right.tensor), stages=(stage,))
 
 

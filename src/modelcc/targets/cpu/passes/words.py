@@ -1,4 +1,4 @@
-"""Words of two 16-bit numbers: how neighbours along a dimension are brought into one."""
+"""Words of two 16-bit numbers, or four bytes: how neighbours along a dimension become one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from modelcc.ir.tensor import (
     Axis,
     Bind,
     Cast,
+    Condition,
+    Guard,
     Kernel,
     Number,
     Scalar,
@@ -26,6 +28,9 @@ from modelcc.ir.types import I8, I16, I32, U8
 HALF = 16
 LOW = (1 << HALF) - 1
 """Bits of a number in a word, and the lower number's."""
+
+BYTES = 4
+"""Bytes in a word."""
 
 CHEAP = 2
 """Cost of what is rather computed on the way than by a kernel of its own."""
@@ -51,9 +56,52 @@ def paired(
     whole = floordiv(extent, 2)
     for start, count in ((0, whole), (whole, extent - whole * 2)):
         if count != 0:
-            stage = _words(output, axes, dim, source, start, count)
-            inputs = tuple(dict.fromkeys(r.tensor for r in reads(stage.body)))
-            yield Kernel("Pack", inputs, (output,), (stage,), nodes)
+            yield _packing(_words(output, axes, dim, source, start, count), nodes)
+
+
+def bytes_of(
+    output: str, axes: Sequence[Axis], dim: int, source: Scalar, nodes: tuple[str, ...]
+) -> Iterator[Kernel]:
+    """Kernels that make words of four bytes, the last with zeros for those that there are not."""
+    extent = axes[dim].extent
+    whole = floordiv(extent, BYTES)
+    for start, count in ((0, whole), (whole, ceildiv(extent, BYTES) - whole)):
+        if count != 0:
+            end = None if start == 0 else extent
+            yield _packing(_four(output, axes, dim, source, (start, count), end), nodes)
+
+
+def _packing(stage: Stage, nodes: tuple[str, ...]) -> Kernel:
+    inputs = tuple(dict.fromkeys(r.tensor for r in reads(stage.body)))
+    return Kernel("Pack", inputs, (stage.output,), (stage,), nodes)
+
+
+def _four(
+    output: str,
+    axes: Sequence[Axis],
+    dim: int,
+    source: Scalar,
+    run: tuple[Index, Index],
+    end: Index | None,
+) -> Stage:
+    """The words of a ``run`` (start, count); numbers from ``end`` on are 0."""
+    (start, count), name = run, axes[dim].name
+    own = tuple(replace(a, extent=count) if a.name == name else a for a in axes)
+    place = Sym(name) + start
+    write = tuple(substitute(Sym(a.name), {name: place}) for a in axes)
+    word: Scalar | None = None
+    for byte in range(BYTES):
+        at = place * BYTES + byte
+        number: Scalar = Apply("and", (_number(source, name, at), Number(255, I32)), I32)
+        if end is not None:
+            number = Guard((Condition(end - at, ">", 0),), number, Number(0, I32), I32)
+        if word is None:
+            word = number
+            continue
+        shifted = Apply("shl", (number, Number(8 * byte, I32)), I32)
+        word = Apply("or", (word, shifted), I32)
+    assert word is not None
+    return Stage(output, own, write, word)
 
 
 def _words(
