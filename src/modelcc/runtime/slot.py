@@ -34,6 +34,11 @@ Entry = Callable[..., int]
 _number = ctypes.c_int64.from_address
 _HEAD = object.__basicsize__
 
+_LATE = -1
+"""In place of the bytes of a result that the host is asked for."""
+_NOTHING: Array = np.empty(0, np.uint8)
+"""In place of such a result before the call."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -86,11 +91,13 @@ class Slot:
         self._signature = self._ready = None
         if signature.arena > self._arena.size:
             self._arena = Memory(signature.arena)
-        # What the host is asked for has no elements before.
-        shapes = ((0,) if i in self._late else s for i, s in enumerate(signature.outputs))
         self._results = [
-            (shape, spec.dtype.numpy, _nbytes(shape, spec.dtype.numpy))
-            for spec, shape in zip(manifest.outputs, shapes, strict=True)
+            (
+                shape,
+                spec.dtype.numpy,
+                _LATE if i in self._late else _nbytes(shape, spec.dtype.numpy),
+            )
+            for i, (spec, shape) in enumerate(zip(manifest.outputs, signature.outputs, strict=True))
         ]
         self._sizes = signature.sizes.copy() if manifest.sizes else signature.sizes
         addresses = (
@@ -131,6 +138,9 @@ class Slot:
             inputs[position] = address
         results: list[Array] = []
         for position, (shape, dtype, size) in enumerate(makes):
+            if size == _LATE:
+                results.append(_NOTHING)
+                continue
             if size >= LARGE:
                 array = self._memory[position].array(shape, dtype, size)
             else:
@@ -157,8 +167,8 @@ class Slot:
     def run(self) -> tuple[int, list[Array]]:
         """The entry point's status and the results, in arrays that nobody else has."""
         results = [
-            memory.array(shape, dtype, size) if size >= LARGE else np.empty(shape, dtype)
-            for memory, (shape, dtype, size) in zip(self._memory, self._results, strict=True)
+            _result(memory, *given)
+            for memory, given in zip(self._memory, self._results, strict=True)
         ]
         if self._host is None:
             return self.run_into(results)
@@ -186,6 +196,12 @@ class Slot:
         table = self._outputs
         for position, array in enumerate(results):
             table[position] = address_of(array)
+
+
+def _result(memory: ResultMemory, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
+    if size == _LATE:
+        return _NOTHING
+    return memory.array(shape, dtype, size) if size >= LARGE else np.empty(shape, dtype)
 
 
 def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
