@@ -74,6 +74,11 @@ CASES: Mapping[str, Case] = MappingProxyType(
             "g (float[n, n] x) => (float[n, n] y) { y = Trilu<upper = 0>(x) }",
             lambda r, n: {"x": f32(r, n, n)}, 128,
         ),
+        "Col2Im": Case(
+            "g (float[1, 72, k] x, int64[2] s) => (float[1, 8, h, w] y) { b = Constant<value_ints ="
+            " [3, 3]>() y = Col2Im<pads = [1, 1, 1, 1]>(x, s, b) }",
+            lambda r, n: {"x": f32(r, 1, 72, n * 16), "s": np.array([n, 16])}, 64,
+        ),
         "OneHot": Case(
             "g (int64[n] x, int64 d, float[2] v) => (float[n, k] y) { y = OneHot(x, d, v) }",
             lambda r, n: {"x": r.integers(0, 64, n), "d": np.array(64),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from modelcc.ir.compute import Element, Operand, StageBuilder, guard
+from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number, test
+from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Demands
-from modelcc.ir.index import Index, Sym, floordiv, mod, product
+from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum, product
+from modelcc.ir.loop import Buffer
 from modelcc.ir.op import Op, Sample, require
-from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, Array, TensorType
-from modelcc.ops.accumulate import Point, accumulator, require_numeric, rounded
+from modelcc.ops.accumulate import accumulator, require_numeric
 from modelcc.ops.samples import tensor
 from modelcc.ops.window import numbers
 
@@ -89,24 +91,72 @@ class Col2Im(Op):
         inner = tuple(slice(b, b + n) for b, n in zip(self.before, image, strict=True))
         return y[(..., *inner)].astype(x.dtype)
 
-    def compute(self, at: StageBuilder, x: Operand) -> Operand:
-        wide, counts = accumulator(x.dtype), self.counts()
+    def algorithm(
+        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> None:
+        (x,), (y,) = inputs, outputs
+        assert x is not None
+        images, size, work = product(y.shape[:2]), product(self.image), x.type.elements
+        blocks = 1 if at.capacity.is_little(work) else at.capacity.blocks(images)
+        sums = at.scratch(accumulator(x.dtype), blocks * size)
+        with (
+            at.shared_loop(blocks, work) as block,
+            at.loop(block * images // blocks, (block + 1) * images // blocks) as image,
+        ):
+            start = block * size
+            at.fill(sums, start, size, number(0, sums.dtype))
+            self._add_blocks(at, x, image, sums, start)
+            for place, lanes in at.vectors(size):
+                value = at.load(sums, start + place, lanes)
+                at.store(y, image * size + place, convert(value, y.dtype))
 
-        def body(o: Point, r: Point) -> Element:
-            row, column = o[1], 0
-            inside: list[Condition] = []
-            for axis, (tap, count) in enumerate(zip(r, counts, strict=True)):
-                stride = self.strides[axis]
-                place = o[2 + axis] + self.before[axis] - tap * self.dilations[axis]
-                step = floordiv(place, stride)
-                inside += [Condition(0, "<=", step), Condition(step, "<", count)]
-                if stride > 1:
-                    inside.append(Condition(mod(place, stride), "==", 0))
-                row, column = row * self.block[axis] + tap, column * count + step
-            return guard(inside, x[(o[0], row, column)].cast(wide), 0)
+    def _add_blocks(
+        self, at: AlgorithmBuilder, x: Operand, image: Index, sums: Buffer, start: Index
+    ) -> None:
+        """All of an image: for each tap, the rows of the blocks' elements there, as they lie."""
+        counts = self.counts()
+        with ExitStack() as stack:
+            taps = [stack.enter_context(at.loop(0, extent)) for extent in self.block]
+            steps = [stack.enter_context(at.loop(0, count)) for count in counts[:-1]]
+            row: Index = 0
+            for axis, (step, tap) in enumerate(zip(steps, taps, strict=False)):
+                place = step * self.strides[axis] + tap * self.dilations[axis] - self.before[axis]
+                inside = test(place, ">=", 0), test(place, "<", self.image[axis])
+                stack.enter_context(at.when(call("and", *inside)))
+                row = row * self.image[axis] + place
+            line = image * product(self.block) + _number(taps, self.block)
+            source = line * product(counts) + _number((*steps, 0), counts)
+            first = taps[-1] * self.dilations[-1] - self.before[-1]
+            self._add_run(at, (x, source), (sums, start + row * self.image[-1]), first)
 
-        shape = (x.shape[0], self._channels(x.shape), *self.image)
-        return rounded(at, at.reduce(shape, self.block, "sum", body), x.dtype)
+    def _add_run(
+        self,
+        at: AlgorithmBuilder,
+        source: tuple[Operand, Index],
+        target: tuple[Buffer, Index],
+        first: Index,
+    ) -> None:
+        """A row of blocks' elements, the first of which belongs to place ``first`` of a row."""
+        (x, origin), (sums, start), stride = source, target, self.strides[-1]
+        begin = ceildiv(maximum(-first, 0), stride)
+        inside = ceildiv(maximum(self.image[-1] - first, 0), stride)
+        count = maximum(minimum(self.counts()[-1], inside) - begin, 0)
+        with at.loop(0, ceildiv(count, at.lanes)) as vector:
+            n = vector * at.lanes
+            active = None if at.lanes == 1 else count - n
+            value = at.load(x, origin + begin + n, at.lanes, 1, active)
+            place = start + first + (begin + n) * stride
+            known = at.load(sums, place, at.lanes, stride, active)
+            total = call("add", known, convert(value, sums.dtype))
+            at.store(sums, place, total, stride, active)
+
+
+def _number(place: Sequence[Index], extents: Sequence[Index]) -> Index:
+    """Row-major number of an element."""
+    result: Index = 0
+    for i, extent in zip(place, extents, strict=True):
+        result = result * extent + i
+    return result
 
 
 OPS: tuple[type[Op], ...] = (Col2Im,)
