@@ -18,6 +18,8 @@ from modelcc.ops.quant_matmul import ConvInteger, MatMulInteger
 from modelcc.passes.graph.quantized_values import BYTES, Quantized, along, dequantised
 
 LARGEST_BIAS = 2.0**30
+FEW = 8
+"""Rows, columns or products below which signs are not worth a sum of their own."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class IntegerContractions:
 
     Zero points leave the product: ``sum (a - z)(b - y) = sum a*b - z * sum b - y * sum a + n*z*y``
     (Jacob et al., 2018, section 2.3), where sums of constants are constants, added to the bias.
-    Without instructions for ``bytes`` they are taken off the operands of convolutions.
+    Without instructions for ``bytes`` they are taken off the operands of convolutions.  With
+    instructions for ``dots`` of u8 by i8, u8 by u8 that both come at run time are such, too.
 
     before::
 
@@ -58,10 +61,12 @@ class IntegerContractions:
     """
 
     bytes: bool = True
+    dots: bool = False
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        rules = (self._convolution, centred, product, gemm, zero_points)
+        signs = (unsigned,) if self.dots else ()
+        rules = (self._convolution, centred, product, gemm, zero_points, *signs)
         return rewrite(graph, rules, self.limit)
 
     def _convolution(self, node: Node, at: Rewriter) -> Replacement:
@@ -160,6 +165,20 @@ def zero_points(node: Node, at: Rewriter) -> Replacement:
         left = at.emit(Cast(I32), a_zero) if known is None else known.astype(np.int32).reshape(())
     right = right.astype(np.int32).reshape(()) if right.size == 1 else right.astype(np.int32)
     return _sums(at, Factor(a, left), Factor(b, right))
+
+
+def unsigned(node: Node, at: Rewriter) -> Replacement:
+    """An integer product of u8 by u8 that both come at run time, neither of them a few numbers."""
+    if not isinstance(node.op, MatMulInteger) or any(node.inputs[2:]):
+        return None
+    a, b = (at.type_of(name) for name in node.inputs[:2])
+    known = [at.constant_value(name) is not None for name in node.inputs[:2]]
+    apart = node.inputs[0] != node.inputs[1]
+    few = any(isinstance(e, int) and e < FEW for t in (a, b) for e in t.shape[-2:])
+    if {a.dtype, b.dtype} != {U8} or any(known) or few or not apart:
+        return None
+    zero = np.zeros((), np.int32)
+    return _sums(at, Factor(node.inputs[0], zero), Factor(node.inputs[1], zero))
 
 
 # --- contractions of factors

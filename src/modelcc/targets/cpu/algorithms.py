@@ -69,10 +69,11 @@ def capacity_of(machine: CpuModel) -> Capacity:
     return Capacity(lanes=several, parallel_from=PARALLEL_FROM, shares=PARALLEL_CHUNKS)
 
 
-def graph_passes(pairs_shorts: bool) -> GraphPasses:
-    """Rewrites of graphs; ``pairs_shorts``: small integers are multiplied in pairs of i16."""
+def graph_passes(pairs_shorts: bool, multiplies_bytes: bool = False) -> GraphPasses:
+    """Rewrites of graphs; ``pairs_shorts``: small integers are multiplied in pairs of i16;
+    ``multiplies_bytes``: there are instructions for dot products of bytes."""
     return GraphPasses(
-        integers=(IntegerContractions(bytes=not pairs_shorts),),
+        integers=(IntegerContractions(bytes=not pairs_shorts, dots=multiplies_bytes),),
         convolutions=(MergeGroups(BLOCK),),
     )
 

@@ -105,6 +105,11 @@ class NativeTarget:
         return known.short_dots > 0 and known.byte_dots == 0
 
     @property
+    def multiplies_bytes(self) -> bool:
+        """Whether the processor has instructions for dot products of bytes."""
+        return instructions(self.machine).byte_dots > 0
+
+    @property
     def forms(self) -> tuple[str, ...]:
         return (SCHEDULE, "llvm", "asm", "obj", "so")
 
@@ -115,11 +120,11 @@ class NativeTarget:
 
     def graph_passes(self) -> GraphPasses:
         """Groups of channels, and products of integers, as vectors want them."""
-        return graph_passes(self.pairs_shorts)
+        return graph_passes(self.pairs_shorts, self.multiplies_bytes)
 
     def tensor_passes(self) -> TensorPasses:
         """Layouts, packed operands and algorithms of fewer multiplications."""
-        bytes = instructions(self.machine).byte_dots > 0
+        bytes = self.multiplies_bytes
         return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted, bytes)
 
     def schedule(self, program: TensorProgram) -> ScheduledProgram:
