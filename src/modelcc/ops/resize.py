@@ -255,6 +255,8 @@ class Resize(Op):
         map_ = self.coordinate(axis, size)
         if map_ is None or self.mode != "nearest" or self.coordinates == "tf_crop_and_resize":
             return None
+        if 0 in (size, self.shape[axis]):
+            return None
         factor = floordiv(self.shape[axis], size)
         if not isinstance(factor, int) or factor * size != self.shape[axis]:
             return None
