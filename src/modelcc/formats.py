@@ -5,6 +5,11 @@ from __future__ import annotations
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+def last_letters(name: str, most: int) -> str:
+    """The end of a name of more than ``most`` letters, which tells it from others: ``…/Conv``."""
+    return name if len(name) <= most else f"…{name[1 - most :]}"
+
+
 def byte_text(size: float) -> str:
     """A number of bytes: ``3.2 MiB``."""
     value, unit = float(size), 0

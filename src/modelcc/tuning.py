@@ -153,13 +153,13 @@ def _choosing(
     request: Request,
     options: Options,
     after: Callable[[float], Callable[[], bool]],
-    told: Callable[[Trial], None],
+    on_trial: Callable[[Trial], None],
 ) -> Choosing:
     def compare(first: Run, second: Run) -> tuple[Turns, bool]:
         return in_turns(first, second, clock_for(options.threads))
 
     built = partial(_session, request)
-    return Choosing(request.model, options, built, compare, after, told)
+    return Choosing(request.model, options, built, compare, after, on_trial)
 
 
 def _known(

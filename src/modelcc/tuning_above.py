@@ -96,8 +96,8 @@ def before_scheduling(model: ModelSource, options: Options) -> TensorProgram:
 @dataclass
 class Choosing:
     """What is chosen above kernels.  ``built`` makes the model, ``compare`` tells of two runs in
-    turns whether the second is faster, ``after`` whether so much of the budget is spent; ``told``
-    hears of each trial.
+    turns whether the second is faster, ``after`` whether so much of the budget is spent;
+    ``on_trial`` is called with each trial.
 
     ``tried`` are the beginnings of all lines that were thought of.
     """
@@ -107,7 +107,7 @@ class Choosing:
     built: Callable[[Options], Run]
     compare: Callable[[Run, Run], tuple[Turns, bool]]
     after: Callable[[float], Callable[[], bool]]
-    told: Callable[[Trial], None]
+    on_trial: Callable[[Trial], None]
     taken: dict[str, str] = field(default_factory=dict[str, str])
     tried: set[str] = field(default_factory=set[str])
 
@@ -129,7 +129,7 @@ class Choosing:
     def _attempt(self, best: Run, lines: Mapping[str, str], group: Lines) -> Run | None:
         run = self.built(with_lines(self.options, lines))
         turns, faster = self.compare(best, run)
-        self.told(Trial(group, turns, faster))
+        self.on_trial(Trial(group, turns, faster))
         return run if faster else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from modelcc.formats import last_letters
 from modelcc.tune.search import GAIN
 from modelcc.tune.turns import MARGIN, Turns
 from modelcc.tuning_rows import KernelRow
@@ -33,10 +34,9 @@ def _bars(row: KernelRow, number: int, longest: float) -> Iterator[str]:
     y, scale = number * BAR + 2, (WIDTH - LEFT - RIGHT) / longest
     default, best = row.calls * row.seconds, row.calls * row.own
     name = row.nodes[0] if row.nodes else row.key
-    short = name if len(name) <= _LETTERS else f"…{name[1 - _LETTERS :]}"
     title = f"{name}: {1e6 * default:.1f} µs by default, {1e6 * best:.1f} µs at best"
     yield f"<g><title>{escape(title)}</title>"
-    yield _text(LEFT - 8, y + 13, short, "end")
+    yield _text(LEFT - 8, y + 13, last_letters(name, _LETTERS), "end")
     yield _rectangle(LEFT, y, default * scale, BAR - 4, _GREY)
     better = row.gain >= GAIN
     if better:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from modelcc.driver import target_of
 from modelcc.options import Options
 from modelcc.schedule.schedule import Schedule
-from modelcc.targets.base import TargetOptions, Workplace
+from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.native.machine import Machine, host_machine
-from modelcc.targets.native.target import NativeTarget, native_target
+from modelcc.targets.native.target import NativeTarget
 from modelcc.targets.native.toolchain import compile_llvm
 from modelcc.tune.measurement import Measurer, Worker, WorkerError
 from modelcc.tune.search import Task
@@ -32,9 +33,11 @@ again:
 """
 
 
-@pytest.fixture(scope="module")
-def target() -> NativeTarget:
-    return native_target(TargetOptions(cpu="x86-64"))
+@pytest.fixture(scope="module", params=["native", "c"])
+def target(request: pytest.FixtureRequest) -> NativeTarget:
+    found = target_of(Options(target=request.param, cpu="x86-64"))
+    assert isinstance(found, NativeTarget)
+    return found
 
 
 def job(text: str, machine: Machine) -> Job:

@@ -148,10 +148,11 @@ def check_files(*paths: Path | None) -> None:
     """:class:`ModelError` before any work if files cannot be written: a folder is there, or this
     user may not."""
     check_writable(*paths)
+    effective = os.access in os.supports_effective_ids
     for path in paths:
         if path is not None and path.is_dir():
             raise ModelError(f"cannot write {path}: it is a folder", (), "name a file")
-        if path is not None and not os.access(path.parent, os.W_OK, effective_ids=True):
+        if path is not None and not os.access(path.parent, os.W_OK, effective_ids=effective):
             reason = f"cannot write {path}: this user may not write in its folder"
             raise ModelError(reason, (), "name a file in another one")
 

@@ -20,6 +20,7 @@ from modelcc.cli.schedules import database_option, database_path
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
 from modelcc.environment import Environment
+from modelcc.formats import last_letters
 from modelcc.ir.op import ModelError
 from modelcc.progress import Bars
 from modelcc.tuning import Request, Standing, Tuning, tune_model
@@ -187,7 +188,7 @@ def _table(tuning: Tuning) -> Table:
         gain = f"{row.gain:.2f}" if row.gain > 1 else ""
         result = row.best if row.taken else row.verdict
         node = row.nodes[0] if row.nodes else row.key
-        node = f"{node if len(node) <= LETTERS else f'…{node[1 - LETTERS :]}'}{more}"
+        node = last_letters(node, LETTERS) + more
         table.add_row(Text(node), *numbers, gain, Text(result, "" if row.taken else "dim"))
     if len(rows) > SHOWN:
         table.caption = f"and {len(rows) - SHOWN} more; --page and --json have all"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from modelcc.ir.index import (
@@ -40,7 +41,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop import Bitcast as LoopBitcast
 from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
-from modelcc.ir.scalar_tree import children, index_symbols, reads, summands, walk
+from modelcc.ir.scalar_tree import children, index_symbols, reads, walk
 from modelcc.ir.tensor import (
     Apply,
     Bind,
@@ -56,7 +57,8 @@ from modelcc.ir.tensor import (
     Select,
 )
 from modelcc.ir.types import BOOL, I64, DType
-from modelcc.schedule.lanes import Access, Lanes, combination, regular, repeats, widen
+from modelcc.schedule.lanes import Access, Lanes, regular, repeats, widen
+from modelcc.schedule.linear_rows import LinearRows
 
 NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
 
@@ -130,12 +132,12 @@ class PointEmitter:
         self.accesses: dict[Read, Access] = {}
         """Reads of which all that changes between points are numbers."""
         self._moved: dict[tuple[str, Index, int], Var] = {}
-        self._moving: dict[int, tuple[str, ...]] = {}
-        self._columns: dict[tuple[Index, ...], dict[tuple[int, int], Expr]] = {}
+        self._linear = LinearRows()
 
     def forget_arrays(self) -> None:
         """What comes is of another point."""
-        self.arrays, self.accesses, self._columns = {}, {}, {}
+        self.arrays, self.accesses = {}, {}
+        self._linear.forget()
 
     def emit(
         self, scalar: Scalar, point: Mapping[str, Index], internal: Mapping[str, Expr]
@@ -157,7 +159,9 @@ class PointEmitter:
             case Read():
                 return self._load(scalar, point)
             case Linear():
-                return self._linear(scalar, point, internal)
+                return self._linear.row(
+                    scalar, point, lambda s: self.emit(s, point, internal), partial(self.name, "v")
+                )
             case Apply():
                 args = self._aligned(scalar.args, point, internal)
                 if scalar.function in ("max", "min") and scalar.dtype.is_float:
@@ -175,46 +179,6 @@ class PointEmitter:
                 return self._guard(scalar, point, internal)
             case Bind():
                 return self.emit(scalar.body, self.bind(scalar, point, internal), internal)
-
-    def _linear(
-        self, scalar: Linear, point: Mapping[str, Index], internal: Mapping[str, Expr]
-    ) -> Expr:
-        line = self._line(scalar, point, internal)
-        row, last = substitute(scalar.row, point), len(scalar.factors)
-        if isinstance(row, int):
-            return line(last, row)
-        rows = len(scalar.factors[-1])
-        value = line(last, rows - 1)
-        for number in range(rows - 1):
-            one = line(last, number)
-            lanes = max(one.lanes, value.lanes)
-            here = Test((Condition(row - number, "==", 0),))
-            value = Choose(widen(here, lanes), widen(one, lanes), widen(value, lanes))
-        return value
-
-    def _line(
-        self, scalar: Linear, point: Mapping[str, Index], internal: Mapping[str, Expr]
-    ) -> Callable[[int, int], Expr]:
-        """Elements of columns after so many factors, each made once for all rows."""
-        names = self._moving.get(id(scalar))
-        if names is None:
-            found = frozenset[str]().union(*map(index_symbols, scalar.args))
-            names = self._moving[id(scalar)] = tuple(sorted(found & point.keys()))
-        values = self._columns.setdefault((id(scalar), *(point[name] for name in names)), {})
-
-        def element(level: int, number: int) -> Expr:
-            value = values.get((level, number))
-            if value is None:
-                if level == 0:
-                    value = self.emit(scalar.args[number], point, internal)
-                else:
-                    row = summands(scalar.factors[level - 1][number])
-                    terms = [(c, element(level - 1, n)) for n, c in row]
-                    value = self.name("v", combination(terms, scalar.dtype))
-                values[level, number] = value
-            return value
-
-        return element
 
     def dot4(self, repeated: Read, vectors: Read, point: Mapping[str, Index], sums: Expr) -> Dot4:
         """``sums`` plus dot products of four bytes; ``point`` is that of the first byte."""

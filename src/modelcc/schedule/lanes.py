@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.index import Index, Range, Sym, coefficient, simplify, substitute
-from modelcc.ir.loop import Call, Const, Expr, Splat
-from modelcc.ir.types import DType
+from modelcc.ir.loop import Const, Expr, Splat
 
 
 @dataclass(frozen=True)
@@ -68,26 +67,6 @@ def widen(value: Expr, lanes: int) -> Expr:
     if isinstance(value, Const):
         return Const(value.value, value.dtype, lanes)
     return Splat(value, lanes)
-
-
-def combination(terms: Sequence[tuple[float, Expr]], dtype: DType) -> Expr:
-    """The sum of values times their factors, in their order."""
-    if not terms:
-        return Const(0.0 if dtype.is_float else 0, dtype)
-    lanes = max([value.lanes for _, value in terms])
-    total: Expr | None = None
-    for factor, value in terms:
-        value, size = widen(value, lanes), abs(factor)
-        if size != 1:
-            times = Const(size if dtype.is_float else int(size), dtype, lanes)
-            value = Call("mul", (value, times), dtype, lanes)
-        if total is not None:
-            value = Call("add" if factor > 0 else "sub", (total, value), dtype, lanes)
-        elif factor < 0:
-            value = Call("neg", (value,), dtype, lanes)
-        total = value
-    assert total is not None
-    return total
 
 
 def regular(index: Index, variable: str, lanes: int) -> bool:

@@ -26,7 +26,8 @@ def quotient_blocks(stage: Stage, dims: Bounds, beside: Index | None = None) -> 
     """Parallel axis → block within which all reads of ``stage`` are affine, if they divide it.
 
     With ``a = 2*o + v`` and ``v < 2``, ``x[a floordiv 2]`` reads ``x[o]`` and ``x[a mod 2]`` reads
-    ``x[v]``.  Blocks divide the axis; odd ones, which no vectors fit, are left out.
+    ``x[v]``.  Blocks divide the axis; odd ones, which no vectors fit, are left out.  So is the axis
+    ``beside``, along which results are neighbours, if vectors repeat its elements by themselves.
     """
     ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes}}
     indices = [i for read in reads(stage.body) for i in read.indices]
@@ -48,8 +49,11 @@ def _repeat_elements(stage: Stage, indices: Sequence[Index], axis: Axis) -> bool
         return False
 
     def is_plain(index: Index) -> bool:
-        step = coefficient(index, axis.name)
-        return step in (0, 1) or index in {floordiv(Sym(axis.name), 1 << n) for n in range(1, 5)}
+        if coefficient(index, axis.name) in (0, 1):
+            return True
+        divisors = {d.divisor for d in divisions(index) if isinstance(d.divisor, int)}
+        halves = (d for d in divisors if d & (d - 1) == 0)
+        return any(index == floordiv(Sym(axis.name), d) for d in halves)
 
     return all(is_plain(i) for i in indices)
 

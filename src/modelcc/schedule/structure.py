@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Bounds
+from modelcc.ir.index import Bounds, Index
 from modelcc.ir.scalar import WORD_DOTS, Combine
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Axis, Cast, Condition, Guard, Number, Read, Scalar, Stage
@@ -68,9 +68,7 @@ def make_group(
         blocks = {**axis_blocks(stage, types), **blocks}
     if not any(stage.reduce for stage in stages):
         for stage in stages:
-            plain = types[stage.output].layout is None if stage.output in types else False
-            beside = stage.write[-1] if plain and stage.write else None
-            blocks = {**quotient_blocks(stage, dims, beside), **blocks}
+            blocks = {**quotient_blocks(stage, dims, _last_place(stage, types)), **blocks}
     unfilled = {
         a.name
         for stage in stages
@@ -118,6 +116,13 @@ def _bare_tensors(
                 if tensor in types and not covers_blocks(indices, axis, types[tensor]):
                     found.setdefault(axis.name, set()).add(tensor)
     return {axis: frozenset(tensors) for axis, tensors in found.items()}
+
+
+def _last_place(stage: Stage, types: Mapping[str, TensorType]) -> Index | None:
+    """The index along which neighbours lie in the result; None if that is a layout's to say."""
+    stored = types.get(stage.output)
+    plain = stored is not None and stored.layout is None
+    return stage.write[-1] if plain and stage.write else None
 
 
 def _own_axes(stage: Stage, depth: int | None) -> tuple[Axis, ...]:

@@ -159,7 +159,8 @@ def emit_row_sums(
     steps: Steps,
 ) -> list[Stmt]:
     """Loop-level statements of all blocks of columns, in parallel if ``threaded``: by rows, or if
-    these are too few by blocks.  ``steps`` says how each step is planned, and is told."""
+    these are too few by blocks.  ``steps`` says how each step is planned, and
+    notes it."""
     outer = {names.fresh(a.name): a.extent for a in row_sums.outer}
     point = {a.name: Sym(n) for n, a in zip(outer, row_sums.outer, strict=True)}
     counters = {name: loop_range(extent) for name, extent in outer.items()}

@@ -92,7 +92,7 @@ def emit_straight_rows(
     steps: Steps,
 ) -> tuple[list[Stmt], list[Plan]]:
     """Statements, on several threads if that is ``worth`` it, and the plans of the parts, which
-    ``steps`` decides and is told."""
+    ``steps`` decides and notes."""
     own = {axis.name: names.fresh(axis.name) for axis in rows.outer}
     own |= {size: names.fresh(_SIZE) for size, _ in rows.sizes}
     outer = tuple(replace(axis, name=own[axis.name]) for axis in rows.outer)
