@@ -9,72 +9,18 @@ Runtime in one process; sorts and transforms with NumPy or SciPy, too.  ``growth
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from statistics import geometric_mean, median
+from statistics import geometric_mean
 
 import click
 import onnxruntime
 
 import modelcc
 from benchmarks.irregular import choices, images, integers, moves, products, sorts
-
-SECONDS = 0.6
-"""Measured for each size of each model."""
-
-PAUSE = 0.1
-"""Seconds before an engine's turn on several threads.  ONNX Runtime's threads go on looking for
-work for tens of milliseconds, and would take the cores of what runs next."""
-
-TURN = 5
-"""Timed runs of a turn on several threads, after one that wakes the engine's own threads."""
+from benchmarks.irregular.turns import turns_on
 
 FAMILIES = (moves, sorts, images, integers, products, choices)
 CASES = {name: case for family in FAMILIES for name, case in family.CASES.items()}
-
-
-@dataclass(frozen=True)
-class Turns:
-    """How engines take turns: ``pause`` seconds before each, ``idle`` runs that are not timed,
-    then ``timed`` ones."""
-
-    clock: Callable[[], float]
-    pause: float = 0.0
-    idle: int = 0
-    timed: int = 1
-
-    def times(self, runs: Sequence[Callable[[], object]]) -> list[float]:
-        """Median seconds of each."""
-        for run in runs:
-            run()
-        start = self.clock()
-        for run in runs:
-            run()
-        each = (self.clock() - start) * (self.idle + self.timed) + self.pause * len(runs)
-        rounds = min(2000, max(9, int(SECONDS / max(1e-6, each))))
-        found: list[list[float]] = [[] for _ in runs]
-        for _ in range(rounds):
-            for run, times in zip(runs, found, strict=True):
-                times += self._turn(run)
-        return [median(times) for times in found]
-
-    def _turn(self, run: Callable[[], object]) -> Iterator[float]:
-        time.sleep(self.pause)
-        for _ in range(self.idle):
-            run()
-        for _ in range(self.timed):
-            start = self.clock()
-            run()
-            yield self.clock() - start
-
-
-def _turns(threads: int) -> Turns:
-    """On one thread, the time that other work takes does not count."""
-    if threads == 1:
-        return Turns(time.process_time)
-    return Turns(time.perf_counter, PAUSE, idle=1, timed=TURN)
 
 
 @click.command()
@@ -82,7 +28,7 @@ def _turns(threads: int) -> Turns:
 @click.option("--only", default="", help="Regular expression that names must contain.")
 def main(threads: int, only: str) -> None:
     """Milliseconds at 16 n, growth from n, and how many times as long the others take."""
-    turns = _turns(threads)
+    turns = turns_on(threads)
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads
     ratios: list[float] = []

@@ -1,0 +1,1 @@
+"""Irregular operators beside the libraries that do nothing else, one thread."""
