@@ -79,7 +79,7 @@ def call(function: str, *args: Expr) -> Call:
 
 def add(a: Expr, b: Expr | int) -> Call:
     """The sum of two numbers of one type."""
-    return call("add", a, number(b, a.dtype) if isinstance(b, int) else b)
+    return call("add", a, number(b, a.dtype, a.lanes) if isinstance(b, int) else b)
 
 
 def splat(value: Expr, lanes: int) -> Expr:

@@ -10,24 +10,29 @@ import numpy as np
 
 from modelcc.ir.algorithm import (
     AlgorithmBuilder,
+    add,
     call,
     convert,
     index_number,
     integer,
     number,
+    splat,
     test,
 )
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym
+from modelcc.ir.loop import Choose, Expr, IndexOf, Var
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F32, F64, I64, Array, DType, TensorType
 from modelcc.ops.bluestein import clear
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.complex_line import Copies, Line, copied, split
 from modelcc.ops.roots import narrowed, root, unit_roots
-from modelcc.ops.stockham import BINARY, divides, late_stages, radices_of
+from modelcc.ops.stockham import CONVOLVED, divides, late_stages, radices_of
 
 PRIMES = (2, 3, 5, 7)
+SHARES = ((15, 16), (3, 4), (5, 8), (9, 16))
+"""Of powers of two: longer lengths beside these, for whose factors there are stages."""
 
 
 def tables(length: int, dtype: DType) -> tuple[Array, ...]:
@@ -51,6 +56,13 @@ def fast_length(length: int) -> int:
     return fast
 
 
+def _late_fast_length(length: int) -> int:
+    """The same among powers of two and :data:`SHARES` of them."""
+    power = 1 << (2 * length - 2).bit_length()
+    shares = (power * part // whole for part, whole in SHARES)
+    return min(n for n in (power, *shares) if n >= 2 * length - 1 and n % 8 == 0)
+
+
 def _roots(length: int) -> Array:
     places = np.arange(length)
     return np.exp(-2j * np.pi * (places - length * (2 * places > length)) / length)
@@ -70,11 +82,12 @@ def _parts(values: Any, dtype: DType) -> Array:
 class FourierLengths(Op):
     """How many numbers each table for a late ``length`` has: i64[3].
 
-    Factors, filter, chirp: as :func:`tables` has them, but for a power of two as the longer length.
+    Factors, filter, chirp: as :func:`tables` has them, but for the longer length, a power of two or
+    one of the :data:`SHARES` of one.
     """
 
     length: Index
-    samples = tuple(Sample((), {"length": n}) for n in (1, 7, 11, 64, 65, 4096))
+    samples = tuple(Sample((), {"length": n}) for n in (1, 7, 11, 64, 65, 67, 127, 257, 4096, 4099))
 
     def infer(self) -> tuple[TensorType]:
         return (TensorType((3,), I64),)
@@ -83,7 +96,7 @@ class FourierLengths(Op):
         (length,) = numbers((self.length,))
         if radices_of(length) is not None:
             return np.array([length, 0, 0])
-        fast = 1 << (2 * length - 2).bit_length()
+        fast = _late_fast_length(length)
         return np.array([fast, fast, length])
 
     def algorithm(
@@ -99,6 +112,12 @@ class FourierLengths(Op):
             at.assign(fast, integer(1))
             with at.while_(call("lt", fast, index_number(2 * self.length - 1))):
                 at.assign(fast, call("mul", fast, integer(2)))
+            power = at.let(fast)
+            for part, of in SHARES:
+                share = at.let(call("div", call("mul", power, integer(part)), integer(of)))
+                fits = call("ge", share, index_number(2 * self.length - 1))
+                with at.when(call("and", fits, divides(share, 8))):
+                    at.assign(fast, share)
             at.assign(filter, fast)
             at.assign(chirp, whole)
         for place, value in enumerate((fast, filter, chirp)):
@@ -119,7 +138,7 @@ class FourierTables(Op):
         *(Sample((), {"length": n, "sizes": (n, 0, 0)}) for n in (1, 12, 130)),
         *(
             Sample((), {"length": n, "sizes": (m, m, n)})
-            for n, m in ((11, 32), (13, 32), (97, 256))
+            for n, m in ((11, 32), (13, 32), (67, 144), (73, 160), (97, 240))
         ),
         Sample((), {"length": Sym("n"), "sizes": (Sym("n"), 0, 0), "dtype": F64}),
     )
@@ -147,11 +166,18 @@ class FourierTables(Op):
             self._filter(at, chirp, factors, filter)
 
     def _chirp(self, at: AlgorithmBuilder, chirp: Line) -> None:
+        """``exp(-pi i k^2 / length)``; vectors go from square to square by sums."""
         whole = at.let(index_number(2 * self.length))
-        with at.loop(0, self.sizes[2]) as place:
-            number_ = at.let(index_number(place))
-            turn = at.let(call("mod", call("mul", number_, number_), whole))
+        squares = _Squares.of(at, whole) if at.lanes > 1 else None
+        for place, lanes in at.vectors(self.sizes[2]):
+            if squares is not None and lanes > 1:
+                turn: Expr = squares.turn
+            else:
+                number_ = at.let(index_number(place))
+                turn = at.let(call("mod", call("mul", number_, number_), whole))
             chirp.write(at, place, narrowed(at, root(at, turn, whole), self.dtype))
+            if squares is not None and lanes > 1:
+                squares.move(at)
 
     def _filter(self, at: AlgorithmBuilder, chirp: Line, factors: Line, filter: Line) -> None:
         size = self.sizes[1]
@@ -165,9 +191,39 @@ class FourierTables(Op):
             with at.when(test(k, ">", 0)):
                 first.write(at, size - k, value)
         which = at.register(integer(0))
-        late_stages(at, size, copies, factors, which, BINARY)
+        late_stages(at, size, copies, factors, which, CONVOLVED)
         share = call("div", number(1.0, self.dtype), convert(index_number(size), self.dtype))
         copied(at, size, copies.at(at.index(which)), filter.times(at.let(share)))
+
+
+@dataclass(frozen=True)
+class _Squares:
+    """Registers: squares of neighbouring numbers modulo ``whole``, and how far they are from those
+    of the next vector."""
+
+    turn: Var
+    apart: Var
+    whole: Expr
+    more: Expr
+
+    @classmethod
+    def of(cls, at: AlgorithmBuilder, whole: Expr) -> _Squares:
+        """Those of the first numbers: ``(k + n)^2 = k^2 + 2 k n + n^2`` for vectors of n."""
+        lanes = at.lanes
+        wide = splat(whole, lanes)
+        places = at.let(IndexOf(0, I64, lanes, 1))
+        twice = call("mul", places, number(2 * lanes, I64, lanes))
+        apart = add(twice, lanes * lanes)
+        turn, apart = (call("mod", n, wide) for n in (call("mul", places, places), apart))
+        more = splat(at.let(call("mod", integer(2 * lanes * lanes), whole)), lanes)
+        return cls(at.register(turn), at.register(apart), wide, more)
+
+    def move(self, at: AlgorithmBuilder) -> None:
+        """On to the next vector."""
+        for register, step in ((self.turn, self.apart), (self.apart, self.more)):
+            total = at.let(add(register, step))
+            over = call("ge", total, self.whole)
+            at.assign(register, Choose(over, call("sub", total, self.whole), total))
 
 
 def _filter(chirp: Any, size: int) -> Any:

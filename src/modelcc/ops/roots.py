@@ -6,10 +6,10 @@ from math import pi
 
 from modelcc.ir.algorithm import (
     AlgorithmBuilder,
+    add,
     call,
     convert,
     index_number,
-    integer,
     number,
     splat,
 )
@@ -24,13 +24,15 @@ STEP = 64
 
 
 def root(at: AlgorithmBuilder, turn: Expr, whole: Expr) -> Complex:
-    """``exp(-2 pi i turn / whole)`` in f64, for ``turn`` below ``whole``.
+    """``exp(-2 pi i turn / whole)`` in f64, for ``turn``, in lanes perhaps, below ``whole``.
 
     Angles beyond half a turn are taken from behind, which halves their rounding error.
     """
-    late = call("gt", call("mul", turn, integer(2)), whole)
+    lanes = turn.lanes
+    step = splat(at.let(call("div", number(-2 * pi, F64), convert(whole, F64))), lanes)
+    whole = splat(whole, lanes)
+    late = call("gt", add(turn, turn), whole)
     signed = Choose(late, call("sub", turn, whole), turn)
-    step = call("div", number(-2 * pi, F64), convert(whole, F64))
     angle = at.let(call("mul", convert(signed, F64), step))
     return at.let(call("cos", angle)), at.let(call("sin", angle))
 

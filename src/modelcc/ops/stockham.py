@@ -26,6 +26,8 @@ from modelcc.ops.complex_line import Copies, Line, copied, interleaved
 RADICES = (8, 4, 2, 9, 7, 5, 3)
 """In the order in which they are taken: the stride grows quickly."""
 BINARY = (8, 4, 2)
+CONVOLVED = (*BINARY, 5, 3)
+"""Of the longer lengths that are chosen at run time."""
 LATE = (*BINARY, 7, 5, 3)
 """Where the length is not given, and code for all of them is there."""
 
@@ -189,4 +191,14 @@ def divides(value: Expr, radix: int) -> Expr:
     return call("and", call("gt", value, integer(0)), exact)
 
 
-__all__ = ["BINARY", "LATE", "RADICES", "divides", "late_stages", "radices_of", "stage", "stages"]
+__all__ = [
+    "BINARY",
+    "CONVOLVED",
+    "LATE",
+    "RADICES",
+    "divides",
+    "late_stages",
+    "radices_of",
+    "stage",
+    "stages",
+]
