@@ -31,7 +31,7 @@ from modelcc.ops.roots import narrowed, root, unit_roots
 from modelcc.ops.stockham import CONVOLVED, divides, late_stages, radices_of
 
 PRIMES = (2, 3, 5, 7)
-SHARES = ((15, 16), (3, 4), (5, 8), (9, 16))
+FRACTIONS = ((15, 16), (3, 4), (5, 8), (9, 16))
 """Of powers of two: longer lengths beside these, for whose factors there are stages."""
 
 
@@ -57,10 +57,10 @@ def fast_length(length: int) -> int:
 
 
 def _late_fast_length(length: int) -> int:
-    """The same among powers of two and :data:`SHARES` of them."""
+    """The same among powers of two and :data:`FRACTIONS` of them."""
     power = 1 << (2 * length - 2).bit_length()
-    shares = (power * part // whole for part, whole in SHARES)
-    return min(n for n in (power, *shares) if n >= 2 * length - 1 and n % 8 == 0)
+    fractions = (power * part // whole for part, whole in FRACTIONS)
+    return min(n for n in (power, *fractions) if n >= 2 * length - 1 and n % 8 == 0)
 
 
 def _roots(length: int) -> Array:
@@ -83,7 +83,7 @@ class FourierLengths(Op):
     """How many numbers each table for a late ``length`` has: i64[3].
 
     Factors, filter, chirp: as :func:`tables` has them, but for the longer length, a power of two or
-    one of the :data:`SHARES` of one.
+    one of the :data:`FRACTIONS` of one.
     """
 
     length: Index
@@ -113,7 +113,7 @@ class FourierLengths(Op):
             with at.while_(call("lt", fast, index_number(2 * self.length - 1))):
                 at.assign(fast, call("mul", fast, integer(2)))
             power = at.let(fast)
-            for part, of in SHARES:
+            for part, of in FRACTIONS:
                 share = at.let(call("div", call("mul", power, integer(part)), integer(of)))
                 fits = call("ge", share, index_number(2 * self.length - 1))
                 with at.when(call("and", fits, divides(share, 8))):
