@@ -65,7 +65,7 @@ class WorkerError(Exception):
 class Worker:
     """A process that times jobs; a new one is started where one has ended.  Close it.
 
-    One that takes ``grace`` seconds longer than its job says hangs.
+    One that takes ``grace`` seconds longer than its job says hangs; starting takes what it takes.
     """
 
     def __init__(self, grace: float = GRACE) -> None:
@@ -80,9 +80,9 @@ class Worker:
 
     def times(self, job: Job) -> list[list[float]]:
         """Seconds of each run of each variant; :class:`WorkerError`."""
-        process = self._started()
-        assert process.stdin is not None and process.stdout is not None
         try:
+            process = self._started()
+            assert process.stdin is not None and process.stdout is not None
             pickle.dump(job, process.stdin)
             process.stdin.flush()
             if not select([process.stdout], [], [], job.seconds + self._grace)[0]:
@@ -109,6 +109,8 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
+            assert self._process.stdout is not None
+            pickle.load(self._process.stdout)  # it is ready: a busy machine is slow to start it
         return self._process
 
 

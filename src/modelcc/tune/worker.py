@@ -1,5 +1,7 @@
-"""A process that times functions of one kernel in turns: pickled Jobs on standard input, for each a
-pickled list of times on standard output.
+"""A process that times functions of one kernel in turns.
+
+It takes pickled Jobs on standard input and gives on standard output a pickled True once it is
+ready, and for each job a pickled list of times.
 
 It is a process of its own since a candidate may crash or hang.
 """
@@ -107,8 +109,10 @@ def _buffer(parameter: Parameter) -> Array:
 
 
 def serve() -> None:
-    """Answer jobs until standard input ends."""
+    """Say that it is ready, and answer jobs until standard input ends."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    pickle.dump(True, replies)
+    replies.flush()
     while True:
         try:
             job: Job = pickle.load(sys.stdin.buffer)
