@@ -13,7 +13,7 @@ import click
 
 from benchmarks.scaling_families import FAMILIES, Family
 from modelcc.driver import compile_model
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.options import Options
 
 PARTS = (0.25, 0.5, 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import DIM, Sym
 from modelcc.ir.loop import Buffer, Call, Const, For, Function, Load, Parameter, Splat, Store
 from modelcc.ir.program import (

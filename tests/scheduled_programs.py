@@ -7,7 +7,7 @@ every buffer a kernel writes with that tensor's tag, and checks the tags of what
 import numpy as np
 from hypothesis import strategies as st
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Range, Sym, evaluate
 from modelcc.ir.loop import Buffer, Function, Parameter
 from modelcc.ir.program import CopyTensor

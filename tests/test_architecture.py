@@ -68,7 +68,6 @@ class Import:
     imported: str
     line: int
     function: str = ""
-    typing_only: bool = False
 
     def __str__(self) -> str:
         return f"{self.importer}:{self.line} imports {self.imported}"
@@ -87,28 +86,26 @@ def trees() -> dict[str, tuple[Path, ast.Module]]:
 
 @cache
 def imports() -> tuple[Import, ...]:
-    """Every import of a modelcc module in the sources, inside functions too."""
-    return tuple(i for name, (_, tree) in trees().items() for i in _imports(name, tree, "", False))
+    """Every import of a modelcc module in the sources, inside functions and for types too."""
+    return tuple(i for name, (_, tree) in trees().items() for i in _imports(name, tree, ""))
 
 
-def _imports(module: str, node: ast.AST, function: str, typing_only: bool) -> Iterator[Import]:
+def _imports(module: str, node: ast.AST, function: str) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.Import(names):
                 for alias in names:
-                    yield Import(module, alias.name, child.lineno, function, typing_only)
+                    yield Import(module, alias.name, child.lineno, function)
             case ast.ImportFrom(module=source, names=names, level=level):
                 assert level == 0, f"{module}:{child.lineno} is a relative import"
                 for alias in names:
                     submodule = f"{source}.{alias.name}"
                     target = submodule if submodule in trees() else str(source)
-                    yield Import(module, target, child.lineno, function, typing_only)
+                    yield Import(module, target, child.lineno, function)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield from _imports(module, child, f"{module}.{name}", typing_only)
-            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
-                yield from _imports(module, child, function, True)
+                yield from _imports(module, child, f"{module}.{name}")
             case _:
-                yield from _imports(module, child, function, typing_only)
+                yield from _imports(module, child, function)
 
 
 def ours() -> list[Import]:
@@ -202,9 +199,10 @@ def test_the_lower_layers_do_not_import_runtime_or_artifact() -> None:
 
 
 def test_no_import_cycles() -> None:
+    """Imports for type checkers count."""
     edges: dict[str, list[str]] = {}
     for i in ours():
-        if not i.typing_only and i.imported in trees():
+        if i.imported in trees():
             edges.setdefault(i.importer, []).append(i.imported)
     assert _cycle(edges) == []
 

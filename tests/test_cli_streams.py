@@ -12,7 +12,7 @@ from small_models import mlp
 
 import modelcc
 from modelcc.artifact.errors import ArtifactError
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 COMMAND = (sys.executable, "-m", "modelcc")
 

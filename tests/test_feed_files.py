@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from modelcc.feed_files import read_feeds
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import BF16, DTYPES, F32, Array, TensorType
 from modelcc.npz import write_npz
 

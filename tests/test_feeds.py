@@ -16,8 +16,8 @@ from modelcc.driver import import_model
 from modelcc.feed_files import read_feeds
 from modelcc.feeds import index_limits, nominal_sizes, random_feeds
 from modelcc.ir.condition import Condition
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import DIM, Range, Sym, total
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import F32, I8, I64, U8, TensorType
 from modelcc.options import Limit, Options, dimension, rewrite_limit
 from modelcc.verification import Request, subject_of

@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 import modelcc
 from modelcc.driver import compile_model
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program, index_bounds
 from modelcc.ir.program_interpreter import interpret_program
 from modelcc.ir.program_parser import parse_program

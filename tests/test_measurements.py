@@ -18,7 +18,7 @@ import modelcc
 from modelcc import api, measurements
 from modelcc.cli.main import cli
 from modelcc.driver import target_of
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.measurements import (
     Measurements,
     keep_measurements,

@@ -20,8 +20,7 @@ from modelcc.version import VERSION
 if TYPE_CHECKING:
     from modelcc.api import compile, import_model, load, verify
     from modelcc.artifact.errors import ArtifactError
-    from modelcc.ir.errors import Error
-    from modelcc.ir.op import ModelError
+    from modelcc.ir.errors import Error, ModelError
     from modelcc.model import Model
     from modelcc.options import Limit, Options
     from modelcc.pipeline import StageError
@@ -39,7 +38,7 @@ _HOME = MappingProxyType(
         "Limit": "modelcc.options",
         "LoadError": "modelcc.runtime.errors",
         "Model": "modelcc.model",
-        "ModelError": "modelcc.ir.op",
+        "ModelError": "modelcc.ir.errors",
         "Options": "modelcc.options",
         "Report": "modelcc.report",
         "RunError": "modelcc.runtime.errors",

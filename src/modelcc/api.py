@@ -18,7 +18,7 @@ from modelcc import checks
 from modelcc.artifact.file import read_artifact
 from modelcc.compile_cache import find_compiled
 from modelcc.environment import Environment, read_environment
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from modelcc.measurements import with_measurements
 from modelcc.model import Model, opened

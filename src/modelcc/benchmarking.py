@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.bench_worker import ENGINES
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from modelcc.npz import write_npz
 from modelcc.targets.base import Progress

@@ -1,6 +1,6 @@
 """What callers give, checked: each function returns a value in its one form, or says what is wrong.
 
-The errors are :class:`~modelcc.ir.op.ModelError`: which argument, what is expected, what is given.
+Errors are :class:`~modelcc.ir.errors.ModelError`: which argument, what is expected, what is given.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range
-from modelcc.ir.op import ModelError
 
 _PLAIN = (str, bytes, int, float, bool, list, tuple, dict, set)
 _SHOWN = 60

@@ -7,8 +7,8 @@ from typing import Any
 
 from modelcc.driver import check_stage, pipeline
 from modelcc.emission import resumed
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
-from modelcc.ir.op import ModelError
 from modelcc.ir.structure import Interface
 from modelcc.options import Options
 from modelcc.pipeline import Observer, StageRun, all_of, before_block, run_stages

@@ -30,10 +30,10 @@ from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.external import external_files
 from modelcc.frontends.onnx.loader import LoadedModel, load
 from modelcc.frontends.onnx.loader import Model as OnnxModel
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.mapped import release_all
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program, checks
 from modelcc.ir.region import map_leaves
 from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from modelcc.driver import Emitted, pipeline
-from modelcc.ir.graph import Constant
-from modelcc.ir.op import ModelError
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
 from modelcc.levels import (
     LEVELS,
     constants_of,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 THREADS = "MODELCC_NUM_THREADS"
 JOBS = "MODELCC_JOBS"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array, DType, TensorType, dtype_of
 from modelcc.npz import DamagedFileError, read_arrays
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from modelcc.ir.assignment import assignments
 from modelcc.ir.condition import Condition
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Index, Range, evaluate, split_affine, substitute, symbols
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import MOST_BYTES, Array, TensorType
 from modelcc.ops.elementwise import Cast, Equal, Identity
 from modelcc.ops.gather import Gather, OneHot

@@ -13,7 +13,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from modelcc.ir.graph import Constant, Graph
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
 from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_text import constants_by_digest, print_graph
 from modelcc.ir.graph_verifier import verify_graph
@@ -21,7 +23,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import parse_functions
 from modelcc.ir.loop_text import print_functions
 from modelcc.ir.loop_verifier import verify_functions
-from modelcc.ir.op import Dialect, ModelError
+from modelcc.ir.op import Dialect
 from modelcc.ir.program import Program
 from modelcc.ir.program_parser import parse_program
 from modelcc.ir.program_text import print_program

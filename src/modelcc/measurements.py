@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from modelcc.artifact.replacement import replace_file
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.options import Options
 from modelcc.runtime.machine import machine_identity
 from modelcc.targets.cpu.machine import CpuModel, with_numbers

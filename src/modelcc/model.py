@@ -21,8 +21,8 @@ from modelcc.artifact.manifest_json import (
 )
 from modelcc.compile_cache import HOST_TARGETS
 from modelcc.formats import byte_text
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType
 from modelcc.options import Options
 from modelcc.runtime.errors import InputError

@@ -22,7 +22,7 @@ from modelcc.api import compile as compile_native
 from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.errors import UnsupportedModel
 from modelcc.frontends.onnx.tensors import DTYPES
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array, dtype_of
 
 Values = Mapping[str, Array]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import onnxruntime
 from onnx import ModelProto
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 
 

@@ -19,8 +19,8 @@ from modelcc.checks import (
     text,
     whole_number,
 )
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range
-from modelcc.ir.op import ModelError
 from modelcc.targets.cpu.machine import CpuModel, with_numbers
 
 Dims = Mapping[str, "int | tuple[int, int | None] | Range"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 from modelcc.driver import NOWHERE, ModelSource, compile_model, target_of
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.schedule.listing import MODEL

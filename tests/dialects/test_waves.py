@@ -12,13 +12,14 @@ import pytest
 import modelcc
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_text import constants_by_digest, print_graph
 from modelcc.ir.graph_verifier import verify_graph
 from modelcc.ir.index import Sym
-from modelcc.ir.op import Dialect, ModelError, Op
+from modelcc.ir.op import Dialect, Op
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import F32, F64, TensorType

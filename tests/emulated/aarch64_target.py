@@ -22,8 +22,8 @@ import numpy as np
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, evaluate
-from modelcc.ir.op import ModelError
 from modelcc.runtime.loader import NativeCode
 from modelcc.runtime.session import Session
 from modelcc.runtime.signature import SignatureMaker

@@ -12,7 +12,7 @@ import pytest
 
 import modelcc
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from tests.errors.onnx.cases import CASES, UNSUPPORTED, Case, valid_bytes, valid_large_bytes
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from modelcc.frontends.onnx import import_onnx
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from tests.frontends.onnx_models import assert_agrees, floats, i64, one_node, run_onnxruntime
 

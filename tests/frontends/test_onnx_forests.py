@@ -12,8 +12,8 @@ from onnx import ModelProto
 import modelcc
 from modelcc.driver import compile_model
 from modelcc.frontends.onnx import import_onnx
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph_interpreter import interpret
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
 from modelcc.ops.forest import Forest
 from modelcc.runtime.session import Session

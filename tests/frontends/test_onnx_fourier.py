@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import modelcc
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from modelcc.runtime.errors import InputError, RunError
 from tests.frontends.onnx_models import parsed

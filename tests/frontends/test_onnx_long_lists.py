@@ -13,7 +13,7 @@ from onnx import AttributeProto, ModelProto, helper
 from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.loader import load
 from modelcc.frontends.onnx.number_lists import coded, integers, texts
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from tests.frontends.forests import balanced
 from tests.frontends.ml_models import ml_model
 

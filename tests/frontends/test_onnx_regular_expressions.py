@@ -17,7 +17,7 @@ from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.errors import UnsupportedModel
 from modelcc.frontends.onnx.matching import matching_machine
 from modelcc.frontends.onnx.regular_expression import PatternError
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.runtime.full_match import Machine, Matcher
 
 ALPHABET = "abAkKsS19_ -\n\t\v.é\u0130ſ\u212aßẞΣσς\u0663\u00a0中"

@@ -16,10 +16,10 @@ from onnx.reference import ReferenceEvaluator
 import modelcc
 from modelcc import onnx_backend
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_text import constants_by_digest, print_graph
-from modelcc.ir.op import ModelError
 from modelcc.ops.catalog import MCC
 from modelcc.runtime.errors import InputError
 

@@ -14,7 +14,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import modelcc
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from modelcc.runtime.errors import InputError, RunError
 

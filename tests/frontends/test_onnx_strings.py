@@ -15,9 +15,9 @@ from onnx.backend.test.case.test_case import TestCase
 
 import modelcc
 from modelcc.frontends.onnx import import_onnx
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_text import constants_by_digest, print_graph
-from modelcc.ir.op import ModelError
 from modelcc.ops.catalog import MCC
 from modelcc.runtime.errors import InputError, RunError
 from tests.frontends.ml_models import assert_compiled_agrees, ml_model

@@ -10,7 +10,7 @@ from onnx import ModelProto
 
 import modelcc
 from modelcc.frontends.onnx import import_onnx
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from tests.frontends.ml_models import assert_compiled_agrees, ml_model
 from tests.frontends.onnx_models import run_onnxruntime

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.tensor import (

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.index import Range, Sym
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.op import Op
 from modelcc.ir.types import F32, Array, TensorType
 from tests.ir.tiny_ops import Add, Everything, Neg, Reshape, Scale
 

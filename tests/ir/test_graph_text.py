@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.graph_parser import parse_graph
@@ -17,7 +18,7 @@ from modelcc.ir.graph_text import constants_by_digest, print_graph
 from modelcc.ir.graph_verifier import verify_graph
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.mlir_syntax import value_name, value_text
-from modelcc.ir.op import Dialect, ModelError
+from modelcc.ir.op import Dialect
 from modelcc.ir.types import (
     BF16,
     BOOL,

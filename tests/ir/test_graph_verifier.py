@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_verifier import verify_graph
 from modelcc.ir.index import Sym
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import F32, I64, TensorType
 from tests.ir.tiny_ops import Add, Neg, Reshape, Scale, Twice
 

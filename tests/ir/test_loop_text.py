@@ -8,6 +8,7 @@ import pytest
 from loop_programs import CASES, Case, relu
 
 from modelcc.ir.condition import Condition
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import (
     Assign,
@@ -22,7 +23,6 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_parser import parse_function, parse_functions
 from modelcc.ir.loop_text import print_function, print_functions
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import F32, I32
 from modelcc.passes.loop.expand_math import expand_math
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from loop_programs import CASES, Case
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Alloc, Assign, Buffer, Const, Let, Store, Var
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.loop_verifier import verify_function, verify_functions
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import F32, F64, I32
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.pack import pack
 from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.types import Layout, Part

@@ -12,8 +12,8 @@ from loop_programs import aligned
 from machines import chosen_machine
 from program_cases import nested_program, nested_result
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Binding, BranchSteps, CopyTensor, Program, RepeatSteps, leaves
 from modelcc.ir.program_cost import step_work
 from modelcc.ir.program_interpreter import interpret_program

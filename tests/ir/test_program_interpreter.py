@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from program_cases import small_program
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.program_interpreter import interpret_program
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from program_cases import small_program
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Launch, Program
 from modelcc.ir.program_parser import constants_by_digest, parse_program
 from modelcc.ir.program_text import print_program

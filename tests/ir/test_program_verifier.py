@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from program_cases import b, small_program
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Binding, CopyTensor, Definition, Launch, Program, Step
 from modelcc.ir.program_verifier import verify_program
 from modelcc.ir.types import F32, F64, TensorType

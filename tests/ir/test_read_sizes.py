@@ -9,12 +9,12 @@ import pytest
 
 from modelcc.driver import check_stage, compile_model
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.graph_verifier import verify_graph
 from modelcc.ir.index import DIM, Range, Sym
 from modelcc.ir.index_upper import upper_bound
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Allocate, Program
 from modelcc.ir.program_interpreter import interpret_program
 from modelcc.ir.program_parser import parse_program

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelcc.ir.graph import Constant
-from modelcc.ir.op import ModelError
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.tensor import (
     Apply,

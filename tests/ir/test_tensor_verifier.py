@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
 from modelcc.ir.index_uses import uses
-from modelcc.ir.op import ModelError
 from modelcc.ir.tensor import Axis, Condition, Guard, Kernel, Number, Read, Stage, TensorProgram
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_ranges import misread

@@ -11,9 +11,10 @@ import pytest
 
 from modelcc.driver import NOWHERE, pipeline, target_of
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import DIM, symbols
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.op import Op
 from modelcc.ir.types import C64, F32, DType
 from modelcc.ops.accepted import accepted, form
 from modelcc.ops.catalog import MCC

@@ -13,9 +13,10 @@ import pytest
 
 from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.condition import Condition
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, Range, Sym, evaluate, symbols
 from modelcc.ir.index_uses import uses
-from modelcc.ir.op import ModelError, Op, Sample
+from modelcc.ir.op import Op, Sample
 from modelcc.ir.tensor import Scatter, Stage
 from modelcc.ir.tensor_ranges import misread, unproved
 from modelcc.ir.types import TensorType

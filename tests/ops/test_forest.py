@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import F32, I32, Array, TensorType
 from modelcc.ops.feature_keys import keys_of
 from modelcc.ops.forest import Forest

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.op import Op
 from modelcc.ir.types import BOOL, F16, F32, I64, STRING, TensorType
 from modelcc.ops import activation, elementwise, gather, reduce, shape
 from modelcc.ops.samples import tensor

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.errors import ModelError
+from modelcc.ir.op import Op
 from modelcc.ir.types import BOOL, F16, I8, I32, U8, TensorType
 from modelcc.ops.attention import Attention, Softmax
 from modelcc.ops.conv import Conv, ConvTranspose

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import DIM, compare, symbols
-from modelcc.ir.op import ModelError, Op, Sample
+from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import F32, Array, DType, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
 

@@ -13,7 +13,7 @@ import modelcc
 from modelcc.cli.main import USER_ERROR, main
 from modelcc.driver import target_of
 from modelcc.emission import emit
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from modelcc.cache_maintenance import clear_cache
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.tune.database import FILE, FORMAT, Database, Measurement, State
 
 M, W = "native: 512-bit vectors", "83f1c2d4a5b69788"
@@ -418,7 +418,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from pathlib import Path
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.tune.database import Database, Measurement, State
 with Database.open(Path(sys.argv[1])) as database:
     resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000))

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from modelcc.ir.capacity import Capacity
+from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import U64
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.native.target import NativeTarget, native_target

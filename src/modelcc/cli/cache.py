@@ -13,7 +13,7 @@ from modelcc.cli.console import note, output_console, print_json
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment
 from modelcc.formats import byte_text
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 HELP = """Show where compiled models are kept and how large that is. Everything there can be
 made again, so that nothing is lost by trimming it.

@@ -34,7 +34,7 @@ from modelcc.environment import Environment
 from modelcc.formats import byte_text
 from modelcc.frontends.onnx.external import external_files
 from modelcc.frontends.onnx.loader import load
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.levels import LEVELS, constants_path, write_constants
 from modelcc.pipeline import Observer
 from modelcc.report_page import report_page

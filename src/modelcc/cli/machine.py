@@ -16,7 +16,7 @@ from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment
 from modelcc.formats import byte_text
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.measurements import (
     Measurements,
     keep_measurements,

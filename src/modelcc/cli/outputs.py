@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from modelcc.artifact.file import MANIFEST
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 ARTIFACT = "artifact"
 """What ``compile`` writes unless another form is asked for."""

@@ -28,7 +28,7 @@ from modelcc.cli.parameters import (
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import Environment
 from modelcc.feed_files import read_feeds
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
 from modelcc.npz import write_npz
 

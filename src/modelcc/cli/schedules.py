@@ -14,7 +14,7 @@ from modelcc.cli.console import note, output_console, print_json
 from modelcc.cli.parameters import ModelPath
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.tune.database import FILE, Database, Measurement, State
 from modelcc.tune.sqlite_file import is_there
 

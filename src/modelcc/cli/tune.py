@@ -21,7 +21,7 @@ from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
 from modelcc.environment import Environment
 from modelcc.formats import last_letters
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.progress import Bars
 from modelcc.tuning import Request, Standing, Tuning, tune_model
 from modelcc.tuning_page import tuning_page

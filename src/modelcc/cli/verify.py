@@ -26,7 +26,7 @@ from modelcc.comparison import Difference
 from modelcc.driver import import_model
 from modelcc.environment import Environment
 from modelcc.feed_files import read_feeds
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.verification import Request, Verification, fixed_sizes, verified
 
 HELP = """Compare the compiled MODEL with the reference interpreter, and with onnxruntime

@@ -13,10 +13,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import DIM, Bounds, Range, product, symbols
 from modelcc.ir.naming import Names
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.op import Op
 from modelcc.ir.types import F32, MOST_BYTES, Array, DType, TensorType
 
 

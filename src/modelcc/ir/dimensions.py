@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, Sym, split_affine, substitute
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import TensorType
 
 

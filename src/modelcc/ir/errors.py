@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -20,6 +21,21 @@ def _restored(kind: type[Error], arguments: tuple[object, ...], state: dict[str,
     error.args = arguments
     error.__dict__.update(state)
     return error
+
+
+class ModelError(Error):
+    """A fault in the user's model or request: what, where, why and what to do."""
+
+    def __init__(self, message: str, where: Sequence[str] = (), hint: str | None = None) -> None:
+        place = f"{', '.join(where)}: " if where else ""
+        super().__init__(place + message + (f"\n  hint: {hint}" if hint else ""))
+        self.message = message
+        self.where = tuple(where)
+        self.hint = hint
+
+    def at(self, *where: str) -> ModelError:
+        """The same fault, located."""
+        return self if self.where else ModelError(self.message, where, self.hint)
 
 
 class RunError(Error, RuntimeError):

@@ -8,10 +8,10 @@ from typing import Any, cast
 import numpy as np
 
 from modelcc.ir.dimensions import bind_dimensions, bind_type
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_verifier import node_place
 from modelcc.ir.index import Index, Sym, substitute
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
 
 Observer = Callable[[Node, tuple[Array, ...]], None]

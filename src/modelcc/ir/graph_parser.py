@@ -10,10 +10,12 @@ from typing import Any, cast
 import numpy as np
 
 from modelcc.ir.builder import infer_types
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Range
 from modelcc.ir.mlir_syntax import ELEMENT_TYPES, Scanner, value_name
-from modelcc.ir.op import Dialect, ModelError, Op
+from modelcc.ir.op import Dialect, Op
 from modelcc.ir.structure import HostStep, Interface, Records, Structure
 from modelcc.ir.types import Array, TensorType
 

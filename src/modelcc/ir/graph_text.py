@@ -20,7 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Expr
 from modelcc.ir.mlir_syntax import (
     ELEMENT_TEXT,

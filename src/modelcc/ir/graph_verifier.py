@@ -7,9 +7,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from modelcc.ir.builder import infer_types
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Expr, symbols
-from modelcc.ir.op import ModelError
 
 
 def verify_graph(

@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, Range, bounds_of, evaluate, split_affine, symbols
 from modelcc.ir.loop import (
     Alloc,
@@ -37,7 +38,6 @@ from modelcc.ir.loop_traversal import (
     walk,
 )
 from modelcc.ir.loop_typing import type_fault
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import BOOL, I64
 
 SIZE = 64

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, parse_index
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import DTYPES, Array, DType, Layout, Part, TensorType
 
 ABSENT: Final = "$none"

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, cast
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast
 
+from modelcc.ir.algorithm import AlgorithmBuilder
+from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.condition import Demands
-from modelcc.ir.errors import Error
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Expr, Index, substitute
 from modelcc.ir.types import Array, DType, TensorType
-
-if TYPE_CHECKING:
-    from modelcc.ir.algorithm import AlgorithmBuilder
-    from modelcc.ir.compute import Operand, StageBuilder
-
-
-class ModelError(Error):
-    """A fault in the user's model or request: what, where, why and what to do."""
-
-    def __init__(self, message: str, where: Sequence[str] = (), hint: str | None = None) -> None:
-        place = f"{', '.join(where)}: " if where else ""
-        super().__init__(place + message + (f"\n  hint: {hint}" if hint else ""))
-        self.message = message
-        self.where = tuple(where)
-        self.hint = hint
-
-    def at(self, *where: str) -> ModelError:
-        """The same fault, located."""
-        return self if self.where else ModelError(self.message, where, self.hint)
-
 
 Meeting: TypeAlias = tuple[Index, Index, str]
 """Two extents that must be equal, and what is wrong where they are not."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.mapped import release_pages
 from modelcc.ir.pack import pack, reordered
 from modelcc.ir.types import Array, Layout, TensorType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 Plugin = TypeVar("Plugin")
 

@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Binding, Program
 
 ALIGNMENT = 64

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.dimensions import bind_dimensions, bind_type
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_interpreter import Kernel, OutOfBoundError, compile_loops
-from modelcc.ir.op import ModelError
 from modelcc.ir.pack import pack, unpack
 from modelcc.ir.program import (
     Allocate,

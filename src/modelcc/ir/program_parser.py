@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Index, Range
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.index_bound_text import parse_bound

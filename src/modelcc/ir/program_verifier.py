@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, evaluate, substitute, symbols
 from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.loop_traversal import checks_in
 from modelcc.ir.loop_verifier import verify_functions
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import (
     Allocate,
     Binding,

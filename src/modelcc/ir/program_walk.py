@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from modelcc.ir.assignment import assignments
 from modelcc.ir.condition import Condition
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function, Parameter
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import (
     Allocate,
     Binding,

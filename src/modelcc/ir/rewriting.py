@@ -20,10 +20,12 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from modelcc.ir.builder import ConstantPool, as_array, infer_types
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_verifier import node_place
 from modelcc.ir.naming import Names
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.op import Op
 from modelcc.ir.types import Array, DType, TensorType
 
 Replacement: TypeAlias = str | tuple[str, ...] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isfinite
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, ScalarFunction
 from modelcc.ir.scalar_tree import children
 from modelcc.ir.tensor import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function

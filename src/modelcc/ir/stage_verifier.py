@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, Range, compare, loop_range, symbols
 from modelcc.ir.index_uses import Use, uses
-from modelcc.ir.op import ModelError
 from modelcc.ir.scalar_tree import outer_binds, reads, walk
 from modelcc.ir.scalar_typing import verify_body
 from modelcc.ir.tensor import Axis, Linear, Scatter, Stage

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
 from modelcc.ir.condition import Comparison, Condition
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Bounds, Index, Range, Sym, symbols
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function

@@ -15,10 +15,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, FloorDiv, Index, Max, Min, Mod, Sym, evaluate
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop_interpreter import interpret_loops
-from modelcc.ir.op import ModelError
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine
 from modelcc.ir.scalar_tree import outer_binds

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar, cast, get_args
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph_parser import Resolve, resolver
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.index_bound_text import parse_bound
 from modelcc.ir.loop_parser import FunctionParser, LoopScanner
 from modelcc.ir.mlir_syntax import string_value, value_name
-from modelcc.ir.op import ModelError
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.rounding_text import parse_rounding
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Range, compare, symbols
 from modelcc.ir.loop_verifier import verify_function
-from modelcc.ir.op import ModelError
 from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.stage_verifier import verify_scatter, verify_stage, verify_symbols

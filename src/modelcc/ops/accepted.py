@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from modelcc.ir.op import ModelError, Op, Sample
+from modelcc.ir.errors import ModelError
+from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import C64, C128, DTYPES, STRING, DType, TensorType, dtype_of
 
 _GROUPS = (

@@ -13,9 +13,9 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.condition import Demands
+from modelcc.ir.errors import ModelError
 from modelcc.ir.op import (
     Builder,
-    ModelError,
     Op,
     Sample,
     broadcast_demands,

@@ -11,8 +11,9 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Demands
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, floordiv, mod
-from modelcc.ir.op import Builder, Meeting, ModelError, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.types import F16, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,

@@ -11,11 +11,11 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.condition import Demands
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ir.op import (
     Builder,
     Meeting,
-    ModelError,
     Op,
     Sample,
     broadcast_demands,

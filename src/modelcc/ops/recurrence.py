@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym
-from modelcc.ir.op import Builder, Meeting, ModelError, Op, require, same_dtype
+from modelcc.ir.op import Builder, Meeting, Op, require, same_dtype
 from modelcc.ir.types import I32, Array, TensorType
 from modelcc.ops.accumulate import require_float
 from modelcc.ops.activation import (

@@ -9,7 +9,8 @@ A package adds a dialect by an entry point of the group ``modelcc.dialects`` tha
 
 from __future__ import annotations
 
-from modelcc.ir.op import Dialect, ModelError
+from modelcc.ir.errors import ModelError
+from modelcc.ir.op import Dialect
 from modelcc.ir.plugin import plugins
 from modelcc.ops.catalog import MCC
 

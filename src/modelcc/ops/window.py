@@ -12,8 +12,9 @@ from itertools import product as cartesian
 
 import numpy as np
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, ceildiv, floordiv, maximum, minimum
-from modelcc.ir.op import ModelError, require
+from modelcc.ir.op import require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import Array
 

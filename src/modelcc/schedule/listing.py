@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Schedule, ScheduleError
 from modelcc.schedule.text import parse_schedule, print_schedule

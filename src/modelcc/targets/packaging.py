@@ -9,8 +9,8 @@ from modelcc.artifact.constants import constant_view, fill_block, padded_size
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import CheckSpec, DimSpec, MachineSpec, Manifest, TensorSpec
 from modelcc.artifact.memory import Memory
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import DIM, Range
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Check, Program, checks, index_bounds
 
 

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import cast
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.plugin import load_plugin
 from modelcc.targets.base import Target, TargetOptions
 from modelcc.targets.native.c_target import c_target

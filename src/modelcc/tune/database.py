@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from modelcc.artifact.replacement import replace_file
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.tune.sqlite_file import Format, damaged, is_there, located, open_file, transaction
 
 FILE = "schedules.sqlite"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 WAIT = 30.0
 """Seconds to wait for other processes that write."""

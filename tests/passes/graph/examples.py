@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from modelcc.ir.graph import Constant, Graph
+from modelcc.ir.constant import Constant
+from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_verifier import verify_graph

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduled_programs import execute, kernel, scheduled_programs, tensor
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Range, Sym, evaluate, symbols
 from modelcc.ir.program import CopyTensor
 from modelcc.ir.scheduled import ScheduledProgram

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import evaluate
 from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_interpreter import run_program

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from modelcc.ir.graph import Constant
-from modelcc.ir.op import ModelError
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
 from modelcc.ir.tensor import TensorProgram, leaf_items
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program

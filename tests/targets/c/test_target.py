@@ -18,7 +18,8 @@ from program_cases import small_program
 import modelcc
 from modelcc.driver import check_stage, pipeline, target_of
 from modelcc.emission import emit
-from modelcc.ir.op import ModelError, Op, Sample
+from modelcc.ir.errors import ModelError
+from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages

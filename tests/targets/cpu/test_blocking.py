@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 import modelcc
 from modelcc.driver import target_of
 from modelcc.emission import emit
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 

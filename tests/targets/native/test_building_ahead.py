@@ -6,7 +6,7 @@ import pytest
 
 from modelcc.driver import compile_model
 from modelcc.frontends.onnx import import_onnx
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.targets.base import TargetOptions, Workplace
 from modelcc.targets.native.building_ahead import building_ahead
 from modelcc.targets.native.target import NativeTarget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.runtime.caches import SystemCache
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.cpu.machine import NUMBERS, CpuModel, with_numbers

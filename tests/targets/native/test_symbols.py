@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 from op_kernels import graph_of
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import (
     Buffer,
@@ -32,7 +33,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.loop_traversal import operands, walk
 from modelcc.ir.loop_typing import type_fault
 from modelcc.ir.loop_verifier import verify_functions
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.op import Op
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS
 from modelcc.ir.scheduled import KernelCall
 from modelcc.ir.types import (

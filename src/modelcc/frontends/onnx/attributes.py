@@ -13,8 +13,8 @@ from onnx import AttributeProto, GraphProto, NodeProto
 from modelcc.frontends.onnx.number_lists import Codes, coded, floats, integers, narrowed, texts
 from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
 from modelcc.frontends.onnx.wire import Items
+from modelcc.ir.errors import ModelError
 from modelcc.ir.mapped import release_pages
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array
 
 Found = TypeVar("Found")

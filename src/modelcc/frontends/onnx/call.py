@@ -15,8 +15,9 @@ from modelcc.frontends.onnx.emit import ANYTHING, Emitter, require_index
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import Group, OptionalValue, SequenceValue
 from modelcc.frontends.onnx.shapes import Contents, is_symbolic
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, Range
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.op import Op
 from modelcc.ir.types import I64, Array, DType, TensorType
 from modelcc.ops.elementwise import Cast
 from modelcc.ops.slicing import Slice

@@ -38,9 +38,9 @@ from modelcc.frontends.onnx.structure import (
 from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
 from modelcc.frontends.onnx.wire import Items
 from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Bounds
-from modelcc.ir.op import ModelError
 from modelcc.ir.structure import Interface, Structure
 from modelcc.ir.types import Array, dtype_of
 from modelcc.ops.elementwise import Identity

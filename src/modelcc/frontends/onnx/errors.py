@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 
 @dataclass(frozen=True)

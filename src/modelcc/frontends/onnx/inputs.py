@@ -9,8 +9,8 @@ import numpy as np
 from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, Range, Sym
-from modelcc.ir.op import ModelError
 from modelcc.ir.structure import Structure
 from modelcc.ir.types import Array, DType, TensorType
 

@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from modelcc.frontends.onnx.text_fields import check_texts
 from modelcc.frontends.onnx.wire import Items, split
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 OLDEST_OPSET = 1
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from onnx import AttributeProto, NodeProto
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 _WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "ConvInteger",
             "QLinearConv", "MaxUnpool", "Col2Im", "DeformConv")  # fmt: skip

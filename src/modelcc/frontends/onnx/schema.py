@@ -10,7 +10,7 @@ import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
 
 from modelcc.frontends.onnx.attributes import type_name
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 _INVALID = "the exporter wrote an invalid node; check it with onnx.checker.check_model"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 
 def label(node: NodeProto, position: int) -> str:

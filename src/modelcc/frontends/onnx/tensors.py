@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.types import (
     BF16,
     BOOL,

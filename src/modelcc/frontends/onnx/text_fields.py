@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from onnx import TensorProto
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 
 def check_texts(message: Message, where: str) -> None:

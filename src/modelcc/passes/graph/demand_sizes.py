@@ -9,7 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.ir.condition import Demand
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Index, Range, Sym, bounds_of, symbols
 from modelcc.ir.naming import Names
 from modelcc.ir.types import I64, MOST_BYTES, TensorType

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, cast
 
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import run_node
 from modelcc.ir.index import Expr
-from modelcc.ir.op import ModelError
 from modelcc.ir.types import Array, TensorType
 from modelcc.passes.graph.dead_code import with_nodes
 

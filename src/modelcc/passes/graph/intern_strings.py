@@ -8,8 +8,10 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.ir.builder import infer_types
-from modelcc.ir.graph import Constant, Graph, Node
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph, Node
+from modelcc.ir.op import Op
 from modelcc.ir.structure import Interface
 from modelcc.ir.types import I64, STRING, Array, TensorType
 from modelcc.ops.elementwise import Equal, Identity, NotEqual, Where

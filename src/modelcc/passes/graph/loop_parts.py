@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.naming import Names
 from modelcc.ir.types import TensorType
 from modelcc.ops.arithmetic import Div, Mod

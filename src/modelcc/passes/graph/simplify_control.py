@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.naming import Names
 from modelcc.ops.arithmetic import Identity
 from modelcc.ops.broadcast import Expand, Reshape

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, ceildiv, symbols
 from modelcc.ir.index_upper import upper_bound
-from modelcc.ir.op import ModelError
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import ReadSize
 from modelcc.passes.program.storage import Storage

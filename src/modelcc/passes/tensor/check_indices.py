@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Sym, bounds_of, compare
-from modelcc.ir.op import ModelError
 from modelcc.ir.region import map_leaves
 from modelcc.ir.scalar_tree import children, transform
 from modelcc.ir.tensor import (

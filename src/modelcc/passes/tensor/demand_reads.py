@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Bounds, Index, Sym, compare, substitute
 from modelcc.ir.index_uses import Use, uses
 from modelcc.ir.naming import Names

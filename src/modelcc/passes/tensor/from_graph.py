@@ -17,9 +17,10 @@ from functools import partial
 
 from modelcc.ir.capacity import SCALAR, Capacity
 from modelcc.ir.compute import Operand, StageBuilder
+from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Sym, loop_range, simplify
-from modelcc.ir.op import ModelError, Op
+from modelcc.ir.op import Op
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import (
     Axis,

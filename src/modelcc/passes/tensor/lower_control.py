@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.builder import ConstantPool
-from modelcc.ir.graph import Constant, Graph, Node
+from modelcc.ir.constant import Constant
+from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.naming import Names
 from modelcc.ir.region import Branch, Carry, Repeat

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from modelcc.ir.capacity import Capacity
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.graph.merge_groups import MergeGroups

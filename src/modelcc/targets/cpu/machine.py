@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 AHEAD_BYTES = 4096
 """How far ahead of its use memory is fetched that is read once, where that pays."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, Sym, substitute
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function
-from modelcc.ir.op import ModelError
 from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar_tree import reads

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
+from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.op import ModelError
 from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program, checks, index_bounds
 from modelcc.runtime.pool import pool_c

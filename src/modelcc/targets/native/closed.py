@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.runtime.elf import read_object
 from modelcc.runtime.symbols import foreign
 

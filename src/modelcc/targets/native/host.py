@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.runtime.caches import SystemCache, system_caches
 from modelcc.targets.cpu.machine import CpuModel, with_numbers
 from modelcc.targets.cpu.processors import PROCESSORS, Processor, processor_model

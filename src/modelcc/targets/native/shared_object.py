@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 
 
 def link_objects(objects: Sequence[bytes]) -> bytes:

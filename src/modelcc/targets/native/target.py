@@ -10,9 +10,9 @@ from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.artifact.memory import Memory
 from modelcc.ir.capacity import Capacity
+from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.op import ModelError
 from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from modelcc.cli.main import main
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.targets.c.delivery.naming import checked_prefix, field_names, prefix_of
 from modelcc.targets.c.names import string_body
 from tests.delivered import WARNINGS, delivered, mlp, needs_compiler, parsed, run

@@ -12,7 +12,7 @@ from kernel_runs import interpreted, native, run_scheduled
 from machines import chosen_cpu
 
 from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Sym
 from modelcc.ir.loop_text import print_functions
 from modelcc.ir.tensor import Kernel, TensorProgram

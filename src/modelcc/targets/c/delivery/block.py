@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from modelcc.artifact.constants import block_size, constant_view, fill_block, padded_size
 from modelcc.artifact.manifest import ALIGNMENT, ConstantSpec
 from modelcc.artifact.memory import Memory
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.types import Array
 
 

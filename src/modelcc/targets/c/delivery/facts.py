@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ir.loop_traversal import parallel_loop
-from modelcc.ir.op import ModelError
 from modelcc.ir.program import Program
 from modelcc.ir.structure import Interface
 from modelcc.ir.types import TensorType

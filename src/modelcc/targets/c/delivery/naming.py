@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from modelcc.ir.op import ModelError
+from modelcc.ir.errors import ModelError
 from modelcc.targets.c.names import identifier
 
 _CPP = """

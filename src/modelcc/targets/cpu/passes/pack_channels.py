@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.index import Index, Sym, coefficient, floordiv, product, substitute, symbols
 from modelcc.ir.scalar_tree import depends_on
 from modelcc.ir.tensor import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.types import I32, Array
 from modelcc.passes.tensor.made_constant import MadeConstant
 from modelcc.targets.cpu.passes.words import HALF, LOW

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.mapped import release_pages
 from modelcc.ir.types import Array
 from modelcc.passes.tensor.made_constant import MadeConstant

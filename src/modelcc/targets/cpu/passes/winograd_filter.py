@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelcc.ir.graph import Constant
+from modelcc.ir.constant import Constant
 from modelcc.ir.types import Array
 from modelcc.passes.tensor.made_constant import MadeConstant
 from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
