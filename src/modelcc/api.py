@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from modelcc import checks
 from modelcc.artifact.file import read_artifact
-from modelcc.compile_cache import find_compiled
+from modelcc.cache.compile_cache import find_compiled
+from modelcc.cache.measurements import with_measurements
 from modelcc.environment import Environment, read_environment
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
-from modelcc.measurements import with_measurements
 from modelcc.model import Model, opened
 from modelcc.options import Dims, Limit, Options
 from modelcc.runtime.pool import available_cores

@@ -15,8 +15,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from modelcc.artifact.file import Artifact, write_artifact
-from modelcc.collection import no_cycle_collection
-from modelcc.compile_cache import (
+from modelcc.cache.compile_cache import (
     HOST_TARGETS,
     artifact_cache,
     artifact_key,
@@ -24,8 +23,9 @@ from modelcc.compile_cache import (
     keep,
     seen_model,
 )
+from modelcc.cache.file_digests import Seen, seen
+from modelcc.collection import no_cycle_collection
 from modelcc.feeds import nominal_sizes
-from modelcc.file_digests import Seen, seen
 from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.external import external_files
 from modelcc.frontends.onnx.loader import LoadedModel, load

@@ -19,7 +19,7 @@ from modelcc.artifact.manifest_json import (
     manifest_from_json,
     manifest_to_json,
 )
-from modelcc.compile_cache import HOST_TARGETS
+from modelcc.cache.compile_cache import HOST_TARGETS
 from modelcc.formats import byte_text
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range

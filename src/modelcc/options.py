@@ -55,7 +55,7 @@ class Options:
     ``unchecked`` leaves out the checks of indices that come from data: one out of range then reads
     or writes whatever is there.
     ``machine`` has numbers of the processor's model that take the place of the known ones
-    (``{"l2_bytes": 1 << 19}``), as :mod:`modelcc.measurements` keeps them.
+    (``{"l2_bytes": 1 << 19}``), as :mod:`modelcc.cache.measurements` keeps them.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
     values to return as outputs too.  The last three are for finding faults.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from modelcc.cache_maintenance import clear_cache
+from modelcc.cache.maintenance import clear_cache
 from modelcc.ir.errors import ModelError
 from modelcc.tune.database import FILE, FORMAT, Database, Measurement, State
 

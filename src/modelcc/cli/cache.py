@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from modelcc.cache_maintenance import CacheUsage, cache_usage, clear_cache, trim_cache
+from modelcc.cache.maintenance import CacheUsage, cache_usage, clear_cache, trim_cache
 from modelcc.cli.console import note, output_console, print_json
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment

@@ -12,17 +12,17 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from modelcc.cli.console import note, output_console, print_json, progress_of
-from modelcc.cli.verbosity import verbosity_options
-from modelcc.environment import CACHE, Environment
-from modelcc.formats import byte_text
-from modelcc.ir.errors import ModelError
-from modelcc.measurements import (
+from modelcc.cache.measurements import (
     Measurements,
     keep_measurements,
     measurements_path,
     usable_measurements,
 )
+from modelcc.cli.console import note, output_console, print_json, progress_of
+from modelcc.cli.verbosity import verbosity_options
+from modelcc.environment import CACHE, Environment
+from modelcc.formats import byte_text
+from modelcc.ir.errors import ModelError
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import available_cores
 from modelcc.targets.cpu.machine import CpuModel

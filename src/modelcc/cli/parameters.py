@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
+from modelcc.cache.measurements import with_measurements
 from modelcc.environment import Environment
 from modelcc.ir.errors import ModelError
-from modelcc.measurements import with_measurements
 from modelcc.options import ACCURACIES, STANDARD, Options, dimension, rewrite_limit
 from modelcc.runtime.pool import available_cores
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from modelcc.cache_maintenance import Share, cache_usage, clear_cache, trim_cache, trim_now_and_then
+from modelcc.cache.maintenance import Share, cache_usage, clear_cache, trim_cache, trim_now_and_then
 
 DYING = """
 import os, signal, sys

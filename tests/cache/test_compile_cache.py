@@ -11,11 +11,8 @@ from unittest import mock
 import onnx
 import pytest
 
-from modelcc.compile_cache import (
-    ArtifactCache,
-    replace_file,
-)
-from modelcc.file_digests import file_digest, known_digest
+from modelcc.cache.compile_cache import ArtifactCache, replace_file
+from modelcc.cache.file_digests import file_digest, known_digest
 
 
 def write(contents: bytes) -> object:
@@ -47,9 +44,9 @@ def test_files_that_did_not_change_are_read_once(tmp_path: Path) -> None:
     os.utime(weights, (1e9, 1e9))
     cache = ArtifactCache(tmp_path / "cache", digests=tmp_path / "digests")
     settled = weights.stat().st_ctime_ns + 3_000_000_000
-    with mock.patch("modelcc.file_digests.time.time_ns", return_value=settled):
+    with mock.patch("modelcc.cache.file_digests.time.time_ns", return_value=settled):
         cache.add(key, write(b"one"), cache.digests_of([weights]))
-        with mock.patch("modelcc.file_digests.file_digest", side_effect=AssertionError):
+        with mock.patch("modelcc.cache.file_digests.file_digest", side_effect=AssertionError):
             assert cache.find(key) is not None
         weights.write_bytes(b"other")
         assert cache.find(key) is None
@@ -84,7 +81,7 @@ def test_digests_are_kept_until_the_file_changes(tmp_path):
     assert first == file_digest(path) and not folder.exists()  # changed just now: not trusted
     os.utime(path, (1e9, 1e9))
     settled = path.stat().st_ctime_ns + 3_000_000_000
-    with mock.patch("modelcc.file_digests.time.time_ns", return_value=settled):
+    with mock.patch("modelcc.cache.file_digests.time.time_ns", return_value=settled):
         assert known_digest(path, folder) == first
     (note,) = folder.iterdir()
     note.write_text(note.read_text().replace(first, "kept"))

@@ -21,14 +21,14 @@ from typing import Any, cast
 from modelcc.artifact.errors import ArtifactError
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.artifact.replacement import replace_file
-from modelcc.cache_maintenance import (
+from modelcc.cache.file_digests import Seen, file_digest, known_digest, seen
+from modelcc.cache.maintenance import (
     ARTIFACTS,
     DEFAULT_LIMIT,
     items_of,
     remove_beyond,
     trim_now_and_then,
 )
-from modelcc.file_digests import Seen, file_digest, known_digest, seen
 from modelcc.options import Options
 from modelcc.runtime.caches import system_caches
 from modelcc.runtime.machine import machine_identity
@@ -40,7 +40,7 @@ _NOTE = ".json"
 
 def compiler_fingerprint() -> str:
     """Changes whenever a file of the installed compiler does."""
-    root = Path(__file__).parent
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         if path.suffix in (".py", ".ll", ".c", ".h"):

@@ -15,11 +15,9 @@ from machines import chosen_options
 from onnx import TensorProto, helper, numpy_helper
 
 import modelcc
-from modelcc import api, measurements
-from modelcc.cli.main import cli
-from modelcc.driver import target_of
-from modelcc.ir.errors import ModelError
-from modelcc.measurements import (
+from modelcc import api
+from modelcc.cache import measurements
+from modelcc.cache.measurements import (
     Measurements,
     keep_measurements,
     measurements_path,
@@ -27,6 +25,9 @@ from modelcc.measurements import (
     usable_measurements,
     with_measurements,
 )
+from modelcc.cli.main import cli
+from modelcc.driver import target_of
+from modelcc.ir.errors import ModelError
 from modelcc.options import Options
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.native.measuring import Measured
