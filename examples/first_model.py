@@ -22,7 +22,7 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper, version_conve
 from onnx.reference import ReferenceEvaluator
 
 import modelcc
-from modelcc.progress import progress_bars
+from modelcc.report.progress import progress_bars
 
 Array = np.ndarray
 MODELS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

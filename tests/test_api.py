@@ -21,8 +21,8 @@ import modelcc
 from modelcc.api import default_jobs
 from modelcc.artifact.file import read_artifact
 from modelcc.environment import read_environment
-from modelcc.report import most_live, report_from_json
-from modelcc.report_page import report_page
+from modelcc.report.page import report_page
+from modelcc.report.report import most_live, report_from_json
 from modelcc.runtime.errors import InputError
 from modelcc.targets.native.machine import host_machine
 

@@ -13,7 +13,7 @@ from small_models import mlp
 
 import modelcc
 from modelcc.cli import main
-from modelcc.model_facts import facts_of
+from modelcc.report.model_facts import facts_of
 
 Capture = pytest.CaptureFixture[str]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modelcc.model import Model
     from modelcc.options import Limit, Options
     from modelcc.pipeline import StageError
-    from modelcc.report import Report
+    from modelcc.report.report import Report
     from modelcc.runtime.errors import InputError, LoadError, RunError
     from modelcc.verification import Verification
 
@@ -40,7 +40,7 @@ _HOME = MappingProxyType(
         "Model": "modelcc.model",
         "ModelError": "modelcc.ir.errors",
         "Options": "modelcc.options",
-        "Report": "modelcc.report",
+        "Report": "modelcc.report.report",
         "RunError": "modelcc.runtime.errors",
         "StageError": "modelcc.pipeline",
         "Verification": "modelcc.verification",

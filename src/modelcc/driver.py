@@ -89,8 +89,8 @@ from modelcc.pipeline import (
     numbered,
     run_stages,
 )
-from modelcc.report import Report, StageTime, report_from_json, report_of
-from modelcc.stage_progress import announcer, log_stage
+from modelcc.report.report import Report, StageTime, report_from_json, report_of
+from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import Module, Target, TargetOptions, Workplace
 from modelcc.targets.native.building_ahead import building_ahead
 from modelcc.targets.native.target import NativeTarget

@@ -22,7 +22,7 @@ from modelcc.levels import (
 from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.pipeline import Observer, Stage, all_of, before_block, from_block, run_stages
-from modelcc.stage_progress import announcer, log_stage
+from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import MODULE_LINE, SCHEDULE, Module, Target, Workplace
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.native.diagnostics import CodegenError

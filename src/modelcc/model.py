@@ -20,17 +20,17 @@ from modelcc.artifact.manifest_json import (
     manifest_to_json,
 )
 from modelcc.cache.compile_cache import HOST_TARGETS
-from modelcc.formats import byte_text
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range
 from modelcc.ir.types import Array, TensorType
 from modelcc.options import Options
+from modelcc.report.formats import byte_text
 from modelcc.runtime.errors import InputError
 from modelcc.runtime.session import Outs, Session
 from modelcc.runtime.values import session_of
 
 if TYPE_CHECKING:
-    from modelcc.report import Report, StageTime
+    from modelcc.report.report import Report, StageTime
 
 
 class Model:

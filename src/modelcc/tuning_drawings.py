@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from modelcc.formats import last_letters
+from modelcc.report.formats import last_letters
 from modelcc.tune.search import GAIN
 from modelcc.tune.turns import MARGIN, Turns
 from modelcc.tuning_rows import KernelRow

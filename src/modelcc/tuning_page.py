@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from html import escape
 
-from modelcc.html_page import html_page, html_table
+from modelcc.report.html_page import html_page, html_table
 from modelcc.tune.turns import Turns
 from modelcc.tuning import Tuning
 from modelcc.tuning_drawings import kernels_drawing, turns_drawing

@@ -13,7 +13,7 @@ import pytest
 import modelcc
 from modelcc.driver import target_of
 from modelcc.options import Options
-from modelcc.report_tables import report_tables
+from modelcc.report.tables import report_tables
 from modelcc.targets.cpu import schedule as scheduling
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import FILE, Database

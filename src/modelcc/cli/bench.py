@@ -26,8 +26,8 @@ from modelcc.cli.workplace import workplace_of
 from modelcc.comparison import compare_all
 from modelcc.driver import compile_model
 from modelcc.environment import Environment
-from modelcc.formats import byte_text
 from modelcc.ir.errors import ModelError
+from modelcc.report.formats import byte_text
 from modelcc.verification import Request, subject_of
 
 HELP = """Measure the latency and memory of the compiled MODEL (.onnx, or a .mcc as it is), and of

@@ -12,8 +12,8 @@ from modelcc.cache.maintenance import CacheUsage, cache_usage, clear_cache, trim
 from modelcc.cli.console import note, output_console, print_json
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment
-from modelcc.formats import byte_text
 from modelcc.ir.errors import ModelError
+from modelcc.report.formats import byte_text
 
 HELP = """Show where compiled models are kept and how large that is. Everything there can be
 made again, so that nothing is lost by trimming it.

@@ -31,14 +31,14 @@ from modelcc.emission import (
     suffix_of,
 )
 from modelcc.environment import Environment
-from modelcc.formats import byte_text
 from modelcc.frontends.onnx.external import external_files
 from modelcc.frontends.onnx.loader import load
 from modelcc.ir.errors import ModelError
 from modelcc.levels import LEVELS, constants_path, write_constants
 from modelcc.pipeline import Observer
-from modelcc.report_page import report_page
-from modelcc.report_tables import report_tables, stage_table
+from modelcc.report.formats import byte_text
+from modelcc.report.page import report_page
+from modelcc.report.tables import report_tables, stage_table
 from modelcc.targets.c.delivery.facts import Request, WeightsForm
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.c.delivery.naming import checked_prefix, prefix_of

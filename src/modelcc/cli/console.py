@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.cli.verbosity import is_default, is_quiet
-from modelcc.progress import Bars, progress_bars
+from modelcc.report.progress import Bars, progress_bars
 
 
 def output_console() -> Console:

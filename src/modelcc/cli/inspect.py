@@ -11,8 +11,8 @@ import click
 from modelcc.cli.console import print_json, print_pairs
 from modelcc.cli.parameters import MODEL
 from modelcc.cli.verbosity import verbosity_options
-from modelcc.formats import byte_text
-from modelcc.model_facts import facts_of
+from modelcc.report.formats import byte_text
+from modelcc.report.model_facts import facts_of
 
 HELP = """Show what MODEL (.onnx or a compiled .mcc) holds: inputs, outputs, operators, weights;
 of a .mcc the machine and the digests. Nothing is compiled, and no code of the file is run.

@@ -21,8 +21,8 @@ from modelcc.cache.measurements import (
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment
-from modelcc.formats import byte_text
 from modelcc.ir.errors import ModelError
+from modelcc.report.formats import byte_text
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import available_cores
 from modelcc.targets.cpu.machine import CpuModel

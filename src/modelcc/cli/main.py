@@ -21,7 +21,7 @@ from modelcc.artifact.errors import ArtifactError
 from modelcc.cli.verbosity import is_default, logging_to_stderr, verbosity_options
 from modelcc.environment import read_environment
 from modelcc.ir.errors import ModelError
-from modelcc.progress import progress_bars
+from modelcc.report.progress import progress_bars
 from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.pool import PoolError
 from modelcc.targets.c.toolchain import ToolchainError

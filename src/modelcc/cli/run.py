@@ -107,7 +107,7 @@ def run(
     console.print(f"{median(times) * 1e3:.3f} ms (median of {repeat}, {options.threads} threads)")
     if profile:
         # Reports know the compiler, which a model that is found in the cache does not need.
-        tables = import_module("modelcc.report_tables")
+        tables = import_module("modelcc.report.tables")
         console.print(tables.report_tables(net.report(profile=feeds)))
 
 

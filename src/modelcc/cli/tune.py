@@ -20,9 +20,9 @@ from modelcc.cli.schedules import database_option, database_path
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
 from modelcc.environment import Environment
-from modelcc.formats import last_letters
 from modelcc.ir.errors import ModelError
-from modelcc.progress import Bars
+from modelcc.report.formats import last_letters
+from modelcc.report.progress import Bars
 from modelcc.tuning import Request, Standing, Tuning, tune_model
 from modelcc.tuning_page import tuning_page
 from modelcc.tuning_rows import kernel_rows

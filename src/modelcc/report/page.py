@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from modelcc.formats import byte_text
-from modelcc.html_page import html_page, html_table
-from modelcc.report import KernelRow, Region, Report, times_text
+from modelcc.report.formats import byte_text
+from modelcc.report.html_page import html_page, html_table
+from modelcc.report.report import KernelRow, Region, Report, times_text
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 460, 80, 30
 

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from modelcc.formats import byte_text
-from modelcc.report import KernelRow, Report, StageTime, times_text
+from modelcc.report.formats import byte_text
+from modelcc.report.report import KernelRow, Report, StageTime, times_text
 
 
 def report_tables(report: Report, rows: int | None = None) -> RenderableType:

@@ -12,9 +12,9 @@ from modelcc.ir.loop import Buffer, Function, Parameter
 from modelcc.ir.program import Binding, Launch, Program, RepeatSteps
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.conv import Conv
-from modelcc.report import report_from_json, report_of
-from modelcc.report_page import report_page
-from modelcc.report_tables import report_tables
+from modelcc.report.page import report_page
+from modelcc.report.report import report_from_json, report_of
+from modelcc.report.tables import report_tables
 from modelcc.targets.cpu.passes.rounding import winograd_rounding
 
 KERNEL = Function(
