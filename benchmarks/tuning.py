@@ -23,7 +23,7 @@ import click
 
 from benchmarks.machine import describe
 from modelcc.driver import compile_model, target_of
-from modelcc.feeds import Array
+from modelcc.feeds.random import Array
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.machine import CpuModel

@@ -20,7 +20,7 @@ import numpy as np
 
 import modelcc
 from modelcc.driver import compile_model
-from modelcc.feeds import index_limits, nominal_sizes, random_feeds
+from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_verifier import verify_graph
 from modelcc.ir.index import evaluate

@@ -14,8 +14,8 @@ from tests.machines import chosen_options, chosen_target_options
 HERE = Path(__file__).parent
 NO_CODE = {
     "emulated/test_aarch64.py": "a target with a machine of its own",
+    "feeds/test_random.py": "inputs and keys, no code",
     "test_arguments.py": "options themselves, which nothing is compiled with",
-    "test_feeds.py": "inputs and keys, no code",
     "test_targets.py": "equality of targets, no code",
     "targets/c/test_target.py": "text, or C without vectors",
     "targets/native/test_building_ahead.py": "targets, which build nothing",

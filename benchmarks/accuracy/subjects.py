@@ -22,7 +22,7 @@ from benchmarks.accuracy.signals import (
     tokens,
 )
 from benchmarks.zoo.records import Input, Integers, input_from_json
-from modelcc.feeds import index_limits
+from modelcc.feeds.random import index_limits
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Range, evaluate, symbols
 

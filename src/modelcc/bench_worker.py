@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from modelcc.npz import write_npz
+from modelcc.feeds.npz import write_npz
 
 Feeds = Mapping[str, Any]
 Run = Callable[[Feeds], Mapping[str, Any]]

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from modelcc.bench_worker import ENGINES
+from modelcc.feeds.npz import write_npz
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
-from modelcc.npz import write_npz
 from modelcc.targets.base import Progress
 
 BATCH_SECONDS = 0.1

@@ -25,7 +25,7 @@ from modelcc.cache.compile_cache import (
 )
 from modelcc.cache.file_digests import Seen, seen
 from modelcc.collection import no_cycle_collection
-from modelcc.feeds import nominal_sizes
+from modelcc.feeds.random import nominal_sizes
 from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.external import external_files
 from modelcc.frontends.onnx.loader import LoadedModel, load

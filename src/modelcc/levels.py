@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from modelcc.feeds.npz import read_arrays, write_npz
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
@@ -34,7 +35,6 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import DTYPES, Array, DType, dtype_of
-from modelcc.npz import read_arrays, write_npz
 
 Functions = tuple[Function, ...]
 

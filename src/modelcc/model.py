@@ -143,7 +143,7 @@ class Model:
     ) -> dict[str, Array]:
         """Random arrays for all inputs; ``sizes`` are as for :meth:`nominal_sizes`."""
         types = {spec.name: TensorType(spec.shape, spec.dtype) for spec in self.inputs}
-        feeds: Any = import_module("modelcc.feeds")
+        feeds: Any = import_module("modelcc.feeds.random")
         chosen = self.nominal_sizes(sizes)
         return feeds.random_feeds(types, chosen, checks.whole_number("seed", seed))
 
@@ -152,7 +152,7 @@ class Model:
         asked = {} if sizes is None else checks.sizes("sizes", sizes)
         bounds = {dim.name: Range(dim.low, dim.high) for dim in self.dims}
         demands = [check.condition for check in self._artifact.manifest.checks]
-        feeds: Any = import_module("modelcc.feeds")
+        feeds: Any = import_module("modelcc.feeds.random")
         return feeds.nominal_sizes(bounds, asked, [spec.shape for spec in self.inputs], demands)
 
     def __copy__(self) -> Model:

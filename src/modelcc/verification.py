@@ -15,7 +15,7 @@ from modelcc.artifact.manifest import Manifest
 from modelcc.bisection import Culprit, differences_by_interpreter, find_culprit
 from modelcc.comparison import Difference, compare, compare_all
 from modelcc.driver import NOWHERE, ModelSource, compile_model, import_model, target_of
-from modelcc.feeds import index_limits, nominal_sizes, random_feeds, size_demands
+from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds, size_demands
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import bind_feeds, interpret
 from modelcc.ir.graph_verifier import node_place

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from modelcc.artifact.replacement import replace_file
-from modelcc.npz import write_npz
+from modelcc.feeds.npz import write_npz
 
 
 def test_archives_go_through_pipes_and_devices(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from modelcc.cli.parameters import (
 )
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import Environment
-from modelcc.feed_files import read_feeds
+from modelcc.feeds.files import read_feeds
+from modelcc.feeds.npz import write_npz
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array, TensorType, dtype_of
-from modelcc.npz import write_npz
 
 HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
 

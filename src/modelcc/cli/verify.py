@@ -25,7 +25,7 @@ from modelcc.cli.workplace import workplace_of
 from modelcc.comparison import Difference
 from modelcc.driver import import_model
 from modelcc.environment import Environment
-from modelcc.feed_files import read_feeds
+from modelcc.feeds.files import read_feeds
 from modelcc.ir.errors import ModelError
 from modelcc.verification import Request, Verification, fixed_sizes, verified
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from modelcc.feeds.npz import DamagedFileError, read_arrays
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array, DType, TensorType, dtype_of
-from modelcc.npz import DamagedFileError, read_arrays
 
 
 def read_feeds(

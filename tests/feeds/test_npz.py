@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from modelcc.feeds.npz import write_npz
 from modelcc.ir.errors import ModelError
 from modelcc.levels import read_constants
-from modelcc.npz import write_npz
 
 
 @pytest.mark.parametrize("name", ["x", "file", "allow_pickle", "a/b", "ünï"])

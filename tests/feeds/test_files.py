@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from modelcc.feed_files import read_feeds
+from modelcc.feeds.files import read_feeds
+from modelcc.feeds.npz import write_npz
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import BF16, DTYPES, F32, Array, TensorType
-from modelcc.npz import write_npz
 
 TYPES = {"x": TensorType((2, 3), F32)}
 

@@ -13,8 +13,8 @@ from small_models import model
 
 import modelcc
 from modelcc.driver import import_model
-from modelcc.feed_files import read_feeds
-from modelcc.feeds import index_limits, nominal_sizes, random_feeds
+from modelcc.feeds.files import read_feeds
+from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds
 from modelcc.ir.condition import Condition
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import DIM, Range, Sym, total

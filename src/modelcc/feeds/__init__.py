@@ -1,0 +1,1 @@
+"""Inputs to run a model on: random ones, and those in files."""
