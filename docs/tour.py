@@ -96,7 +96,7 @@ assert same(run_program(fused, {"x": example}, {"batch": 5})["y"])
 # Vectors, tiles and packed weights appear here, for a processor described by a few numbers.
 from modelcc.ir.loop_parser import parse_functions
 from modelcc.ir.loop_text import print_functions
-from modelcc.levels import scheduled_functions
+from modelcc.levels.text import scheduled_functions
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 

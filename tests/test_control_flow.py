@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import modelcc
 from modelcc.driver import pipeline, target_of
-from modelcc.interpretation import INTERPRETED, interpret_level
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.types import Array
-from modelcc.levels import constants_of, level_text, parse_level, verify_level
+from modelcc.levels.interpretation import INTERPRETED, interpret_level
+from modelcc.levels.text import constants_of, level_text, parse_level, verify_level
 from modelcc.ops.registry import dialects
 from modelcc.pipeline import StageRun, run_stages
 from modelcc.targets.base import Workplace

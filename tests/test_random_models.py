@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 import modelcc
 from modelcc.driver import pipeline, target_of
-from modelcc.interpretation import INTERPRETED, interpret_level
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.index import evaluate
 from modelcc.ir.types import Array
-from modelcc.levels import verify_level
+from modelcc.levels.interpretation import INTERPRETED, interpret_level
+from modelcc.levels.text import verify_level
 from modelcc.pipeline import StageRun, run_stages
 from modelcc.targets.base import Workplace
 from tests.machines import chosen_options

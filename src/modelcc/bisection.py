@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelcc.comparison import Difference, compare
-from modelcc.interpretation import INTERPRETED, interpret_level
 from modelcc.ir.types import Array
+from modelcc.levels.interpretation import INTERPRETED, interpret_level
 from modelcc.pipeline import Stage, StageRun
 
 Differences = Callable[[Any], "tuple[Difference, ...]"]

@@ -39,7 +39,7 @@ from modelcc.ir.region import map_leaves
 from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
 from modelcc.ir.structure import Interface
 from modelcc.ir.tensor import TensorProgram
-from modelcc.levels import verify_level
+from modelcc.levels.text import verify_level
 from modelcc.options import Options
 from modelcc.passes.graph.bodies import CountedInBodies, InBodies, in_bodies
 from modelcc.passes.graph.bound_dimensions import BoundDimensions

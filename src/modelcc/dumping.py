@@ -10,7 +10,7 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.program import Program
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
-from modelcc.levels import level_text
+from modelcc.levels.text import level_text
 from modelcc.pipeline import Observer, StageRun
 from modelcc.targets.base import MODULE_LINE
 

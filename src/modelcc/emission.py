@@ -11,7 +11,7 @@ from typing import Any
 from modelcc.driver import Emitted, pipeline
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
-from modelcc.levels import (
+from modelcc.levels.text import (
     LEVELS,
     constants_of,
     constants_path,

@@ -9,7 +9,7 @@ import pytest
 
 from modelcc.feeds.npz import write_npz
 from modelcc.ir.errors import ModelError
-from modelcc.levels import read_constants
+from modelcc.levels.text import read_constants
 
 
 @pytest.mark.parametrize("name", ["x", "file", "allow_pickle", "a/b", "ünï"])

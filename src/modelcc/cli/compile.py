@@ -34,7 +34,7 @@ from modelcc.environment import Environment
 from modelcc.frontends.onnx.external import external_files
 from modelcc.frontends.onnx.loader import load
 from modelcc.ir.errors import ModelError
-from modelcc.levels import LEVELS, constants_path, write_constants
+from modelcc.levels.text import LEVELS, constants_path, write_constants
 from modelcc.pipeline import Observer
 from modelcc.report.formats import byte_text
 from modelcc.report.page import report_page

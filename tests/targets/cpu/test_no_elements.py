@@ -7,8 +7,8 @@ import pytest
 from onnx import parser
 
 from modelcc.driver import pipeline, target_of
-from modelcc.interpretation import INTERPRETED, interpret_level
 from modelcc.ir.types import Array
+from modelcc.levels.interpretation import INTERPRETED, interpret_level
 from modelcc.pipeline import StageRun, run_stages
 from modelcc.targets.base import Workplace
 from tests.machines import chosen_options

@@ -10,7 +10,7 @@ from machines import chosen_cpu
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.loop_text import print_functions
 from modelcc.ir.types import F32, TensorType, blocked
-from modelcc.levels import scheduled_functions
+from modelcc.levels.text import scheduled_functions
 from modelcc.ops.arithmetic import Add
 from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import MatMul

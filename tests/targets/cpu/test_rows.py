@@ -15,7 +15,7 @@ from modelcc.ir.index import Sym
 from modelcc.ir.loop_text import print_functions
 from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.types import F32, TensorType
-from modelcc.levels import scheduled_functions
+from modelcc.levels.text import scheduled_functions
 from modelcc.ops.attention import Softmax
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.elementwise import Add, Mul

@@ -12,7 +12,7 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.index import Sym
 from modelcc.ir.loop_text import print_functions
 from modelcc.ir.types import F32, TensorType
-from modelcc.levels import scheduled_functions
+from modelcc.levels.text import scheduled_functions
 from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import Einsum, MatMul
 from modelcc.passes.tensor.from_graph import lower_graph

@@ -21,7 +21,7 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import F32, Array, TensorType
-from modelcc.levels import scheduled_functions
+from modelcc.levels.text import scheduled_functions
 from modelcc.ops.activation import Relu
 from modelcc.ops.arithmetic import Add
 from modelcc.ops.matmul import Gemm, MatMul

@@ -1,0 +1,1 @@
+"""The levels as text, and what they mean."""
