@@ -13,8 +13,8 @@ import onnx.parser
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from modelcc.delivery import deliver
 from modelcc.driver import target_of
+from modelcc.emit.delivery import deliver
 from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.targets.base import Workplace

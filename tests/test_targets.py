@@ -18,7 +18,7 @@ from small_models import computed_gather, mlp, two_outputs
 
 import modelcc
 from modelcc.driver import compile_model
-from modelcc.emission import emit
+from modelcc.emit.emission import emit
 from modelcc.ir.output_names import bound_names, user_name
 from modelcc.options import Options
 from modelcc.targets import registry

@@ -16,7 +16,7 @@ from onnx.numpy_helper import to_array
 
 import modelcc
 from modelcc.driver import NOWHERE, StageError, target_of
-from modelcc.emission import emit
+from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options

@@ -12,7 +12,7 @@ import pytest
 import modelcc
 from modelcc.cli.main import USER_ERROR, main
 from modelcc.driver import target_of
-from modelcc.emission import emit
+from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
 from modelcc.options import Options
 from modelcc.targets.base import Workplace

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import modelcc
 from modelcc.driver import target_of
-from modelcc.emission import emit
+from modelcc.emit.emission import emit
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 from modelcc.targets.native.target import NativeTarget

@@ -17,10 +17,10 @@ from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifa
 from modelcc.cli.parameters import MODEL, check_writable, compiling, options_of
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
-from modelcc.delivery import deliver
 from modelcc.driver import Compiled, compile_model, report_in, target_of
-from modelcc.dumping import dump_observer
-from modelcc.emission import (
+from modelcc.emit.delivery import deliver
+from modelcc.emit.dumping import dump_observer
+from modelcc.emit.emission import (
     FORMS,
     Emission,
     check_form,

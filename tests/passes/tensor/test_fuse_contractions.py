@@ -8,7 +8,7 @@ import onnxruntime
 
 import modelcc
 from modelcc.driver import target_of
-from modelcc.emission import emit
+from modelcc.emit.emission import emit
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 

@@ -17,7 +17,7 @@ from program_cases import small_program
 
 import modelcc
 from modelcc.driver import check_stage, pipeline, target_of
-from modelcc.emission import emit
+from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
 from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import modelcc
 from modelcc.driver import target_of
-from modelcc.emission import emit
+from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
 from modelcc.options import Options
 from modelcc.targets.base import Workplace

@@ -9,7 +9,7 @@ import pytest
 
 import modelcc
 from modelcc.driver import NOWHERE, target_of
-from modelcc.emission import emit
+from modelcc.emit.emission import emit
 from tests.machines import chosen_options
 
 HEAD = '<ir_version: 8, opset_import: ["" : 13]>'

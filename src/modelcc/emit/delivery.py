@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from modelcc.driver import check_stage, pipeline
-from modelcc.emission import resumed
+from modelcc.emit.emission import resumed
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
 from modelcc.ir.structure import Interface
