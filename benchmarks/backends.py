@@ -19,7 +19,7 @@ import numpy as np
 
 import modelcc
 from benchmarks.feeds import feeds_for
-from modelcc.comparison import compare
+from modelcc.verification.comparison import compare
 
 TARGETS = ("native", "c")
 _RUNS = 5

@@ -29,8 +29,8 @@ from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tuning import Request, tune_model
-from modelcc.verification import Request as Verified
-from modelcc.verification import subject_of
+from modelcc.verification.verification import Request as Verified
+from modelcc.verification.verification import subject_of
 
 Numbers = Mapping[str, float]
 

@@ -24,10 +24,10 @@ import click
 import modelcc
 from fuzz.attempt import Limits, Outcome, last_lines, limited
 from fuzz.opinions import Arrays, flat, onnxruntime_runner, opinions
-from modelcc.comparison import compare
 from modelcc.driver import compile_model, import_model
 from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds, size_demands
 from modelcc.options import Options
+from modelcc.verification.comparison import compare
 
 TOLERANCES = {"f64": 1e-6, "f32": 1e-3, "f16": 5e-2, "bf16": 1e-1}
 """As fractions of the greatest value: random models amplify rounding errors."""

@@ -23,10 +23,10 @@ import modelcc
 from fuzz.attempt import Limits, Outcome, last_lines, limited
 from fuzz.operand_cases import CASES, Case
 from fuzz.opinions import evaluated, flat, onnxruntime_runner
-from modelcc.comparison import compare
 from modelcc.driver import compile_model
 from modelcc.options import Options
 from modelcc.runtime.errors import InputError, OutOfMemoryError, RunError
+from modelcc.verification.comparison import compare
 
 WHOLE = (0, 1, -1, -3, 100, -100, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
 REAL = (0.0, 1.0, -1.0, 0.3, 1e6, 1e-30, 1e30, 3e38, -1e30, np.inf, -np.inf, np.nan)

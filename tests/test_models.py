@@ -13,7 +13,7 @@ from onnx import ModelProto, helper
 from small_models import mlp, model
 
 import modelcc
-from modelcc.comparison import compare
+from modelcc.verification.comparison import compare
 
 SHARED = Path(__file__).parents[2] / "shared" / "models" / "onnx"
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"

@@ -24,7 +24,7 @@ from modelcc.options import Options
 from modelcc.targets import registry
 from modelcc.targets.base import TargetOptions, Workplace
 from modelcc.targets.native.target import native_target
-from modelcc.verification import Request, verify_model
+from modelcc.verification.verification import Request, verify_model
 from tests.machines import chosen_options, chosen_target_options
 
 MODELS = {"mlp": mlp("batch"), "two_outputs": two_outputs(), "computed_gather": computed_gather()}

@@ -13,7 +13,7 @@ import onnxruntime
 
 import modelcc
 from benchmarks.accuracy.subjects import Arrays, Subject
-from modelcc.comparison import compare_all
+from modelcc.verification.comparison import compare_all
 
 THREADS = 2
 """Of the compiled model and of ONNX Runtime."""

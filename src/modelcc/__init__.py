@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modelcc.pipeline import StageError
     from modelcc.report.report import Report
     from modelcc.runtime.errors import InputError, LoadError, RunError
-    from modelcc.verification import Verification
+    from modelcc.verification.verification import Verification
 
 __version__ = VERSION
 
@@ -43,7 +43,7 @@ _HOME = MappingProxyType(
         "Report": "modelcc.report.report",
         "RunError": "modelcc.runtime.errors",
         "StageError": "modelcc.pipeline",
-        "Verification": "modelcc.verification",
+        "Verification": "modelcc.verification.verification",
         "compile": "modelcc.api",
         "import_model": "modelcc.api",
         "load": "modelcc.api",

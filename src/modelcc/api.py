@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modelcc.driver import Compiled, ModelSource
     from modelcc.ir.graph import Graph
     from modelcc.targets.base import Progress
-    from modelcc.verification import Verification
+    from modelcc.verification.verification import Verification
 
 
 def compile(
@@ -197,7 +197,7 @@ def _here(asked: Options, folder: Path | None, measured: bool) -> Options:
 
 
 def _verification() -> Any:
-    return import_module("modelcc.verification")
+    return import_module("modelcc.verification.verification")
 
 
 def _workplace(folder: Path | None, environment: Environment, progress: Progress | None) -> Any:

@@ -20,7 +20,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import DIM, Range, Sym, total
 from modelcc.ir.types import F32, I8, I64, U8, TensorType
 from modelcc.options import Limit, Options, dimension, rewrite_limit
-from modelcc.verification import Request, subject_of
+from modelcc.verification.verification import Request, subject_of
 
 BATCH, WIDE = Sym("batch"), Sym("w")
 TYPES = {"x": TensorType((BATCH, WIDE), F32), "i": TensorType((BATCH,), I64)}

@@ -23,12 +23,12 @@ from modelcc.cli.parameters import (
 )
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
-from modelcc.comparison import compare_all
 from modelcc.driver import compile_model
 from modelcc.environment import Environment
 from modelcc.ir.errors import ModelError
 from modelcc.report.formats import byte_text
-from modelcc.verification import Request, subject_of
+from modelcc.verification.comparison import compare_all
+from modelcc.verification.verification import Request, subject_of
 
 HELP = """Measure the latency and memory of the compiled MODEL (.onnx, or a .mcc as it is), and of
 other engines in turns with it, each in a process of its own. Times are medians.

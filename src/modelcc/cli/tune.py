@@ -26,8 +26,8 @@ from modelcc.report.progress import Bars
 from modelcc.tuning import Request, Standing, Tuning, tune_model
 from modelcc.tuning_page import tuning_page
 from modelcc.tuning_rows import kernel_rows
-from modelcc.verification import Request as Verified
-from modelcc.verification import subject_of
+from modelcc.verification.verification import Request as Verified
+from modelcc.verification.verification import subject_of
 
 HELP = """Measure schedules for the kernels of MODEL (.onnx) and keep the fastest.
 

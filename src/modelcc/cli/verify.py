@@ -22,12 +22,12 @@ from modelcc.cli.parameters import (
 )
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
-from modelcc.comparison import Difference
 from modelcc.driver import import_model
 from modelcc.environment import Environment
 from modelcc.feeds.files import read_feeds
 from modelcc.ir.errors import ModelError
-from modelcc.verification import Request, Verification, fixed_sizes, verified
+from modelcc.verification.comparison import Difference
+from modelcc.verification.verification import Request, Verification, fixed_sizes, verified
 
 HELP = """Compare the compiled MODEL with the reference interpreter, and with onnxruntime
 where that is installed, on the same inputs. The exit code is 1 if they differ.

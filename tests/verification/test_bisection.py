@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from small_models import mlp
 
-from modelcc.bisection import differences_by_interpreter, find_culprit
 from modelcc.driver import import_model, pipeline, target_of
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
@@ -23,6 +22,7 @@ from modelcc.pipeline import (
     run_stages,
 )
 from modelcc.targets.base import Workplace
+from modelcc.verification.bisection import differences_by_interpreter, find_culprit
 from tests.machines import chosen_options
 
 OPTIONS = chosen_options(threads=1)

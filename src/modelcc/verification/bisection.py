@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from modelcc.comparison import Difference, compare
 from modelcc.ir.types import Array
 from modelcc.levels.interpretation import INTERPRETED, interpret_level
 from modelcc.pipeline import Stage, StageRun
+from modelcc.verification.comparison import Difference, compare
 
 Differences = Callable[[Any], "tuple[Difference, ...]"]
 """Outputs of a program, on whatever level it is, compared with what they should be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from modelcc.comparison import compare
+from modelcc.verification.comparison import compare
 
 F = np.float32
 

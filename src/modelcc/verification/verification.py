@@ -12,8 +12,6 @@ from typing import Protocol, cast
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
-from modelcc.bisection import Culprit, differences_by_interpreter, find_culprit
-from modelcc.comparison import Difference, compare, compare_all
 from modelcc.driver import NOWHERE, ModelSource, compile_model, import_model, target_of
 from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds, size_demands
 from modelcc.ir.graph import Graph, Node
@@ -24,6 +22,8 @@ from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.pipeline import StageRun
 from modelcc.targets.base import Workplace
+from modelcc.verification.bisection import Culprit, differences_by_interpreter, find_culprit
+from modelcc.verification.comparison import Difference, compare, compare_all
 
 
 class Peer(Protocol):
@@ -70,7 +70,8 @@ class Request:
     """What to verify: a model, how to compile it, and inputs.
 
     ``feeds`` are inputs; those missing are random from ``seed``, with ``sizes`` for their named
-    dimensions.  ``tolerance`` replaces the one of :data:`~modelcc.comparison.TOLERANCES`.
+    dimensions.  ``tolerance`` replaces that of
+    :data:`~modelcc.verification.comparison.TOLERANCES`.
     ``artifact`` is what is verified, in place of what ``model`` is compiled to.
     """
 

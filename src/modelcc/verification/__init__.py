@@ -1,0 +1,1 @@
+"""Is the result right, and if not, which pass did it?"""
