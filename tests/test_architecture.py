@@ -236,7 +236,7 @@ def test_no_import_inside_functions() -> None:
 
 
 def test_frameworks_are_imported_in_their_frontend_only() -> None:
-    others = ("modelcc.onnxruntime_peer", "modelcc.onnx_backend")
+    others = ("modelcc.bench.onnxruntime_peer", "modelcc.onnx_backend")
     homes = {"onnx": ("modelcc.frontends.onnx", *others), "torch": ("modelcc.frontends.torch",)}
     found = [
         str(i)

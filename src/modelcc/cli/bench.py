@@ -11,8 +11,8 @@ import click
 from rich.table import Table
 
 from modelcc.api import load
-from modelcc.bench_worker import ENGINES
-from modelcc.benchmarking import Measurement, measure
+from modelcc.bench.benchmarking import Measurement, measure
+from modelcc.bench.worker import ENGINES
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.parameters import (
     MODEL,

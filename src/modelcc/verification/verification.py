@@ -185,7 +185,7 @@ def peer_of(model: ModelSource, threads: int) -> Peer | None:
     """``model`` in onnxruntime; None where that is not installed or cannot take it."""
     if isinstance(model, Graph) or find_spec("onnxruntime") is None:
         return None
-    engine = import_module("modelcc.onnxruntime_peer")
+    engine = import_module("modelcc.bench.onnxruntime_peer")
     source = str(model) if isinstance(model, Path) else model
     return cast(Peer, engine.OnnxruntimeModel(source, threads))
 

@@ -1,4 +1,4 @@
-"""modelcc's runtime as :mod:`modelcc.bench_worker` runs it: without the compiler."""
+"""modelcc's runtime as :mod:`modelcc.bench.worker` runs it: without the compiler."""
 
 from __future__ import annotations
 

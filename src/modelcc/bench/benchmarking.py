@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from modelcc.bench_worker import ENGINES
+from modelcc.bench.worker import ENGINES
 from modelcc.feeds.npz import write_npz
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
@@ -27,7 +27,7 @@ BATCH_SECONDS = 0.1
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from modelcc.bench_worker import main
+from modelcc.bench.worker import main
 main(sys.argv[2:])
 """
 

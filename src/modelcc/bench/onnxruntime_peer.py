@@ -60,5 +60,5 @@ def _given(path: Path) -> str | bytes:
 def bench_engine(
     model: str, options: Mapping[str, int]
 ) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    """For :mod:`modelcc.bench_worker`."""
+    """For :mod:`modelcc.bench.worker`."""
     return OnnxruntimeModel(model, options["threads"], exact=False).run

@@ -1,6 +1,6 @@
 """One engine in a process of its own, so that its time and memory are its own.
 
-    python -m modelcc.bench_worker ENGINE MODEL FEEDS.npz OUTPUTS.npz OPTIONS.json
+    python -m modelcc.bench.worker ENGINE MODEL FEEDS.npz OUTPUTS.npz OPTIONS.json
 
 It loads the model, runs it once, writes the outputs and prints a line of JSON; then for each
 number read from stdin it runs that often and prints the seconds of each run as JSON.
@@ -26,8 +26,8 @@ Run = Callable[[Feeds], Mapping[str, Any]]
 
 ENGINES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "modelcc": ("modelcc.runtime_peer", "bench_engine"),
-        "onnxruntime": ("modelcc.onnxruntime_peer", "bench_engine"),
+        "modelcc": ("modelcc.bench.runtime_peer", "bench_engine"),
+        "onnxruntime": ("modelcc.bench.onnxruntime_peer", "bench_engine"),
     }
 )
 """Module and function that loads a model (path, options) into each engine."""

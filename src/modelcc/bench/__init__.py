@@ -1,0 +1,1 @@
+"""Latency and memory of engines side by side."""
