@@ -24,11 +24,11 @@ import click
 from benchmarks.machine import describe
 from modelcc.driver import compile_model, target_of
 from modelcc.feeds.random import Array
+from modelcc.model_tuning.tuning import Request, tune_model
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.native.target import NativeTarget
-from modelcc.tuning import Request, tune_model
 from modelcc.verification.verification import Request as Verified
 from modelcc.verification.verification import subject_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modelcc.driver import target_of
+from modelcc.model_tuning.above import tasks_of
 from modelcc.options import Options
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import Workplace
@@ -15,7 +16,6 @@ from modelcc.targets.native.toolchain import compile_llvm
 from modelcc.tune.measurement import Measurer, Worker, WorkerError
 from modelcc.tune.search import Task
 from modelcc.tune.worker import Job, Variant, timed
-from modelcc.tuning_above import tasks_of
 from tests.schedule.test_listing import MODEL
 
 TRAP = """declare void @llvm.trap()

@@ -11,6 +11,7 @@ import onnx.parser
 import pytest
 
 from modelcc.driver import pipeline, target_of
+from modelcc.model_tuning.above import tasks_of
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.schedule.canonical import CanonicalKernel
@@ -23,7 +24,6 @@ from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import Database, Measurement, State
 from modelcc.tune.measurement import Times, WorkerError
 from modelcc.tune.search import AHEAD, BATCH, Search, Task
-from modelcc.tuning_above import tasks_of
 from tests.schedule.test_listing import MODEL
 
 DEFAULT = 1e-3

@@ -21,11 +21,11 @@ from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
 from modelcc.environment import Environment
 from modelcc.ir.errors import ModelError
+from modelcc.model_tuning.page import tuning_page
+from modelcc.model_tuning.rows import kernel_rows
+from modelcc.model_tuning.tuning import Request, Standing, Tuning, tune_model
 from modelcc.report.formats import last_letters
 from modelcc.report.progress import Bars
-from modelcc.tuning import Request, Standing, Tuning, tune_model
-from modelcc.tuning_page import tuning_page
-from modelcc.tuning_rows import kernel_rows
 from modelcc.verification.verification import Request as Verified
 from modelcc.verification.verification import subject_of
 

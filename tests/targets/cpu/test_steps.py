@@ -13,13 +13,13 @@ import pytest
 from machines import chosen_cpu, chosen_options
 
 import modelcc
+from modelcc.model_tuning.above import tasks_of
 from modelcc.options import Options
 from modelcc.schedule.schedule import Parts, RowBlocks, RowSums, Schedule, ScheduleError
 from modelcc.schedule.text import parse_schedule, print_schedule
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.tune.search import Task
-from modelcc.tuning_above import tasks_of
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>\n'
 SUMS = """g (float[1, 1003] x, float[1003, 2100] w) => (float[1, 2100] y)

@@ -22,7 +22,7 @@ from modelcc.options import Options
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import FILE, Database, Measurement, State
 from modelcc.tune.model_rows import model_key
-from tests.tune.test_killing import MODEL, group_ends, rows, started
+from tests.model_tuning.test_killing import MODEL, group_ends, rows, started
 
 GROUPS = pytest.mark.skipif(not hasattr(os, "killpg"), reason="groups of processes are POSIX")
 CPU = ["--threads", "1", "--cpu", "x86-64-v2"]

@@ -16,12 +16,12 @@ from onnx import numpy_helper
 import modelcc
 from modelcc.driver import target_of
 from modelcc.emit.emission import emit
+from modelcc.model_tuning.above import listing_text, other_lines, whole_choices
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.model_rows import model_key
-from modelcc.tuning_above import listing_text, other_lines, whole_choices
 
 CPU = "x86-64-v2"
 PLAIN = Options(cpu=CPU)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from modelcc.model_tuning.rows import KernelRow
 from modelcc.report.formats import last_letters
 from modelcc.tune.search import GAIN
 from modelcc.tune.turns import MARGIN, Turns
-from modelcc.tuning_rows import KernelRow
 
 BARS = 24
 """Kernels in the drawing."""

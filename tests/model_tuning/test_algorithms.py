@@ -15,12 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 import modelcc
 from modelcc.driver import target_of
 from modelcc.emit.emission import emit
+from modelcc.model_tuning.above import Lines, chosen_lines, listing_text, rewritten
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.turns import Run
-from modelcc.tuning_above import Lines, chosen_lines, listing_text, rewritten
 
 CPU = "x86-64-v2"
 WINOGRAD = Options(cpu=CPU)

@@ -13,6 +13,10 @@ import pytest
 
 from modelcc.cli import main
 from modelcc.driver import target_of
+from modelcc.model_tuning.above import Trial, tasks_of
+from modelcc.model_tuning.page import compared, tuning_page
+from modelcc.model_tuning.rows import kernel_rows
+from modelcc.model_tuning.tuning import Together, Tuning
 from modelcc.options import Options
 from modelcc.schedule.schedule import Parts, Schedule, Tiled
 from modelcc.schedule.text import print_schedule
@@ -20,10 +24,6 @@ from modelcc.targets.native.target import NativeTarget
 from modelcc.tune.database import Database, Measurement, State
 from modelcc.tune.search import Doubt, Found
 from modelcc.tune.turns import Turns
-from modelcc.tuning import Together, Tuning
-from modelcc.tuning_above import Trial, tasks_of
-from modelcc.tuning_page import compared, tuning_page
-from modelcc.tuning_rows import kernel_rows
 
 MODEL = """<ir_version: 8, opset_import: ["" : 18]>
 g (float[24, 40] x, float[40, 36] w, float[40, 24] v) => (float[24, 36] y, float[24, 24] z)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from html import escape
 
+from modelcc.model_tuning.drawings import kernels_drawing, turns_drawing
+from modelcc.model_tuning.rows import KernelRow, earlier_trials, kernel_rows, set_aside
+from modelcc.model_tuning.tuning import Tuning
 from modelcc.report.html_page import html_page, html_table
 from modelcc.tune.turns import Turns
-from modelcc.tuning import Tuning
-from modelcc.tuning_drawings import kernels_drawing, turns_drawing
-from modelcc.tuning_rows import KernelRow, earlier_trials, kernel_rows, set_aside
 
 NODES = 3
 """Of the nodes that share a kernel so many are named; all are in its tooltip."""

@@ -12,6 +12,7 @@ from time import monotonic
 from modelcc.driver import NOWHERE, ModelSource, compile_model, target_of
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
+from modelcc.model_tuning.above import Choosing, Trial, listing_text, tasks_of, with_lines
 from modelcc.options import Options
 from modelcc.schedule.listing import MODEL
 from modelcc.schedule.schedule import Schedule
@@ -23,7 +24,6 @@ from modelcc.tune.measurement import Measurer, Worker
 from modelcc.tune.model_rows import model_key, rows_of
 from modelcc.tune.search import Found, Search, over_default
 from modelcc.tune.turns import Run, Turns, clock_for, in_turns
-from modelcc.tuning_above import Choosing, Trial, listing_text, tasks_of, with_lines
 
 SHARE = 0.8
 """Of the budget until candidates are measured; the rest is for the model as a whole, which may take

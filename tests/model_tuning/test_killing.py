@@ -27,7 +27,7 @@ g (float[24, 40] x, float[40, 36] w, float[36, 24] v, float[24, 80] u) => (float
 TUNE = """
 import json, sys
 from pathlib import Path
-import modelcc.tuning
+import modelcc.model_tuning.tuning
 from modelcc.cli.main import main
 from modelcc.schedule.text import print_schedule
 from modelcc.schedule.workload import workload_key
@@ -46,7 +46,7 @@ class Watched(Measurer):
 
 with open("asked.txt", "a") as file:
     print([0, 0], file=file)
-modelcc.tuning.Measurer = Watched
+modelcc.model_tuning.tuning.Measurer = Watched
 sys.exit(main(["tune", "m.onnx", "--threads", "1", "--cpu", "x86-64-v2", "--budget", sys.argv[1],
                "--database", "d.sqlite"]))
 """

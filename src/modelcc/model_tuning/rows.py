@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from modelcc.model_tuning.tuning import Tuning
 from modelcc.schedule.text import print_schedule
 from modelcc.tune.database import Measurement, State
 from modelcc.tune.search import GAIN, Found
-from modelcc.tuning import Tuning
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""A model tuned: choices above kernels, kernels by measurement, then all together."""
