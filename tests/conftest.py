@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from modelcc.environment import CPU, JOBS
 from modelcc.targets.registry import target_names
@@ -29,8 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--target-package", action="append", default=[], metavar="PATH", help=help_)
 
 
+# How long an example takes says how busy the machine is, not whether it is right.
+settings.register_profile("modelcc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """For this process, whose tests ask for it, and for those that tests start."""
+    settings.load_profile("modelcc")
     config.addinivalue_line("markers", MARKER)
     # Tests themselves run in several processes; each compiler's own would start them thousands of
     # times.

@@ -21,7 +21,6 @@ from tests.random_control import control_models
 
 QUICK = settings(
     max_examples=40,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )

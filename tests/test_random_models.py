@@ -22,7 +22,6 @@ from tests.random_models import RandomModel, image_models, product_models, row_m
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
 QUICK = settings(
     max_examples=30,
-    deadline=None,
     phases=NO_SHRINKING,
     suppress_health_check=list(HealthCheck),
 )

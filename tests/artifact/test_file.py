@@ -152,7 +152,7 @@ def test_other_zip_readers_open_it(path):
         assert json.loads(archive.read("manifest.json"))["format"] == FORMAT
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_truncated_files_are_refused(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("cut")

@@ -143,7 +143,7 @@ def test_sums_longer_than_the_stack_have_a_value():
     assert compile_index(e)(dict.fromkeys(names, 3)) == 6 * len(names) + 1
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TREES, POINTS)
 def test_canonical_form_keeps_the_value(tree, point):
     e = index_or_reject(tree)
@@ -155,7 +155,7 @@ def test_canonical_form_keeps_the_value(tree, point):
     assert substitute(e, point) == expected
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TREES)
 def test_text_parses_back_to_the_same(tree):
     e = index_or_reject(tree)
@@ -166,7 +166,7 @@ def test_text_parses_back_to_the_same(tree):
     assert symbols(again) == symbols(e)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(TREES, facts())
 def test_simplify_keeps_the_value_within_bounds(tree, known):
     bounds, points = known
@@ -178,7 +178,7 @@ def test_simplify_keeps_the_value_within_bounds(tree, known):
             assert evaluate(simple, point) == expected
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(TREES, facts())
 def test_bounds_hold(tree, known):
     bounds, points = known
@@ -191,7 +191,7 @@ def test_bounds_hold(tree, known):
             assert found.hi is None or value <= found.hi
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TREES, TREES, facts(), st.sampled_from(["<", "<=", "==", "!=", ">", ">="]))
 def test_compare_is_never_wrong(left, right, known, op):
     bounds, points = known
@@ -205,7 +205,7 @@ def test_compare_is_never_wrong(left, right, known, op):
             assert answer is truth
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TREES, facts(), st.integers(1, 12))
 def test_divides_is_never_wrong(tree, known, d):
     bounds, points = known
@@ -214,7 +214,7 @@ def test_divides_is_never_wrong(tree, known, d):
             assert (value_or_none(tree, point) or 0) % d == 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TREES, st.dictionaries(st.sampled_from(NAMES), trees(LEAVES), max_size=3), POINTS)
 def test_substitution_is_simultaneous(tree, replacements, point):
     values = {name: index_or_reject(t) for name, t in replacements.items()}
@@ -230,7 +230,7 @@ def test_substitution_is_simultaneous(tree, replacements, point):
     assert evaluate(result, point) == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TREES)
 def test_coefficients_rebuild_the_expression(tree):
     e = index_or_reject(tree)
@@ -243,7 +243,7 @@ def test_coefficients_rebuild_the_expression(tree):
         assert coefficient(e, "a") == by_name["a"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(NAMES), st.integers(-9, 9), min_size=1), facts())
 def test_affine_bounds_are_attained_at_a_corner(coefficients, known):
     bounds = {name: Range(r.lo, r.hi) for name, r in known[0].items()}

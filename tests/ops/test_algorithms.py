@@ -189,7 +189,7 @@ matrices = hnp.arrays(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
 @given(x=matrices, data=st.data())
 def test_any_matrix(x: Array, data: st.DataObject) -> None:
     axis = data.draw(st.integers(0, 1))

@@ -65,7 +65,7 @@ def _step(draw: st.DrawFn, build: GraphBuilder, x: str, values: list[str]) -> st
     return build.emit(draw(st.sampled_from(UNARY)), x)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs(), st.permutations(PASSES))
 def test_passes_keep_the_meaning(graph: Graph, order: list[type[Any]]) -> None:
     result = graph
@@ -74,7 +74,7 @@ def test_passes_keep_the_meaning(graph: Graph, order: list[type[Any]]) -> None:
         assert_same_meaning(graph, result, 1e-3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(graphs())
 def test_text_reads_back(graph: Graph) -> None:
     text = print_graph(graph)

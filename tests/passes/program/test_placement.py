@@ -53,7 +53,7 @@ def test_candidates_are_disjoint_and_not_below_the_bound(blocks):
         assert height(blocks, offsets) >= lower_bound(blocks)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(blocks_at, min_size=1, max_size=6))
 def test_small_sets_are_placed_optimally(blocks):
     assert best_height(blocks) == least_height(blocks)

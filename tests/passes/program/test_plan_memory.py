@@ -24,7 +24,7 @@ def lowered(scheduled):
     return plan, lower_to_program(scheduled, plan)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(scheduled_programs(), st.booleans())
 def test_static_programs_keep_every_tensor(scheduled, reorder):
     scheduled = order_steps(scheduled) if reorder else scheduled
@@ -34,7 +34,7 @@ def test_static_programs_keep_every_tensor(scheduled, reorder):
     assert program.arena == plan.peak >= plan.lower_bound
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(scheduled_programs(symbolic=True), st.booleans(), st.data())
 def test_symbolic_programs_keep_every_tensor_at_any_size(scheduled, reorder, data):
     scheduled = order_steps(scheduled) if reorder else scheduled
@@ -45,7 +45,7 @@ def test_symbolic_programs_keep_every_tensor_at_any_size(scheduled, reorder, dat
         execute(scheduled, program, values)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(scheduled_programs())
 def test_order_is_valid_and_never_needs_more(scheduled):
     ordered = order_steps(scheduled)

@@ -49,7 +49,7 @@ def assert_same(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> None:
         np.testing.assert_allclose(got[name], array, rtol=1e-3, atol=3e-5 * largest)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(networks())
 def test_tensor_passes_keep_the_meaning(graph: Graph) -> None:
     feeds = feeds_of(graph)
@@ -61,7 +61,7 @@ def test_tensor_passes_keep_the_meaning(graph: Graph) -> None:
         assert_same(run_program(program, feeds, {}), wanted)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(networks())
 def test_scheduled_loops_keep_the_meaning(graph: Graph) -> None:
     feeds = feeds_of(graph)
@@ -75,7 +75,7 @@ def test_scheduled_loops_keep_the_meaning(graph: Graph) -> None:
     assert_same(run_scheduled(scheduled, execute, feeds, {}, in_place=True), wanted)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(networks())
 def test_scheduled_loops_stay_in_their_buffers(graph: Graph) -> None:
     feeds = feeds_of(graph)

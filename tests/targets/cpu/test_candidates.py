@@ -58,7 +58,7 @@ def lowered(graph: Graph) -> TensorProgram:
     return program
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(networks(), st.integers(0, 1 << 30))
 def test_random_networks_mean_the_same_by_any_schedule(graph: Graph, seed: int) -> None:
     feeds, program = feeds_of(graph), lowered(graph)
@@ -83,7 +83,7 @@ def test_ops_mean_the_same_by_any_schedule(op: Op, sample: Sample, all_cases: bo
 
 
 @pytest.mark.parametrize("cpu", ["native", "x86-64-v2", "x86-64-v4"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(graph=networks())
 def test_the_text_of_a_default_gives_the_same_function(cpu: str, graph: Graph) -> None:
     machine = chosen_cpu() if cpu == "native" else cpu_model(machine_of(cpu), 1)
@@ -105,7 +105,7 @@ def test_windows_along_a_vector_are_no_tile(cpu: str) -> None:
         assert schedule_kernel(one.kernel, "kernel", machine, (), one.schedule) == default
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(networks(), networks())
 def test_schedules_of_other_kernels_are_refused_or_right(graph: Graph, other: Graph) -> None:
     """A schedule that was made for another kernel: refused with a reason, or as good as any."""

@@ -91,7 +91,7 @@ SIZES = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize(("form", "dtype"), dict.fromkeys(CASES))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(sizes=SIZES)
 def test_named_extents(form: str, dtype: str, sizes: dict[str, int]) -> None:
     check(named(form, dtype), form, dtype, sizes)
