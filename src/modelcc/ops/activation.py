@@ -21,7 +21,7 @@ from modelcc.ops.arithmetic import (
     unary_samples,
 )
 from modelcc.ops.comparison import Abs, above, where
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.transcendental import Erf, Exp, Sigmoid, Tanh
 
 
@@ -104,7 +104,7 @@ class PRelu(Differentiable):
 
     samples = (
         *binary_samples(),
-        Sample((tensor(2, 3, "n"), tensor(3, 1)), {}),
+        sample(tensor(2, 3, "n"), tensor(3, 1)),
         *typed_samples((I32,), 2),
     )
 
@@ -309,9 +309,9 @@ class Clip(Activation):
     low: float | None = None
     high: float | None = None
     samples = (
-        *(Sample(s.operands, {"low": -0.5, "high": 0.5}) for s in unary_samples()),
+        *(sample(*s.operands, low=-0.5, high=0.5) for s in unary_samples()),
         *(Sample((tensor(3, "n"),), bounds) for bounds in ({"low": 0.0}, {"high": 1.0}, {})),
-        Sample((tensor(5, dtype=I32),), {"low": -1, "high": 1}),
+        sample(tensor(5, dtype=I32), low=-1, high=1),
     )
 
     def element(self, x: Element) -> Element:

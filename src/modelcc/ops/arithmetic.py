@@ -38,7 +38,7 @@ from modelcc.ir.types import (
     TensorType,
 )
 from modelcc.ops.broadcast import unbroadcast
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import bounded, sample, tensor
 
 Domain = Literal["float", "int", "bool", "number", "any"]
 
@@ -135,21 +135,17 @@ def unary_samples(low: float = -2.0, high: float = 2.0, **attributes: Any) -> tu
         tensor(3, 4, dtype=F16),
         tensor(6, dtype=BF16),
     )
-    return tuple(Sample((t,), attributes, low, high) for t in types)
+    return tuple(bounded((low, high), t, **attributes) for t in types)
 
 
 def typed_samples(
     dtypes: Sequence[DType], arity: int, low: float = -2.0, high: float = 2.0, **attributes: Any
 ) -> tuple[Sample, ...]:
     """``arity`` operands of each dtype."""
+    least = [max(low, 0) if d.kind == "uint" else low for d in dtypes]
     return tuple(
-        Sample(
-            (tensor(3, 4, dtype=d),) * arity,
-            attributes,
-            max(low, 0) if d.kind == "uint" else low,
-            high,
-        )
-        for d in dtypes
+        bounded((lowest, high), *(tensor(3, 4, dtype=d),) * arity, **attributes)
+        for d, lowest in zip(dtypes, least, strict=True)
     )
 
 
@@ -167,7 +163,7 @@ def binary_samples(low: float = -2.0, high: float = 2.0, **attributes: Any) -> t
         (tensor(4, dtype=F16), tensor(4, dtype=F16)),
         (tensor(4, dtype=BF16), tensor(4, dtype=BF16)),
     )
-    return tuple(Sample(p, attributes, low, high) for p in pairs)
+    return tuple(bounded((low, high), *p, **attributes) for p in pairs)
 
 
 @dataclass(frozen=True)
@@ -222,7 +218,7 @@ class Div(Differentiable):
     function = "div"
     samples = (
         *binary_samples(0.5),
-        Sample((np.array([7, -7, 7, -7, 6, 0]), np.array([2, 2, -2, -2, -3, 5])), {}),
+        sample(np.array([7, -7, 7, -7, 6, 0]), np.array([2, 2, -2, -2, -3, 5])),
         *typed_samples((I32, U8), 2, 1, 9),
     )
 
@@ -323,15 +319,15 @@ class Cast(Op):
 
     to: DType
     samples = (
-        Sample((tensor(3, "n"),), {"to": F64}),
-        Sample((tensor(4),), {"to": F16}),
-        Sample((tensor(4),), {"to": BF16}),
-        Sample((np.array([1.5, -1.5, 0.0, -0.25], np.float32),), {"to": I32}),
-        Sample((np.array([1.5, 0.0, -0.25], np.float32),), {"to": BOOL}),
-        Sample((tensor(3, dtype=I64),), {"to": F32}),
-        Sample((np.array([300, -1, 7], np.int64),), {"to": U8}),
-        Sample((tensor(3, dtype=BOOL),), {"to": I64}),
-        Sample((tensor(),), {"to": F32}),
+        sample(tensor(3, "n"), to=F64),
+        sample(tensor(4), to=F16),
+        sample(tensor(4), to=BF16),
+        sample(np.array([1.5, -1.5, 0.0, -0.25], np.float32), to=I32),
+        sample(np.array([1.5, 0.0, -0.25], np.float32), to=BOOL),
+        sample(tensor(3, dtype=I64), to=F32),
+        sample(np.array([300, -1, 7], np.int64), to=U8),
+        sample(tensor(3, dtype=BOOL), to=I64),
+        sample(tensor(), to=F32),
     )
     symbolic = True
 
@@ -364,11 +360,11 @@ class BitCast(Op):
 
     to: DType
     samples = (
-        Sample((tensor(3, "n"),), {"to": I32}),
-        Sample((tensor(4, dtype=F64),), {"to": I64}),
-        Sample((np.array([1, -2, 3], np.int16),), {"to": F16}),
-        Sample((tensor(4, dtype=BOOL),), {"to": U8}),
-        Sample((np.array([0, 255, 3], np.uint8),), {"to": I8}),
+        sample(tensor(3, "n"), to=I32),
+        sample(tensor(4, dtype=F64), to=I64),
+        sample(np.array([1, -2, 3], np.int16), to=F16),
+        sample(tensor(4, dtype=BOOL), to=U8),
+        sample(np.array([0, 255, 3], np.uint8), to=I8),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -392,8 +388,8 @@ class Mod(Elementwise):
     samples = (
         *binary_samples(0.5),
         *binary_samples(0.5, fmod=True),
-        Sample((np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])), {}),
-        Sample((np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])), {"fmod": True}),
+        sample(np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])),
+        sample(np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3]), fmod=True),
     )
 
     def element(self, a: Element, b: Element) -> Element:
@@ -430,7 +426,7 @@ class Round(Elementwise):
     """The nearest integer, halves to the even one."""
 
     domain, function = "float", "round"
-    samples = (*unary_samples(), Sample((np.array([-2.5, -1.5, 0.5, 1.5, 2.5], np.float32),), {}))
+    samples = (*unary_samples(), sample(np.array([-2.5, -1.5, 0.5, 1.5, 2.5], np.float32)))
 
     def evaluate(self, x: Any) -> Any:
         return np.rint(x)

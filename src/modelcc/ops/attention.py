@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from modelcc.ops.comparison import LessOrEqual, where
 from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMax
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import bounded, sample, tensor
 from modelcc.ops.shape import Transpose
 from modelcc.ops.transcendental import Exp, Log
 
@@ -43,13 +42,13 @@ _HALF: Mapping[str, object] = MappingProxyType({"scale": 0.5})
 
 def _axis_samples() -> tuple[Sample, ...]:
     return (
-        Sample((tensor("n", 7),), {"axis": 1}),
-        Sample((tensor(2, 3, "s"),), {"axis": 2}),
-        Sample((tensor(2, 5, 3),), {"axis": 1}),
-        Sample((tensor(4, 3),), {"axis": 0}),
-        Sample((tensor(2, 6),), {"axis": 1}, -40.0, 40.0),
-        Sample((tensor(3, 1),), {"axis": 1}),
-        Sample((tensor(2, 5, dtype=F16),), {"axis": 1}),
+        sample(tensor("n", 7), axis=1),
+        sample(tensor(2, 3, "s"), axis=2),
+        sample(tensor(2, 5, 3), axis=1),
+        sample(tensor(4, 3), axis=0),
+        bounded((-40.0, 40.0), tensor(2, 6), axis=1),
+        sample(tensor(3, 1), axis=1),
+        sample(tensor(2, 5, dtype=F16), axis=1),
     )
 
 
@@ -58,7 +57,7 @@ class AxisOp(Op):
     """A same-shaped result that normalises a float tensor along one axis."""
 
     axis: int
-    samples: ClassVar[tuple[Sample, ...]] = _axis_samples()
+    samples = _axis_samples()
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
         name = type(self).__name__
@@ -165,19 +164,14 @@ class Attention(Op):
     scale: float
     causal: bool = False
     offset: Index = 0
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("b", 2, "s", 4), tensor("b", 2, "s", 4), tensor("b", 2, "s", 4)), _HALF),
-        Sample((tensor(1, 2, 3, 4), tensor(1, 2, 5, 4), tensor(1, 2, 5, 6)), _HALF),
-        Sample(
-            (tensor(2, 2, 3, 4), tensor(2, 2, 5, 4), tensor(2, 2, 5, 4), tensor(2, 1, 3, 5)), _HALF
-        ),
-        Sample((tensor(1, 2, 3, 4), tensor(1, 2, 3, 4), tensor(1, 2, 3, 4), tensor(3)), _HALF),
-        Sample((tensor(1, 2, 4, 3),) * 3, {"scale": 0.6, "causal": True}),
-        Sample(
-            (tensor(1, 2, 2, 3), tensor(1, 2, 5, 3), tensor(1, 2, 5, 3)),
-            {"scale": 0.6, "causal": True, "offset": 3},
-        ),
-        Sample((tensor(1, 2, 3, 4, dtype=F16),) * 3, _HALF),
+    samples = (
+        sample(*(tensor("b", 2, "s", 4),) * 3, **_HALF),
+        sample(tensor(1, 2, 3, 4), tensor(1, 2, 5, 4), tensor(1, 2, 5, 6), **_HALF),
+        sample(tensor(2, 2, 3, 4), *(tensor(2, 2, 5, 4),) * 2, tensor(2, 1, 3, 5), **_HALF),
+        sample(tensor(1, 2, 3, 4), tensor(1, 2, 3, 4), tensor(1, 2, 3, 4), tensor(3), **_HALF),
+        sample(*(tensor(1, 2, 4, 3),) * 3, scale=0.6, causal=True),
+        sample(tensor(1, 2, 2, 3), *(tensor(1, 2, 5, 3),) * 2, scale=0.6, causal=True, offset=3),
+        sample(*(tensor(1, 2, 3, 4, dtype=F16),) * 3, **_HALF),
     )
 
     def infer(

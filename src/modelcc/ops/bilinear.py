@@ -188,7 +188,7 @@ def edge_taps(position: Element, extent: Index) -> tuple[Tap, Tap]:
     return Tap(first, 1.0 - fraction, bound), Tap(clamped(first + 1, extent), fraction, bound)
 
 
-def sample(image: Array, positions: Sequence[Array] | Array) -> Array:
+def sampled(image: Array, positions: Sequence[Array] | Array) -> Array:
     """``image[…, *spatial]`` at ``positions``, one array for each axis, linearly; 0 outside."""
     rank = len(positions)
     lows = [np.floor(p).astype(np.int64) for p in positions]

@@ -26,12 +26,12 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
 from modelcc.ir.index import Index, Sym, maximum, minimum
 from modelcc.ir.loop import Choose, Const, Expr, Var
-from modelcc.ir.op import Meeting, Op, Sample, require, same_dtype
+from modelcc.ir.op import Meeting, Op, require, same_dtype
 from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.accumulate import Point, require_float
 from modelcc.ops.bilinear import pixel_bound
 from modelcc.ops.runtime_index import bound_along, require_integer
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 Part = TypeVar("Part")
 
@@ -46,7 +46,7 @@ PIXELS = 24
 class ImageNumbers(Op):
     """``numbers`` i64[k] of images of x [n, c, h, w], each of which x has, with pixels."""
 
-    samples = (Sample((np.array([0, 2, 1, 1], np.int32), tensor(3, 2, 4, 5)), {}),)
+    samples = (sample(np.array([0, 2, 1, 1], np.int32), tensor(3, 2, 4, 5)),)
 
     def infer(self, numbers: TensorType, x: TensorType) -> tuple[TensorType]:
         require_integer(numbers, "ImageNumbers")

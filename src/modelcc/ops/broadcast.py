@@ -29,7 +29,7 @@ from modelcc.ir.op import Builder, Op, Sample, broadcast_shapes, require
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import BF16, BOOL, F16, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import accumulator, combined, require_numeric, widen
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import bounded, sample, tensor
 
 
 def shape_text(shape: Sequence[Index]) -> str:
@@ -60,14 +60,14 @@ class Reshape(Op):
     symbolic = True
     shape: tuple[Index, ...]
     samples = (
-        Sample((tensor(2, 6),), {"shape": (3, 4)}),
-        Sample((tensor(2, "n", 3),), {"shape": (2, Sym("n") * 3)}),
-        Sample((tensor("n", 12),), {"shape": (Sym("n"), 3, 2, 2)}),
-        Sample((tensor("n", 4),), {"shape": (Sym("n") * 2, 2)}),
-        Sample((tensor(2, 1, 3, dtype=I64),), {"shape": (6, 1)}),
-        Sample((tensor(),), {"shape": (1, 1)}),
-        Sample((tensor(1, 1, dtype=BOOL),), {"shape": ()}),
-        Sample((tensor(4, 6),), {"shape": (3, 8)}),
+        sample(tensor(2, 6), shape=(3, 4)),
+        sample(tensor(2, "n", 3), shape=(2, Sym("n") * 3)),
+        sample(tensor("n", 12), shape=(Sym("n"), 3, 2, 2)),
+        sample(tensor("n", 4), shape=(Sym("n") * 2, 2)),
+        sample(tensor(2, 1, 3, dtype=I64), shape=(6, 1)),
+        sample(tensor(), shape=(1, 1)),
+        sample(tensor(1, 1, dtype=BOOL), shape=()),
+        sample(tensor(4, 6), shape=(3, 8)),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -153,11 +153,11 @@ class Expand(Op):
     symbolic = True
     shape: tuple[Index, ...]
     samples = (
-        Sample((tensor(3, 1),), {"shape": (2, 3, 4)}),
-        Sample((tensor("n"),), {"shape": (2, Sym("n"))}),
-        Sample((tensor(),), {"shape": (2, 2)}),
-        Sample((tensor(2, 1, dtype=BOOL),), {"shape": (2, 1)}),
-        Sample((tensor(),), {"shape": ()}),
+        sample(tensor(3, 1), shape=(2, 3, 4)),
+        sample(tensor("n"), shape=(2, Sym("n"))),
+        sample(tensor(), shape=(2, 2)),
+        sample(tensor(2, 1, dtype=BOOL), shape=(2, 1)),
+        sample(tensor(), shape=()),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -291,7 +291,7 @@ def reduction_samples(low: float = -2.0, high: float = 2.0) -> tuple[Sample, ...
     """Axes at either end, several, none, all; named extents; extent 1; narrow floats."""
 
     def one(x: TensorType, axes: tuple[int, ...], keepdims: bool) -> Sample:
-        return Sample((x,), {"axes": axes, "keepdims": keepdims}, low, high)
+        return bounded((low, high), x, axes=axes, keepdims=keepdims)
 
     return (
         one(tensor(3, 4), (1,), True),
@@ -313,8 +313,8 @@ class ReduceSum(Reduction):
 
     samples = (
         *reduction_samples(),
-        Sample((tensor(3, 4, dtype=I64),), {"axes": (0,), "keepdims": False}),
-        Sample((tensor(3, 0),), {"axes": (1,), "keepdims": False}),
+        sample(tensor(3, 4, dtype=I64), axes=(0,), keepdims=False),
+        sample(tensor(3, 0), axes=(1,), keepdims=False),
     )
     symbolic = True
 

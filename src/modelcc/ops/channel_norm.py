@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.index import Index, floordiv, mod
-from modelcc.ir.op import Builder, Meeting, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -20,7 +19,7 @@ from modelcc.ops.accumulate import (
 )
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import bounded, sample, tensor
 from modelcc.ops.statistics import cast, standardised, standardised_adjoint, statistics
 from modelcc.ops.transcendental import Rsqrt
 
@@ -54,11 +53,11 @@ class BatchNorm(ChannelNorm):
     """
 
     epsilon: float = 1e-5
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 3, 4, 5), *(tensor(3),) * 4), {}, 0.1, 2.0),
-        Sample((tensor(2, 3, "t"), *(tensor(3),) * 4), {"epsilon": 1e-3}, 0.1, 2.0),
-        Sample((tensor(4, 3), *(tensor(3),) * 4), {}, 0.1, 2.0),
-        Sample((tensor(2, 3, 2, dtype=F16), *(tensor(3, dtype=F16),) * 4), {}, 0.1, 2.0),
+    samples = (
+        bounded((0.1, 2.0), tensor("n", 3, 4, 5), *(tensor(3),) * 4),
+        bounded((0.1, 2.0), tensor(2, 3, "t"), *(tensor(3),) * 4, epsilon=1e-3),
+        bounded((0.1, 2.0), tensor(4, 3), *(tensor(3),) * 4),
+        bounded((0.1, 2.0), tensor(2, 3, 2, dtype=F16), *(tensor(3, dtype=F16),) * 4),
     )
 
     def infer(
@@ -144,10 +143,10 @@ class GroupNorm(ChannelNorm):
 
     groups: int
     epsilon: float = 1e-5
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 4, 3, 3), tensor(4), tensor(4)), {"groups": 2}),
-        Sample((tensor(2, 6, "t"), tensor(6), tensor(6)), {"groups": 3, "epsilon": 1e-3}),
-        Sample((tensor(2, 4, 3, 3), tensor(4), tensor(4)), {"groups": 1}),
+    samples = (
+        sample(tensor("n", 4, 3, 3), tensor(4), tensor(4), groups=2),
+        sample(tensor(2, 6, "t"), tensor(6), tensor(6), groups=3, epsilon=1e-3),
+        sample(tensor(2, 4, 3, 3), tensor(4), tensor(4), groups=1),
     )
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[TensorType]:
@@ -185,10 +184,10 @@ class InstanceNorm(ChannelNorm):
     """
 
     epsilon: float = 1e-5
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 3, 4, 5), tensor(3), tensor(3)), {}),
-        Sample((tensor(2, 3, "t"), tensor(3), tensor(3)), {"epsilon": 1e-2}),
-        Sample((tensor(2, 3, 6, dtype=F16), *(tensor(3, dtype=F16),) * 2), {}),
+    samples = (
+        sample(tensor("n", 3, 4, 5), tensor(3), tensor(3)),
+        sample(tensor(2, 3, "t"), tensor(3), tensor(3), epsilon=1e-2),
+        sample(tensor(2, 3, 6, dtype=F16), *(tensor(3, dtype=F16),) * 2),
     )
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[TensorType]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from modelcc.ir.loop import Buffer
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.window import numbers
 
 
@@ -27,13 +26,12 @@ def _samples() -> tuple[Sample, ...]:
         "before": (0, 0), "after": (0, 0),
     }  # fmt: skip
     wide = {"strides": (2, 1), "dilations": (1, 2), "before": (1, 0), "after": (0, 2)}
-    line = {"strides": (1,), "dilations": (1,), "before": (0,), "after": (0,)}
-    open_ = {"image": (Sym("n") + 1,), "block": (2,)}
+    line: dict[str, object] = {"strides": (1,), "dilations": (1,), "before": (0,), "after": (0,)}
     return (
-        Sample((tensor(2, 12, 16),), plain),
-        Sample((tensor(1, 6, 12),), {**plain, **wide}),
-        Sample((tensor(1, 12, 16, dtype=F16),), plain),
-        Sample((tensor(1, 4, "n"),), {**line, **open_}),
+        sample(tensor(2, 12, 16), **plain),
+        sample(tensor(1, 6, 12), **{**plain, **wide}),
+        sample(tensor(1, 12, 16, dtype=F16), **plain),
+        sample(tensor(1, 4, "n"), image=(Sym("n") + 1,), block=(2,), **line),
     )
 
 
@@ -50,7 +48,7 @@ class Col2Im(Op):
     dilations: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
-    samples: ClassVar[tuple[Sample, ...]] = _samples()
+    samples = _samples()
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
         require_numeric(x.dtype, "Col2Im")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
-from modelcc.ir.op import Op, Sample, broadcast_shapes, require, same_dtype
+from modelcc.ir.op import Op, broadcast_shapes, require, same_dtype
 from modelcc.ir.types import BOOL, F16, I8, I32, I64, U8, Array, TensorType
 from modelcc.ops.arithmetic import (
     Differentiable,
@@ -20,14 +20,14 @@ from modelcc.ops.arithmetic import (
     typed_samples,
     unary_samples,
 )
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 _SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5], np.float32)
 _COMPARED = (
     *binary_samples(),
     *typed_samples((I64, I8, U8), 2),
-    Sample((_SPECIAL, _SPECIAL[::-1].copy()), {}),
-    Sample((_SPECIAL, _SPECIAL), {}),
+    sample(_SPECIAL, _SPECIAL[::-1].copy()),
+    sample(_SPECIAL, _SPECIAL),
 )
 
 
@@ -102,7 +102,7 @@ class IsNaN(Elementwise):
     """Whether x is not a number."""
 
     domain, function, predicate = "float", "isnan", True
-    samples = (*unary_samples(), Sample((_SPECIAL,), {}))
+    samples = (*unary_samples(), sample(_SPECIAL))
 
     def evaluate(self, x: Any) -> Any:
         return np.isnan(x)
@@ -118,7 +118,7 @@ class IsInf(Elementwise):
     samples = (
         *unary_samples(),
         *(
-            Sample((_SPECIAL,), {"detect_negative": n, "detect_positive": p})
+            sample(_SPECIAL, detect_negative=n, detect_positive=p)
             for n in (True, False)
             for p in (True, False)
         ),
@@ -143,11 +143,11 @@ class Where(Differentiable):
     domain = "any"
     symbolic = True
     samples = (
-        Sample((tensor(3, 4, dtype=BOOL), tensor(3, 4), tensor(3, 4)), {}),
-        Sample((tensor(2, "n", 1, dtype=BOOL), tensor("n", 3), tensor()), {}),
-        Sample((tensor(dtype=BOOL), tensor(2, dtype=I64), tensor(1, dtype=I64)), {}),
-        Sample((tensor(3, dtype=BOOL), tensor(3, dtype=F16), tensor(3, dtype=F16)), {}),
-        Sample((tensor(3, dtype=BOOL),) * 3, {}),
+        sample(tensor(3, 4, dtype=BOOL), tensor(3, 4), tensor(3, 4)),
+        sample(tensor(2, "n", 1, dtype=BOOL), tensor("n", 3), tensor()),
+        sample(tensor(dtype=BOOL), tensor(2, dtype=I64), tensor(1, dtype=I64)),
+        sample(tensor(3, dtype=BOOL), tensor(3, dtype=F16), tensor(3, dtype=F16)),
+        sample(*(tensor(3, dtype=BOOL),) * 3),
     )
 
     def infer(self, condition: TensorType, a: TensorType, b: TensorType) -> tuple[TensorType]:
@@ -185,7 +185,7 @@ def above(x: Value, bound: float) -> Value:
 _ORDERED = (
     *binary_samples(),
     *typed_samples((I64, I8, U8), 2),
-    Sample((np.array([np.nan, 1, np.inf], np.float32), np.array([1, np.nan, 3], np.float32)), {}),
+    sample(np.array([np.nan, 1, np.inf], np.float32), np.array([1, np.nan, 3], np.float32)),
 )
 
 
@@ -224,11 +224,11 @@ class ClipTensor(Op):
     """``min(max(x, low), high)`` with run-time scalar bounds, either of which may be absent."""
 
     samples = (
-        Sample((tensor(3, "n"), np.array(-0.5, np.float32), np.array(0.5, np.float32)), {}),
-        Sample((tensor(3), np.array(-0.5, np.float32)), {}),
-        Sample((tensor(3), None, np.array(0.5, np.float32)), {}),
-        Sample((tensor(3, dtype=I32), np.array(-1, np.int32), np.array(1, np.int32)), {}),
-        Sample((tensor(),), {}),
+        sample(tensor(3, "n"), np.array(-0.5, np.float32), np.array(0.5, np.float32)),
+        sample(tensor(3), np.array(-0.5, np.float32)),
+        sample(tensor(3), None, np.array(0.5, np.float32)),
+        sample(tensor(3, dtype=I32), np.array(-1, np.int32), np.array(1, np.int32)),
+        sample(tensor()),
     )
 
     def infer(

@@ -18,13 +18,13 @@ from modelcc.ir.compute import Operand, StageBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.index import Expr, Index, Range, Sym, evaluate, substitute, symbols
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.types import BOOL, I64, Array, TensorType
 from modelcc.ops.arithmetic import Add, Mul
 from modelcc.ops.comparison import Less
 from modelcc.ops.generate import Indices
 from modelcc.ops.reduce import ReduceSum
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 
 class Control(Op):
@@ -193,9 +193,9 @@ class At(Op):
     axis: int
     position: Index
     samples = (
-        Sample((tensor(4),), {"axis": 0, "position": 2}),
-        Sample((tensor(3, "n", 2),), {"axis": 1, "position": Sym("n") - 1}),
-        Sample((tensor("n", 2, dtype=I64),), {"axis": 0, "position": 0}),
+        sample(tensor(4), axis=0, position=2),
+        sample(tensor(3, "n", 2), axis=1, position=Sym("n") - 1),
+        sample(tensor("n", 2, dtype=I64), axis=0, position=0),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -235,27 +235,26 @@ def _sum_of_rows(conditional: bool = False) -> Graph:
     return build.build([build.emit(Less(), total, build.constant(2.0)), after, product])
 
 
-_LOOP: Mapping[str, Any] = {"counter": "step", "trips": Sym("n"), "states": 1}
+_LOOP: Mapping[str, Any] = {"counter": "step", "trips": Sym("n")}
 If.samples = (
-    Sample(
-        (np.array(True), tensor("n", 3), tensor("n", 3)),
-        {"then": _branch(Add()), "other": _branch(Mul())},
+    sample(
+        np.array(True), tensor("n", 3), tensor("n", 3), then=_branch(Add()), other=_branch(Mul())
     ),
 )
 Loop.samples = (
-    Sample(
-        (tensor(3), tensor("n", 3)),
-        {"body": _sum_of_rows(), "axes": (0,), "backwards": (False,), **_LOOP},
+    sample(
+        *(tensor(3), tensor("n", 3)),
+        **{"body": _sum_of_rows(), "states": 1, "axes": (0,), "backwards": (False,), **_LOOP},
     ),
-    Sample(
-        (tensor(3), tensor("n", 3)),
-        {"body": _sum_of_rows(), "axes": (1,), "backwards": (True,), **_LOOP},
+    sample(
+        *(tensor(3), tensor("n", 3)),
+        **{"body": _sum_of_rows(), "states": 1, "axes": (1,), "backwards": (True,), **_LOOP},
     ),
-    Sample(
-        (np.array(True), tensor(3), tensor("n", 3)),
-        {"body": _sum_of_rows(True), "axes": (0,), "backwards": (False,), **_LOOP, "states": 2,
-         "conditional": True},
+    sample(
+        *(np.array(True), tensor(3), tensor("n", 3)),
+        **{"body": _sum_of_rows(True), "states": 2, "axes": (0,), "backwards": (False,), **_LOOP},
+        conditional=True,
     ),
-)  # fmt: skip
+)
 
 OPS: tuple[type[Op], ...] = (If, Loop, At)

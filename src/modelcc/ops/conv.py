@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as cartesian
-from typing import ClassVar
 
 import numpy as np
 
@@ -59,7 +58,7 @@ class Conv(Op):
     pads_after: tuple[Index, ...]
     dilations: tuple[int, ...]
     groups: int = 1
-    samples: ClassVar[tuple[Sample, ...]] = (
+    samples = (
         _sample(tensor("n", 3, 8, 8), tensor(4, 3, 3, 3), tensor(4), **_same(2)),
         _sample(tensor(2, 4, 5, 6), tensor(6, 4, 1, 1)),
         _sample(tensor(2, 3, "h", "w"), tensor(4, 3, 3, 3), tensor(4), strides=(2, 2), **_same(2)),
@@ -220,7 +219,7 @@ class ConvTranspose(Op):
     dilations: tuple[int, ...]
     groups: int
     output_padding: tuple[Index, ...]
-    samples: ClassVar[tuple[Sample, ...]] = (
+    samples = (
         _transposed(tensor("n", 3, 5, 5), tensor(3, 4, 2, 2), tensor(4), strides=(2, 2)),
         _transposed(tensor(1, 3, 5, 4), tensor(3, 2, 3, 3), **_same(2)),
         _transposed(tensor(1, 3, "h", 4), tensor(3, 2, 4, 4), strides=(2, 2), **_same(2)),

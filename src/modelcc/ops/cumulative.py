@@ -11,10 +11,10 @@ import numpy as np
 from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, product
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.types import BF16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric, widen
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 CHAINS = 2
 """Vectors of rows that are totalled at once where rows lie side by side: none waits for another."""
@@ -35,7 +35,7 @@ class _Cumulative(Op):
     """The scalar function that takes one more element into a total."""
     neutral: ClassVar[int]
     samples = tuple(
-        Sample((t,), {"axis": axis, "exclusive": exclusive, "reverse": reverse})
+        sample(t, axis=axis, exclusive=exclusive, reverse=reverse)
         for exclusive in (False, True)
         for reverse in (False, True)
         for t, axis in (

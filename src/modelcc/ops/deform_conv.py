@@ -9,12 +9,12 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
 from modelcc.ir.index import Index, floordiv
-from modelcc.ir.op import Meeting, Op, Sample, require
+from modelcc.ir.op import Meeting, Op, require
 from modelcc.ir.types import Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
-from modelcc.ops.bilinear import KeptPixel, kept_pixels, sample, weighted_pixels
+from modelcc.ops.bilinear import KeptPixel, kept_pixels, sampled, weighted_pixels
 from modelcc.ops.conv import with_bias
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.window import numbers
 
 
@@ -32,16 +32,14 @@ class DeformConv(Op):
     groups: int = 1
     offset_groups: int = 1
     samples = (
-        Sample((tensor(1, 2, 5, 6), tensor(3, 2, 2, 3), tensor(1, 12, 4, 4), None, None), {}),
-        Sample(
-            (
-                tensor(2, 4, 5, 5),
-                tensor(4, 2, 3, 3),
-                tensor(2, 36, 3, 3),
-                tensor(4),
-                tensor(2, 18, 3, 3),
-            ),
-            {"strides": (2, 2), "pads_before": (1, 1), "groups": 2, "offset_groups": 2},
+        sample(tensor(1, 2, 5, 6), tensor(3, 2, 2, 3), tensor(1, 12, 4, 4), None, None),
+        sample(
+            *(tensor(2, 4, 5, 5), tensor(4, 2, 3, 3), tensor(2, 36, 3, 3)),
+            *(tensor(4), tensor(2, 18, 3, 3)),
+            strides=(2, 2),
+            pads_before=(1, 1),
+            groups=2,
+            offset_groups=2,
         ),
     )
 
@@ -196,7 +194,7 @@ class DeformConv(Op):
             start = np.array([i, j]) * np.array(self.dilations) - before
             positions: Array = grid + start[:, None, None] + moved[k, c // each, i, j]
             image = x[k, c].astype(np.float64)
-            columns[k, c, i, j] = sample(image, positions) * weights[k, c // each, i, j]
+            columns[k, c, i, j] = sampled(image, positions) * weights[k, c // each, i, j]
         inner, outer = w.shape[1], len(w) // self.groups
         result = np.stack(
             [

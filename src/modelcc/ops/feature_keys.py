@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.types import F32, F64, I32, I64, U8, Array, DType, TensorType
 from modelcc.ops.runtime_index import bound_along
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 GREATEST, LEAST, FIXED = 0, 1, 2
 """What a missing value (NaN) counts as; FIXED: every value is the least."""
@@ -47,11 +47,11 @@ class FeatureKeys(Op):
 
     key: DType
     samples = (
-        Sample((tensor("n", 3), _COLUMNS, _MISSING), {"key": I32}),
-        Sample((_SPECIAL, _COLUMNS, _MISSING), {"key": I32}),
-        Sample((_SPECIAL, _COLUMNS, _MISSING), {"key": I64}),
-        Sample((tensor("n", 3, dtype=F64), _COLUMNS, _MISSING), {"key": I64}),
-        Sample((_SPECIAL.astype(np.float64), _COLUMNS, _MISSING), {"key": I64}),
+        sample(tensor("n", 3), _COLUMNS, _MISSING, key=I32),
+        sample(_SPECIAL, _COLUMNS, _MISSING, key=I32),
+        sample(_SPECIAL, _COLUMNS, _MISSING, key=I64),
+        sample(tensor("n", 3, dtype=F64), _COLUMNS, _MISSING, key=I64),
+        sample(_SPECIAL.astype(np.float64), _COLUMNS, _MISSING, key=I64),
     )
 
     def infer(self, x: TensorType, features: TensorType, missing: TensorType) -> tuple[TensorType]:

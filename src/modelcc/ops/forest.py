@@ -31,7 +31,7 @@ from modelcc.ir.types import F32, F64, I32, I64, Array, DType, TensorType
 from modelcc.ops.accumulate import require_float
 from modelcc.ops.feature_keys import key_type
 from modelcc.ops.forest_walk import EIGHT, Walk
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import bounded, sample, tensor
 
 Aggregate = Literal["sum", "max", "min"]
 
@@ -73,19 +73,23 @@ def _samples() -> tuple[Sample, ...]:
     flagged = _table(I32, numbered.tolist(), 3)
     several = (roots % 2).astype(np.int32)
     # What is below 0 is below the keys of leaves, as column 0 must be.
-    below = {"low": -7, "high": -1}
+    below = (-7, -1)
     return (
-        Sample((rows, roots, small, single, None, None), {"targets": 1}, **below),
-        Sample((keys, roots, small, single, None, None), {"targets": 1, "aggregate": "max"}),
-        Sample((rows, roots, small, several, None, None), {"targets": 2}, **below),
-        Sample((keys, roots, listed, *items), {"targets": 2}),
-        Sample((rows, roots, listed, *items), {"targets": 2, "aggregate": "min"}, **below),
-        Sample((keys, roots, flagged, *items), {"targets": 2, "bits": 3, "equals": True}),
-        Sample((keys.astype(np.int64), roots, mixed, single, None, None), {"targets": 1}),
-        Sample((keys.astype(np.int64), roots, flagged.astype(np.int64), *items),
-               {"targets": 2, "bits": 3, "equals": True}),
-        Sample((tensor("n", 3, dtype=I64), roots, wide, single, None, None),
-               {"targets": 1, "dtype": F64}, **below),
+        bounded(below, rows, roots, small, single, None, None, targets=1),
+        sample(keys, roots, small, single, None, None, targets=1, aggregate="max"),
+        bounded(below, rows, roots, small, several, None, None, targets=2),
+        sample(keys, roots, listed, *items, targets=2),
+        bounded(below, rows, roots, listed, *items, targets=2, aggregate="min"),
+        sample(keys, roots, flagged, *items, targets=2, bits=3, equals=True),
+        sample(keys.astype(np.int64), roots, mixed, single, None, None, targets=1),
+        sample(
+            *(keys.astype(np.int64), roots, flagged.astype(np.int64), *items),
+            targets=2, bits=3, equals=True,
+        ),
+        bounded(
+            *(below, tensor("n", 3, dtype=I64), roots, wide, single, None, None),
+            targets=1, dtype=F64,
+        ),
     )  # fmt: skip
 
 

@@ -20,13 +20,13 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, floordiv
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.types import F32, F64, Array, TensorType
 from modelcc.ops.bluestein import chirped, filtered, unchirped
 from modelcc.ops.complex_line import Copies, Line, alternating, copied, split
 from modelcc.ops.fourier_tables import FourierLengths, FourierTables, tables
 from modelcc.ops.padding import Pad
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.shape import Reshape, Slice
 from modelcc.ops.spectrum import half_spectrum
 from modelcc.ops.stockham import LATE, late_stages, radices_of, stages
@@ -52,15 +52,13 @@ class FourierTransform(Op):
     real: bool = False
     samples = (
         *(
-            Sample((tensor(2, n, 2), *tables(n, F32)), {"length": n})
+            sample(tensor(2, n, 2), *tables(n, F32), length=n)
             for n in (1, 2, 8, 12, 15, 22, 60, 64, 128)
         ),
-        Sample((tensor(3, 40, 2), *tables(40, F32)), {"length": 40, "inverse": True}),
-        Sample(
-            (tensor(1, 26, 2), *tables(26, F32)), {"length": 26, "inverse": True, "divided": True}
-        ),
+        sample(tensor(3, 40, 2), *tables(40, F32), length=40, inverse=True),
+        sample(tensor(1, 26, 2), *tables(26, F32), length=26, inverse=True, divided=True),
         *(
-            Sample((tensor(2, n), *tables(n, F32)), {"length": n, "real": True})
+            sample(tensor(2, n), *tables(n, F32), length=n, real=True)
             for n in (1, 2, 9, 24, 34, 80)
         ),
     )

@@ -22,12 +22,13 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import Choose, Expr, IndexOf, Var
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.types import F32, F64, I64, Array, DType, TensorType
 from modelcc.ops.bluestein import clear
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.complex_line import Copies, Line, copied, split
 from modelcc.ops.roots import narrowed, root, unit_roots
+from modelcc.ops.samples import sample
 from modelcc.ops.stockham import CONVOLVED, divides, late_stages, radices_of
 
 PRIMES = (2, 3, 5, 7)
@@ -87,7 +88,7 @@ class FourierLengths(Op):
     """
 
     length: Index
-    samples = tuple(Sample((), {"length": n}) for n in (1, 7, 11, 64, 65, 67, 127, 257, 4096, 4099))
+    samples = tuple(sample(length=n) for n in (1, 7, 11, 64, 65, 67, 127, 257, 4096, 4099))
 
     def infer(self) -> tuple[TensorType]:
         return (TensorType((3,), I64),)
@@ -135,12 +136,12 @@ class FourierTables(Op):
     sizes: tuple[Index, Index, Index]
     dtype: DType = F32
     samples = (
-        *(Sample((), {"length": n, "sizes": (n, 0, 0)}) for n in (1, 12, 130)),
+        *(sample(length=n, sizes=(n, 0, 0)) for n in (1, 12, 130)),
         *(
-            Sample((), {"length": n, "sizes": (m, m, n)})
+            sample(length=n, sizes=(m, m, n))
             for n, m in ((11, 32), (13, 32), (67, 144), (73, 160), (97, 240))
         ),
-        Sample((), {"length": Sym("n"), "sizes": (Sym("n"), 0, 0), "dtype": F64}),
+        sample(length=Sym("n"), sizes=(Sym("n"), 0, 0), dtype=F64),
     )
 
     def infer(self) -> tuple[TensorType, TensorType, TensorType]:

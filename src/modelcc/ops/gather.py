@@ -14,14 +14,14 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, number, select
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.op import Builder, Meeting, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric, rounded
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.gather_elements import GatherElements, ScatterElements
 from modelcc.ops.gather_nd import GatherND, ScatterND
 from modelcc.ops.runtime_index import Point, at_index, require_integer, wrapped
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 __all__ = [
     "OPS",
@@ -42,12 +42,12 @@ class Gather(Op):
     axis: int = 0
     symbolic = True
     samples = (
-        Sample((tensor(3, 4), np.array([0, 2, -1, 1])), {}),
-        Sample((tensor(2, "n", 3), np.array([[0, 1], [-1, 0]])), {"axis": 1}),
-        Sample((tensor(4, 3), np.array(2)), {}),
-        Sample((tensor(3, dtype=I64), np.array(-1, np.int32)), {"axis": 0}),
-        Sample((tensor(2, 3, dtype=F16), np.zeros((0,), np.int64)), {"axis": 1}),
-        Sample((tensor(4, dtype=BOOL), np.array([[[3]]], np.int32)), {}),
+        sample(tensor(3, 4), np.array([0, 2, -1, 1])),
+        sample(tensor(2, "n", 3), np.array([[0, 1], [-1, 0]]), axis=1),
+        sample(tensor(4, 3), np.array(2)),
+        sample(tensor(3, dtype=I64), np.array(-1, np.int32), axis=0),
+        sample(tensor(2, 3, dtype=F16), np.zeros((0,), np.int64), axis=1),
+        sample(tensor(4, dtype=BOOL), np.array([[[3]]], np.int32)),
     )
 
     def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
@@ -93,9 +93,9 @@ class GatherSum(Op):
     axis: int
     extent: Index
     samples = (
-        Sample((tensor(4, 3), np.array([0, 2, -1, 2])), {"axis": 0, "extent": 5}),
-        Sample((tensor(2, 2, 2, "n"), np.array([[0, 1], [-1, 0]])), {"axis": 1, "extent": 3}),
-        Sample((tensor(3, dtype=F16), np.array(1)), {"axis": 0, "extent": 2}),
+        sample(tensor(4, 3), np.array([0, 2, -1, 2]), axis=0, extent=5),
+        sample(tensor(2, 2, 2, "n"), np.array([[0, 1], [-1, 0]]), axis=1, extent=3),
+        sample(tensor(3, dtype=F16), np.array(1), axis=0, extent=2),
     )
 
     def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
@@ -150,11 +150,9 @@ class OneHot(Op):
     axis: int
     depth: Index
     samples = (
-        Sample(
-            (np.array([0, 2, -1, 7]), np.array([0.0, 1.0], np.float32)), {"axis": 1, "depth": 4}
-        ),
-        Sample((np.array([[0, 2], [-4, 1]], np.int32), np.array([3, 5])), {"axis": 0, "depth": 3}),
-        Sample((np.array(1), np.array([-1.0, 1.0], np.float32)), {"axis": 0, "depth": 2}),
+        sample(np.array([0, 2, -1, 7]), np.array([0.0, 1.0], np.float32), axis=1, depth=4),
+        sample(np.array([[0, 2], [-4, 1]], np.int32), np.array([3, 5]), axis=0, depth=3),
+        sample(np.array(1), np.array([-1.0, 1.0], np.float32), axis=0, depth=2),
     )
 
     def infer(self, indices: TensorType, values: TensorType) -> tuple[TensorType]:

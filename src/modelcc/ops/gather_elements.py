@@ -10,7 +10,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import compare
-from modelcc.ir.op import Builder, Meeting, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import I32, Array, TensorType
 from modelcc.ops.generate import Full
 from modelcc.ops.runtime_index import (
@@ -23,7 +23,7 @@ from modelcc.ops.runtime_index import (
     place_along,
     require_integer,
 )
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.scatter_gradients import of_replaced
 
 
@@ -46,9 +46,9 @@ class GatherElements(Op):
 
     axis: int = 0
     samples = (
-        Sample((tensor(3, 4), np.array([[0, 2, -1, 1]])), {"axis": 0}),
-        Sample((tensor(2, 3), np.array([[0, -1], [2, 2]], np.int32)), {"axis": 1}),
-        Sample((tensor(3, dtype=I32), np.array([2, 0])), {}),
+        sample(tensor(3, 4), np.array([[0, 2, -1, 1]]), axis=0),
+        sample(tensor(2, 3), np.array([[0, -1], [2, 2]], np.int32), axis=1),
+        sample(tensor(3, dtype=I32), np.array([2, 0])),
     )
 
     def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType]:
@@ -98,7 +98,7 @@ class ScatterElements(Op):
     axis: int = 0
     reduction: Combination = "none"
     samples = tuple(
-        Sample((x, indices, updates), {"axis": axis, "reduction": reduction})
+        sample(x, indices, updates, axis=axis, reduction=reduction)
         for reduction in ("none", "add", "mul", "max", "min")
         for axis, x, indices, updates in (
             (1, tensor(2, 4), np.array([[0, 3], [-1, 1]]), tensor(2, 2)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.op import Builder, Meeting, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.generate import Full
 from modelcc.ops.runtime_index import (
@@ -21,7 +21,7 @@ from modelcc.ops.runtime_index import (
     place_along,
     require_integer,
 )
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.scatter_gradients import of_replaced
 
 
@@ -31,10 +31,10 @@ class GatherND(Op):
 
     batch_dims: int = 0
     samples = (
-        Sample((tensor(3, 4), np.array([[0, 1], [2, -1]])), {}),
-        Sample((tensor(3, 4), np.array([[1], [-1]])), {}),
-        Sample((tensor(2, 3, 4), np.array([[[0], [2]], [[1], [1]]])), {"batch_dims": 1}),
-        Sample((tensor(2, 3, "n", dtype=I64), np.array([1, 2], np.int32)), {}),
+        sample(tensor(3, 4), np.array([[0, 1], [2, -1]])),
+        sample(tensor(3, 4), np.array([[1], [-1]])),
+        sample(tensor(2, 3, 4), np.array([[[0], [2]], [[1], [1]]]), batch_dims=1),
+        sample(tensor(2, 3, "n", dtype=I64), np.array([1, 2], np.int32)),
     )
 
     def depth(self, indices: TensorType) -> int:
@@ -101,7 +101,7 @@ class ScatterND(Op):
 
     reduction: Combination = "none"
     samples = tuple(
-        Sample((x, indices, updates), {"reduction": reduction})
+        sample(x, indices, updates, reduction=reduction)
         for reduction in ("none", "add", "mul", "max", "min")
         for x, indices, updates in (
             (tensor(3, 4), np.array([[0, 1], [2, -1], [0, 1]]), tensor(3)),

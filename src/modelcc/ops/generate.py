@@ -10,11 +10,11 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_value, number
 from modelcc.ir.index import Expr, Index, Sym, product
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, F32, I32, I64, Array, DType, TensorType
 from modelcc.ops.broadcast import numbers
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 Point = tuple[Index, ...]
 
@@ -28,10 +28,10 @@ class Full(Op):
     dtype: DType
     symbolic = True
     samples = (
-        Sample((), {"shape": (2, Sym("n")), "value": 1.5, "dtype": F32}),
-        Sample((), {"shape": (), "value": -3, "dtype": I64}),
-        Sample((), {"shape": (3,), "value": True, "dtype": BOOL}),
-        Sample((), {"shape": (0,), "value": 0.0, "dtype": F16}),
+        sample(shape=(2, Sym("n")), value=1.5, dtype=F32),
+        sample(shape=(), value=-3, dtype=I64),
+        sample(shape=(3,), value=True, dtype=BOOL),
+        sample(shape=(0,), value=0.0, dtype=F16),
     )
 
     def infer(self) -> tuple[TensorType]:
@@ -53,10 +53,10 @@ class Indices(Op):
     dtype: DType = I64
     symbolic = True
     samples = (
-        Sample((), {"values": (Sym("n"), 3, Sym("n") * 2 - 1), "shape": (3,)}),
-        Sample((), {"values": (Sym("n") // 2,), "shape": (), "dtype": I32}),
-        Sample((), {"values": (1, 2, 3, Sym("n")), "shape": (2, 2), "dtype": F32}),
-        Sample((), {"values": (), "shape": (0,)}),
+        sample(values=(Sym("n"), 3, Sym("n") * 2 - 1), shape=(3,)),
+        sample(values=(Sym("n") // 2,), shape=(), dtype=I32),
+        sample(values=(1, 2, 3, Sym("n")), shape=(2, 2), dtype=F32),
+        sample(values=(), shape=(0,)),
     )
 
     def infer(self) -> tuple[TensorType]:
@@ -92,11 +92,11 @@ class Iota(Op):
     dtype: DType = I64
     symbolic = True
     samples = (
-        Sample((), {"shape": (4,)}),
-        Sample((), {"shape": (2, Sym("n")), "axis": 1, "start": 3, "step": -2, "dtype": I32}),
-        Sample((), {"shape": (3,), "start": Sym("n"), "step": 2}),
-        Sample((), {"shape": (5,), "start": 0.5, "step": 0.25, "dtype": F32}),
-        Sample((), {"shape": (0,), "dtype": F32}),
+        sample(shape=(4,)),
+        sample(shape=(2, Sym("n")), axis=1, start=3, step=-2, dtype=I32),
+        sample(shape=(3,), start=Sym("n"), step=2),
+        sample(shape=(5,), start=0.5, step=0.25, dtype=F32),
+        sample(shape=(0,), dtype=F32),
     )
 
     def infer(self) -> tuple[TensorType]:
@@ -136,9 +136,9 @@ class EyeLike(Op):
     dtype: DType
     k: int = 0
     samples = (
-        Sample((tensor(3, 4),), {"dtype": F32}),
-        Sample((tensor(3, "n"),), {"dtype": I64, "k": 1}),
-        Sample((tensor(2, 2),), {"dtype": BOOL, "k": -1}),
+        sample(tensor(3, 4), dtype=F32),
+        sample(tensor(3, "n"), dtype=I64, k=1),
+        sample(tensor(2, 2), dtype=BOOL, k=-1),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:

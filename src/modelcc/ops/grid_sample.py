@@ -11,11 +11,11 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
-from modelcc.ir.op import Op, Sample, equal, require
+from modelcc.ir.op import Op, equal, require
 from modelcc.ir.types import I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
 from modelcc.ops.bilinear import KeptTap, Tap, clamped, pixel_bound, weighted, within
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 Mode = Literal["linear", "nearest", "cubic"]
 Padding = Literal["zeros", "border", "reflection"]
@@ -36,16 +36,19 @@ class GridSample(Op):
     align_corners: bool = False
     samples = (
         *(
-            Sample(
-                (tensor(2, 2, 4, 5), tensor(2, 3, 3, 2)),
-                {"mode": mode, "padding": padding, "align_corners": align},
+            sample(
+                tensor(2, 2, 4, 5),
+                tensor(2, 3, 3, 2),
+                mode=mode,
+                padding=padding,
+                align_corners=align,
             )
             for mode in ("linear", "nearest", "cubic")
             for padding in ("zeros", "border", "reflection")
             for align in (False, True)
         ),
-        Sample((tensor(1, 2, 3, 4, 2), tensor(1, 2, 2, 2, 3)), {}),
-        Sample((tensor(1, 1, "h", "w"), tensor(1, 2, "k", 2)), {}),
+        sample(tensor(1, 2, 3, 4, 2), tensor(1, 2, 2, 2, 3)),
+        sample(tensor(1, 1, "h", "w"), tensor(1, 2, "k", 2)),
     )
 
     def infer(self, x: TensorType, grid: TensorType) -> tuple[TensorType]:

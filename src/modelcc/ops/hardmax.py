@@ -18,6 +18,7 @@ from modelcc.ops.accumulate import Point, accumulator
 from modelcc.ops.attention import AxisOp
 from modelcc.ops.extremes import CHUNK, Extreme, search
 from modelcc.ops.reduce import ArgMax
+from modelcc.ops.samples import sample
 
 
 def _rank(sample: Sample) -> int:
@@ -44,8 +45,8 @@ class Hardmax(AxisOp):
 
     samples = (
         *AxisOp.samples,
-        Sample((np.array([[1, np.nan, 3, np.nan], [2, 2, 1, 0]], np.float32),), {"axis": 1}),
-        Sample((np.array([[1, np.nan], [3, 2], [3, np.nan]], np.float32),), {"axis": 0}),
+        sample(np.array([[1, np.nan, 3, np.nan], [2, 2, 1, 0]], np.float32), axis=1),
+        sample(np.array([[1, np.nan], [3, 2], [3, np.nan]], np.float32), axis=0),
     )
 
     def reference(self, x: Array) -> Array:
@@ -73,7 +74,7 @@ class RowHardmax(AxisOp):
 
     samples = (
         *(s for s in Hardmax.samples if s.attributes["axis"] == _rank(s) - 1),
-        *(Sample((x,), {"axis": 1}) for x in _edges()),
+        *(sample(x, axis=1) for x in _edges()),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:

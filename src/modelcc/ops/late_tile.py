@@ -16,10 +16,10 @@ from modelcc.ir.algorithm import (
 )
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym, product
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.types import I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class LateTile(Op):
 
     repeats: tuple[Index, ...]
     samples = (
-        Sample((tensor(3, 5),), {"repeats": (2, 3)}),
-        Sample((tensor(2, "n", 3),), {"repeats": (2, 3, 1)}),
-        Sample((tensor(2, 1, dtype=U8),), {"repeats": (1, 21)}),
-        Sample((tensor(3, 2, 9, dtype=I64),), {"repeats": (Sym("n"), 1, 3)}),
-        Sample((tensor(2, 3, 4),), {"repeats": (2, 0, 1)}),
+        sample(tensor(3, 5), repeats=(2, 3)),
+        sample(tensor(2, "n", 3), repeats=(2, 3, 1)),
+        sample(tensor(2, 1, dtype=U8), repeats=(1, 21)),
+        sample(tensor(3, 2, 9, dtype=I64), repeats=(Sym("n"), 1, 3)),
+        sample(tensor(2, 3, 4), repeats=(2, 0, 1)),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
+from modelcc.ir.op import Builder, Meeting, Op, require, same_dtype
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -19,7 +18,7 @@ from modelcc.ops.accumulate import (
 )
 from modelcc.ops.arithmetic import Add, Mul, Value, of
 from modelcc.ops.broadcast import unbroadcast
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.statistics import cast, standardised, standardised_adjoint, statistics
 
 
@@ -45,12 +44,12 @@ class LayerNorm(TrailingNorm):
 
     axis: int
     epsilon: float = 1e-5
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("b", "s", 8), tensor(8), tensor(8)), {"axis": 2}),
-        Sample((tensor(2, 3, 4), tensor(3, 4)), {"axis": 1, "epsilon": 1e-3}),
-        Sample((tensor(2, 3, 4),), {"axis": 2}),
-        Sample((tensor(2, "d"), tensor("d"), tensor("d")), {"axis": 1}),
-        Sample((tensor(2, 6, dtype=F16), tensor(6, dtype=F16), tensor(6, dtype=F16)), {"axis": 1}),
+    samples = (
+        sample(tensor("b", "s", 8), tensor(8), tensor(8), axis=2),
+        sample(tensor(2, 3, 4), tensor(3, 4), axis=1, epsilon=1e-3),
+        sample(tensor(2, 3, 4), axis=2),
+        sample(tensor(2, "d"), tensor("d"), tensor("d"), axis=1),
+        sample(tensor(2, 6, dtype=F16), tensor(6, dtype=F16), tensor(6, dtype=F16), axis=1),
     )
 
     def infer(
@@ -91,10 +90,10 @@ class RMSNorm(TrailingNorm):
 
     axis: int
     epsilon: float = 1e-5
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("b", "s", 8), tensor(8)), {"axis": 2}),
-        Sample((tensor(2, 3, 4), tensor(3, 4)), {"axis": 1, "epsilon": 1e-3}),
-        Sample((tensor(2, 6, dtype=F16), tensor(6, dtype=F16)), {"axis": 1}),
+    samples = (
+        sample(tensor("b", "s", 8), tensor(8), axis=2),
+        sample(tensor(2, 3, 4), tensor(3, 4), axis=1, epsilon=1e-3),
+        sample(tensor(2, 6, dtype=F16), tensor(6, dtype=F16), axis=1),
     )
 
     def infer(self, x: TensorType, scale: TensorType | None = None) -> tuple[TensorType]:

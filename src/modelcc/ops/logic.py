@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.compute import Element, apply
-from modelcc.ir.op import Op, Sample
+from modelcc.ir.op import Op
 from modelcc.ir.types import BOOL, I8, I32, I64, U8, U32
 from modelcc.ops.arithmetic import Elementwise, typed_samples
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import bounded, sample, tensor
 
 _BOOLS = (
     *typed_samples((BOOL,), 2),
-    Sample((tensor(2, "n", dtype=BOOL), tensor("n", dtype=BOOL)), {}),
-    Sample((tensor(dtype=BOOL), tensor(3, dtype=BOOL)), {}),
+    sample(tensor(2, "n", dtype=BOOL), tensor("n", dtype=BOOL)),
+    sample(tensor(dtype=BOOL), tensor(3, dtype=BOOL)),
 )
 _BITS = (
     *typed_samples((I64, I8, U8), 2, -99, 99),
-    Sample((tensor(2, "n", dtype=I32), tensor("n", dtype=I32)), {}, -99, 99),
+    bounded((-99, 99), tensor(2, "n", dtype=I32), tensor("n", dtype=I32)),
 )
 
 
@@ -62,7 +62,7 @@ class Not(Elementwise):
     """Whether x does not hold."""
 
     domain, function = "bool", "not"
-    samples = (*typed_samples((BOOL,), 1), Sample((tensor(dtype=BOOL),), {}))
+    samples = (*typed_samples((BOOL,), 1), sample(tensor(dtype=BOOL)))
 
     def evaluate(self, x: Any) -> Any:
         return np.logical_not(x)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from modelcc.ir.op import (
     Builder,
     Meeting,
     Op,
-    Sample,
     broadcast_demands,
     broadcast_shapes,
     require,
@@ -34,7 +32,7 @@ from modelcc.ops.accumulate import (
 )
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.broadcast import Expand, Reshape, unbroadcast
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.shape import Transpose
 from modelcc.ops.window import numbers
 
@@ -43,18 +41,18 @@ from modelcc.ops.window import numbers
 class MatMul(Op):
     """Matrix product of the last two axes, leading axes broadcast; as ``numpy.matmul``."""
 
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor(4, 5), tensor(5, 3)), {}),
-        Sample((tensor("n", 7), tensor(7, 16)), {}),
-        Sample((tensor(2, "m", "k"), tensor(2, "k", 3)), {}),
-        Sample((tensor(3, 1, 2, 4), tensor(5, 4, 6)), {}),
-        Sample((tensor("b", 2, 4), tensor(4, 6)), {}),
-        Sample((tensor(4), tensor(4)), {}),
-        Sample((tensor(4), tensor(2, 4, 3)), {}),
-        Sample((tensor(2, 3, 4), tensor(4)), {}),
-        Sample((tensor(3, 1), tensor(1, 2)), {}),
-        Sample((tensor(3, 8, dtype=F16), tensor(8, 2, dtype=F16)), {}),
-        Sample((tensor(3, 4, dtype=I32), tensor(4, 2, dtype=I32)), {}),
+    samples = (
+        sample(tensor(4, 5), tensor(5, 3)),
+        sample(tensor("n", 7), tensor(7, 16)),
+        sample(tensor(2, "m", "k"), tensor(2, "k", 3)),
+        sample(tensor(3, 1, 2, 4), tensor(5, 4, 6)),
+        sample(tensor("b", 2, 4), tensor(4, 6)),
+        sample(tensor(4), tensor(4)),
+        sample(tensor(4), tensor(2, 4, 3)),
+        sample(tensor(2, 3, 4), tensor(4)),
+        sample(tensor(3, 1), tensor(1, 2)),
+        sample(tensor(3, 8, dtype=F16), tensor(8, 2, dtype=F16)),
+        sample(tensor(3, 4, dtype=I32), tensor(4, 2, dtype=I32)),
     )
 
     def infer(self, a: TensorType, b: TensorType) -> tuple[TensorType]:
@@ -129,19 +127,19 @@ class Gemm(Op):
     beta: float = 1.0
     trans_a: bool = False
     trans_b: bool = False
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 5), tensor(5, 3)), {}),
-        Sample((tensor("n", 5), tensor(3, 5), tensor(3)), {"trans_b": True}),
-        Sample((tensor(5, 2), tensor(5, 3), tensor(2, 1)), {"trans_a": True, "alpha": 0.5}),
-        Sample(
-            (tensor(5, 2), tensor(3, 5), tensor(2, 3)),
-            {"trans_a": True, "trans_b": True, "alpha": 0.5, "beta": -2.0},
+    samples = (
+        sample(tensor("n", 5), tensor(5, 3)),
+        sample(tensor("n", 5), tensor(3, 5), tensor(3), trans_b=True),
+        sample(tensor(5, 2), tensor(5, 3), tensor(2, 1), trans_a=True, alpha=0.5),
+        sample(
+            *(tensor(5, 2), tensor(3, 5), tensor(2, 3)),
+            trans_a=True,
+            trans_b=True,
+            alpha=0.5,
+            beta=-2.0,
         ),
-        Sample((tensor(4, 1), tensor(1, 3), tensor()), {"beta": 0.25}),
-        Sample(
-            (tensor(3, 8, dtype=F16), tensor(8, 2, dtype=F16), tensor(2, dtype=F16)),
-            {"alpha": 0.5},
-        ),
+        sample(tensor(4, 1), tensor(1, 3), tensor(), beta=0.25),
+        sample(tensor(3, 8, dtype=F16), tensor(8, 2, dtype=F16), tensor(2, dtype=F16), alpha=0.5),
     )
 
     def infer(self, a: TensorType, b: TensorType, c: TensorType | None = None) -> tuple[TensorType]:
@@ -241,15 +239,15 @@ class Einsum(Op):
     """
 
     equation: str
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor(3, 4), tensor(4, 5)), {"equation": "ij,jk->ik"}),
-        Sample((tensor(2, "q", 3, 4), tensor(2, "k", 3, 4)), {"equation": "bqhd,bkhd->bhqk"}),
-        Sample((tensor(4, 4),), {"equation": "ii->"}),
-        Sample((tensor(2, 4, 4),), {"equation": "bii->bi"}),
-        Sample((tensor(2, 3),), {"equation": "ab->ba"}),
-        Sample((tensor(3), tensor(4)), {"equation": "i,j->ij"}),
-        Sample((tensor(2, 3), tensor(3, 4), tensor(4)), {"equation": "ab,bc,c->a"}),
-        Sample((tensor(1, 3), tensor(1, 3)), {"equation": "ab,ab->b"}),
+    samples = (
+        sample(tensor(3, 4), tensor(4, 5), equation="ij,jk->ik"),
+        sample(tensor(2, "q", 3, 4), tensor(2, "k", 3, 4), equation="bqhd,bkhd->bhqk"),
+        sample(tensor(4, 4), equation="ii->"),
+        sample(tensor(2, 4, 4), equation="bii->bi"),
+        sample(tensor(2, 3), equation="ab->ba"),
+        sample(tensor(3), tensor(4), equation="i,j->ij"),
+        sample(tensor(2, 3), tensor(3, 4), tensor(4), equation="ab,bc,c->a"),
+        sample(tensor(1, 3), tensor(1, 3), equation="ab,ab->b"),
     )
 
     @property

@@ -21,9 +21,9 @@ from modelcc.ir.algorithm import (
 )
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class NonZero(Op):
     """
 
     samples = (
-        Sample((np.array([[1.0, 0.0, -2.0], [0.0, 0.0, 3.0]], np.float32),), {}),
-        Sample((np.array([True, False, True]),), {}),
-        Sample((np.zeros((2, 2), np.int32),), {}),
-        Sample((tensor(2, "n", 3, dtype=F16),), {}),
-        Sample((tensor(0, dtype=I64),), {}),
+        sample(np.array([[1.0, 0.0, -2.0], [0.0, 0.0, 3.0]], np.float32)),
+        sample(np.array([True, False, True])),
+        sample(np.zeros((2, 2), np.int32)),
+        sample(tensor(2, "n", 3, dtype=F16)),
+        sample(tensor(0, dtype=I64)),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:

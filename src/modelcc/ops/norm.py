@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, number, select
 from modelcc.ir.index import product
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops import channel_norm, layer_norm
@@ -28,7 +27,7 @@ from modelcc.ops.comparison import Abs, Equal, Sign, where
 from modelcc.ops.conv import Conv
 from modelcc.ops.layer_norm import LayerNorm, RMSNorm
 from modelcc.ops.pool import magnitude_power, root
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.statistics import cast
 from modelcc.ops.transcendental import Pow, Sqrt
 
@@ -50,10 +49,10 @@ class LpNormalization(Op):
 
     axis: int
     p: int = 2
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor(3, "n"),), {"axis": 1}),
-        Sample((tensor(2, 3, 4),), {"axis": 1, "p": 1}),
-        Sample((tensor(2, 4, dtype=F16),), {"axis": 0}),
+    samples = (
+        sample(tensor(3, "n"), axis=1),
+        sample(tensor(2, 3, 4), axis=1, p=1),
+        sample(tensor(2, 4, dtype=F16), axis=0),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -117,11 +116,11 @@ class LRN(Op):
     alpha: float = 1e-4
     beta: float = 0.75
     bias: float = 1.0
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 5, 3, 4),), {"size": 3, "alpha": 0.5}),
-        Sample((tensor(1, 6, 2, "w"),), {"size": 5, "alpha": 0.5, "beta": 0.5, "bias": 2.0}),
-        Sample((tensor(1, 3, 2, 2),), {"size": 7, "alpha": 0.5}),
-        Sample((tensor(1, 3, 2, 2),), {"size": 1, "alpha": 0.5}),
+    samples = (
+        sample(tensor("n", 5, 3, 4), size=3, alpha=0.5),
+        sample(tensor(1, 6, 2, "w"), size=5, alpha=0.5, beta=0.5, bias=2.0),
+        sample(tensor(1, 3, 2, 2), size=7, alpha=0.5),
+        sample(tensor(1, 3, 2, 2), size=1, alpha=0.5),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value
-from modelcc.ir.op import Meeting, Op, Sample, require
+from modelcc.ir.op import Meeting, Op, require
 from modelcc.ir.types import F32, U8, U32, Array, TensorType
 from modelcc.ops.accumulate import Point, combined
-from modelcc.ops.samples import scalar, tensor
+from modelcc.ops.samples import bounded, scalar, tensor
 
 WORD_BITS = 32
 
@@ -32,6 +32,9 @@ def packed_words(fields: Array, bits: int, block: int) -> Array:
     return np.bitwise_or.reduce(parts << shifts[:, None], axis=2)
 
 
+_sample = partial(bounded, (0, 100))
+
+
 @dataclass(frozen=True)
 class PackedMatMul(Op):
     """``x @ w`` with ``w[k, n] = (field(k, n) - zero[b, n]) * scale[b, n]``, b the block of k.
@@ -41,20 +44,22 @@ class PackedMatMul(Op):
     """
 
     bits: int = 4
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample(
-            (tensor("n", 32), tensor(2, 2, 5, dtype=U32), tensor(2, 5), scalar(8, U8)),
-            {}, 0, 100,
+    samples = (
+        _sample(tensor("n", 32), tensor(2, 2, 5, dtype=U32), tensor(2, 5), scalar(8, U8)),
+        _sample(
+            *(
+                tensor(2, 3, 16),
+                tensor(1, 4, 20, dtype=U32),
+                tensor(1, 20),
+                tensor(1, 20, dtype=U8),
+            ),
+            bits=8,
         ),
-        Sample(
-            (tensor(2, 3, 16), tensor(1, 4, 20, dtype=U32), tensor(1, 20), tensor(1, 20, dtype=U8)),
-            {"bits": 8}, 0, 100,
+        _sample(
+            *(tensor(64), tensor(2, 2, 17, dtype=U32), tensor(2, 17), tensor(2, 17, dtype=U8)),
+            bits=2,
         ),
-        Sample(
-            (tensor(64), tensor(2, 2, 17, dtype=U32), tensor(2, 17), tensor(2, 17, dtype=U8)),
-            {"bits": 2}, 0, 100,
-        ),
-    )  # fmt: skip
+    )
 
     def infer(
         self, x: TensorType, words: TensorType, scale: TensorType, zero: TensorType

@@ -11,14 +11,14 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_value, number
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, compare, maximum, minimum, mod
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, I64, Array, TensorType
 from modelcc.ops.broadcast import (
     numbers,
     shape_text,
 )
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 Point = tuple[Index, ...]
 
@@ -43,17 +43,17 @@ class Pad(Op):
     mode: Mode = "constant"
     value: float | int | bool = 0.0
     samples = (
-        Sample((tensor(3),), {"before": (1,), "after": (2,)}),
-        Sample((tensor(2, "n"),), {"before": (0, 2), "after": (1, 0), "value": 1.5}),
-        Sample((tensor(5, 4),), {"before": (-1, 1), "after": (2, -2)}),
-        Sample((tensor(3, 2),), {"before": (2, 0), "after": (4, 1), "mode": "edge"}),
-        Sample((tensor(4, "n"),), {"before": (3, 1), "after": (2, 0), "mode": "reflect"}),
-        Sample((tensor(3),), {"before": (7,), "after": (5,), "mode": "reflect"}),
-        Sample((tensor(1),), {"before": (1,), "after": (2,), "mode": "reflect"}),
-        Sample((tensor(3, 4),), {"before": (-1, 2), "after": (4, 0), "mode": "wrap"}),
-        Sample((tensor(2, dtype=I64),), {"before": (1,), "after": (0,), "value": 7}),
-        Sample((tensor(2, dtype=BOOL),), {"before": (1,), "after": (1,), "value": True}),
-        Sample((tensor(),), {"before": (), "after": ()}),
+        sample(tensor(3), before=(1,), after=(2,)),
+        sample(tensor(2, "n"), before=(0, 2), after=(1, 0), value=1.5),
+        sample(tensor(5, 4), before=(-1, 1), after=(2, -2)),
+        sample(tensor(3, 2), before=(2, 0), after=(4, 1), mode="edge"),
+        sample(tensor(4, "n"), before=(3, 1), after=(2, 0), mode="reflect"),
+        sample(tensor(3), before=(7,), after=(5,), mode="reflect"),
+        sample(tensor(1), before=(1,), after=(2,), mode="reflect"),
+        sample(tensor(3, 4), before=(-1, 2), after=(4, 0), mode="wrap"),
+        sample(tensor(2, dtype=I64), before=(1,), after=(0,), value=7),
+        sample(tensor(2, dtype=BOOL), before=(1,), after=(1,), value=True),
+        sample(tensor(), before=(), after=()),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:

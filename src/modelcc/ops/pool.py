@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as cartesian
 from math import prod
-from typing import ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -39,7 +38,7 @@ from modelcc.ops.comparison import Abs, Sign
 from modelcc.ops.conv import Conv, ConvTranspose
 from modelcc.ops.generate import Full
 from modelcc.ops.phase import Phase, conditions, fill_phase, phases, reached, sources
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.transcendental import Pow
 from modelcc.ops.window import Window, numbers, require_rank, taps
 
@@ -56,11 +55,11 @@ def _sample(x: TensorType, kernel: tuple[int, ...], **attributes: object) -> Sam
     return Sample((x,), {"kernel": kernel, **plain, **attributes})
 
 
-def _with_result(sample: Sample, *extents: Index) -> Sample:
+def _with_result(given: Sample, *extents: Index) -> Sample:
     """The sample with a gradient of the pooled shape as second operand."""
-    x = sample.operands[0]
+    x = given.operands[0]
     assert isinstance(x, TensorType)
-    return Sample((x, TensorType((*x.shape[:2], *extents), x.dtype)), sample.attributes)
+    return sample(x, TensorType((*x.shape[:2], *extents), x.dtype), **given.attributes)
 
 
 def _geometries() -> tuple[Sample, ...]:
@@ -151,7 +150,7 @@ def sum_of_taps(x: Array, window: Window) -> Array:
 class MaxPool(Pool):
     """Greatest element of each window; padding never wins."""
 
-    samples: ClassVar[tuple[Sample, ...]] = (
+    samples = (
         *_geometries(),
         _sample(tensor(1, 2, 6, 6, dtype=I8), (3, 3), pads_before=(1, 1), pads_after=(1, 1)),
         _sample(tensor(1, 2, 6, 6, dtype=U8), (2, 2)),
@@ -177,7 +176,7 @@ class MaxPool(Pool):
 class MaxPoolGrad(Pool):
     """Gradient of :class:`MaxPool`: ``dy`` goes to the first greatest element of its window."""
 
-    samples: ClassVar[tuple[Sample, ...]] = (
+    samples = (
         _with_result(_geometries()[0], 4, 4),
         _with_result(_geometries()[1], 4, 3),
         _with_result(_geometries()[2], Sym("h"), Sym("w")),
@@ -262,12 +261,9 @@ class AveragePool(Pool):
     """Mean of each window: over the elements inside x, or padding too if ``count_include_pad``."""
 
     count_include_pad: bool = False
-    samples: ClassVar[tuple[Sample, ...]] = (
+    samples = (
         *_geometries(),
-        *(
-            Sample(s.operands, {**s.attributes, "count_include_pad": True})
-            for s in _geometries()[1:7]
-        ),
+        *(sample(*s.operands, **s.attributes, count_include_pad=True) for s in _geometries()[1:7]),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -339,7 +335,7 @@ class LpPool(Pool):
     """``(sum of |x|^p) ^ (1/p)`` over each window, padding adding nothing."""
 
     p: int = 2
-    samples: ClassVar[tuple[Sample, ...]] = (
+    samples = (
         *_geometries(),
         _sample(tensor(1, 2, 6, 6), (2, 2), p=1),
         _sample(tensor(1, 2, 6, 6), (2, 2), p=0, pads_before=(1, 1)),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.index import Index, product
-from modelcc.ir.op import Op, Sample
+from modelcc.ir.op import Op
 from modelcc.ir.types import I64, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point, combined
 from modelcc.ops.pool import MaxPool, Pool, lowest, same
+from modelcc.ops.samples import sample
 from modelcc.ops.window import taps
 
 
@@ -24,11 +24,9 @@ class MaxPoolIndices(Pool):
     """
 
     column_major: bool = False
-    samples: ClassVar[tuple[Sample, ...]] = (
+    samples = (
         *MaxPool.samples[:10],
-        Sample(
-            MaxPool.samples[0].operands, {**MaxPool.samples[0].attributes, "column_major": True}
-        ),
+        sample(*MaxPool.samples[0].operands, **MaxPool.samples[0].attributes, column_major=True),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
 from modelcc.ir.index import ceildiv, floordiv
-from modelcc.ir.op import Meeting, Op, Sample, require
+from modelcc.ir.op import Meeting, Op, require
 from modelcc.ir.types import F8E4M3FN, F16, F32, I4, I8, I32, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import (
     Point,
@@ -25,7 +25,10 @@ from modelcc.ops.accumulate import (
     require_float,
     widen,
 )
-from modelcc.ops.samples import scalar, tensor
+from modelcc.ops.samples import bounded, sample, scalar, tensor, vector
+
+_SCALES, _SCALES_OF_BLOCKS = vector(0.01, 0.02, 0.1), vector(*np.arange(1, 7) / 10).reshape(2, 3)
+_I8 = -128, 127
 
 
 def limits(dtype: DType) -> tuple[float, float]:
@@ -110,25 +113,15 @@ class QuantizeLinear(Op):
     to: DType = U8
     axis: int = 1
     block: int = 0
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 4), scalar(0.02), scalar(120, U8)), {}),
-        Sample((tensor(2, 3, "h"), np.array([0.01, 0.02, 0.1], np.float32)), {"to": I8}),
-        Sample(
-            (
-                tensor(3, 4),
-                np.array([0.01, 0.02, 0.1], np.float32),
-                np.array([0, 5, -9], np.int8),
-            ),
-            {"to": I8, "axis": 0},
-        ),
-        Sample(
-            (tensor(2, 5), np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], np.float32)),
-            {"to": I8, "block": 2},
-        ),
-        Sample((tensor(4, 6), scalar(0.2)), {"to": I4}),
-        Sample((np.array([0.5, 1.5, 2.5, -0.5], np.float32), scalar(1)), {"to": I8}),
-        Sample((tensor(5, dtype=F16), scalar(0.1, F16)), {"to": I8}),
-        Sample((tensor(5), scalar(0.001)), {"to": F8E4M3FN}),
+    samples = (
+        sample(tensor("n", 4), scalar(0.02), scalar(120, U8)),
+        sample(tensor(2, 3, "h"), _SCALES, to=I8),
+        sample(tensor(3, 4), _SCALES, vector(0, 5, -9, dtype=I8), to=I8, axis=0),
+        sample(tensor(2, 5), _SCALES_OF_BLOCKS, to=I8, block=2),
+        sample(tensor(4, 6), scalar(0.2), to=I4),
+        sample(np.array([0.5, 1.5, 2.5, -0.5], np.float32), scalar(1), to=I8),
+        sample(tensor(5, dtype=F16), scalar(0.1, F16), to=I8),
+        sample(tensor(5), scalar(0.001), to=F8E4M3FN),
     )
 
     def infer(
@@ -177,29 +170,13 @@ class DequantizeLinear(Op):
 
     axis: int = 1
     block: int = 0
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 4, dtype=U8), scalar(0.02), scalar(120, U8)), {}, 0, 255),
-        Sample(
-            (tensor(2, 3, "h", dtype=I8), np.array([0.01, 0.02, 0.1], np.float32)), {}, -128, 127
-        ),
-        Sample(
-            (
-                tensor(3, 4, dtype=I8),
-                np.array([0.01, 0.02, 0.1], np.float32),
-                np.array([0, 5, -9], np.int8),
-            ),
-            {"axis": 0},
-            -128,
-            127,
-        ),
-        Sample(
-            (tensor(2, 5, dtype=I8), np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], np.float32)),
-            {"block": 2},
-            -128,
-            127,
-        ),
-        Sample((tensor(4, dtype=I32), scalar(0.5)), {}, -1000, 1000),
-        Sample((tensor(5, dtype=I8), scalar(0.1, F16)), {}, -128, 127),
+    samples = (
+        bounded((0, 255), tensor("n", 4, dtype=U8), scalar(0.02), scalar(120, U8)),
+        bounded(_I8, tensor(2, 3, "h", dtype=I8), _SCALES),
+        bounded(_I8, tensor(3, 4, dtype=I8), _SCALES, vector(0, 5, -9, dtype=I8), axis=0),
+        bounded(_I8, tensor(2, 5, dtype=I8), _SCALES_OF_BLOCKS, block=2),
+        bounded((-1000, 1000), tensor(4, dtype=I32), scalar(0.5)),
+        bounded(_I8, tensor(5, dtype=I8), scalar(0.1, F16)),
     )
 
     def infer(
@@ -244,11 +221,11 @@ class DequantizeLinear(Op):
 class DynamicQuantizeLinear(Op):
     """x as u8 with the scale and zero point that its own range, extended to 0, asks for."""
 
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 6),), {}),
-        Sample((tensor(3, 4),), {}, 0.5, 2.0),
-        Sample((tensor(5),), {}, -3.0, -1.0),
-        Sample((np.zeros((2, 2), np.float32),), {}),
+    samples = (
+        sample(tensor("n", 6)),
+        bounded((0.5, 2.0), tensor(3, 4)),
+        bounded((-3.0, -1.0), tensor(5)),
+        sample(np.zeros((2, 2), np.float32)),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType, TensorType]:
@@ -290,10 +267,10 @@ class Saturate(Op):
     """``round(x)``, halves to even, limited to the range of the integers ``to``."""
 
     to: DType = U8
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 4),), {}, -100, 400),
-        Sample((tensor(2, 3),), {"to": I8}, -200, 200),
-        Sample((np.array([0.5, 1.5, 2.5, -0.5, 1e9, -1e9], np.float32),), {"to": I8}),
+    samples = (
+        bounded((-100, 400), tensor("n", 4)),
+        bounded((-200, 200), tensor(2, 3), to=I8),
+        sample(np.array([0.5, 1.5, 2.5, -0.5, 1e9, -1e9], np.float32), to=I8),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -317,9 +294,9 @@ class Saturate(Op):
 class Recentre(Op):
     """u8 as i8 less 128, or i8 as u8 plus 128: the same steps from another zero point."""
 
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 4, dtype=U8),), {}, 0, 255),
-        Sample((np.array([-128, -1, 0, 127], np.int8),), {}),
+    samples = (
+        bounded((0, 255), tensor("n", 4, dtype=U8)),
+        sample(np.array([-128, -1, 0, 127], np.int8)),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index
-from modelcc.ir.op import Builder, Meeting, Op, Sample, require
+from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import F32, I8, I16, I32, U8, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point
 from modelcc.ops.arithmetic import Add, Cast, Value, of
@@ -19,7 +19,7 @@ from modelcc.ops.broadcast import Reshape
 from modelcc.ops.conv import Conv, with_bias
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import QuantizeLinear, quantised, saturated
-from modelcc.ops.samples import scalar, tensor
+from modelcc.ops.samples import bounded, scalar, tensor, vector
 
 _BYTES = (I8, U8)
 
@@ -50,9 +50,13 @@ def _channel_zero(zero: Operand, o: Point) -> Element:
     return _single(zero) or zero[o[0]]
 
 
-def _window(rank: int, pad: int) -> Mapping[str, object]:
-    ones, pads = (1,) * rank, (pad,) * rank
-    return {"strides": ones, "pads_before": pads, "pads_after": pads, "dilations": ones}
+_i8, _u8 = partial(tensor, dtype=I8), partial(tensor, dtype=U8)
+_sample = partial(bounded, (-100, 100))
+
+
+def _window(rank: int, pad: int, stride: int = 1) -> Mapping[str, object]:
+    steps, pads = (stride,) * rank, (pad,) * rank
+    return {"strides": steps, "pads_before": pads, "pads_after": pads, "dilations": (1,) * rank}
 
 
 def _single(zero: Operand) -> Element | None:
@@ -68,31 +72,11 @@ class MatMulInteger(Op):
     Zero points are scalars, one per row of a or column of b, or broadcast against the operand.
     """
 
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample((tensor("n", 6, dtype=U8), tensor(6, 4, dtype=I8)), {}, -100, 100),
-        Sample(
-            (tensor(3, 6, dtype=U8), tensor(6, 4, dtype=I8), scalar(90, U8), scalar(-3, I8)),
-            {},
-            -100,
-            100,
-        ),
-        Sample(
-            (
-                tensor(3, 5, dtype=I8),
-                tensor(5, 4, dtype=I8),
-                np.array([1, -2, 3], np.int8),
-                np.array([4, 5, -6, 7], np.int8),
-            ),
-            {},
-            -100,
-            100,
-        ),
-        Sample(
-            (tensor(2, 3, 5, dtype=U8), tensor(5, 4, dtype=U8), None, np.array([9], np.uint8)),
-            {},
-            0,
-            255,
-        ),
+    samples = (
+        _sample(_u8("n", 6), _i8(6, 4)),
+        _sample(_u8(3, 6), _i8(6, 4), scalar(90, U8), scalar(-3, I8)),
+        _sample(_i8(3, 5), _i8(5, 4), vector(1, -2, 3, dtype=I8), vector(4, 5, -6, 7, dtype=I8)),
+        bounded((0, 255), _u8(2, 3, 5), _u8(5, 4), None, vector(9, dtype=U8)),
     )
 
     def infer(
@@ -158,36 +142,17 @@ class ConvInteger(Op):
     dilations: tuple[int, ...]
     groups: int = 1
     padding: int = 0
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample(
-            (tensor("n", 3, 6, 6, dtype=U8), tensor(4, 3, 3, 3, dtype=I8), scalar(7, U8)),
-            _window(2, 1),
-            -100,
-            100,
+    samples = (
+        _sample(_u8("n", 3, 6, 6), _i8(4, 3, 3, 3), scalar(7, U8), **_window(2, 1)),
+        bounded(
+            *((0, 255), _u8(1, 4, 5, 5), _u8(4, 1, 3, 3), None, scalar(120, U8)),
+            **{**_window(2, 1), "groups": 4},
         ),
-        Sample(
-            (tensor(1, 4, 5, 5, dtype=U8), tensor(4, 1, 3, 3, dtype=U8), None, scalar(120, U8)),
-            {**_window(2, 1), "groups": 4},
-            0,
-            255,
+        _sample(
+            *(_i8(1, 2, 8), _i8(3, 2, 3), scalar(-5, I8), vector(1, -2, 3, dtype=I8)),
+            **_window(1, 1, 2),
         ),
-        Sample(
-            (
-                tensor(1, 2, 8, dtype=I8),
-                tensor(3, 2, 3, dtype=I8),
-                scalar(-5, I8),
-                np.array([1, -2, 3], np.int8),
-            ),
-            {**_window(1, 1), "strides": (2,)},
-            -100,
-            100,
-        ),
-        Sample(
-            (tensor("n", 18, 6, 6, dtype=U8), tensor(20, 18, 3, 3, dtype=I8)),
-            {**_window(2, 1), "padding": 9},
-            -100,
-            100,
-        ),
+        _sample(_u8("n", 18, 6, 6), _i8(20, 18, 3, 3), **_window(2, 1), padding=9),
     )
 
     @property
@@ -255,28 +220,16 @@ class QLinearMatMul(Op):
     scalars; b's may be one per column.
     """
 
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample(
-            (
-                *(tensor("n", 6, dtype=U8), scalar(0.02), scalar(110, U8)),
-                *(tensor(6, 4, dtype=I8), scalar(0.01), scalar(4, I8)),
-                *(scalar(0.05), scalar(128, U8)),
-            ),
-            {},
-            -100,
-            100,
+    samples = (
+        _sample(
+            *(_u8("n", 6), scalar(0.02), scalar(110, U8)),
+            *(_i8(6, 4), scalar(0.01), scalar(4, I8)),
+            *(scalar(0.05), scalar(128, U8)),
         ),
-        Sample(
-            (
-                *(tensor(2, 3, 5, dtype=I8), scalar(0.02), scalar(-7, I8)),
-                tensor(5, 2, dtype=I8),
-                np.array([0.01, 0.03], np.float32),
-                np.array([0, 2], np.int8),
-                *(scalar(0.03), scalar(0, I8)),
-            ),
-            {},
-            -100,
-            100,
+        _sample(
+            *(_i8(2, 3, 5), scalar(0.02), scalar(-7, I8)),
+            *(_i8(5, 2), vector(0.01, 0.03), vector(0, 2, dtype=I8)),
+            *(scalar(0.03), scalar(0, I8)),
         ),
     )
 
@@ -320,28 +273,18 @@ class QLinearConv(Op):
     pads_after: tuple[Index, ...]
     dilations: tuple[int, ...]
     groups: int = 1
-    samples: ClassVar[tuple[Sample, ...]] = (
-        Sample(
-            (
-                *(tensor("n", 3, 6, 6, dtype=U8), scalar(0.02), scalar(100, U8)),
-                *(tensor(4, 3, 3, 3, dtype=I8), scalar(0.01), scalar(0, I8)),
-                *(scalar(0.05), scalar(128, U8), np.array([5, -900, 800, 3], np.int32)),
-            ),
-            _window(2, 1),
-            -100,
-            100,
+    samples = (
+        _sample(
+            *(_u8("n", 3, 6, 6), scalar(0.02), scalar(100, U8)),
+            *(_i8(4, 3, 3, 3), scalar(0.01), scalar(0, I8)),
+            *(scalar(0.05), scalar(128, U8), vector(5, -900, 800, 3, dtype=I32)),
+            **_window(2, 1),
         ),
-        Sample(
-            (
-                *(tensor(1, 3, 8, 8, dtype=I8), scalar(0.02), scalar(-3, I8)),
-                tensor(3, 1, 3, 3, dtype=I8),
-                np.array([0.01, 0.02, 0.005], np.float32),
-                np.zeros(3, np.int8),
-                *(scalar(0.04), scalar(2, I8)),
-            ),
-            {**_window(2, 1), "groups": 3, "strides": (2, 2)},
-            -100,
-            100,
+        _sample(
+            *(_i8(1, 3, 8, 8), scalar(0.02), scalar(-3, I8)),
+            *(_i8(3, 1, 3, 3), vector(0.01, 0.02, 0.005), vector(0, 0, 0, dtype=I8)),
+            *(scalar(0.04), scalar(2, I8)),
+            **{**_window(2, 1, 2), "groups": 3},
         ),
     )
 

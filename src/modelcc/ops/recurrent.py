@@ -6,6 +6,7 @@ Operands and results are described in :mod:`modelcc.ops.recurrence`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,8 +16,10 @@ from modelcc.ir.types import Array, TensorType
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.recurrence import Activation, Recurrent, Weights, piece
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import bounded, tensor
 from modelcc.ops.shape import Concat
+
+_sample = partial(bounded, (-0.8, 0.8))
 
 
 def _samples(gates: int, *extra: Sample) -> tuple[Sample, ...]:
@@ -25,17 +28,17 @@ def _samples(gates: int, *extra: Sample) -> tuple[Sample, ...]:
         w = tensor(directions, gates * hidden, inputs)
         r = tensor(directions, gates * hidden, hidden)
         b = tensor(directions, 2 * gates * hidden)
-        return Sample((x, w, r, b), attributes, -0.8, 0.8)
+        return _sample(x, w, r, b, **attributes)
 
     bare = one(tensor(4, 2, 3), 5, 1)
     lengths = np.array([2, 4, 1], np.int32)
     ragged = one(tensor(4, 3, 2), 3, 2, direction="bidirectional")
     return (
-        Sample(bare.operands[:3], {}, -0.8, 0.8),
+        _sample(*bare.operands[:3]),
         one(tensor(4, "n", 3), 5, 1),
         one(tensor(3, 2, 3), 4, 1, direction="reverse"),
         one(tensor(3, 2, 3), 4, 2, direction="bidirectional"),
-        Sample((*ragged.operands, lengths, tensor(2, 3, 3)), ragged.attributes, -0.8, 0.8),
+        _sample(*ragged.operands, lengths, tensor(2, 3, 3), **ragged.attributes),
         one(tensor(2, 2, 3), 4, 1, clip=0.2),
         *extra,
     )
@@ -45,7 +48,7 @@ def _samples(gates: int, *extra: Sample) -> tuple[Sample, ...]:
 class RNN(Recurrent):
     """``h = f(x w^T + h r^T + b)`` (Elman, "Finding structure in time", 1990)."""
 
-    samples: ClassVar[tuple[Sample, ...]] = _samples(1)
+    samples = _samples(1)
 
     def step(self, gx: Array, states: list[Array], weights: Weights, f: list[Op]) -> list[Array]:
         total = gx + states[0] @ weights.r.T
@@ -70,10 +73,10 @@ class GRU(Recurrent):
     linear_before_reset: bool = False
     gates: ClassVar[int] = 3
     defaults: ClassVar[tuple[Activation, ...]] = ("Sigmoid", "Tanh")
-    samples: ClassVar[tuple[Sample, ...]] = _samples(
+    samples = _samples(
         3,
         *(
-            Sample(s.operands, {**s.attributes, "linear_before_reset": True}, -0.8, 0.8)
+            _sample(*s.operands, **s.attributes, linear_before_reset=True)
             for s in (_samples(3)[0], _samples(3)[4])
         ),
     )
@@ -135,26 +138,10 @@ class LSTM(Recurrent):
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
     defaults: ClassVar[tuple[Activation, ...]] = ("Sigmoid", "Tanh", "Tanh")
-    samples: ClassVar[tuple[Sample, ...]] = _samples(
+    samples = _samples(
         4,
-        Sample(
-            (
-                *_samples(4)[1].operands,
-                None,
-                tensor(1, "n", 5),
-                tensor(1, "n", 5),
-                tensor(1, 15),
-            ),
-            {},
-            -0.8,
-            0.8,
-        ),
-        Sample(
-            _samples(4)[0].operands,
-            {"activations": ("HardSigmoid", "Relu", "Softsign")},
-            -0.8,
-            0.8,
-        ),
+        _sample(*_samples(4)[1].operands, None, *(tensor(1, "n", 5),) * 2, tensor(1, 15)),
+        _sample(*_samples(4)[0].operands, activations=("HardSigmoid", "Relu", "Softsign")),
     )
 
     def step(self, gx: Array, states: list[Array], weights: Weights, f: list[Op]) -> list[Array]:

@@ -19,7 +19,7 @@ from modelcc.ir.compute import (
 )
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, minimum, product
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, TensorType, dtype_of
 from modelcc.ops.accumulate import (
     accumulator,
@@ -32,7 +32,7 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Expand, ReduceSum, Reduction, reduction_samples
 from modelcc.ops.comparison import Equal, Sign, where
 from modelcc.ops.generate import Indices
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.transcendental import Exp
 
 __all__ = [
@@ -52,8 +52,8 @@ __all__ = [
 ]
 
 _INTEGERS = (
-    Sample((tensor(3, 4, dtype=I64),), {"axes": (0,), "keepdims": False}),
-    Sample((tensor(2, "n", dtype=I32),), {"axes": (0, 1), "keepdims": True}),
+    sample(tensor(3, 4, dtype=I64), axes=(0,), keepdims=False),
+    sample(tensor(2, "n", dtype=I32), axes=(0, 1), keepdims=True),
 )
 
 
@@ -122,10 +122,10 @@ class _Extreme(_Smooth):
 _EXTREMES = (
     *reduction_samples(),
     *_INTEGERS,
-    Sample((tensor(3, 4, dtype=BOOL),), {"axes": (1,), "keepdims": True}),
-    Sample((tensor(2, 0),), {"axes": (1,), "keepdims": False}),
-    Sample((np.array([[1, np.nan], [np.inf, 2]], np.float32),), {"axes": (1,), "keepdims": False}),
-    Sample((np.array([[np.nan, 1, 2], [3, 2, 1]], np.float32),), {"axes": (1,), "keepdims": True}),
+    sample(tensor(3, 4, dtype=BOOL), axes=(1,), keepdims=True),
+    sample(tensor(2, 0), axes=(1,), keepdims=False),
+    sample(np.array([[1, np.nan], [np.inf, 2]], np.float32), axes=(1,), keepdims=False),
+    sample(np.array([[np.nan, 1, 2], [3, 2, 1]], np.float32), axes=(1,), keepdims=True),
 )
 
 
@@ -269,7 +269,7 @@ class ReduceLogSumExp(_FloatReduction):
 
     samples = (
         *reduction_samples(),
-        Sample((np.array([[800, 801], [-np.inf, -np.inf]], np.float32),), {"axes": (1,)}),
+        sample(np.array([[800, 801], [-np.inf, -np.inf]], np.float32), axes=(1,)),
     )
 
     def reference(self, x: Array) -> Array:
@@ -318,7 +318,7 @@ class _Arg(Op):
     extreme: ClassVar[type[_Extreme]] = ReduceMax
     worse: ClassVar[Literal["lt", "gt"]] = "lt"
     samples = tuple(
-        Sample((t,), {"axis": axis, "keepdims": keep, "select_last_index": last})
+        sample(t, axis=axis, keepdims=keep, select_last_index=last)
         for last in (False, True)
         for t, axis, keep in (
             (tensor(3, 4), 1, True),

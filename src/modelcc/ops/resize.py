@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -123,7 +122,7 @@ class Resize(Op):
     extrapolation: float = 0.0
     antialias: bool = False
     region: tuple[tuple[Scale, Scale], ...] = ()
-    samples: ClassVar[tuple[Sample, ...]] = _samples()
+    samples = _samples()
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
         require_numeric(x.dtype, "Resize")

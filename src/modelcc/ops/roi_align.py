@@ -22,7 +22,7 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, minimum
 from modelcc.ir.loop import Choose, Expr, MulAdd, Var
-from modelcc.ir.op import Op, Sample
+from modelcc.ir.op import Op
 from modelcc.ir.types import I64, Array, DType, dtype_of
 from modelcc.ops.accumulate import accumulator
 from modelcc.ops.box_taps import TapLists, Taps, TapWriter
@@ -37,14 +37,14 @@ from modelcc.ops.boxes import (
     layouts,
     whole_between,
 )
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 MOST_POINTS = 1 << 30
 """Points along an axis of a bin whose number the size of its box decides."""
 
 _BOXES = np.array([[0, 0, 9, 9], [1, 2, 5, 4], [-1, 3, 4, 12], [6, 5, 2, 1]], np.float32)
 _NUMBERS = np.array([0, 1, 0, 1])
-_BINS: dict[str, Any] = {"height": 2, "width": 3}
+_BINS: dict[str, object] = {"height": 2, "width": 3}
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,12 @@ class RoiAlign(BoxPool):
     half_pixel: bool = True
     samples = (
         *(
-            Sample(
-                (_BOXES, _NUMBERS, None, tensor(2, 8, 10, 3)), {**_BINS, "points": points, **more}
-            )
+            sample(_BOXES, _NUMBERS, None, tensor(2, 8, 10, 3), **_BINS, points=points, **more)
             for points in (0, 2)
             for more in ({}, {"scale": 0.5, "half_pixel": False}, {"largest": True})
         ),
-        Sample((_BOXES, _NUMBERS, None, tensor(2, "h", 10, "c")), _BINS),
-        Sample((_BOXES, _NUMBERS, tensor(2, "c", "h", 10), None), _BINS),
+        sample(_BOXES, _NUMBERS, None, tensor(2, "h", 10, "c"), **_BINS),
+        sample(_BOXES, _NUMBERS, tensor(2, "c", "h", 10), None, **_BINS),
     )
 
     # --- loops

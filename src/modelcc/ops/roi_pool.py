@@ -12,7 +12,7 @@ from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_num
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer, Expr
-from modelcc.ir.op import Op, Sample
+from modelcc.ir.op import Op
 from modelcc.ir.types import I64, Array
 from modelcc.ops.accumulate import accumulator
 from modelcc.ops.boxes import (
@@ -26,7 +26,7 @@ from modelcc.ops.boxes import (
     layouts,
     whole_between,
 )
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 _BOXES = np.array([[0, 0, 7, 5], [2, 1, 3, 6], [6, 4, 9, 9]], np.float32)
 _NUMBERS = np.array([0, 1, 0])
@@ -42,12 +42,10 @@ class MaxRoiPool(BoxPool):
 
     scale: float = 1.0
     samples = (
-        Sample((_BOXES, _NUMBERS, None, tensor(2, 6, 8, 3)), {"height": 2, "width": 3}),
-        Sample(
-            (_BOXES, _NUMBERS, None, tensor(2, 6, 8, 21)), {"height": 3, "width": 2, "scale": 0.5}
-        ),
-        Sample((_BOXES, _NUMBERS, None, tensor(2, 6, "w", "c")), {"height": 2, "width": 2}),
-        Sample((_BOXES, _NUMBERS, tensor(2, "c", 6, "w"), None), {"height": 2, "width": 2}),
+        sample(_BOXES, _NUMBERS, None, tensor(2, 6, 8, 3), height=2, width=3),
+        sample(_BOXES, _NUMBERS, None, tensor(2, 6, 8, 21), height=3, width=2, scale=0.5),
+        sample(_BOXES, _NUMBERS, None, tensor(2, 6, "w", "c"), height=2, width=2),
+        sample(_BOXES, _NUMBERS, tensor(2, "c", 6, "w"), None, height=2, width=2),
     )
 
     def algorithm(

@@ -13,8 +13,9 @@ from modelcc.ir.condition import Condition, Demands
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym, compare, substitute
 from modelcc.ir.naming import Names
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.types import I64, Array, TensorType
+from modelcc.ops.samples import sample
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class ReadSize(Op):
     demands: Demands = ()
     pure = False
     samples = (
-        Sample((np.array([3, 4]),), {"names": ("a", "b")}),
-        Sample((np.array(2),), {"names": ("a",), "demands": ((Sym("a"), "<", 5),)}),
+        sample(np.array([3, 4]), names=("a", "b")),
+        sample(np.array(2), names=("a",), demands=((Sym("a"), "<", 5),)),
     )
 
     @property

@@ -17,9 +17,26 @@ def tensor(*shape: Index | str, dtype: DType = F32) -> TensorType:
     return TensorType(tuple(Sym(d) if isinstance(d, str) else d for d in shape), dtype)
 
 
+def sample(*operands: TensorType | Array | None, **attributes: object) -> Sample:
+    """A sample of an op with these attributes."""
+    return Sample(operands, attributes)
+
+
+def bounded(
+    bounds: tuple[float, float], *operands: TensorType | Array | None, **attributes: object
+) -> Sample:
+    """A sample whose random numbers are within ``bounds``."""
+    return Sample(operands, attributes, *bounds)
+
+
 def scalar(value: float, dtype: DType = F32) -> Array:
     """An array without axes."""
     return np.asarray(value, dtype.numpy)
+
+
+def vector(*values: float, dtype: DType = F32) -> Array:
+    """An array of these numbers."""
+    return np.asarray(values, dtype.numpy)
 
 
 def sizes(op: Op, sample: Sample) -> dict[str, int]:

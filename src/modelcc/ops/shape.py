@@ -13,7 +13,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, Sym, mod, total
-from modelcc.ir.op import Builder, Op, Sample, equal, require, same_dtype
+from modelcc.ir.op import Builder, Op, equal, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops import broadcast, generate, padding, slicing
@@ -26,7 +26,7 @@ from modelcc.ops.broadcast import (
 )
 from modelcc.ops.generate import EyeLike, Full, Indices, Iota
 from modelcc.ops.padding import Pad
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.slicing import Slice, Unslice
 
 __all__ = [
@@ -56,11 +56,11 @@ class Transpose(Op):
     perm: tuple[int, ...]
     symbolic = True
     samples = (
-        Sample((tensor(3, 4),), {"perm": (1, 0)}),
-        Sample((tensor(2, "n", 3),), {"perm": (2, 0, 1)}),
-        Sample((tensor(2, 1, 3, 4, dtype=F16),), {"perm": (0, 3, 1, 2)}),
-        Sample((tensor(),), {"perm": ()}),
-        Sample((tensor(0, 2, dtype=BOOL),), {"perm": (1, 0)}),
+        sample(tensor(3, 4), perm=(1, 0)),
+        sample(tensor(2, "n", 3), perm=(2, 0, 1)),
+        sample(tensor(2, 1, 3, 4, dtype=F16), perm=(0, 3, 1, 2)),
+        sample(tensor(), perm=()),
+        sample(tensor(0, 2, dtype=BOOL), perm=(1, 0)),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -94,11 +94,11 @@ class Concat(Op):
     axis: int
     symbolic = True
     samples = (
-        Sample((tensor(2, 3), tensor(2, 1)), {"axis": 1}),
-        Sample((tensor("n", 3), tensor(2, 3), tensor("n", 3)), {"axis": 0}),
-        Sample((tensor(3, dtype=I64),), {"axis": 0}),
-        Sample((tensor(0, 2), tensor(3, 2)), {"axis": 0}),
-        Sample((tensor(2, "n", 2, dtype=F16), tensor(2, "m", 2, dtype=F16)), {"axis": 1}),
+        sample(tensor(2, 3), tensor(2, 1), axis=1),
+        sample(tensor("n", 3), tensor(2, 3), tensor("n", 3), axis=0),
+        sample(tensor(3, dtype=I64), axis=0),
+        sample(tensor(0, 2), tensor(3, 2), axis=0),
+        sample(tensor(2, "n", 2, dtype=F16), tensor(2, "m", 2, dtype=F16), axis=1),
     )
 
     def infer(self, *xs: TensorType) -> tuple[TensorType]:
@@ -167,11 +167,11 @@ class Tile(Op):
     repeats: tuple[Index, ...]
     symbolic = True
     samples = (
-        Sample((tensor(3),), {"repeats": (2,)}),
-        Sample((tensor(2, "n"),), {"repeats": (1, 3)}),
-        Sample((tensor(2, 1),), {"repeats": (2, Sym("n"))}),
-        Sample((tensor(2, dtype=I64),), {"repeats": (0,)}),
-        Sample((tensor(),), {"repeats": ()}),
+        sample(tensor(3), repeats=(2,)),
+        sample(tensor(2, "n"), repeats=(1, 3)),
+        sample(tensor(2, 1), repeats=(2, Sym("n"))),
+        sample(tensor(2, dtype=I64), repeats=(0,)),
+        sample(tensor(), repeats=()),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -209,11 +209,11 @@ class Trilu(Op):
     upper: bool = True
     k: Index = 0
     samples = (
-        Sample((tensor(3, 4),), {}),
-        Sample((tensor(2, 3, "n"),), {"upper": False}),
-        Sample((tensor(4, 3),), {"upper": True, "k": -1}),
-        Sample((tensor(3, 3, dtype=I64),), {"upper": False, "k": 1}),
-        Sample((tensor(3, 3, dtype=BOOL),), {"k": 5}),
+        sample(tensor(3, 4)),
+        sample(tensor(2, 3, "n"), upper=False),
+        sample(tensor(4, 3), upper=True, k=-1),
+        sample(tensor(3, 3, dtype=I64), upper=False, k=1),
+        sample(tensor(3, 3, dtype=BOOL), k=5),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:

@@ -11,14 +11,14 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
-from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.broadcast import (
     dim_bounds,
     numbers,
 )
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 Point = tuple[Index, ...]
 
@@ -32,14 +32,12 @@ class Slice(Op):
     steps: tuple[Index, ...]
     symbolic = True
     samples = (
-        Sample((tensor(5),), {"starts": (1,), "extents": (3,), "steps": (1,)}),
-        Sample((tensor(5),), {"starts": (4,), "extents": (3,), "steps": (-2,)}),
-        Sample(
-            (tensor(4, "n"),), {"starts": (0, 1), "extents": (2, Sym("n") - 1), "steps": (2, 1)}
-        ),
-        Sample((tensor(3, 2),), {"starts": (3, 0), "extents": (0, 2), "steps": (1, 1)}),
-        Sample((tensor(),), {"starts": (), "extents": (), "steps": ()}),
-        Sample((tensor(4, dtype=I64),), {"starts": (3,), "extents": (4,), "steps": (-1,)}),
+        sample(tensor(5), starts=(1,), extents=(3,), steps=(1,)),
+        sample(tensor(5), starts=(4,), extents=(3,), steps=(-2,)),
+        sample(tensor(4, "n"), starts=(0, 1), extents=(2, Sym("n") - 1), steps=(2, 1)),
+        sample(tensor(3, 2), starts=(3, 0), extents=(0, 2), steps=(1, 1)),
+        sample(tensor(), starts=(), extents=(), steps=()),
+        sample(tensor(4, dtype=I64), starts=(3,), extents=(4,), steps=(-1,)),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
@@ -96,10 +94,10 @@ class Unslice(Op):
     steps: tuple[Index, ...]
     shape: tuple[Index, ...]
     samples = (
-        Sample((tensor(3),), {"starts": (1,), "steps": (1,), "shape": (5,)}),
-        Sample((tensor(3),), {"starts": (4,), "steps": (-2,), "shape": (5,)}),
-        Sample((tensor("n", 2),), {"starts": (1, 0), "steps": (1, 3), "shape": (Sym("n") + 2, 4)}),
-        Sample((tensor(),), {"starts": (), "steps": (), "shape": ()}),
+        sample(tensor(3), starts=(1,), steps=(1,), shape=(5,)),
+        sample(tensor(3), starts=(4,), steps=(-2,), shape=(5,)),
+        sample(tensor("n", 2), starts=(1, 0), steps=(1, 3), shape=(Sym("n") + 2, 4)),
+        sample(tensor(), starts=(), steps=(), shape=()),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType]:

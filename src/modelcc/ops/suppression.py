@@ -22,11 +22,11 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import Buffer, Expr, Var
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.types import BOOL, F32, I64, Array, TensorType
 from modelcc.ops.best_first import best_first
 from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 LIKELY = 2
 """Boxes that are looked at for each one that remains."""
@@ -50,33 +50,38 @@ class NonMaxSuppression(Op):
     limit: Index
     centered: bool = False
     samples = (
-        Sample(
-            (tensor(1, 6, 4), tensor(1, 2, 6), np.array([3]), np.array([0.3], np.float32), None),
-            {"limit": 3},
+        sample(
+            tensor(1, 6, 4),
+            tensor(1, 2, 6),
+            np.array([3]),
+            np.array([0.3], np.float32),
+            None,
+            limit=3,
         ),
-        Sample(
-            (
-                tensor(2, "n", 4),
-                tensor(2, 1, "n"),
-                np.array([4]),
-                np.array([0.5], np.float32),
-                np.array([0.1], np.float32),
-            ),
-            {"limit": Sym("n"), "centered": True},
+        sample(
+            tensor(2, "n", 4),
+            tensor(2, 1, "n"),
+            np.array([4]),
+            np.array([0.5], np.float32),
+            np.array([0.1], np.float32),
+            limit=Sym("n"),
+            centered=True,
         ),
-        Sample(
-            (
-                tensor(1, 4, 4),
-                np.array([[[np.nan, 0.5, np.nan, 0.7]]], np.float32),
-                np.array([4]),
-                np.array([0.9], np.float32),
-                None,
-            ),
-            {"limit": 4},
+        sample(
+            tensor(1, 4, 4),
+            np.array([[[np.nan, 0.5, np.nan, 0.7]]], np.float32),
+            np.array([4]),
+            np.array([0.9], np.float32),
+            None,
+            limit=4,
         ),
-        Sample(
-            (tensor(1, 3, 4), tensor(1, 1, 3), np.array([0]), np.array([0.0], np.float32), None),
-            {"limit": 3},
+        sample(
+            tensor(1, 3, 4),
+            tensor(1, 1, 3),
+            np.array([0]),
+            np.array([0.0], np.float32),
+            None,
+            limit=3,
         ),
     )
 

@@ -10,12 +10,12 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.index import Index
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.op import Meeting, Op, Sample, require, same_dtype
+from modelcc.ir.op import Meeting, Op, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I32, I64, Array, TensorType
 from modelcc.ops.accumulate import Point
 from modelcc.ops.runtime_index import require_integer
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class ReverseSequence(Op):
     batch_axis: int
     time_axis: int
     samples = (
-        Sample((tensor(3, 4), np.array([1, 3, 4])), {"batch_axis": 0, "time_axis": 1}),
-        Sample((tensor(4, 2, "n"), np.array([4, 2])), {"batch_axis": 1, "time_axis": 0}),
-        Sample((tensor(2, 3, dtype=I32), np.array([2, 0])), {"batch_axis": 0, "time_axis": 1}),
+        sample(tensor(3, 4), np.array([1, 3, 4]), batch_axis=0, time_axis=1),
+        sample(tensor(4, 2, "n"), np.array([4, 2]), batch_axis=1, time_axis=0),
+        sample(tensor(2, 3, dtype=I32), np.array([2, 0]), batch_axis=0, time_axis=1),
     )
 
     def infer(self, x: TensorType, lengths: TensorType) -> tuple[TensorType]:
@@ -78,11 +78,10 @@ class CacheUpdate(Op):
     axis: int
     circular: bool = False
     samples = (
-        Sample((tensor(2, 5, 3), tensor(2, 2, 3), np.array([1, 3])), {"axis": 1}),
-        Sample((tensor(2, 4, "n"), tensor(2, 3, "n"), np.array([3, 0])),
-               {"axis": 1, "circular": True}),
-        Sample((tensor(1, 2, 4), tensor(1, 2, 2), None), {"axis": 2}),
-    )  # fmt: skip
+        sample(tensor(2, 5, 3), tensor(2, 2, 3), np.array([1, 3]), axis=1),
+        sample(tensor(2, 4, "n"), tensor(2, 3, "n"), np.array([3, 0]), axis=1, circular=True),
+        sample(tensor(1, 2, 4), tensor(1, 2, 2), None, axis=2),
+    )
 
     def infer(
         self, cache: TensorType, update: TensorType, starts: TensorType | None = None

@@ -12,11 +12,11 @@ from modelcc.ir.algorithm import AlgorithmBuilder, call, test
 from modelcc.ir.compute import Operand
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, ceildiv, minimum, product
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.types import F16, I32, I64, U8, Array, TensorType
 from modelcc.ops.broadcast import numbers
 from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.selection import Row, select_by_key
 from modelcc.ops.shortlist import MOST, Shortlist, select_by_list, shortlist
 from modelcc.ops.top_columns import (
@@ -48,19 +48,19 @@ class TopK(Op):
     axis: int
     largest: bool = True
     samples = (
-        Sample((tensor(3, 7),), {"k": 3, "axis": 1}),
-        Sample((tensor(4, "n"),), {"k": 2, "axis": 0, "largest": False}),
-        Sample((np.array([[3, 1, 3], [2, 2, 2]], np.int32),), {"k": 3, "axis": 1}),
-        Sample((tensor(2, 5, 3, dtype=F16),), {"k": 4, "axis": 1}),
-        Sample((tensor(9, dtype=I64),), {"k": 9, "axis": 0, "largest": False}),
-        Sample((tensor(5, dtype=U8),), {"k": 0, "axis": 0}),
-        Sample((tensor(1, 1, dtype=I32),), {"k": 1, "axis": 1}),
-        Sample((_ODD,), {"k": 1, "axis": 1}),
-        Sample((tensor(3, 21),), {"k": 1, "axis": 1, "largest": False}),
-        Sample((_ODD,), {"k": 3, "axis": 1}),
-        Sample((_ODD,), {"k": 3, "axis": 1, "largest": False}),
-        Sample((tensor(2, 6, 37),), {"k": 1, "axis": 1}),
-        Sample((tensor(7, 70, dtype=F16),), {"k": 4, "axis": 0}),
+        sample(tensor(3, 7), k=3, axis=1),
+        sample(tensor(4, "n"), k=2, axis=0, largest=False),
+        sample(np.array([[3, 1, 3], [2, 2, 2]], np.int32), k=3, axis=1),
+        sample(tensor(2, 5, 3, dtype=F16), k=4, axis=1),
+        sample(tensor(9, dtype=I64), k=9, axis=0, largest=False),
+        sample(tensor(5, dtype=U8), k=0, axis=0),
+        sample(tensor(1, 1, dtype=I32), k=1, axis=1),
+        sample(_ODD, k=1, axis=1),
+        sample(tensor(3, 21), k=1, axis=1, largest=False),
+        sample(_ODD, k=3, axis=1),
+        sample(_ODD, k=3, axis=1, largest=False),
+        sample(tensor(2, 6, 37), k=1, axis=1),
+        sample(tensor(7, 70, dtype=F16), k=4, axis=0),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:

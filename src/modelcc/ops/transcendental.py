@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir import special
-from modelcc.ir.op import Op, Sample
+from modelcc.ir.op import Op
 from modelcc.ir.types import I64
 from modelcc.ops.arithmetic import (
     Differentiable,
@@ -19,6 +19,7 @@ from modelcc.ops.arithmetic import (
     typed_samples,
     unary_samples,
 )
+from modelcc.ops.samples import sample
 
 
 @dataclass(frozen=True)
@@ -296,8 +297,8 @@ class Pow(Differentiable):
     function = "pow"
     samples = (
         *binary_samples(0.25, 2.0),
-        Sample((np.array([2, -3, 0, 5]), np.array([3, 2, 0, 1])), {}),
-        Sample((np.array([2, -1, 1, -1, -3]), np.array([-1, -3, -2, -2, -1])), {}),
+        sample(np.array([2, -3, 0, 5]), np.array([3, 2, 0, 1])),
+        sample(np.array([2, -1, 1, -1, -3]), np.array([-1, -3, -2, -2, -1])),
         *typed_samples((I64,), 2, 0, 4),
     )
 

@@ -20,10 +20,10 @@ from modelcc.ir.algorithm import (
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.loop import Buffer, Expr
-from modelcc.ir.op import Op, Sample, require
+from modelcc.ir.op import Op, require
 from modelcc.ir.types import BOOL, I64, Array, TensorType
 from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places, radix_sort
-from modelcc.ops.samples import tensor
+from modelcc.ops.samples import sample, tensor
 from modelcc.ops.sorting import below, sort_indices
 
 
@@ -40,15 +40,15 @@ class Unique(Op):
     axis: int | None = None
     sorted: bool = True
     samples = (
-        Sample((np.array([2, 1, 1, 3, 4, 3], np.float32),), {}),
-        Sample((np.array([2, 1, 1, 3, 4, 3]),), {"sorted": False}),
-        Sample((np.array([[1, 0, 0], [1, 0, 0], [2, 3, 4]], np.float32),), {"axis": 0}),
-        Sample((np.array([[[1, 1, 0], [1, 1, 2]]], np.int32),), {"axis": 2, "sorted": False}),
-        Sample((np.array([[1, 2], [3, 1]], np.uint8),), {}),
-        Sample((tensor("n", dtype=I64),), {}),
-        Sample((np.array([1, np.nan, 0, np.nan, 1, -np.inf, np.nan], np.float32),), {}),
-        Sample((np.array([np.nan, 1, np.nan, 0], np.float32),), {"sorted": False}),
-        Sample((np.array([[1, np.nan], [0, 2], [1, np.nan]], np.float32),), {"axis": 0}),
+        sample(np.array([2, 1, 1, 3, 4, 3], np.float32)),
+        sample(np.array([2, 1, 1, 3, 4, 3]), sorted=False),
+        sample(np.array([[1, 0, 0], [1, 0, 0], [2, 3, 4]], np.float32), axis=0),
+        sample(np.array([[[1, 1, 0], [1, 1, 2]]], np.int32), axis=2, sorted=False),
+        sample(np.array([[1, 2], [3, 1]], np.uint8)),
+        sample(tensor("n", dtype=I64)),
+        sample(np.array([1, np.nan, 0, np.nan, 1, -np.inf, np.nan], np.float32)),
+        sample(np.array([np.nan, 1, np.nan, 0], np.float32), sorted=False),
+        sample(np.array([[1, np.nan], [0, 2], [1, np.nan]], np.float32), axis=0),
     )
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
