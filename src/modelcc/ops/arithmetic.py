@@ -5,7 +5,7 @@ Operands of an elementwise op broadcast like NumPy's and have one dtype.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -47,11 +47,12 @@ class Elementwise(Op):
     """Base: ``result[i] = element(a[i], b[i], …)``; ``evaluate`` is the same in NumPy.
 
     ``domain`` is the kind of element it takes; ``function`` the scalar function it is, if it is
-    just one.  ``predicate`` ops give bool.
+    just one, and ``numpy`` that of NumPy.  ``predicate`` ops give bool.
     """
 
     domain: ClassVar[Domain] = "number"
     function: ClassVar[str] = ""
+    numpy: ClassVar[Callable[..., Any]]
     predicate: ClassVar[bool] = False
 
     def result(self, dtype: DType) -> DType:
@@ -64,7 +65,7 @@ class Elementwise(Op):
 
     def evaluate(self, *xs: Any) -> Any:
         """NumPy meaning, up to a final cast."""
-        raise NotImplementedError(self.mnemonic())
+        return type(self).numpy(*xs)
 
     def infer(self, *xs: TensorType) -> tuple[TensorType]:
         dtype = same_dtype(*xs)
@@ -170,12 +171,9 @@ def binary_samples(low: float = -2.0, high: float = 2.0, **attributes: Any) -> t
 class Add(Differentiable):
     """``a + b``."""
 
-    function = "add"
+    function, numpy = "add", np.add
     symbolic = True
     samples = (*binary_samples(), *typed_samples((I64, I32, U8), 2))
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.add(a, b)
 
     def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy, dy
@@ -185,12 +183,9 @@ class Add(Differentiable):
 class Sub(Differentiable):
     """``a - b``."""
 
-    function = "sub"
+    function, numpy = "sub", np.subtract
     symbolic = True
     samples = (*binary_samples(), *typed_samples((I64, I32), 2))
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.subtract(a, b)
 
     def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy, -dy
@@ -200,12 +195,9 @@ class Sub(Differentiable):
 class Mul(Differentiable):
     """``a * b``."""
 
-    function = "mul"
+    function, numpy = "mul", np.multiply
     symbolic = True
     samples = (*binary_samples(), *typed_samples((I64, I32, U8), 2))
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.multiply(a, b)
 
     def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy * b, dy * a
@@ -236,12 +228,9 @@ class Div(Differentiable):
 class Neg(Differentiable):
     """``-x``."""
 
-    function = "neg"
+    function, numpy = "neg", np.negative
     symbolic = True
     samples = (*unary_samples(), *typed_samples((I64, I8), 1))
-
-    def evaluate(self, x: Any) -> Any:
-        return np.negative(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (-dy,)
@@ -403,33 +392,24 @@ class Mod(Elementwise):
 class Floor(Elementwise):
     """The greatest integer not above x."""
 
-    domain, function = "float", "floor"
+    domain, function, numpy = "float", "floor", np.floor
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.floor(x)
 
 
 @dataclass(frozen=True)
 class Ceil(Elementwise):
     """The least integer not below x."""
 
-    domain, function = "float", "ceil"
+    domain, function, numpy = "float", "ceil", np.ceil
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.ceil(x)
 
 
 @dataclass(frozen=True)
 class Round(Elementwise):
     """The nearest integer, halves to the even one."""
 
-    domain, function = "float", "round"
+    domain, function, numpy = "float", "round", np.rint
     samples = (*unary_samples(), sample(np.array([-2.5, -1.5, 0.5, 1.5, 2.5], np.float32)))
-
-    def evaluate(self, x: Any) -> Any:
-        return np.rint(x)
 
 
 OPS: tuple[type[Op], ...] = (

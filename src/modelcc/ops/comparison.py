@@ -35,77 +35,56 @@ _COMPARED = (
 class Equal(Elementwise):
     """``a == b``."""
 
-    domain, function, predicate = "any", "eq", True
+    domain, function, numpy, predicate = "any", "eq", np.equal, True
     samples = (*_COMPARED, *typed_samples((BOOL,), 2))
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.equal(a, b)
 
 
 @dataclass(frozen=True)
 class NotEqual(Elementwise):
     """``a != b``."""
 
-    domain, function, predicate = "any", "ne", True
+    domain, function, numpy, predicate = "any", "ne", np.not_equal, True
     samples = (*_COMPARED, *typed_samples((BOOL,), 2))
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.not_equal(a, b)
 
 
 @dataclass(frozen=True)
 class Less(Elementwise):
     """``a < b``."""
 
-    function, predicate = "lt", True
+    function, numpy, predicate = "lt", np.less, True
     samples = _COMPARED
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.less(a, b)
 
 
 @dataclass(frozen=True)
 class LessOrEqual(Elementwise):
     """``a <= b``."""
 
-    function, predicate = "le", True
+    function, numpy, predicate = "le", np.less_equal, True
     samples = _COMPARED
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.less_equal(a, b)
 
 
 @dataclass(frozen=True)
 class Greater(Elementwise):
     """``a > b``."""
 
-    function, predicate = "gt", True
+    function, numpy, predicate = "gt", np.greater, True
     samples = _COMPARED
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.greater(a, b)
 
 
 @dataclass(frozen=True)
 class GreaterOrEqual(Elementwise):
     """``a >= b``."""
 
-    function, predicate = "ge", True
+    function, numpy, predicate = "ge", np.greater_equal, True
     samples = _COMPARED
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.greater_equal(a, b)
 
 
 @dataclass(frozen=True)
 class IsNaN(Elementwise):
     """Whether x is not a number."""
 
-    domain, function, predicate = "float", "isnan", True
+    domain, function, numpy, predicate = "float", "isnan", np.isnan, True
     samples = (*unary_samples(), sample(_SPECIAL))
-
-    def evaluate(self, x: Any) -> Any:
-        return np.isnan(x)
 
 
 @dataclass(frozen=True)
@@ -193,11 +172,8 @@ _ORDERED = (
 class Min(Differentiable):
     """The lesser of a and b; NaN if either is."""
 
-    function = "min"
+    function, numpy = "min", np.minimum
     samples = _ORDERED
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.minimum(a, b)
 
     def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
         first = of(LessOrEqual(), a, b)
@@ -208,11 +184,8 @@ class Min(Differentiable):
 class Max(Differentiable):
     """The greater of a and b; NaN if either is."""
 
-    function = "max"
+    function, numpy = "max", np.maximum
     samples = _ORDERED
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.maximum(a, b)
 
     def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
         first = of(GreaterOrEqual(), a, b)
@@ -257,11 +230,8 @@ class ClipTensor(Op):
 class Abs(Differentiable):
     """The magnitude of x."""
 
-    function = "abs"
+    function, numpy = "abs", np.abs
     samples = (*unary_samples(), *typed_samples((I64, I8, U8), 1))
-
-    def evaluate(self, x: Any) -> Any:
-        return np.abs(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy * of(Sign(), x),)
@@ -271,11 +241,8 @@ class Abs(Differentiable):
 class Sign(Elementwise):
     """-1, 0 or 1 as x is below, at or above zero."""
 
-    function = "sign"
+    function, numpy = "sign", np.sign
     samples = (*unary_samples(), *typed_samples((I64, I8, U8), 1))
-
-    def evaluate(self, x: Any) -> Any:
-        return np.sign(x)
 
 
 OPS: tuple[type[Op], ...] = (

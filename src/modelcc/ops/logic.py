@@ -28,88 +28,64 @@ _BITS = (
 class And(Elementwise):
     """Whether both hold."""
 
-    domain, function = "bool", "and"
+    domain, function, numpy = "bool", "and", np.logical_and
     samples = _BOOLS
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.logical_and(a, b)
 
 
 @dataclass(frozen=True)
 class Or(Elementwise):
     """Whether at least one holds."""
 
-    domain, function = "bool", "or"
+    domain, function, numpy = "bool", "or", np.logical_or
     samples = _BOOLS
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.logical_or(a, b)
 
 
 @dataclass(frozen=True)
 class Xor(Elementwise):
     """Whether exactly one holds."""
 
-    domain, function = "bool", "xor"
+    domain, function, numpy = "bool", "xor", np.logical_xor
     samples = _BOOLS
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.logical_xor(a, b)
 
 
 @dataclass(frozen=True)
 class Not(Elementwise):
     """Whether x does not hold."""
 
-    domain, function = "bool", "not"
+    domain, function, numpy = "bool", "not", np.logical_not
     samples = (*typed_samples((BOOL,), 1), sample(tensor(dtype=BOOL)))
-
-    def evaluate(self, x: Any) -> Any:
-        return np.logical_not(x)
 
 
 @dataclass(frozen=True)
 class BitwiseAnd(Elementwise):
     """Bits set in both."""
 
-    domain, function = "int", "and"
+    domain, function, numpy = "int", "and", np.bitwise_and
     samples = _BITS
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.bitwise_and(a, b)
 
 
 @dataclass(frozen=True)
 class BitwiseOr(Elementwise):
     """Bits set in at least one."""
 
-    domain, function = "int", "or"
+    domain, function, numpy = "int", "or", np.bitwise_or
     samples = _BITS
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.bitwise_or(a, b)
 
 
 @dataclass(frozen=True)
 class BitwiseXor(Elementwise):
     """Bits set in exactly one."""
 
-    domain, function = "int", "xor"
+    domain, function, numpy = "int", "xor", np.bitwise_xor
     samples = _BITS
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return np.bitwise_xor(a, b)
 
 
 @dataclass(frozen=True)
 class BitwiseNot(Elementwise):
     """All bits of x flipped."""
 
-    domain, function = "int", "not"
+    domain, function, numpy = "int", "not", np.invert
     samples = typed_samples((I64, I8, U8), 1, -99, 99)
-
-    def evaluate(self, x: Any) -> Any:
-        return np.invert(x)
 
 
 @dataclass(frozen=True)

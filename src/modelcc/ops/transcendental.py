@@ -26,11 +26,8 @@ from modelcc.ops.samples import sample
 class Exp(Differentiable):
     """e to the power of x."""
 
-    domain, function = "float", "exp"
+    domain, function, numpy = "float", "exp", np.exp
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.exp(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy * of(Exp(), x),)
@@ -40,11 +37,8 @@ class Exp(Differentiable):
 class Log(Differentiable):
     """The natural logarithm."""
 
-    domain, function = "float", "log"
+    domain, function, numpy = "float", "log", np.log
     samples = unary_samples(0.25, 4.0)
-
-    def evaluate(self, x: Any) -> Any:
-        return np.log(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy / x,)
@@ -54,11 +48,8 @@ class Log(Differentiable):
 class Sqrt(Differentiable):
     """The square root."""
 
-    domain, function = "float", "sqrt"
+    domain, function, numpy = "float", "sqrt", np.sqrt
     samples = unary_samples(0.25, 4.0)
-
-    def evaluate(self, x: Any) -> Any:
-        return np.sqrt(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (0.5 * dy / of(Sqrt(), x),)
@@ -68,11 +59,8 @@ class Sqrt(Differentiable):
 class Rsqrt(Differentiable):
     """``1 / sqrt(x)``."""
 
-    domain, function = "float", "rsqrt"
+    domain, function, numpy = "float", "rsqrt", special.rsqrt
     samples = unary_samples(0.25, 4.0)
-
-    def evaluate(self, x: Any) -> Any:
-        return special.rsqrt(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (-0.5 * dy * of(Rsqrt(), x) / x,)
@@ -96,11 +84,8 @@ class Reciprocal(Differentiable):
 class Erf(Differentiable):
     """The Gauss error function."""
 
-    domain, function = "float", "erf"
+    domain, function, numpy = "float", "erf", special.erf
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return special.erf(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy * (2 / math.sqrt(math.pi)) * of(Exp(), -(x * x)),)
@@ -110,11 +95,8 @@ class Erf(Differentiable):
 class Sigmoid(Differentiable):
     """``1 / (1 + exp(-x))``."""
 
-    domain, function = "float", "sigmoid"
+    domain, function, numpy = "float", "sigmoid", special.sigmoid
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return special.sigmoid(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         y = of(Sigmoid(), x)
@@ -125,11 +107,8 @@ class Sigmoid(Differentiable):
 class Tanh(Differentiable):
     """The hyperbolic tangent."""
 
-    domain, function = "float", "tanh"
+    domain, function, numpy = "float", "tanh", np.tanh
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.tanh(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         y = of(Tanh(), x)
@@ -140,11 +119,8 @@ class Tanh(Differentiable):
 class Sin(Differentiable):
     """The sine of x radians."""
 
-    domain, function = "float", "sin"
+    domain, function, numpy = "float", "sin", np.sin
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.sin(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy * of(Cos(), x),)
@@ -154,11 +130,8 @@ class Sin(Differentiable):
 class Cos(Differentiable):
     """The cosine of x radians."""
 
-    domain, function = "float", "cos"
+    domain, function, numpy = "float", "cos", np.cos
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.cos(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (-dy * of(Sin(), x),)
@@ -168,11 +141,8 @@ class Cos(Differentiable):
 class Tan(Differentiable):
     """The tangent of x radians."""
 
-    domain, function = "float", "tan"
+    domain, function, numpy = "float", "tan", np.tan
     samples = unary_samples(-1.0, 1.0)
-
-    def evaluate(self, x: Any) -> Any:
-        return np.tan(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy / (of(Cos(), x) * of(Cos(), x)),)
@@ -182,11 +152,8 @@ class Tan(Differentiable):
 class Asin(Differentiable):
     """The angle in [-pi/2, pi/2] with sine x."""
 
-    domain, function = "float", "asin"
+    domain, function, numpy = "float", "asin", np.arcsin
     samples = unary_samples(-0.9, 0.9)
-
-    def evaluate(self, x: Any) -> Any:
-        return np.arcsin(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy * of(Rsqrt(), 1.0 - x * x),)
@@ -196,11 +163,8 @@ class Asin(Differentiable):
 class Acos(Differentiable):
     """The angle in [0, pi] with cosine x."""
 
-    domain, function = "float", "acos"
+    domain, function, numpy = "float", "acos", np.arccos
     samples = unary_samples(-0.9, 0.9)
-
-    def evaluate(self, x: Any) -> Any:
-        return np.arccos(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (-dy * of(Rsqrt(), 1.0 - x * x),)
@@ -210,11 +174,8 @@ class Acos(Differentiable):
 class Atan(Differentiable):
     """The angle in [-pi/2, pi/2] with tangent x."""
 
-    domain, function = "float", "atan"
+    domain, function, numpy = "float", "atan", np.arctan
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.arctan(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy / (x * x + 1.0),)
@@ -224,11 +185,8 @@ class Atan(Differentiable):
 class Sinh(Differentiable):
     """The hyperbolic sine."""
 
-    domain, function = "float", "sinh"
+    domain, function, numpy = "float", "sinh", np.sinh
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.sinh(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy * of(Cosh(), x),)
@@ -238,11 +196,8 @@ class Sinh(Differentiable):
 class Cosh(Differentiable):
     """The hyperbolic cosine."""
 
-    domain, function = "float", "cosh"
+    domain, function, numpy = "float", "cosh", np.cosh
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.cosh(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy * of(Sinh(), x),)
@@ -252,11 +207,8 @@ class Cosh(Differentiable):
 class Asinh(Differentiable):
     """The inverse of the hyperbolic sine."""
 
-    domain, function = "float", "asinh"
+    domain, function, numpy = "float", "asinh", np.arcsinh
     samples = unary_samples()
-
-    def evaluate(self, x: Any) -> Any:
-        return np.arcsinh(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy * of(Rsqrt(), x * x + 1.0),)
@@ -266,11 +218,8 @@ class Asinh(Differentiable):
 class Acosh(Differentiable):
     """The non-negative inverse of the hyperbolic cosine."""
 
-    domain, function = "float", "acosh"
+    domain, function, numpy = "float", "acosh", np.arccosh
     samples = unary_samples(1.25, 4.0)
-
-    def evaluate(self, x: Any) -> Any:
-        return np.arccosh(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy * of(Rsqrt(), x * x - 1.0),)
@@ -280,11 +229,8 @@ class Acosh(Differentiable):
 class Atanh(Differentiable):
     """The inverse of the hyperbolic tangent."""
 
-    domain, function = "float", "atanh"
+    domain, function, numpy = "float", "atanh", np.arctanh
     samples = unary_samples(-0.9, 0.9)
-
-    def evaluate(self, x: Any) -> Any:
-        return np.arctanh(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
         return (dy / (1.0 - x * x),)
@@ -294,16 +240,13 @@ class Atanh(Differentiable):
 class Pow(Differentiable):
     """``a`` to the power of ``b``; the gradient by b is that of positive a."""
 
-    function = "pow"
+    function, numpy = "pow", special.power
     samples = (
         *binary_samples(0.25, 2.0),
         sample(np.array([2, -3, 0, 5]), np.array([3, 2, 0, 1])),
         sample(np.array([2, -1, 1, -1, -3]), np.array([-1, -3, -2, -2, -1])),
         *typed_samples((I64,), 2, 0, 4),
     )
-
-    def evaluate(self, a: Any, b: Any) -> Any:
-        return special.power(a, b)
 
     def adjoint(self, dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
         return dy * b * of(Pow(), a, b - 1.0), dy * of(Pow(), a, b) * of(Log(), a)
