@@ -18,7 +18,7 @@ from modelcc.ops.accumulate import (
     widen,
 )
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.broadcast import ReduceSum, Reshape
+from modelcc.ops.broadcast import ReduceSum, Reshape, numbers
 from modelcc.ops.samples import bounded, sample, tensor
 from modelcc.ops.statistics import cast, standardised, standardised_adjoint, statistics
 from modelcc.ops.transcendental import Rsqrt
@@ -60,17 +60,11 @@ class BatchNorm(ChannelNorm):
         bounded((0.1, 2.0), tensor(2, 3, 2, dtype=F16), *(tensor(3, dtype=F16),) * 4),
     )
 
-    def infer(
-        self,
-        x: TensorType,
-        scale: TensorType,
-        bias: TensorType,
-        mean: TensorType,
-        var: TensorType,
-    ) -> tuple[TensorType]:
+    def infer(self, *operands: TensorType) -> tuple[TensorType]:
+        x, _scale, _bias, _mean, _var = operands
         require_float(x.dtype, "BatchNorm")
-        require_channels(x, scale, bias, mean, var)
-        self.require_meetings(x, scale, bias, mean, var)
+        require_channels(*operands)
+        self.require_meetings(*operands)
         return (TensorType(x.shape, x.dtype),)
 
     def reference(self, x: Array, scale: Array, bias: Array, mean: Array, var: Array) -> Array:
@@ -79,15 +73,8 @@ class BatchNorm(ChannelNorm):
         y = centred * _per_channel(factor, x.ndim) + _per_channel(widen(bias), x.ndim)
         return y.astype(x.dtype, copy=False)
 
-    def compute(
-        self,
-        at: StageBuilder,
-        x: Operand,
-        scale: Operand,
-        bias: Operand,
-        mean: Operand,
-        var: Operand,
-    ) -> Operand:
+    def compute(self, at: StageBuilder, *operands: Operand) -> Operand:
+        x, scale, bias, mean, var = operands
         wide = accumulator(x.dtype)
         factor = at.stage(
             scale.shape,
@@ -134,8 +121,74 @@ def channel_sum(x: Value) -> Value:
     return of(ReduceSum((0, *range(2, x.type.rank)), keepdims=False), x)
 
 
+class GroupedNorm(ChannelNorm):
+    """Base: each of some runs of channels of an image is standardised, then scaled per channel."""
+
+    epsilon: float
+
+    def count(self, channels: Index) -> Index:
+        """How many runs there are."""
+        raise NotImplementedError(self.mnemonic())
+
+    def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[TensorType]:
+        require_float(x.dtype, type(self).__name__)
+        require_channels(x, scale, bias)
+        self.require_meetings(x, scale, bias)
+        return (TensorType(x.shape, x.dtype),)
+
+    def reference(self, x: Array, scale: Array, bias: Array) -> Array:
+        (groups,) = numbers((self.count(x.shape[1]),))
+        wide = widen(x).reshape(x.shape[0], groups, -1)
+        centred = wide - wide.mean(axis=2, keepdims=True)
+        squares = np.square(centred).mean(axis=2, keepdims=True)
+        y = (centred / np.sqrt(squares + wide.dtype.type(self.epsilon))).reshape(x.shape)
+        y = y * _per_channel(widen(scale), x.ndim) + _per_channel(widen(bias), x.ndim)
+        return y.astype(x.dtype, copy=False)
+
+    def compute(self, at: StageBuilder, x: Operand, scale: Operand, bias: Operand) -> Operand:
+        groups = self.count(x.shape[1])
+        size = floordiv(x.shape[1], groups)
+
+        def place(o: Point, r: Point) -> Point:
+            return (o[0], o[1] * size + r[0], *r[1:])
+
+        inner = (size, *x.shape[2:])
+        stats = statistics(at, x, (x.shape[0], groups), inner, place, self.epsilon)
+        wide = stats.inverse.dtype
+
+        def body(o: Point) -> Element:
+            value = stats.normalise(x[o], (o[0], floordiv(o[1], size)))
+            return (value * scale[o[1]].cast(wide) + bias[o[1]].cast(wide)).cast(x.dtype)
+
+        return at.stage(x.shape, body)
+
+    def decompose(self, build: Builder, *inputs: str) -> tuple[str]:
+        dtype, rank = build.type_of(inputs[0]).dtype, build.type_of(inputs[0]).rank
+        wide, factor, offset = (cast(Value(build, name), accumulator(dtype)) for name in inputs)
+        y, _ = standardised(self._by_group(wide), tuple(range(2, rank + 1)), self.epsilon)
+        flat = of(Reshape(wide.type.shape), y)
+        return (cast(flat * aligned(factor, rank) + aligned(offset, rank), dtype).name,)
+
+    def grad(
+        self, build: Builder, dys: Sequence[str], x: str, scale: str, bias: str
+    ) -> tuple[str, str, str]:
+        upstream, value, factor = Value(build, dys[0]), Value(build, x), Value(build, scale)
+        axes = tuple(range(2, value.type.rank + 1))
+        y, inverse = standardised(self._by_group(value), axes, self.epsilon)
+        scaled = self._by_group(upstream * aligned(factor, value.type.rank))
+        dx = of(Reshape(value.type.shape), standardised_adjoint(scaled, y, inverse, axes))
+        product = upstream * of(Reshape(value.type.shape), y)
+        return dx.name, channel_sum(product).name, channel_sum(upstream).name
+
+    def _by_group(self, x: Value) -> Value:
+        """``x`` as ``[N, groups, C/groups, *S]``."""
+        batch, channels, *spatial = x.type.shape
+        groups = self.count(channels)
+        return of(Reshape((batch, groups, floordiv(channels, groups), *spatial)), x)
+
+
 @dataclass(frozen=True)
-class GroupNorm(ChannelNorm):
+class GroupNorm(GroupedNorm):
     """Normalises each of ``groups`` runs of channels of each image, then scales per channel.
 
     x is ``[N, C, *S]``, scale and bias ``[C]`` (Wu & He, "Group normalization", 2018).
@@ -149,11 +202,8 @@ class GroupNorm(ChannelNorm):
         sample(tensor(2, 4, 3, 3), tensor(4), tensor(4), groups=1),
     )
 
-    def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[TensorType]:
-        require_float(x.dtype, "GroupNorm")
-        require_channels(x, scale, bias)
-        self.require_meetings(x, scale, bias)
-        return (TensorType(x.shape, x.dtype),)
+    def count(self, channels: Index) -> Index:
+        return self.groups
 
     def meetings(self, x: TensorType, scale: TensorType, bias: TensorType) -> Iterator[Meeting]:
         yield from super().meetings(x, scale, bias)
@@ -161,23 +211,9 @@ class GroupNorm(ChannelNorm):
         divided = f"{channels} channels of {x} do not divide into {self.groups} groups"
         yield mod(channels, self.groups), 0, divided
 
-    def reference(self, x: Array, scale: Array, bias: Array) -> Array:
-        return _grouped(x, self.groups, self.epsilon, scale, bias)
-
-    def compute(self, at: StageBuilder, x: Operand, scale: Operand, bias: Operand) -> Operand:
-        return _group_stages(at, x, self.groups, self.epsilon, scale, bias)
-
-    def decompose(self, build: Builder, x: str, scale: str, bias: str) -> tuple[str]:
-        return (_group_values(build, self.groups, self.epsilon, x, scale, bias),)
-
-    def grad(
-        self, build: Builder, dys: Sequence[str], x: str, scale: str, bias: str
-    ) -> tuple[str, str, str]:
-        return _group_gradients(build, dys[0], self.groups, self.epsilon, x, scale)
-
 
 @dataclass(frozen=True)
-class InstanceNorm(ChannelNorm):
+class InstanceNorm(GroupedNorm):
     """Normalises each channel of each image over its spatial axes, then scales per channel.
 
     Ulyanov et al., "Instance normalization", 2016.
@@ -190,84 +226,8 @@ class InstanceNorm(ChannelNorm):
         sample(tensor(2, 3, 6, dtype=F16), *(tensor(3, dtype=F16),) * 2),
     )
 
-    def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[TensorType]:
-        require_float(x.dtype, "InstanceNorm")
-        require_channels(x, scale, bias)
-        self.require_meetings(x, scale, bias)
-        return (TensorType(x.shape, x.dtype),)
-
-    def reference(self, x: Array, scale: Array, bias: Array) -> Array:
-        return _grouped(x, x.shape[1], self.epsilon, scale, bias)
-
-    def compute(self, at: StageBuilder, x: Operand, scale: Operand, bias: Operand) -> Operand:
-        return _group_stages(at, x, x.shape[1], self.epsilon, scale, bias)
-
-    def decompose(self, build: Builder, x: str, scale: str, bias: str) -> tuple[str]:
-        return (_group_values(build, build.type_of(x).shape[1], self.epsilon, x, scale, bias),)
-
-    def grad(
-        self, build: Builder, dys: Sequence[str], x: str, scale: str, bias: str
-    ) -> tuple[str, str, str]:
-        groups = build.type_of(x).shape[1]
-        return _group_gradients(build, dys[0], groups, self.epsilon, x, scale)
-
-
-def _grouped(x: Array, groups: int, epsilon: float, scale: Array, bias: Array) -> Array:
-    wide = widen(x).reshape(x.shape[0], groups, -1)
-    centred = wide - wide.mean(axis=2, keepdims=True)
-    deviation = np.sqrt(np.square(centred).mean(axis=2, keepdims=True) + wide.dtype.type(epsilon))
-    y = (centred / deviation).reshape(x.shape)
-    y = y * _per_channel(widen(scale), x.ndim) + _per_channel(widen(bias), x.ndim)
-    return y.astype(x.dtype, copy=False)
-
-
-def _group_stages(
-    at: StageBuilder, x: Operand, groups: Index, epsilon: float, scale: Operand, bias: Operand
-) -> Operand:
-    size = floordiv(x.shape[1], groups)
-
-    def place(o: Point, r: Point) -> Point:
-        return (o[0], o[1] * size + r[0], *r[1:])
-
-    inner = (size, *x.shape[2:])
-    stats = statistics(at, x, (x.shape[0], groups), inner, place, epsilon)
-    wide = stats.inverse.dtype
-
-    def body(o: Point) -> Element:
-        value = stats.normalise(x[o], (o[0], floordiv(o[1], size)))
-        return (value * scale[o[1]].cast(wide) + bias[o[1]].cast(wide)).cast(x.dtype)
-
-    return at.stage(x.shape, body)
-
-
-def _by_group(x: Value, groups: Index) -> Value:
-    """``x`` as ``[N, groups, C/groups, *S]``."""
-    batch, channels, *spatial = x.type.shape
-    return of(Reshape((batch, groups, floordiv(channels, groups), *spatial)), x)
-
-
-def _group_values(
-    build: Builder, groups: Index, epsilon: float, x: str, scale: str, bias: str
-) -> str:
-    dtype, rank = build.type_of(x).dtype, build.type_of(x).rank
-    wide, factor, offset = (
-        cast(Value(build, name), accumulator(dtype)) for name in (x, scale, bias)
-    )
-    y, _ = standardised(_by_group(wide, groups), tuple(range(2, rank + 1)), epsilon)
-    flat = of(Reshape(wide.type.shape), y)
-    return cast(flat * aligned(factor, rank) + aligned(offset, rank), dtype).name
-
-
-def _group_gradients(
-    build: Builder, dy: str, groups: Index, epsilon: float, x: str, scale: str
-) -> tuple[str, str, str]:
-    upstream, value, factor = Value(build, dy), Value(build, x), Value(build, scale)
-    axes = tuple(range(2, value.type.rank + 1))
-    y, inverse = standardised(_by_group(value, groups), axes, epsilon)
-    scaled = _by_group(upstream * aligned(factor, value.type.rank), groups)
-    dx = of(Reshape(value.type.shape), standardised_adjoint(scaled, y, inverse, axes))
-    product = upstream * of(Reshape(value.type.shape), y)
-    return dx.name, channel_sum(product).name, channel_sum(upstream).name
+    def count(self, channels: Index) -> Index:
+        return channels
 
 
 OPS: tuple[type[Op], ...] = (BatchNorm, GroupNorm, InstanceNorm)

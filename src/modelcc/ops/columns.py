@@ -17,7 +17,7 @@ from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric
 from modelcc.ops.samples import sample, tensor
-from modelcc.ops.window import numbers
+from modelcc.ops.window import numbers, row_major
 
 
 def _samples() -> tuple[Sample, ...]:
@@ -122,8 +122,8 @@ class Col2Im(Op):
                 inside = test(place, ">=", 0), test(place, "<", self.image[axis])
                 stack.enter_context(at.when(call("and", *inside)))
                 row = row * self.image[axis] + place
-            line = image * product(self.block) + _number(taps, self.block)
-            source = line * product(counts) + _number((*steps, 0), counts)
+            line = image * product(self.block) + row_major(taps, self.block)
+            source = line * product(counts) + row_major((*steps, 0), counts)
             first = taps[-1] * self.dilations[-1] - self.before[-1]
             self._add_run(at, (x, source), (sums, start + row * self.image[-1]), first)
 
@@ -147,14 +147,6 @@ class Col2Im(Op):
             known = at.load(sums, place, at.lanes, stride, active)
             total = call("add", known, convert(value, sums.dtype))
             at.store(sums, place, total, stride, active)
-
-
-def _number(place: Sequence[Index], extents: Sequence[Index]) -> Index:
-    """Row-major number of an element."""
-    result: Index = 0
-    for i, extent in zip(place, extents, strict=True):
-        result = result * extent + i
-    return result
 
 
 OPS: tuple[type[Op], ...] = (Col2Im,)

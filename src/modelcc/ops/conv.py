@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product as cartesian
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from modelcc.ops.accumulate import (
 )
 from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.convolve import convolve, scatter
-from modelcc.ops.phase import Phase, conditions, fill_phase, phases, reached, sources
+from modelcc.ops.phase import Phase, choices, conditions, fill_phase, reached, sources
 from modelcc.ops.samples import tensor
 from modelcc.ops.shape import Transpose
 from modelcc.ops.window import Window, numbers, require_rank
@@ -126,7 +125,7 @@ class Conv(Op):
         sizes, per_group = x.shape[2:], w.shape[1]
 
         def body(o: Point, r: Point) -> Element:
-            place = tuple(window.position(a, o[2 + a], r[1 + a]) for a in range(window.rank))
+            place = window.places(o[2:], r[1:])
             channel = self._first_channel(o[1], w.shape) + r[0]
             inside = x[(o[0], channel, *place)]
             padded = guard(window.conditions(place, sizes), inside, padding)
@@ -297,11 +296,7 @@ class ConvTranspose(Op):
     ) -> Operand:
         (result,) = self.infer(x.type, w.type, None if b is None else b.type)
         total = at.tensor(result.shape, accumulator(x.dtype))
-        kernel = numbers(w.shape[2:], "ConvTranspose kernel extents")
-        geometry = zip(
-            kernel, self.strides, self.dilations, self.pads_before, result.shape[2:], strict=True
-        )
-        for chosen in cartesian(*(list(phases(*axis)) for axis in geometry)):
+        for chosen in choices(self.window(w.shape), result.shape[2:]):
             self._fill(at, total, x, w, chosen)
         return with_bias(at, total, b, x.dtype)
 

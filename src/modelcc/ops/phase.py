@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product as cartesian
 from math import gcd
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, number
 from modelcc.ir.index import Index, ceildiv, floordiv, mod
 from modelcc.ir.tensor import Condition
 from modelcc.ops.accumulate import Point, restore
+from modelcc.ops.window import Window, numbers
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,14 @@ def phases(
         taps = -((first - kernel) // step)
         shift = floordiv(target - first * dilation, stride)
         yield Phase(stride, residue, positions, taps, first, step, shift, step * dilation // stride)
+
+
+def choices(window: Window, extents: Sequence[Index]) -> Iterator[tuple[Phase, ...]]:
+    """A phase for each axis of outputs of these ``extents``, in every combination."""
+    kernel = numbers(window.kernel, "kernel extents of a transposed convolution")
+    strides, dilations = numbers(window.strides, "strides"), numbers(window.dilations, "dilations")
+    geometry = zip(kernel, strides, dilations, window.before, extents, strict=True)
+    return cartesian(*(list(phases(*axis)) for axis in geometry))
 
 
 def _meets(target: Index, offset: int, stride: int) -> bool:

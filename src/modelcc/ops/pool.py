@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product as cartesian
 from math import prod
 
 import ml_dtypes
@@ -37,10 +36,10 @@ from modelcc.ops.broadcast import Reshape
 from modelcc.ops.comparison import Abs, Sign
 from modelcc.ops.conv import Conv, ConvTranspose
 from modelcc.ops.generate import Full
-from modelcc.ops.phase import Phase, conditions, fill_phase, phases, reached, sources
+from modelcc.ops.phase import Phase, choices, conditions, fill_phase, reached, sources
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.transcendental import Pow
-from modelcc.ops.window import Window, numbers, require_rank, taps
+from modelcc.ops.window import Window, numbers, require_rank, row_major, taps
 
 
 def lowest(dtype: DType) -> float | int:
@@ -131,14 +130,17 @@ class Pool(Op):
     ) -> Element:
         """``inside`` of what tap ``r`` of output ``o`` sees, ``outside`` in the padding."""
         window = self.window
-        place = tuple(window.position(a, o[2 + a], r[a]) for a in range(window.rank))
+        place = window.places(o[2:], r)
         element = inside(x[(*o[:2], *place)])
         return guard(window.conditions(place, x.shape[2:]), element, outside)
 
+    def greatest(self, at: StageBuilder, x: Operand, shape: Sequence[Index]) -> Operand:
+        """The greatest element that each window sees."""
+        return combined(at, shape, self.kernel, "max", lambda o, r: self.element(x, o, r))
 
-def same(x: Element) -> Element:
-    """x itself, for :meth:`Pool.read`."""
-    return x
+    def element(self, x: Operand, o: Point, r: Point) -> Element:
+        """What tap ``r`` of output ``o`` sees; in the padding what never wins."""
+        return self.read(x, o, r, lambda element: element, lowest(x.dtype))
 
 
 def sum_of_taps(x: Array, window: Window) -> Array:
@@ -162,10 +164,7 @@ class MaxPool(Pool):
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
-        low = lowest(x.dtype)
-        return combined(
-            at, result.shape, self.kernel, "max", lambda o, r: self.read(x, o, r, same, low)
-        )
+        return self.greatest(at, x, result.shape)
 
     def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
         attributes = self.attributes()
@@ -215,21 +214,17 @@ class MaxPoolGrad(Pool):
     def compute(self, at: StageBuilder, x: Operand, dy: Operand) -> Operand:
         winner = self._winner(at, x, dy.shape)
         total = at.tensor(x.shape, accumulator(x.dtype))
-        geometry = zip(
-            self.kernel, self.strides, self.dilations, self.pads_before, x.shape[2:], strict=True
-        )
-        for chosen in cartesian(*(list(phases(*axis)) for axis in geometry)):
+        for chosen in choices(self.window, x.shape[2:]):
             self._fill(at, total, winner, dy, chosen)
         return rounded(at, total, x.dtype)
 
     def _winner(self, at: StageBuilder, x: Operand, outputs: tuple[Index, ...]) -> Operand:
         """Row-major number of the first greatest tap of each window."""
-        low = lowest(x.dtype)
-        best = combined(at, outputs, self.kernel, "max", lambda o, r: self.read(x, o, r, same, low))
+        best = self.greatest(at, x, outputs)
 
         def place(o: Point, r: Point) -> Element:
-            is_best = apply("eq", self.read(x, o, r, same, low), best[o])
-            return select(is_best, index_value(_linear(r, self.kernel), I32), prod(self.kernel))
+            is_best = apply("eq", self.element(x, o, r), best[o])
+            return select(is_best, index_value(row_major(r, self.kernel), I32), prod(self.kernel))
 
         return combined(at, outputs, self.kernel, "min", place)
 
@@ -240,20 +235,12 @@ class MaxPoolGrad(Pool):
 
         def body(o: Point, r: Point) -> Element:
             source = (*o[:2], *sources(axes, o[2:], r))
-            tap = _linear(reached(axes, r), self.kernel)
+            tap = row_major(reached(axes, r), self.kernel)
             mine = apply("eq", winner[source], index_value(tap, I32))
             value = select(mine, dy[source].cast(dx.dtype), 0)
             return guard(conditions(axes, source[2:], dy.shape[2:]), value, 0)
 
         fill_phase(at, dx, axes, (), body)
-
-
-def _linear(place: Sequence[Index], extents: Sequence[int]) -> Index:
-    """Row-major number of ``place``."""
-    result: Index = 0
-    for i, extent in zip(place, extents, strict=True):
-        result = result * extent + i
-    return result
 
 
 @dataclass(frozen=True)

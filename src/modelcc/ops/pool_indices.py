@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
-from modelcc.ir.index import Index, product
+from modelcc.ir.index import product
 from modelcc.ir.op import Op
 from modelcc.ir.types import I64, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point, combined
-from modelcc.ops.pool import MaxPool, Pool, lowest, same
+from modelcc.ops.pool import MaxPool, Pool, lowest
 from modelcc.ops.samples import sample
-from modelcc.ops.window import taps
+from modelcc.ops.window import row_major, taps
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,12 @@ class MaxPoolIndices(Pool):
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
-        low = lowest(x.dtype)
-        best = combined(
-            at, result.shape, self.kernel, "max", lambda o, r: self.read(x, o, r, same, low)
-        )
+        best = self.greatest(at, x, result.shape)
         never = index_value(product(x.shape), I64)
 
         def place(o: Point, r: Point) -> Element:
-            at_tap = tuple(self.window.position(a, o[2 + a], r[a]) for a in range(self.window.rank))
-            number = index_value(_number((*o[:2], *at_tap), x.shape), I64)
+            at_tap = self.window.places(o[2:], r)
+            number = index_value(row_major((*o[:2], *at_tap), x.shape), I64)
             chosen = apply("eq", x[(*o[:2], *at_tap)], best[o])
             if x.dtype.is_float:
                 chosen = apply("or", chosen, apply("isnan", best[o]))
@@ -73,14 +70,6 @@ class MaxPoolIndices(Pool):
             return number - row * columns - column + column * rows + row
 
         return at.stage(result.shape, turned)
-
-
-def _number(place: Point, extents: tuple[Index, ...]) -> Index:
-    """Row-major number of an element."""
-    result: Index = 0
-    for i, extent in zip(place, extents, strict=True):
-        result = result * extent + i
-    return result
 
 
 OPS: tuple[type[Op], ...] = (MaxPoolIndices,)

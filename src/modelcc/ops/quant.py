@@ -106,8 +106,31 @@ def saturated(value: Element, to: DType) -> Element:
     return apply("min", apply("max", value, low), high).cast(to)
 
 
+class LinearQuantization(Op):
+    """Base: a scale and maybe a zero point for the tensor, each slice of ``axis`` or each block."""
+
+    axis: int
+    block: int
+
+    @property
+    def granularity(self) -> Granularity:
+        """Which parameter belongs to which element."""
+        return Granularity(self.axis, self.block)
+
+    def check(self, x: TensorType, scale: TensorType, zero: TensorType | None) -> None:
+        """Refuse parameters that do not fit."""
+        require_float(scale.dtype, type(self).__name__)
+        self.granularity.check(x, scale, "scale")
+        if zero is not None:
+            self.granularity.check(x, zero, "zero point")
+        self.require_meetings(x, scale, zero)
+
+    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
+        return self.granularity.meetings(*operands)
+
+
 @dataclass(frozen=True)
-class QuantizeLinear(Op):
+class QuantizeLinear(LinearQuantization):
     """``saturate(round(x / scale) + zero_point)`` as ``to``, halves to even (x, scale, zero?)."""
 
     to: DType = U8
@@ -128,31 +151,23 @@ class QuantizeLinear(Op):
         self, x: TensorType, scale: TensorType, zero: TensorType | None = None
     ) -> tuple[TensorType]:
         require_float(x.dtype, "QuantizeLinear")
-        require_float(scale.dtype, "QuantizeLinear")
-        granularity = Granularity(self.axis, self.block)
-        granularity.check(x, scale, "scale")
-        if zero is not None:
-            granularity.check(x, zero, "zero point")
-            require(zero.dtype == self.to, f"zero point {zero} of a quantisation to {self.to}")
-        self.require_meetings(x, scale, zero)
+        same = zero is None or zero.dtype == self.to
+        require(same, f"zero point {zero} of a quantisation to {self.to}")
+        self.check(x, scale, zero)
         return (TensorType(x.shape, self.to),)
 
-    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
-        return Granularity(self.axis, self.block).meetings(*operands)
-
     def reference(self, x: Array, scale: Array, zero: Array | None = None) -> Array:
-        granularity = Granularity(self.axis, self.block)
-        value = widen(x) / granularity.spread(widen(scale), x)
+        value = widen(x) / self.granularity.spread(widen(scale), x)
         if not self.to.is_float:
             value = np.rint(value)
         if zero is not None:
-            value = value + granularity.spread(zero.astype(value.dtype), x)
+            value = value + self.granularity.spread(zero.astype(value.dtype), x)
         return quantised(value, self.to)
 
     def compute(
         self, at: StageBuilder, x: Operand, scale: Operand, zero: Operand | None = None
     ) -> Operand:
-        granularity, wide = Granularity(self.axis, self.block), accumulator(x.dtype)
+        granularity, wide = self.granularity, accumulator(x.dtype)
 
         def body(o: Point) -> Element:
             value = x[o].cast(wide) / granularity.read(scale, o).cast(wide)
@@ -165,7 +180,7 @@ class QuantizeLinear(Op):
 
 
 @dataclass(frozen=True)
-class DequantizeLinear(Op):
+class DequantizeLinear(LinearQuantization):
     """``(x - zero_point) * scale`` in the dtype of scale (x, scale, zero?)."""
 
     axis: int = 1
@@ -182,31 +197,21 @@ class DequantizeLinear(Op):
     def infer(
         self, x: TensorType, scale: TensorType, zero: TensorType | None = None
     ) -> tuple[TensorType]:
-        require_float(scale.dtype, "DequantizeLinear")
-        granularity = Granularity(self.axis, self.block)
-        granularity.check(x, scale, "scale")
-        if zero is not None:
-            granularity.check(x, zero, "zero point")
-            require(
-                zero.dtype == x.dtype, f"zero point {zero} of {x}: the element types must agree"
-            )
-        self.require_meetings(x, scale, zero)
+        same = zero is None or zero.dtype == x.dtype
+        require(same, f"zero point {zero} of {x}: the element types must agree")
+        self.check(x, scale, zero)
         return (TensorType(x.shape, scale.dtype),)
 
-    def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
-        return Granularity(self.axis, self.block).meetings(*operands)
-
     def reference(self, x: Array, scale: Array, zero: Array | None = None) -> Array:
-        granularity = Granularity(self.axis, self.block)
         value = x.astype(widen(scale).dtype)
         if zero is not None:
-            value = value - granularity.spread(zero.astype(value.dtype), x)
-        return (value * granularity.spread(widen(scale), x)).astype(scale.dtype, copy=False)
+            value = value - self.granularity.spread(zero.astype(value.dtype), x)
+        return (value * self.granularity.spread(widen(scale), x)).astype(scale.dtype, copy=False)
 
     def compute(
         self, at: StageBuilder, x: Operand, scale: Operand, zero: Operand | None = None
     ) -> Operand:
-        granularity, wide = Granularity(self.axis, self.block), accumulator(scale.dtype)
+        granularity, wide = self.granularity, accumulator(scale.dtype)
 
         def body(o: Point) -> Element:
             value = x[o].cast(wide)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from modelcc.ops.conv import Conv, with_bias
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import QuantizeLinear, quantised, saturated
 from modelcc.ops.samples import bounded, scalar, tensor, vector
+
+Given = TypeVar("Given")
 
 _BYTES = (I8, U8)
 
@@ -59,6 +62,12 @@ def _window(rank: int, pad: int, stride: int = 1) -> Mapping[str, object]:
     return {"strides": steps, "pads_before": pads, "pads_after": pads, "dilations": (1,) * rank}
 
 
+def _both(zeros: Sequence[Given | None]) -> tuple[Given | None, Given | None]:
+    """The zero points of both operands, of which the last ones may be left out."""
+    first, second = (*zeros, *(None,) * (2 - len(zeros)))
+    return first, second
+
+
 def _single(zero: Operand) -> Element | None:
     if zero.rank == 0:
         return zero[()]
@@ -79,16 +88,10 @@ class MatMulInteger(Op):
         bounded((0, 255), _u8(2, 3, 5), _u8(5, 4), None, vector(9, dtype=U8)),
     )
 
-    def infer(
-        self,
-        a: TensorType,
-        b: TensorType,
-        a_zero: TensorType | None = None,
-        b_zero: TensorType | None = None,
-    ) -> tuple[TensorType]:
+    def infer(self, a: TensorType, b: TensorType, *zeros: TensorType | None) -> tuple[TensorType]:
         _require_bytes("MatMulInteger", a, b)
         require(a.rank >= 2 and b.rank >= 2, f"MatMulInteger multiplies matrices, not {a} and {b}")
-        for x, zero in ((a, a_zero), (b, b_zero)):
+        for x, zero in zip((a, b), _both(zeros), strict=True):
             if zero is not None:
                 require(zero.dtype == x.dtype, f"zero point {zero} of {x}")
         return MatMul().infer(TensorType(a.shape, I32), TensorType(b.shape, I32))
@@ -111,14 +114,8 @@ class MatMulInteger(Op):
             right = right - b_zero.astype(np.int32)
         return _integer_product(left, right)
 
-    def compute(
-        self,
-        at: StageBuilder,
-        a: Operand,
-        b: Operand,
-        a_zero: Operand | None = None,
-        b_zero: Operand | None = None,
-    ) -> Operand:
+    def compute(self, at: StageBuilder, a: Operand, b: Operand, *zeros: Operand | None) -> Operand:
+        a_zero, b_zero = _both(zeros)
         left, right = shifted(at, a, a_zero, _row_zero), shifted(at, b, b_zero, _column_zero)
         return MatMul().contract(at, left, right, I32)
 
@@ -160,13 +157,8 @@ class ConvInteger(Op):
         """The convolution itself."""
         return Conv(self.strides, self.pads_before, self.pads_after, self.dilations, self.groups)
 
-    def infer(
-        self,
-        x: TensorType,
-        w: TensorType,
-        x_zero: TensorType | None = None,
-        w_zero: TensorType | None = None,
-    ) -> tuple[TensorType]:
+    def infer(self, x: TensorType, w: TensorType, *zeros: TensorType | None) -> tuple[TensorType]:
+        x_zero, w_zero = _both(zeros)
         _require_bytes("ConvInteger", x, *(() if w.dtype == I16 else (w,)))
         require(x_zero is None or x_zero.elements == 1, f"zero point {x_zero} must be a scalar")
         self.require_meetings(x, w, x_zero, w_zero)
@@ -198,14 +190,8 @@ class ConvInteger(Op):
         sums = self.conv.reference(image - self.padding, weights)
         return (sums + bias.reshape(-1, *(1,) * (image.ndim - 2))).astype(np.int32)
 
-    def compute(
-        self,
-        at: StageBuilder,
-        x: Operand,
-        w: Operand,
-        x_zero: Operand | None = None,
-        w_zero: Operand | None = None,
-    ) -> Operand:
+    def compute(self, at: StageBuilder, x: Operand, w: Operand, *zeros: Operand | None) -> Operand:
+        x_zero, w_zero = _both(zeros)
         image = shifted(at, x, x_zero, _column_zero)
         padding = self.padding if x_zero is None else 0
         weights = shifted(at, w, w_zero, _channel_zero)

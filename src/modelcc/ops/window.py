@@ -69,6 +69,11 @@ class Window:
         """Input index read by ``tap`` of the window of ``output``."""
         return output * self.strides[axis] + tap * self.dilations[axis] - self.before[axis]
 
+    def places(self, outputs: Sequence[Index], taps: Sequence[Index]) -> tuple[Index, ...]:
+        """Input indices read by ``taps`` of the window of ``outputs``, along all axes."""
+        pairs = enumerate(zip(outputs, taps, strict=True))
+        return tuple(self.position(axis, output, tap) for axis, (output, tap) in pairs)
+
     def conditions(
         self, positions: Sequence[Index], sizes: Sequence[Index]
     ) -> tuple[Condition, ...]:
@@ -157,6 +162,14 @@ def windows(x: Array, window: Window, value: float = 0) -> Array:
         ),
         writeable=False,
     )
+
+
+def row_major(place: Sequence[Index], extents: Sequence[Index]) -> Index:
+    """The number of the element at ``place`` of a tensor of these extents."""
+    result: Index = 0
+    for i, extent in zip(place, extents, strict=True):
+        result = result * extent + i
+    return result
 
 
 def taps(x: Array, window: Window, value: float = 0) -> list[tuple[tuple[int, ...], Array]]:
