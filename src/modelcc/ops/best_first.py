@@ -104,6 +104,3 @@ def best_first(at: AlgorithmBuilder, order: KeyOrder, room: Index) -> BestFirst:
     sizes = at.scratch(I64, GROUPS)
     pairs = KeyedPlaces(order, *own, sizes, room)
     return BestFirst(pairs, keyed_places(at, order, room), sizes)
-
-
-__all__ = ["BestFirst", "best_first"]

@@ -47,6 +47,3 @@ def unchirped(at: AlgorithmBuilder, count: Index, source: Line, chirp: Line, tar
     for place, lanes in at.vectors(count):
         value = times(at, swapped(source.read(at, place, lanes)), chirp.read(at, place, lanes))
         target.write(at, place, value)
-
-
-__all__ = ["chirped", "clear", "filtered", "unchirped"]

@@ -123,6 +123,3 @@ def _turned(at: AlgorithmBuilder, value: Complex, angle: float) -> Complex:
 _SPECIAL: MappingProxyType[
     int, Callable[[AlgorithmBuilder, Sequence[Complex]], Sequence[Complex]]
 ] = MappingProxyType({2: _two, 4: _four, 8: _eight, 9: _nine})
-
-
-__all__ = ["Complex", "butterfly", "minus", "plus", "scaled", "times", "turned_back"]

@@ -120,6 +120,3 @@ def interleaved(values: Sequence[Expr]) -> Expr:
     if len(values) == 1:
         return values[0]
     return _zipped(interleaved(values[::2]), interleaved(values[1::2]))
-
-
-__all__ = ["Copies", "Line", "alternating", "copied", "interleaved", "split", "swapped"]

@@ -24,7 +24,9 @@ from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.types import F32, F64, Array, TensorType
 from modelcc.ops.bluestein import chirped, filtered, unchirped
 from modelcc.ops.complex_line import Copies, Line, alternating, copied, split
-from modelcc.ops.fourier_tables import FourierLengths, FourierTables, tables
+from modelcc.ops.fourier_tables import FourierLengths as FourierLengths
+from modelcc.ops.fourier_tables import FourierTables as FourierTables
+from modelcc.ops.fourier_tables import tables
 from modelcc.ops.padding import Pad
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.shape import Reshape, Slice
@@ -249,7 +251,5 @@ def _late_row(
         with at.otherwise():
             copied(at, op.count, found, target)
 
-
-__all__ = ["FourierLengths", "FourierTables", "FourierTransform"]
 
 OPS: tuple[type[Op], ...] = (FourierLengths, FourierTables, FourierTransform)

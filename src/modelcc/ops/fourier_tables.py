@@ -233,6 +233,3 @@ def _filter(chirp: Any, size: int) -> Any:
     wrapped[: len(chirp)] = chirp.conj()
     wrapped[size - len(chirp) + 1 :] = chirp[:0:-1].conj()
     return np.fft.fft(wrapped) / size if size else wrapped
-
-
-__all__ = ["FourierLengths", "FourierTables", "fast_length", "tables"]

@@ -18,21 +18,12 @@ from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops.accumulate import accumulator, require_numeric, rounded
 from modelcc.ops.broadcast import numbers
-from modelcc.ops.gather_elements import GatherElements, ScatterElements
-from modelcc.ops.gather_nd import GatherND, ScatterND
+from modelcc.ops.gather_elements import GatherElements as GatherElements
+from modelcc.ops.gather_elements import ScatterElements as ScatterElements
+from modelcc.ops.gather_nd import GatherND as GatherND
+from modelcc.ops.gather_nd import ScatterND as ScatterND
 from modelcc.ops.runtime_index import Point, at_index, require_integer, wrapped
 from modelcc.ops.samples import sample, tensor
-
-__all__ = [
-    "OPS",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "GatherSum",
-    "OneHot",
-    "ScatterElements",
-    "ScatterND",
-]
 
 
 @dataclass(frozen=True)

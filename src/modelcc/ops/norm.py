@@ -22,25 +22,18 @@ from modelcc.ops.accumulate import (
 )
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape
-from modelcc.ops.channel_norm import BatchNorm, GroupNorm, InstanceNorm, require_channels
+from modelcc.ops.channel_norm import BatchNorm as BatchNorm
+from modelcc.ops.channel_norm import GroupNorm as GroupNorm
+from modelcc.ops.channel_norm import InstanceNorm as InstanceNorm
+from modelcc.ops.channel_norm import require_channels
 from modelcc.ops.comparison import Abs, Equal, Sign, where
 from modelcc.ops.conv import Conv
-from modelcc.ops.layer_norm import LayerNorm, RMSNorm
+from modelcc.ops.layer_norm import LayerNorm as LayerNorm
+from modelcc.ops.layer_norm import RMSNorm as RMSNorm
 from modelcc.ops.pool import magnitude_power, root
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.statistics import cast
 from modelcc.ops.transcendental import Pow, Sqrt
-
-__all__ = [
-    "LRN",
-    "OPS",
-    "BatchNorm",
-    "GroupNorm",
-    "InstanceNorm",
-    "LayerNorm",
-    "LpNormalization",
-    "RMSNorm",
-]
 
 
 @dataclass(frozen=True)

@@ -202,6 +202,3 @@ def _pass(at: AlgorithmBuilder, pairs: KeyedPlaces, count: Index, digit: int, so
             pairs.put(at, to, key, pairs.place(at, begin + i))
             at.store(pairs.counts, slot, index_number(to + 1))
         at.assign(source, index_number(target))
-
-
-__all__ = ["COUNTERS", "KeyOrder", "KeyedPlaces", "clear", "keyed_places", "radix_sort"]

@@ -29,27 +29,12 @@ from modelcc.ops.accumulate import (
     widen,
 )
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.broadcast import Expand, ReduceSum, Reduction, reduction_samples
+from modelcc.ops.broadcast import Expand, Reduction, reduction_samples
+from modelcc.ops.broadcast import ReduceSum as ReduceSum
 from modelcc.ops.comparison import Equal, Sign, where
 from modelcc.ops.generate import Indices
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.transcendental import Exp
-
-__all__ = [
-    "OPS",
-    "ArgMax",
-    "ArgMin",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceSumSquare",
-]
 
 _INTEGERS = (
     sample(tensor(3, 4, dtype=I64), axes=(0,), keepdims=False),

@@ -67,6 +67,3 @@ def _neighbours(
 def narrowed(at: AlgorithmBuilder, value: Complex, dtype: DType) -> Complex:
     """The parts of ``value`` in another type."""
     return at.let(convert(value[0], dtype)), at.let(convert(value[1], dtype))
-
-
-__all__ = ["narrowed", "root", "unit_roots"]

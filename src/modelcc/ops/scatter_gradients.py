@@ -24,6 +24,3 @@ def of_replaced(
     last = build.emit(put, build.emit(Full(x.shape, -1, I64)), indices, numbers)
     stays = build.emit(Equal(), build.emit(get, last, indices), numbers)
     return dx, build.emit(Where(), stays, build.emit(get, dy, indices), none)
-
-
-__all__ = ["of_replaced"]

@@ -111,6 +111,3 @@ def _last_bucket(at: AlgorithmBuilder, row: Row, pairs: KeyedPlaces) -> Expr:
 
 def _leading(key: Expr, shift: int) -> Expr:
     return convert(call("shr", key, number(shift, key.dtype)) if shift else key, I64)
-
-
-__all__ = ["Row", "select_by_key"]

@@ -17,34 +17,17 @@ from modelcc.ir.op import Builder, Op, equal, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
 from modelcc.ops import broadcast, generate, padding, slicing
-from modelcc.ops.broadcast import (
-    Expand,
-    ReduceSum,
-    Reshape,
-    numbers,
-    shape_text,
-)
-from modelcc.ops.generate import EyeLike, Full, Indices, Iota
-from modelcc.ops.padding import Pad
+from modelcc.ops.broadcast import Expand as Expand
+from modelcc.ops.broadcast import ReduceSum, numbers, shape_text
+from modelcc.ops.broadcast import Reshape as Reshape
+from modelcc.ops.generate import EyeLike as EyeLike
+from modelcc.ops.generate import Full as Full
+from modelcc.ops.generate import Indices as Indices
+from modelcc.ops.generate import Iota as Iota
+from modelcc.ops.padding import Pad as Pad
 from modelcc.ops.samples import sample, tensor
-from modelcc.ops.slicing import Slice, Unslice
-
-__all__ = [
-    "OPS",
-    "Concat",
-    "Expand",
-    "EyeLike",
-    "Full",
-    "Indices",
-    "Iota",
-    "Pad",
-    "Reshape",
-    "Slice",
-    "Tile",
-    "Transpose",
-    "Trilu",
-    "Unslice",
-]
+from modelcc.ops.slicing import Slice as Slice
+from modelcc.ops.slicing import Unslice as Unslice
 
 Point = tuple[Index, ...]
 

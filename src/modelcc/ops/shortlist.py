@@ -238,6 +238,3 @@ class _Scan:
             best.put(at, rank, *best.read(at, rank))
         at.assign(self.bound, best.read(at, k - 1)[0])
         at.assign(self.count, index_number(k))
-
-
-__all__ = ["MOST", "Shortlist", "select_by_list", "shortlist"]

@@ -46,6 +46,3 @@ def _backwards(value: Expr) -> Expr:
     if value.lanes == 1:
         return value
     return Shuffle(value, value, tuple(reversed(range(value.lanes))))
-
-
-__all__ = ["half_spectrum"]

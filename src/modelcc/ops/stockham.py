@@ -189,16 +189,3 @@ def divides(value: Expr, radix: int) -> Expr:
     """Whether ``radix`` divides ``value``, which is not 0: that is divided for ever."""
     exact = call("eq", call("mod", value, integer(radix)), integer(0))
     return call("and", call("gt", value, integer(0)), exact)
-
-
-__all__ = [
-    "BINARY",
-    "CONVOLVED",
-    "LATE",
-    "RADICES",
-    "divides",
-    "late_stages",
-    "radices_of",
-    "stage",
-    "stages",
-]

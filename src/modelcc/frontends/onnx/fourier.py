@@ -192,6 +192,3 @@ def _mirrored(call: Call, x: str, length: Index) -> str:
     tail = call.emit(Slice((0, rest, 0), (type.shape[0], rest, 2), (1, -1, 1)), x)
     signs = call.constant(np.array([1, -1], type.dtype.numpy))
     return call.emit(Concat(1), x, call.emit(ew.Mul(), tail, signs))
-
-
-__all__ = ["Form", "transformed"]
