@@ -23,20 +23,7 @@ from modelcc.ir.op import (
     require,
     same_dtype,
 )
-from modelcc.ir.types import (
-    BF16,
-    BOOL,
-    F16,
-    F32,
-    F64,
-    I8,
-    I32,
-    I64,
-    U8,
-    Array,
-    DType,
-    TensorType,
-)
+from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, Array, DType, TensorType
 from modelcc.ops.broadcast import unbroadcast
 from modelcc.ops.samples import bounded, sample, tensor
 

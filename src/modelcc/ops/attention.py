@@ -8,25 +8,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.ir.compute import (
-    Element,
-    Operand,
-    StageBuilder,
-    apply,
-    index_value,
-    select,
-)
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.index import Index
 from modelcc.ir.op import Builder, Meeting, Op, Sample, broadcast_shapes, require, same_dtype
 from modelcc.ir.types import F16, I32, I64, Array, DType, TensorType
-from modelcc.ops.accumulate import (
-    Point,
-    accumulator,
-    combined,
-    require_float,
-    rounded,
-    widen,
-)
+from modelcc.ops.accumulate import Point, accumulator, combined, require_float, rounded, widen
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import ReduceSum, unbroadcast
 from modelcc.ops.comparison import LessOrEqual, where

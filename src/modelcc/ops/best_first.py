@@ -11,15 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from modelcc.ir.algorithm import (
-    AlgorithmBuilder,
-    add,
-    call,
-    convert,
-    index_number,
-    integer,
-    number,
-)
+from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_number, integer, number
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import Buffer, Expr, Var
 from modelcc.ir.types import BOOL, I64

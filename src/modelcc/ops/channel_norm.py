@@ -11,12 +11,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import F16, Array, TensorType
-from modelcc.ops.accumulate import (
-    Point,
-    accumulator,
-    require_float,
-    widen,
-)
+from modelcc.ops.accumulate import Point, accumulator, require_float, widen
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape, numbers
 from modelcc.ops.samples import bounded, sample, tensor

@@ -13,14 +13,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
 from modelcc.ir.types import F16, Array, DType, TensorType
-from modelcc.ops.accumulate import (
-    Point,
-    accumulator,
-    combined,
-    require_numeric,
-    rounded,
-    widen,
-)
+from modelcc.ops.accumulate import Point, accumulator, combined, require_numeric, rounded, widen
 from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.convolve import convolve, scatter
 from modelcc.ops.phase import Phase, choices, conditions, fill_phase, reached, sources

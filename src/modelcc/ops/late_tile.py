@@ -7,13 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import (
-    AlgorithmBuilder,
-    call,
-    index_number,
-    splat,
-    test,
-)
+from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, splat, test
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.op import Op, require

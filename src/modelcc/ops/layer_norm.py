@@ -11,12 +11,7 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder
 from modelcc.ir.op import Builder, Meeting, Op, require, same_dtype
 from modelcc.ir.types import F16, Array, TensorType
-from modelcc.ops.accumulate import (
-    Point,
-    accumulator,
-    require_float,
-    widen,
-)
+from modelcc.ops.accumulate import Point, accumulator, require_float, widen
 from modelcc.ops.arithmetic import Add, Mul, Value, of
 from modelcc.ops.broadcast import unbroadcast
 from modelcc.ops.samples import sample, tensor

@@ -22,14 +22,7 @@ from modelcc.ir.op import (
     same_dtype,
 )
 from modelcc.ir.types import F16, I32, Array, DType, TensorType
-from modelcc.ops.accumulate import (
-    Point,
-    accumulator,
-    combined,
-    require_numeric,
-    rounded,
-    widen,
-)
+from modelcc.ops.accumulate import Point, accumulator, combined, require_numeric, rounded, widen
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.broadcast import Expand, Reshape, unbroadcast
 from modelcc.ops.samples import sample, tensor

@@ -11,14 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import (
-    AlgorithmBuilder,
-    call,
-    convert,
-    index_number,
-    integer,
-    number,
-)
+from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, index_number, integer, number
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
 from modelcc.ir.op import Op, require

@@ -13,13 +13,7 @@ from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import F16, Array, TensorType
 from modelcc.ops import channel_norm, layer_norm
-from modelcc.ops.accumulate import (
-    Point,
-    accumulator,
-    combined,
-    require_float,
-    widen,
-)
+from modelcc.ops.accumulate import Point, accumulator, combined, require_float, widen
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.channel_norm import BatchNorm as BatchNorm

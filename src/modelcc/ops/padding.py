@@ -14,10 +14,7 @@ from modelcc.ir.index import Index, compare, maximum, minimum, mod
 from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, I64, Array, TensorType
-from modelcc.ops.broadcast import (
-    numbers,
-    shape_text,
-)
+from modelcc.ops.broadcast import numbers, shape_text
 from modelcc.ops.samples import sample, tensor
 
 Point = tuple[Index, ...]

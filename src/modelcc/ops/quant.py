@@ -18,13 +18,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, se
 from modelcc.ir.index import ceildiv, floordiv
 from modelcc.ir.op import Meeting, Op, require
 from modelcc.ir.types import F8E4M3FN, F16, F32, I4, I8, I32, U8, Array, DType, TensorType
-from modelcc.ops.accumulate import (
-    Point,
-    accumulator,
-    combined,
-    require_float,
-    widen,
-)
+from modelcc.ops.accumulate import Point, accumulator, combined, require_float, widen
 from modelcc.ops.samples import bounded, sample, scalar, tensor, vector
 
 _SCALES, _SCALES_OF_BLOCKS = vector(0.01, 0.02, 0.1), vector(*np.arange(1, 7) / 10).reshape(2, 3)

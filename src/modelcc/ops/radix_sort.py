@@ -9,15 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from modelcc.ir.algorithm import (
-    AlgorithmBuilder,
-    add,
-    call,
-    convert,
-    index_number,
-    integer,
-    number,
-)
+from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_number, integer, number
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import Bitcast, Buffer, Choose, Expr, Var
 from modelcc.ir.types import BOOL, F32, F64, I32, I64, U32, U64, DType

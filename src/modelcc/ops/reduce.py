@@ -9,25 +9,12 @@ from typing import Any, ClassVar, Literal
 import ml_dtypes
 import numpy as np
 
-from modelcc.ir.compute import (
-    Element,
-    Operand,
-    StageBuilder,
-    apply,
-    index_value,
-    select,
-)
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, minimum, product
 from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, TensorType, dtype_of
-from modelcc.ops.accumulate import (
-    accumulator,
-    combined,
-    require_float,
-    require_numeric,
-    widen,
-)
+from modelcc.ops.accumulate import accumulator, combined, require_float, require_numeric, widen
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Expand, Reduction, reduction_samples
 from modelcc.ops.broadcast import ReduceSum as ReduceSum

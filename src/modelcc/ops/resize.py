@@ -7,36 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.compute import (
-    Element,
-    Operand,
-    StageBuilder,
-    apply,
-    guard,
-    index_value,
-    select,
-)
+from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.condition import Demands
-from modelcc.ir.index import (
-    Index,
-    Sym,
-    ceildiv,
-    floordiv,
-    maximum,
-    minimum,
-)
+from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.types import F16, U8, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float, require_numeric, rounded
 from modelcc.ops.broadcast import ReduceSum, Reshape
-from modelcc.ops.coordinates import (
-    Coordinate,
-    Nearest,
-    Scale,
-    Transformation,
-    coordinate,
-    ratio,
-)
+from modelcc.ops.coordinates import Coordinate, Nearest, Scale, Transformation, coordinate, ratio
 from modelcc.ops.interpolation import clamped, far, fraction, in_range, near, separable
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.resize_taps import (

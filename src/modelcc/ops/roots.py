@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from math import pi
 
-from modelcc.ir.algorithm import (
-    AlgorithmBuilder,
-    add,
-    call,
-    convert,
-    index_number,
-    number,
-    splat,
-)
+from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_number, number, splat
 from modelcc.ir.index import Index, minimum
 from modelcc.ir.loop import Choose, Expr
 from modelcc.ir.types import F64, DType

@@ -14,10 +14,7 @@ from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
 from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I64, Array, TensorType
-from modelcc.ops.broadcast import (
-    dim_bounds,
-    numbers,
-)
+from modelcc.ops.broadcast import dim_bounds, numbers
 from modelcc.ops.samples import sample, tensor
 
 Point = tuple[Index, ...]

@@ -19,12 +19,7 @@ from modelcc.ops.radix_sort import KeyedPlaces, KeyOrder, keyed_places
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.selection import Row, select_by_key
 from modelcc.ops.shortlist import MOST, Shortlist, select_by_list, shortlist
-from modelcc.ops.top_columns import (
-    WIDE,
-    TurnedColumns,
-    select_best_of_columns,
-    turned_columns,
-)
+from modelcc.ops.top_columns import WIDE, TurnedColumns, select_best_of_columns, turned_columns
 
 FEW = 64
 """Results up to which a short list is the faster way, whatever the row."""

@@ -8,15 +8,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from modelcc.ir.algorithm import (
-    AlgorithmBuilder,
-    add,
-    call,
-    index_number,
-    integer,
-    number,
-    test,
-)
+from modelcc.ir.algorithm import AlgorithmBuilder, add, call, index_number, integer, number, test
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.loop import Buffer, Expr

@@ -12,14 +12,7 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.views import part
-from modelcc.frontends.onnx.window import (
-    explicit_pads,
-    geometry,
-    halves,
-    per_axis,
-    pooled,
-    spatial,
-)
+from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, pooled, spatial
 from modelcc.ir.index import Index, Range, floordiv, minimum, product
 from modelcc.ir.op import equal
 from modelcc.ir.types import F32, F64

@@ -15,16 +15,7 @@ from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.tiles import tile
 from modelcc.frontends.onnx.vectors import BEYOND, operand
-from modelcc.ir.index import (
-    Index,
-    Range,
-    ceildiv,
-    compare,
-    floordiv,
-    product,
-    simplify,
-    total,
-)
+from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, product, simplify, total
 from modelcc.ir.types import I64, dtype_of
 from modelcc.ops import shape as sh
 
