@@ -11,13 +11,14 @@ from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, NodeProto
 
 from modelcc.frontends.onnx.number_lists import Codes, coded, floats, integers, narrowed, texts
-from modelcc.frontends.onnx.tensors import sparse_to_array, to_array
+from modelcc.frontends.onnx.tensors import dtype_from_onnx, sparse_to_array, to_array
 from modelcc.frontends.onnx.wire import Items
 from modelcc.ir.errors import ModelError
 from modelcc.ir.mapped import release_pages
-from modelcc.ir.types import Array
+from modelcc.ir.types import Array, DType
 
 Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 def type_name(code: int) -> str:
@@ -81,6 +82,15 @@ class Attributes:
             "the exporter wrote an invalid node; correct the attribute",
         )
 
+    def _read(
+        self, name: str, kind: int, read: Callable[[AttributeProto], Value], default: Value | None
+    ) -> Value:
+        found = self._get(name, kind)
+        value = default if found is None else read(found)
+        if value is None:
+            raise self._missing(name)
+        return value
+
     def _missing(self, name: str) -> ModelError:
         return ModelError(
             f"the required attribute {name} is missing",
@@ -89,42 +99,49 @@ class Attributes:
         )
 
     def integer(self, name: str, default: int | None = None) -> int:
-        found = self._get(name, AttributeProto.INT)
-        value = default if found is None else found.i
-        if value is None:
-            raise self._missing(name)
-        return value
+        return self._read(name, AttributeProto.INT, lambda a: a.i, default)
 
     def flag(self, name: str, default: bool = False) -> bool:
         return self.integer(name, int(default)) != 0
 
     def number(self, name: str, default: float | None = None) -> float:
-        found = self._get(name, AttributeProto.FLOAT)
-        value = default if found is None else shortest(found.f)
-        if value is None:
-            raise self._missing(name)
-        return value
+        return self._read(name, AttributeProto.FLOAT, lambda a: shortest(a.f), default)
 
     def text(self, name: str, default: str | None = None) -> str:
-        found = self._get(name, AttributeProto.STRING)
-        value = default if found is None else found.s.decode("utf-8", "replace")
-        if value is None:
-            raise self._missing(name)
-        return value
+        return self._read(
+            name, AttributeProto.STRING, lambda a: a.s.decode("utf-8", "replace"), default
+        )
 
     def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        found = self._get(name, AttributeProto.INTS)
-        value = default if found is None else tuple(found.ints)
-        if value is None:
-            raise self._missing(name)
-        return value
+        return self._read(name, AttributeProto.INTS, lambda a: tuple(a.ints), default)
 
     def numbers(self, name: str, default: tuple[float, ...] | None = None) -> tuple[float, ...]:
-        found = self._get(name, AttributeProto.FLOATS)
-        value = default if found is None else tuple(shortest(f) for f in found.floats)
-        if value is None:
-            raise self._missing(name)
-        return value
+        return self._read(
+            name, AttributeProto.FLOATS, lambda a: tuple(map(shortest, a.floats)), default
+        )
+
+    def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        return self._read(
+            name, AttributeProto.STRINGS, lambda a: tuple(s.decode() for s in a.strings), default
+        )
+
+    def tensor(self, name: str) -> Array:
+        where = f"{self._where}, attribute {name}"
+        found = self._read(name, AttributeProto.TENSOR, lambda a: a.t, None)
+        return to_array(found, self._folder, where)
+
+    def sparse(self, name: str) -> Array:
+        where = f"{self._where}, attribute {name}"
+        found = self._read(name, AttributeProto.SPARSE_TENSOR, lambda a: a.sparse_tensor, None)
+        return sparse_to_array(found, self._folder, where)
+
+    def graph(self, name: str) -> GraphProto:
+        return self._read(name, AttributeProto.GRAPH, lambda a: a.g, None)
+
+    def dtype(self, name: str, default: DType) -> DType:
+        """An element type by its number; ``default`` if that is 0 or absent."""
+        code = self.integer(name, 0)
+        return dtype_from_onnx(code, self._where) if code else default
 
     def integer_array(self, name: str, absent: int | None = None) -> Array:
         """Many integers, in the narrowest dtype that has them; if there are none, and ``absent`` is
@@ -163,32 +180,6 @@ class Attributes:
         found = read(items.data, items.tag)
         release_pages(np.frombuffer(items.data, np.uint8))
         return found
-
-    def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        found = self._get(name, AttributeProto.STRINGS)
-        value = default if found is None else tuple(s.decode() for s in found.strings)
-        if value is None:
-            raise self._missing(name)
-        return value
-
-    def tensor(self, name: str) -> Array:
-        found = self._get(name, AttributeProto.TENSOR)
-        if found is None:
-            raise self._missing(name)
-        return to_array(found.t, self._folder, f"{self._where}, attribute {name}")
-
-    def sparse(self, name: str) -> Array:
-        found = self._get(name, AttributeProto.SPARSE_TENSOR)
-        if found is None:
-            raise self._missing(name)
-        where = f"{self._where}, attribute {name}"
-        return sparse_to_array(found.sparse_tensor, self._folder, where)
-
-    def graph(self, name: str) -> GraphProto:
-        found = self._get(name, AttributeProto.GRAPH)
-        if found is None:
-            raise self._missing(name)
-        return found.g
 
 
 def shortest(value: float) -> float:

@@ -19,6 +19,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.op import Op
 from modelcc.ir.types import I64, Array, DType, TensorType
+from modelcc.ops.arithmetic import Value
 from modelcc.ops.elementwise import Cast
 from modelcc.ops.slicing import Slice
 
@@ -108,6 +109,22 @@ class Call:
     def input(self, i: int) -> str:
         """Operand ``i``, ``""`` if absent."""
         return self.inputs[i] if i < len(self.inputs) else ""
+
+    def value(self, i: int) -> Value:
+        """Operand ``i``, for arithmetic."""
+        return Value(self, self.input(i))
+
+    def given(self, i: int) -> Value | None:
+        """Operand ``i``, for arithmetic, if it is there."""
+        return self.value(i) if self.has(i) else None
+
+    def made(self, op: Op) -> Value:
+        """The single result of an ``op`` without operands, for arithmetic."""
+        return Value(self, self.emit(op))
+
+    def literal(self, value: Array | float, dtype: DType | None = None) -> Value:
+        """A value with these contents, for arithmetic."""
+        return Value(self, self.constant(value, dtype))
 
     def want(self, i: int) -> bool:
         """Whether anything reads output ``i``."""
@@ -235,6 +252,10 @@ class Call:
     def fail(self, message: str) -> NoReturn:
         """Refuse the model because of this node."""
         raise ModelError(message, self.source, "the model is invalid here; export it again")
+
+    def option(self, name: str, options: tuple[Option, ...], default: str | None = None) -> Option:
+        """The text attribute ``name`` as one of ``options``."""
+        return self.choice(self.attrs.text(name, default), options, name)
 
     def choice(self, value: str, options: tuple[Option, ...], what: str) -> Option:
         """``value`` as one of ``options``; not supported if it is none."""

@@ -30,11 +30,6 @@ from modelcc.ops.shape import Concat, Reshape, Transpose
 from modelcc.ops.slicing import Slice
 
 
-def value(call: Call, i: int) -> Value:
-    """Operand ``i``, for arithmetic."""
-    return Value(call, call.input(i))
-
-
 def fused_matmul(call: Call) -> str:
     """``alpha * a' @ b'``, where ' are transpositions of matrices or of batches."""
     attrs = call.attrs
@@ -53,14 +48,14 @@ def _arranged(call: Call, i: int, matrix: bool, batch: bool) -> Value:
         axes = [*axes[1:-1], 0, axes[-1]]
     if matrix and rank > 1:
         axes[-2:] = axes[-1], axes[-2]
-    return value(call, i) if axes == sorted(axes) else of(Transpose(tuple(axes)), value(call, i))
+    return call.value(i) if axes == sorted(axes) else of(Transpose(tuple(axes)), call.value(i))
 
 
 def biased_gelu(approximate: str) -> Handler:
     """Gelu of the sum of the operands."""
 
     def handler(call: Call) -> str:
-        x = value(call, 0) + value(call, 1) if call.has(1) else value(call, 0)
+        x = call.value(0) + call.value(1) if call.has(1) else call.value(0)
         return of(act.Gelu("tanh" if approximate == "tanh" else "none"), x).name
 
     return handler
@@ -68,7 +63,7 @@ def biased_gelu(approximate: str) -> Handler:
 
 def bias_split_gelu(call: Call) -> str:
     """The first half of ``x + bias`` times the gelu of the second."""
-    x = value(call, 0) + value(call, 1)
+    x = call.value(0) + call.value(1)
     shape = call.shape()
     half = floordiv(shape[-1], 2)
     extents, steps = (*shape[:-1], half), (1,) * len(shape)
@@ -140,7 +135,7 @@ def bias_softmax(call: Call) -> str:
 
     The bias is broadcast along axes in front of ``axis``: the inner or the outer ones of them.
     """
-    axis, x, bias = call.axis(1), value(call, 0), value(call, 1)
+    axis, x, bias = call.axis(1), call.value(0), call.value(1)
     extents, own = x.type.shape, bias.type.shape
     if not call.attrs.flag("is_inner_broadcast", True) and len(own) == len(extents):
         # Its rows are read in order, again and again.
@@ -157,12 +152,12 @@ def bias_softmax(call: Call) -> str:
 
 
 def bias_add(call: Call) -> str:
-    return (value(call, 0) + value(call, 1) + value(call, 2)).name
+    return (call.value(0) + call.value(1) + call.value(2)).name
 
 
 def gemm_fast_gelu(call: Call) -> str:
-    total = of(MatMul(), value(call, 0), value(call, 1))
-    return of(act.Gelu("tanh"), total + value(call, 2) if call.has(2) else total).name
+    total = of(MatMul(), call.value(0), call.value(1))
+    return of(act.Gelu("tanh"), total + call.value(2) if call.has(2) else total).name
 
 
 def activated_matmul(call: Call) -> str:
@@ -173,7 +168,7 @@ def complex_mul(conjugate: bool) -> Handler:
     """Products of complex numbers, whose parts are the last axis; of conjugates of the second."""
 
     def handler(call: Call) -> str:
-        (a, b), (c, d) = (_parts(value(call, i)) for i in (0, 1))
+        (a, b), (c, d) = (_parts(call.value(i)) for i in (0, 1))
         d = -1.0 * d if conjugate else d
         return of(Concat(a.type.rank - 1), a * c - b * d, a * d + b * c).name
 
@@ -220,8 +215,8 @@ def bits_product(call: Call, columns: int) -> str:
         zeros = unpacked(given, dtype)[:, :blocks]
     operands.append(np.ascontiguousarray(zeros).astype(dtype.numpy))
     whole = call.emit(DequantizeLinear(1, block), *(call.constant(o) for o in operands))
-    result = of(MatMul(), value(call, 0), of(Transpose((1, 0)), Value(call, whole)))
-    return (result + value(call, 5)).name if call.has(5) else result.name
+    result = of(MatMul(), call.value(0), of(Transpose((1, 0)), Value(call, whole)))
+    return (result + call.value(5)).name if call.has(5) else result.name
 
 
 def unpacked(data: Array, dtype: DType) -> Array:
@@ -235,12 +230,12 @@ def inverse(call: Call) -> str:
     """Inverses of matrices of 2 rows by Cramer's rule."""
     if call.shape()[-2:] != (2, 2):
         unsupported("inverses of matrices of more than 2 rows")
-    x, rank = value(call, 0), call.rank()
+    x, rank = call.value(0), call.rank()
     adjugate = np.array([[1.0, -1.0], [-1.0, 1.0]], call.dtype().numpy)
     flipped = of(Transpose((*range(rank - 2), rank - 1, rank - 2)), _turned(call, x))
     entries = [_entry(call, x, i, j) for i in (0, 1) for j in (0, 1)]
     determinant = entries[0] * entries[3] - entries[1] * entries[2]
-    return (flipped * Value(call, call.constant(adjugate)) / determinant).name
+    return (flipped * call.literal(adjugate) / determinant).name
 
 
 def _turned(call: Call, x: Value) -> Value:
@@ -265,9 +260,9 @@ def expand_dims(call: Call) -> str:
 def distances(call: Call) -> str:
     """Distances of all rows of the operands, or their squares."""
     (m, size), (n, _) = call.shape(), call.shape(1)
-    a, b = (of(Reshape(s), value(call, i)) for i, s in enumerate(((m, 1, size), (1, n, size))))
+    a, b = (of(Reshape(s), call.value(i)) for i, s in enumerate(((m, 1, size), (1, n, size))))
     squares = of(ReduceSumSquare((2,), False), a - b)
-    metric = call.choice(call.attrs.text("metric"), ("euclidean", "sqeuclidean"), "metric")
+    metric = call.option("metric", ("euclidean", "sqeuclidean"))
     return (of(ew.Sqrt(), squares) if metric == "euclidean" else squares).name
 
 

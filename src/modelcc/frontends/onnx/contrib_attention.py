@@ -8,7 +8,6 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.contrib_rotary import (
     angles,
     joined_heads,
@@ -35,7 +34,7 @@ def _mask(call: Call, operand: int, q: Value, keys: Index) -> Value | None:
     """What an attention mask adds to the scores [b, h, m, n]: 0 or ``mask_filter_value``."""
     if not call.has(operand):
         return None
-    mask, batch, queries = value(call, operand), q.type.shape[0], q.type.shape[2]
+    mask, batch, queries = call.value(operand), q.type.shape[0], q.type.shape[2]
     shape = mask.type.shape
     seen: Value
     match len(shape):
@@ -56,14 +55,14 @@ def _mask(call: Call, operand: int, q: Value, keys: Index) -> Value | None:
             seen = of(ew.Greater(), window, mask.lift(0))
         case _:
             unsupported(f"a mask of type {mask.type}")
-    hidden = Value(call, call.constant(call.attrs.number("mask_filter_value", -10000.0),
-                                       q.type.dtype))  # fmt: skip
+    hidden = call.literal(call.attrs.number("mask_filter_value", -10000.0),
+                                       q.type.dtype)  # fmt: skip
     return where(seen, hidden.lift(0.0), hidden)
 
 
 def _before(call: Call, bound: Value, keys: Index) -> Value:
     """Which key positions are before ``bound``, [b, 1, 1, keys]."""
-    places = Value(call, call.emit(Iota((1, 1, 1, keys), 3, 0, 1, bound.type.dtype)))
+    places = call.made(Iota((1, 1, 1, keys), 3, 0, 1, bound.type.dtype))
     return of(ew.Less(), places, bound)
 
 
@@ -94,21 +93,21 @@ def attention(call: Call) -> tuple[str, ...]:
     attrs, heads = call.attrs, call.attrs.integer("num_heads")
     if attrs.flag("do_rotary") or attrs.flag("past_present_share_buffer"):
         unsupported("rotary embeddings, or a shared buffer of keys and values")
-    joint = of(MatMul(), value(call, 0), value(call, 1))
+    joint = of(MatMul(), call.value(0), call.value(1))
     if call.has(2):
-        joint = joint + value(call, 2)
+        joint = joint + call.value(2)
     width = number_of(call, call.shape(1)[1], "size of weights")
     sizes = attrs.integers("qkv_hidden_sizes", ()) or (width // 3,) * 3
     starts = (0, sizes[0], sizes[0] + sizes[1])
     q, k, v = (split_heads(part(joint, 2, s, n), heads) for s, n in zip(starts, sizes, strict=True))
     present = ""
     if call.has(4):
-        past = [_without_first(part(value(call, 4), 0, i, 1)) for i in (0, 1)]
+        past = [_without_first(part(call.value(4), 0, i, 1)) for i in (0, 1)]
         k, v = of(Concat(2), past[0], k), of(Concat(2), past[1], v)
     if call.want(1):
         pair = (of(Reshape((1, *x.type.shape)), x) for x in (k, v))
         present = of(Concat(0), *pair).name
-    bias = value(call, 5) if call.has(5) else None
+    bias = call.given(5)
     mask = _sum(_mask(call, 3, q, k.type.shape[2]), bias)
     result = _attended(call, q, k, v, mask, attrs.flag("unidirectional")).name
     return (result, present) if present else (result,)
@@ -123,8 +122,8 @@ def multi_head(call: Call) -> tuple[str, ...]:
     heads = call.attrs.integer("num_heads")
     q, k, v = _operands(call, heads)
     if call.has(6):
-        k, v = of(Concat(2), value(call, 6), k), of(Concat(2), value(call, 7), v)
-    bias = value(call, 5) if call.has(5) else None
+        k, v = of(Concat(2), call.value(6), k), of(Concat(2), call.value(7), v)
+    bias = call.given(5)
     mask = _sum(_mask(call, 4, q, k.type.shape[2]), bias)
     result = _attended(call, q, k, v, mask, call.attrs.flag("unidirectional")).name
     return (result, k.name, v.name)
@@ -133,21 +132,21 @@ def multi_head(call: Call) -> tuple[str, ...]:
 def _operands(call: Call, heads: int) -> tuple[Value, Value, Value]:
     """Queries, keys and values as heads, with their biases."""
     if call.rank() == 5:  # [b, s, heads, 3, d]
-        return _packed(call, value(call, 0), 3, 0)
-    q = value(call, 0)
+        return _packed(call, call.value(0), 3, 0)
+    q = call.value(0)
     if call.has(3):
-        q = q + part(value(call, 3), 0, 0, q.type.shape[2])
+        q = q + part(call.value(3), 0, 0, q.type.shape[2])
     own, width = split_heads(q, heads), q.type.shape[2]
     if call.rank(1) == 5:
-        k, v, _ = _packed(call, value(call, 1), 2, 1)
+        k, v, _ = _packed(call, call.value(1), 2, 1)
         return own, k, v
-    k, v = value(call, 1), value(call, 2)
+    k, v = call.value(1), call.value(2)
     if k.type.rank == 4:
         if call.has(3):
             unsupported("a bias of keys that are given as heads")
         return own, k, v
     if call.has(3):
-        bias = value(call, 3)
+        bias = call.value(3)
         k = k + part(bias, 0, width, k.type.shape[2])
         v = v + part(bias, 0, width + k.type.shape[2], v.type.shape[2])
     return own, split_heads(k, heads), split_heads(v, heads)
@@ -173,16 +172,16 @@ def grouped(call: Call) -> tuple[str, ...]:
     few = attrs.integer("kv_num_heads")
     q, k, v = _grouped_operands(call, heads, few)
     batch, _, length, _ = q.type.shape
-    ends = of(Reshape((batch,)), value(call, 5)) + value(call, 5).lift(1)
+    ends = of(Reshape((batch,)), call.value(5)) + call.value(5).lift(1)
     past = of(ew.Max(), ends - _count(call, length, ends), ends.lift(0))
     if attrs.flag("do_rotary"):
         positions = _positions(call, past, length)
-        cos, sin = (angles(value(call, i), positions) for i in (7, 8))
+        cos, sin = (angles(call.value(i), positions) for i in (7, 8))
         near = attrs.flag("rotary_interleaved")
         q, k = rotated(q, cos, sin, near), rotated(k, cos, sin, near)
     if call.has(3):
-        k, v = (_appended(call, value(call, i), x, past) for i, x in ((3, k), (4, v)))
-    mask = _sum(_seen(call, q, k, past), value(call, 10) if call.has(10) else None)
+        k, v = (_appended(call, call.value(i), x, past) for i, x in ((3, k), (4, v)))
+    mask = _sum(_seen(call, q, k, past), call.given(10))
     wide = [_repeated(x, heads // few) for x in (k, v)]
     result = _capped(call, q, wide[0], wide[1], mask)
     return (result.name, k.name, v.name)
@@ -195,10 +194,10 @@ def _count(call: Call, extent: Index, like: Value) -> Value:
 def _grouped_operands(call: Call, heads: int, few: int) -> tuple[Value, Value, Value]:
     if call.has(12):
         unsupported("scales of quantised keys")
-    q = value(call, 0)
+    q = call.value(0)
     if call.has(1):
-        return split_heads(q, heads), split_heads(value(call, 1), few), split_heads(
-            value(call, 2), few)  # fmt: skip
+        return split_heads(q, heads), split_heads(call.value(1), few), split_heads(
+            call.value(2), few)  # fmt: skip
     size = floordiv(q.type.shape[2], heads + 2 * few)
     cuts = ((0, heads), (heads, few), (heads + few, few))
     parts = [split_heads(part(q, 2, at * size, n * size), n) for at, n in cuts]
@@ -208,9 +207,9 @@ def _grouped_operands(call: Call, heads: int, few: int) -> tuple[Value, Value, V
 def _positions(call: Call, past: Value, length: Index) -> Value:
     """Positions of the new keys, [b, s]."""
     if call.has(9):
-        return value(call, 9)
+        return call.value(9)
     (batch,) = past.type.shape
-    steps = Value(call, call.emit(Iota((1, length), 1, 0, 1, past.type.dtype)))
+    steps = call.made(Iota((1, length), 1, 0, 1, past.type.dtype))
     return of(Reshape((batch, 1)), past) + steps
 
 
@@ -219,7 +218,7 @@ def _appended(call: Call, old: Value, new: Value, past: Value) -> Value:
     batch, _, length, _ = new.type.shape
     total = old.type.shape[2] + length
     room = of(Pad((0,) * 4, (0, 0, length, 0), "constant", 0.0), old)
-    places = Value(call, call.emit(Iota((1, total), 1, 0, 1, past.type.dtype)))
+    places = call.made(Iota((1, total), 1, 0, 1, past.type.dtype))
     since = places - of(Reshape((batch, 1)), past)
     zero = since.lift(0)
     last = _count(call, length - 1, since)
@@ -235,14 +234,14 @@ def _seen(call: Call, q: Value, k: Value, past: Value) -> Value | None:
     """Minus infinity where a query does not see a key, [b, 1, m, n]."""
     batch, queries, keys = q.type.shape[0], q.type.shape[2], k.type.shape[2]
     dtype = past.type.dtype
-    rows = Value(call, call.emit(Iota((1, 1, queries, 1), 2, 0, 1, dtype)))
-    columns = Value(call, call.emit(Iota((1, 1, 1, keys), 3, 0, 1, dtype)))
+    rows = call.made(Iota((1, 1, queries, 1), 2, 0, 1, dtype))
+    columns = call.made(Iota((1, 1, 1, keys), 3, 0, 1, dtype))
     own = rows + of(Reshape((batch, 1, 1, 1)), past)
     seen = of(ew.LessOrEqual(), columns, own)
     window = call.attrs.integer("local_window_size", -1)
     if window >= 0:
         seen = of(ew.And(), seen, of(ew.Greater(), columns, own - own.lift(window)))
-    hidden = Value(call, call.constant(np.array(-np.inf, q.type.dtype.numpy)))
+    hidden = call.literal(np.array(-np.inf, q.type.dtype.numpy))
     return where(seen, hidden.lift(0.0), hidden)
 
 
@@ -276,9 +275,9 @@ def _capped(call: Call, q: Value, k: Value, v: Value, mask: Value | None) -> Val
 def _with_sink(call: Call, scores: Value) -> Value:
     """Softmax over the scores [b, h, m, n] and a sink, whose own share is left out."""
     batch, heads, queries, keys = scores.type.shape
-    sink = Value(call, call.constant(np.zeros((1,), scores.type.dtype.numpy)))
+    sink = call.literal(np.zeros((1,), scores.type.dtype.numpy))
     if call.has(11):
-        sink = of(Reshape((1, heads, 1, 1)), value(call, 11))
+        sink = of(Reshape((1, heads, 1, 1)), call.value(11))
     column = of(Expand((batch, heads, queries, 1)), sink)
     weights = of(Softmax(3), of(Concat(3), scores, column))
     return part(weights, 3, 0, keys)

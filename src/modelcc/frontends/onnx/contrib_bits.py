@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import bits_product, value
+from modelcc.frontends.onnx.contrib import bits_product
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import Array
 from modelcc.ops import activation as act
@@ -45,7 +45,7 @@ def matmul_of_codes(call: Call) -> str:
     weights = whole.reshape(shape).astype(scales.dtype)
     if attrs.flag("transB", True):
         weights = np.ascontiguousarray(weights.T)
-    return of(MatMul(), value(call, 0), Value(call, call.constant(weights))).name
+    return of(MatMul(), call.value(0), call.literal(weights)).name
 
 
 FORMATS = MappingProxyType({0: (32, False), 1: (32, True), 2: (64, False), 4: (128, False)})
@@ -64,8 +64,8 @@ def matmul_of_blocks(call: Call) -> str:
     zero = bytes_[..., 4:5].astype(np.int32) if zeros else 8
     weights = (_halves(bytes_[..., 4 + zeros :]) - zero) * scales
     whole = weights.reshape(columns, -1)[:, :rows].astype(np.float32)
-    right = Value(call, call.constant(np.ascontiguousarray(whole.T)))
-    return of(MatMul(), value(call, 0), right).name
+    right = call.literal(np.ascontiguousarray(whole.T))
+    return of(MatMul(), call.value(0), right).name
 
 
 def _halves(data: Array) -> Array:
@@ -77,12 +77,12 @@ def _halves(data: Array) -> Array:
 
 def _normal(call: Call) -> tuple[str, str]:
     """The normalised sum of operands 0 and 1, and the sum; as they are without a scale."""
-    x = value(call, 0)
-    total = x + value(call, 1) if call.has(1) else x
+    x = call.value(0)
+    total = x + call.value(1) if call.has(1) else x
     if not call.has(2):
         return total.name, total.name
     norm = RMSNorm(x.type.rank - 1, call.attrs.number("epsilon", 1e-5))
-    return of(norm, total, value(call, 2)).name, total.name
+    return of(norm, total, call.value(2)).name, total.name
 
 
 def _layer(call: Call, x: str, first: int, columns: str) -> Value:

@@ -12,7 +12,6 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.contrib_rotary import (
     angles,
     joined_heads,
@@ -49,13 +48,13 @@ class Places:
 
 def iota(call: Call, extent: Index) -> Value:
     """0, 1, … as i32."""
-    return Value(call, call.emit(Iota((extent,), 0, 0, 1, I32)))
+    return call.made(Iota((extent,), 0, 0, 1, I32))
 
 
 def hidden(call: Call, like: Value, least: bool = False) -> Value:
     """What is added to scores that do not count: the filter, or minus infinity if ``least``."""
     number = -np.inf if least else call.attrs.number("mask_filter_value", -10000.0)
-    return Value(call, call.constant(number, like.type.dtype))
+    return call.literal(number, like.type.dtype)
 
 
 def weighted(call: Call, scores: Value, v: Value) -> Value:
@@ -73,9 +72,9 @@ def products(call: Call, q: Value, k: Value) -> Value:
 def _masked(call: Call, scores: Value, places: Places) -> Value:
     """Scores with the mask of keys [batch, keys] and a bias added."""
     if call.has(places.bias):
-        scores = scores + value(call, places.bias)
+        scores = scores + call.value(places.bias)
     if call.has(places.mask):
-        mask = value(call, places.mask)
+        mask = call.value(places.mask)
         batch, keys = mask.type.shape
         seen = of(ew.Greater(), reshaped(mask, batch, 1, 1, keys), mask.lift(0))
         filler = hidden(call, scores)
@@ -96,24 +95,24 @@ def decoder_attention_step(call: Call) -> tuple[str, ...]:
     q, k, v = (split_heads(x, heads) for x in given)
     if not call.has(5):
         unsupported("attention of a token on itself, without a cache")
-    return _on_cache(call, (q, k, v), (value(call, 5), value(call, 6)), DECODER)
+    return _on_cache(call, (q, k, v), (call.value(5), call.value(6)), DECODER)
 
 
 def _across(call: Call, heads: int) -> tuple[str, ...]:
     """On keys and values that are there as heads."""
-    q = value(call, 0)
+    q = call.value(0)
     if call.has(10):
-        q = q + part(value(call, 10), 0, 0, q.type.shape[2])
-    scores = _masked(call, products(call, split_heads(q, heads), value(call, 1)), DECODER)
-    result = weighted(call, scores, value(call, 2)).name
+        q = q + part(call.value(10), 0, 0, q.type.shape[2])
+    scores = _masked(call, products(call, split_heads(q, heads), call.value(1)), DECODER)
+    result = weighted(call, scores, call.value(2)).name
     return (result, "", "", scores.name) if call.want(3) else (result,)
 
 
 def _projected(call: Call) -> list[Value]:
     """Queries, keys and values [b, 1, h * d], with their biases."""
-    given = [value(call, 0)]
+    given = [call.value(0)]
     if call.has(1):
-        given += [value(call, 1), value(call, 2)]
+        given += [call.value(1), call.value(2)]
     else:
         size = floordiv(call.shape()[2], 3)
         given = [part(given[0], 2, i * size, size) for i in range(3)]
@@ -122,7 +121,7 @@ def _projected(call: Call) -> list[Value]:
     biased: list[Value] = []
     start: Index = 0
     for x in given:
-        biased.append(x + part(value(call, 10), 0, start, x.type.shape[2]))
+        biased.append(x + part(call.value(10), 0, start, x.type.shape[2]))
         start = start + x.type.shape[2]
     return biased
 
@@ -157,7 +156,7 @@ def _put(call: Call, cache: Value, x: Value, length: Index) -> Value:
 
 def _of_beams(call: Call, x: Value, places: Places) -> Value:
     """Keys or values of the beams that each position came from."""
-    origins = value(call, places.origins)
+    origins = call.value(places.origins)
     rows, width, _ = origins.type.shape
     batch, heads, length, size = x.type.shape
     moved = reshaped(permuted(x, 0, 2, 1, 3), rows, width, length, heads, size)
@@ -178,11 +177,11 @@ def self_attention_step(call: Call) -> tuple[str, ...]:
     if attrs.flag("do_rotary"):
         unsupported("rotary embeddings, whose angles it has no operand for")
     heads = attrs.integer("num_heads")
-    joint = of(MatMul(), value(call, 0), value(call, 1)) + value(call, 2)
+    joint = of(MatMul(), call.value(0), call.value(1)) + call.value(2)
     shape = call.shape(4)
     size = number_of(call, shape[4], "size of heads")
     new = [split_heads(part(joint, 2, i * heads * size, heads * size), heads) for i in range(3)]
-    k, v = (reshaped(part(value(call, 4), 0, i, 1), *shape[1:]) for i in (0, 1))
+    k, v = (reshaped(part(call.value(4), 0, i, 1), *shape[1:]) for i in (0, 1))
     group = 128 // call.dtype().bits if attrs.flag("past_present_share_buffer") else 0
     k = _ungrouped(k, group) if group else k
     result, keys, values = _on_cache(call, (new[0], new[1], new[2]), (k, v), SELF)[:3]
@@ -210,21 +209,21 @@ def decoder_attention(call: Call) -> tuple[str, ...]:
         bool(call.array(i, "switches").reshape(-1)[0]) for i in (8, 9, 10, 11)
     )
     heads, width = call.attrs.integer("num_heads"), call.shape()[2]
-    bias = value(call, 4)
-    q = _led(of(MatMul(), value(call, 0), value(call, 2)) + part(bias, 0, 0, width), heads)
+    bias = call.value(4)
+    q = _led(of(MatMul(), call.value(0), call.value(2)) + part(bias, 0, 0, width), heads)
     cached = use_past and has_state
     if cached and static:
-        k, v = value(call, 6), value(call, 7)
+        k, v = call.value(6), call.value(7)
     else:
-        source = value(call, 1) if static else value(call, 0)
-        joint = of(MatMul(), source, value(call, 3)) + part(bias, 0, width, 2 * width)
+        source = call.value(1) if static else call.value(0)
+        joint = of(MatMul(), source, call.value(3)) + part(bias, 0, width, 2 * width)
         k, v = (_led(part(joint, 2, i * width, width), heads) for i in (0, 1))
         if cached:
-            k, v = of(Concat(2), value(call, 6), k), of(Concat(2), value(call, 7), v)
+            k, v = of(Concat(2), call.value(6), k), of(Concat(2), call.value(7), v)
     scores = products(call, q, k)
     if has_mask and call.has(5):
         batch, keys = call.shape(5)
-        padding = reshaped(value(call, 5), batch, 1, 1, keys)
+        padding = reshaped(call.value(5), batch, 1, 1, keys)
         scores = where(padding, hidden(call, scores), scores)
     result = permuted(weighted(call, scores, v), 1, 0, 2)
     return result.name, k.name, v.name
@@ -241,15 +240,15 @@ def sparse_attention(call: Call) -> tuple[str, ...]:
     heads, few = attrs.integer("num_heads"), attrs.integer("kv_num_heads")
     q, k, v = _heads_of(call, heads, few)
     batch, _, length, _ = q.type.shape
-    ends = cast(reshaped(value(call, 8), batch), I64)
+    ends = cast(reshaped(call.value(8), batch), I64)
     start = of(ew.Max(), ends - Value(call, call.note((length,), I64)), ends.lift(0))
-    steps = Value(call, call.emit(Iota((1, length), 1, 0, 1, I64)))
+    steps = call.made(Iota((1, length), 1, 0, 1, I64))
     positions = reshaped(start, batch, 1) + steps
     if attrs.flag("do_rotary"):
-        cos, sin = (angles(value(call, i), positions) for i in (9, 10))
+        cos, sin = (angles(call.value(i), positions) for i in (9, 10))
         near = attrs.flag("rotary_interleaved")
         q, k = rotated(q, cos, sin, near), rotated(k, cos, sin, near)
-    present = [of(CacheUpdate(2), value(call, i), x, start) for i, x in ((3, k), (4, v))]
+    present = [of(CacheUpdate(2), call.value(i), x, start) for i, x in ((3, k), (4, v))]
     room = present[0].type.shape[2]
     total = call.index(7, "length of all keys", Range(0, room))
     seen = _layout(call, positions, total, heads)
@@ -261,11 +260,11 @@ def sparse_attention(call: Call) -> tuple[str, ...]:
 
 def _heads_of(call: Call, heads: int, few: int) -> tuple[Value, Value, Value]:
     if call.has(1):
-        given = [value(call, i) for i in range(3)]
+        given = [call.value(i) for i in range(3)]
     else:
         size = floordiv(call.shape()[2], heads + 2 * few)
         cuts = ((0, heads), (heads, few), (heads + few, few))
-        given = [part(value(call, 0), 2, at * size, n * size) for at, n in cuts]
+        given = [part(call.value(0), 2, at * size, n * size) for at, n in cuts]
     q, k, v = (split_heads(x, n) for x, n in zip(given, (heads, few, few), strict=True))
     return q, k, v
 
@@ -287,9 +286,9 @@ def _layout(call: Call, positions: Value, keys: Index, heads: int) -> Value:
     layouts = len(blocks)
     batch, length = positions.type.shape
     size = positions.lift(block)
-    dense = Value(call, call.constant(blocks))
+    dense = call.literal(blocks)
     rows = of(Gather(1), dense, positions / size)
-    columns = Value(call, call.emit(Iota((keys,), 0, 0, 1, I64)))
+    columns = call.made(Iota((keys,), 0, 0, 1, I64))
     found = permuted(of(Gather(3), rows, columns / size), 1, 0, 2, 3)
     before = of(
         ew.LessOrEqual(),

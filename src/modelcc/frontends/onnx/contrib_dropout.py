@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
-from modelcc.frontends.onnx.contrib import standard, value
+from modelcc.frontends.onnx.contrib import standard
 from modelcc.frontends.onnx.random import dropout
 from modelcc.frontends.onnx.views import cast, reshaped
 from modelcc.ir.index import Index, floordiv, product
@@ -24,10 +24,10 @@ def biased(packed: bool) -> Handler:
     """Dropout of a sum, plus a residual; the mask is ``packed`` or bools."""
 
     def handler(call: Call) -> tuple[str, ...]:
-        total = value(call, 0) + value(call, 1)
+        total = call.value(0) + call.value(1)
         result, *mask = _dropped(call, total, call.inputs[3:], packed)
         if call.has(2):
-            result = (Value(call, result) + value(call, 2)).name
+            result = (Value(call, result) + call.value(2)).name
         return (result, *mask)
 
     return handler
@@ -35,7 +35,7 @@ def biased(packed: bool) -> Handler:
 
 def packed_dropout(call: Call) -> tuple[str, ...]:
     """Dropout with a packed mask."""
-    return _dropped(call, value(call, 0), call.inputs[1:], True)
+    return _dropped(call, call.value(0), call.inputs[1:], True)
 
 
 def _dropped(call: Call, x: Value, rest: tuple[str, ...], packed: bool) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def _words(call: Call, mask: Value) -> Value:
     missing: Index = words * WORD - count
     bits = cast(reshaped(mask, count), U32)
     filled = reshaped(of(Pad((0,), (missing,), "constant", 1), bits), words, WORD)
-    weights = Value(call, call.constant(np.left_shift(1, np.arange(WORD)).astype(np.uint32)))
+    weights = call.literal(np.left_shift(1, np.arange(WORD)).astype(np.uint32))
     return of(ReduceSum((1,), False), filled * weights)
 
 

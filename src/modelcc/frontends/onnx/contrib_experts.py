@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import unpacked, value
+from modelcc.frontends.onnx.contrib import unpacked
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.iteration import Iteration, iterated
 from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
@@ -122,7 +122,7 @@ def shares(call: Call, own: Value | None, among: bool) -> Value:
     The greatest of operand 1 are chosen, and share by their softmax, or by ``own``; the shares
     of a token add up to 1 if ``among``.
     """
-    attrs, scores = call.attrs, cast(value(call, 1), F32)
+    attrs, scores = call.attrs, cast(call.value(1), F32)
     if attrs.flag("use_sparse_mixer"):
         return _sparsely_mixed(scores)
     (tokens, count), k = scores.type.shape, attrs.integer("k", 1)
@@ -131,7 +131,7 @@ def shares(call: Call, own: Value | None, among: bool) -> Value:
     best = of(GatherElements(1), weights, chosen)
     if among:
         best = best / of(ReduceSum((1,), True), best)
-    nothing = Value(call, call.emit(Full((tokens, count), 0.0, F32)))
+    nothing = call.made(Full((tokens, count), 0.0, F32))
     return of(ScatterElements(1, "none"), nothing, chosen, best)
 
 
@@ -158,7 +158,7 @@ def mixture(call: Call, experts: Experts, layers: Mapping[str, Value | None], ga
     shape = call.shape()
     width = shape[-1]
     tokens = product(shape[:-1])
-    rows = reshaped(value(call, 0), tokens, width)
+    rows = reshaped(call.value(0), tokens, width)
     dtype = rows.type.dtype
     count = gates.type.shape[1]
 
@@ -174,7 +174,7 @@ def mixture(call: Call, experts: Experts, layers: Mapping[str, Value | None], ga
         index = reshaped(places, places.type.shape[0], 1)
         return of(ScatterND("add"), total, index, result)
 
-    nothing = Value(call, call.emit(Full((tokens, width), 0.0, F32)))
+    nothing = call.made(Full((tokens, width), 0.0, F32))
     captured = {"rows": rows, "gates": gates, **layers}
     (total,) = iterated(call, count, [nothing], captured, body)
     return reshaped(cast(total, dtype), *shape).name
@@ -191,7 +191,7 @@ def _choosers(at: Iteration, gate: Value, most: Index) -> tuple[Value, Value]:
 def experts(call: Call) -> str:
     """A mixture of experts with weights [experts, outputs, inputs]."""
     places = {"w1": 2, "b1": 3, "w2": 4, "b2": 5, "w3": 6, "b3": 7}
-    layers = {name: value(call, i) if call.has(i) else None for name, i in places.items()}
+    layers = {name: call.given(i) for name, i in places.items()}
     among = call.attrs.flag("normalize_routing_weights")
     return mixture(call, _experts(call), layers, shares(call, None, among))
 
@@ -213,8 +213,8 @@ def quantised_experts(call: Call) -> str:
     for number, (w, _, bias, _) in QUANTISED.items():
         if call.has(w):
             layers |= _quantised_layer(call, number, block)
-            layers[f"b{number}"] = value(call, bias) if call.has(bias) else None
-    own = value(call, 14) if call.has(14) else None
+            layers[f"b{number}"] = call.given(bias)
+    own = call.given(14)
     among = own is None or call.attrs.flag("normalize_routing_weights")
     return mixture(call, _experts(call, max(block, 0)), layers, shares(call, own, among))
 
@@ -237,7 +237,7 @@ def _quantised_layer(call: Call, number: int, block: int) -> dict[str, Value]:
         f"s{number}": scales,
         f"z{number}": zeros.astype(dtype.numpy),
     }
-    return {name: Value(call, call.constant(np.ascontiguousarray(a))) for name, a in arrays.items()}
+    return {name: call.literal(np.ascontiguousarray(a)) for name, a in arrays.items()}
 
 
 CONTRIB_EXPERTS: Handlers = MappingProxyType({"MoE": experts, "QMoE": quantised_experts})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.views import cast
 from modelcc.ir.types import F32, F64, I32, I64, U32, U64, DType
@@ -19,8 +18,8 @@ def product_of_integers(call: Call) -> str:
     """``(a - a_zero) * (b - b_zero)`` in i32."""
 
     def centred(i: int) -> Value:
-        x = cast(value(call, i), I32)
-        return x - cast(value(call, i + 1), I32) if call.has(i + 1) else x
+        x = cast(call.value(i), I32)
+        return x - cast(call.value(i + 1), I32) if call.has(i + 1) else x
 
     return (centred(0) * centred(2)).name
 
@@ -33,19 +32,19 @@ def wide_product(call: Call) -> str:
     """A product of matrices of 16-bit integers in 32 bits, signed if either of them is."""
     signed = any(call.dtype(i).kind == "int" for i in (0, 1))
     dtype = I32 if signed else U32
-    return of(MatMul(), *(cast(value(call, i), dtype) for i in (0, 1))).name
+    return of(MatMul(), *(cast(call.value(i), dtype) for i in (0, 1))).name
 
 
 def sum_of_integers(call: Call) -> str:
     """Sums over axes in 32 bits."""
     axes = tuple(sorted(call.normal(a, call.rank()) for a in call.attrs.integers("axes")))
-    x = cast(value(call, 0), _wide(call.dtype()))
+    x = cast(call.value(0), _wide(call.dtype()))
     return of(ReduceSum(axes, call.attrs.flag("keepdims", True)), x).name
 
 
 def murmur_hash(call: Call) -> str:
     """MurmurHash3 of 32 bits (Appleby, 2011) of the bytes of each number."""
-    x, dtype = value(call, 0), call.dtype()
+    x, dtype = call.value(0), call.dtype()
     words: list[Value]
     if dtype in (U32, I32, F32):
         words = [x if dtype == U32 else of(BitCast(U32), x)]

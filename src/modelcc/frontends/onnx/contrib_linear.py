@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.contrib_rotary import number_of
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.iteration import Iteration, iterated
@@ -105,19 +104,19 @@ def linear_attention(call: Call) -> tuple[str, ...]:
     """Queries, keys and values are [b, t, heads * size]; states [b, heads, k, v]."""
     attrs, rule = call.attrs, _rule(call)
     heads, few = attrs.integer("q_num_heads"), attrs.integer("kv_num_heads")
-    q, v = _heads(value(call, 0), heads), _heads(value(call, 2), few)
+    q, v = _heads(call.value(0), heads), _heads(call.value(2), few)
     size = number_of(call, q.type.shape[3], "size of heads")
     width = number_of(call, call.shape(1)[2], "width of keys")
-    k = _heads(value(call, 1), width // size)
+    k = _heads(call.value(1), width // size)
     k = _repeated(k, few // (width // size))
     decay = beta = None
     if "gated" in rule:
-        decay = _heads(value(call, 4), few)
+        decay = _heads(call.value(4), few)
     if "delta" in rule:
-        beta = cast(value(call, 5), F32)
+        beta = cast(call.value(5), F32)
     dtype = call.dtype(3) if call.has(3) else call.dtype()
     window = attrs.integer("state_window", 0)
-    past = value(call, 3) if call.has(3) else None
+    past = call.given(3)
     state = _state(call, past, (q.type.shape[0], few, size, v.type.shape[3]), window)
     scale = attrs.number("scale", 0.0) or 1 / math.sqrt(size)
     tokens = Tokens(q, k, v, decay, beta)
@@ -131,23 +130,23 @@ def linear_attention(call: Call) -> tuple[str, ...]:
 def _state(call: Call, past: Value | None, shape: tuple[Index, ...], window: int) -> Value:
     """The state before the first token: the last one of ``past``, or zeros."""
     if past is None:
-        return Value(call, call.emit(Full(shape, 0.0, F32)))
+        return call.made(Full(shape, 0.0, F32))
     return cast(reshaped(part(past, 0, window - 1, 1), *shape) if window else past, F32)
 
 
 def _window(call: Call, past: Value | None, states: Value, window: int) -> Value:
     """The last ``window`` of the states before and after each token, along axis 0."""
     shape = (window, *states.type.shape[1:])
-    before = cast(past, F32) if past is not None else Value(call, call.emit(Full(shape, 0.0, F32)))
+    before = cast(past, F32) if past is not None else call.made(Full(shape, 0.0, F32))
     return part(of(Concat(0), before, states), 0, states.type.shape[0], window)
 
 
 def attention_gates(call: Call) -> tuple[str, ...]:
     """``decay_scale * softplus(a + dt_bias)``, and the sigmoid of b."""
-    decay = of(act.Softplus(), cast(value(call, 0), F32) + value(call, 1)) * value(call, 2)
+    decay = of(act.Softplus(), cast(call.value(0), F32) + call.value(1)) * call.value(2)
     results = [cast(decay, call.dtype()).name]
     if call.has(3):
-        results.append(cast(of(ew.Sigmoid(), cast(value(call, 3), F32)), call.dtype(3)).name)
+        results.append(cast(of(ew.Sigmoid(), cast(call.value(3), F32)), call.dtype(3)).name)
     return tuple(results)
 
 
@@ -158,7 +157,7 @@ def delta_net(call: Call) -> tuple[str, ...]:
         unsupported("sequences of different lengths in one axis, or its third output")
     if not call.has(6):
         call.fail("without cu_seqlens it needs an initial state, for the size of the batch")
-    state = value(call, 6)
+    state = call.value(6)
     batch, heads = state.type.shape[0], number_of(call, state.type.shape[1], "number of heads")
     q, k, v = _of_sequences(call, batch)
     k = _repeated(k, heads // number_of(call, k.type.shape[2], "number of heads"))
@@ -178,7 +177,7 @@ def delta_net(call: Call) -> tuple[str, ...]:
 
 def _of_sequences(call: Call, batch: Index) -> tuple[Value, Value, Value]:
     """Queries, keys and values, [batch, time, heads, size] in f32."""
-    given = [value(call, i) for i in (0, 1, 2)] if call.has(1) else _split(call)
+    given = [call.value(i) for i in (0, 1, 2)] if call.has(1) else _split(call)
     parts = [cast(_timed(x, batch, 2), F32) for x in given]
     return parts[0], parts[1], parts[2]
 
@@ -186,7 +185,7 @@ def _of_sequences(call: Call, batch: Index) -> tuple[Value, Value, Value]:
 def _split(call: Call) -> list[Value]:
     """Queries, keys and values that are side by side; the state tells their sizes."""
     _, heads, wide, size = call.shape(6)
-    x = value(call, 0)
+    x = call.value(0)
     few = floordiv(x.type.shape[-1] - heads * wide, size * 2)
     cuts = ((0, few, size), (few * size, few, size), (few * size * 2, heads, wide))
     return [reshaped(part(x, -1, at, n * d), *x.type.shape[:-1], n, d) for at, n, d in cuts]
@@ -202,10 +201,10 @@ def _timed(x: Value, batch: Index, own: int) -> Value:
 
 def _decay(call: Call, batch: Index, heads: int) -> Value:
     """The logarithm of what is left of a state, [b, t, heads, size or 1]."""
-    decay = cast(value(call, 4), F32)
+    decay = cast(call.value(4), F32)
     if call.attrs.text("gate_activation", "none") == "qwen":
-        biased = decay + value(call, 8) if call.has(8) else decay
-        decay = -(of(act.Softplus(), biased) * of(ew.Exp(), value(call, 7)))
+        biased = decay + call.value(8) if call.has(8) else decay
+        decay = -(of(act.Softplus(), biased) * of(ew.Exp(), call.value(7)))
     scalar = decay.type.shape[-1] == heads and decay.type.rank == len(call.shape()) - 1
     if scalar or decay.type.rank == 2:
         timed = _timed(decay, batch, 1)
@@ -214,7 +213,7 @@ def _decay(call: Call, batch: Index, heads: int) -> Value:
 
 
 def _rate(call: Call, batch: Index) -> Value:
-    beta = cast(value(call, 5), F32)
+    beta = cast(call.value(5), F32)
     if call.attrs.text("beta_activation", "none") == "sigmoid":
         beta = of(ew.Sigmoid(), beta)
     return _timed(beta, batch, 1)
@@ -230,19 +229,19 @@ def causal_convolution(call: Call) -> tuple[str, str]:
     attrs = call.attrs
     if attrs.integer("ndim", 1) != 1:
         unsupported("more than one axis of positions")
-    x, weights, last = value(call, 0), value(call, 1), attrs.flag("channels_last")
+    x, weights, last = call.value(0), call.value(1), attrs.flag("channels_last")
     shape, dtype = x.type.shape, x.type.dtype
     dilation, taps = attrs.integer("dilation", 1), number_of(call, call.shape(1)[2], "kernel")
     window, room = attrs.integer("state_window", 0), (taps - 1) * dilation
-    past = value(call, 3) if call.has(3) else None
+    past = call.given(3)
     state = _newest(past, window)
     x, state = (None if t is None else _channels_first(t, last) for t in (x, state))
     assert x is not None
     batch, channels, length = x.type.shape
     if state is None:
-        state = Value(call, call.emit(Full((batch, channels, room), 0.0, dtype)))
+        state = call.made(Full((batch, channels, room), 0.0, dtype))
     seen = of(Concat(2), state, x)
-    operands = [seen, weights, *([value(call, 2)] if call.has(2) else [])]
+    operands = [seen, weights, *([call.value(2)] if call.has(2) else [])]
     groups = number_of(call, channels, "number of channels")
     result = of(Conv((1,), (0,), (0,), (dilation,), groups), *operands)
     if attrs.text("activation", "none") != "none":
@@ -289,7 +288,7 @@ def _states(
         if slot > 0:
             states.append(reshaped(after(slot), 1, *shape))
         elif past is None:
-            states.append(Value(call, call.emit(Full((1, *shape), 0.0, dtype))))
+            states.append(call.made(Full((1, *shape), 0.0, dtype)))
         else:
             states.append(part(past, 0, window - 1 + slot, 1))
     return of(Concat(0), *states)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
-from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.op import Op
 from modelcc.ir.types import I32
@@ -23,8 +22,8 @@ from modelcc.ops.shape import Full, Iota, Reshape, Transpose
 def simplified(call: Call) -> tuple[str, ...]:
     """Normalisation by the root mean square."""
     axis, epsilon = call.axis(-1), call.attrs.number("epsilon", 1e-5)
-    result = of(RMSNorm(axis, epsilon), value(call, 0), value(call, 1)).name
-    return (result, _deviation(call, value(call, 0), axis, epsilon)) if call.want(1) else (result,)
+    result = of(RMSNorm(axis, epsilon), call.value(0), call.value(1)).name
+    return (result, _deviation(call, call.value(0), axis, epsilon)) if call.want(1) else (result,)
 
 
 def _deviation(call: Call, x: Value, axis: int, epsilon: float) -> str:
@@ -44,9 +43,9 @@ def skip(centred: bool) -> Handler:
 
     def handler(call: Call) -> tuple[str, ...]:
         bias = 4 if centred else 3
-        total = value(call, 0) + value(call, 1)
+        total = call.value(0) + call.value(1)
         if call.has(bias):
-            total = total + value(call, bias)
+            total = total + call.value(bias)
         axis, epsilon = call.rank() - 1, call.attrs.number("epsilon", 1e-12 if centred else 1e-5)
         op: Op = LayerNorm(axis, epsilon) if centred else RMSNorm(axis, epsilon)
         parameters = [call.input(i) for i in ((2, 3) if centred else (2,)) if call.has(i)]
@@ -72,7 +71,7 @@ def embeddings(call: Call) -> tuple[str, ...]:
     if call.has(1) and call.has(4):
         total = total + Value(call, call.emit(Gather(0), call.input(4), segments))
     norm = LayerNorm(2, call.attrs.number("epsilon", 1e-12))
-    result = of(norm, total, value(call, 5), value(call, 6)).name
+    result = of(norm, total, call.value(5), call.value(6)).name
     return (result, _lengths(call), total.name) if call.wanted[1:] else (result, _lengths(call))
 
 
@@ -81,7 +80,7 @@ def _lengths(call: Call) -> str:
     batch = call.shape()[0]
     if not call.has(7):
         return call.emit(Full((batch,), 0, I32))
-    ones = of(Equal(), value(call, 7), value(call, 7).lift(1))
+    ones = of(Equal(), call.value(7), call.value(7).lift(1))
     return of(ReduceSum((1,), False), of(Cast(I32), ones)).name
 
 
@@ -89,11 +88,11 @@ def group_norm(call: Call) -> str:
     """GroupNorm of channels last or first, then silu if ``activation``."""
     last = call.attrs.flag("channels_last", True)
     rank = call.rank()
-    x = value(call, 0)
+    x = call.value(0)
     if last:
         x = of(Transpose((0, rank - 1, *range(1, rank - 1))), x)
     op = GroupNorm(call.attrs.integer("groups"), call.attrs.number("epsilon", 1e-5))
-    parameters = [_as(value(call, i), x) for i in (1, 2)]
+    parameters = [_as(call.value(i), x) for i in (1, 2)]
     result = of(op, x, *parameters)
     if call.attrs.integer("activation", 0):
         result = of(Silu(), result)
@@ -107,13 +106,13 @@ def skip_group_norm(call: Call) -> tuple[str, str]:
     """
     if not call.attrs.flag("channels_last", True):
         unsupported("channels first (channels_last=0)")
-    x, skip = value(call, 0), value(call, 3)
+    x, skip = call.value(0), call.value(3)
     if skip.type.rank == 2:
         batch, channels = skip.type.shape
         skip = of(Reshape((batch, *(1,) * (x.type.rank - 2), channels)), skip)
     total = x + skip
     if call.has(4):
-        total = total + value(call, 4)
+        total = total + call.value(4)
     normed = group_norm(call.with_inputs((total.name, *call.inputs[1:3])))
     return normed, total.name
 

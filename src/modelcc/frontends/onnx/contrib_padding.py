@@ -10,7 +10,6 @@ import math
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.contrib_decoder import hidden, iota, products, weighted
 from modelcc.frontends.onnx.contrib_rotary import number_of, split_heads
 from modelcc.frontends.onnx.views import cast, part, reshaped
@@ -31,7 +30,7 @@ from modelcc.ops.shape import Concat
 
 def without_padding(call: Call) -> tuple[str, ...]:
     """The tokens that count, their offsets, the ends of sequences, and the greatest length."""
-    x, counts = value(call, 0), value(call, 1)
+    x, counts = call.value(0), call.value(1)
     batch, length, width = x.type.shape
     room = batch * length
     steps = iota(call, length)
@@ -41,11 +40,11 @@ def without_padding(call: Call) -> tuple[str, ...]:
     before = of(CumSum(0, True, False), flat)
     padding = of(CumSum(0, True, False), flat.lift(1) - flat) + total
     rank = where(reshaped(counted, room), before, padding)
-    nothing = Value(call, call.emit(Full((room,), 0, I32)))
+    nothing = call.made(Full((room,), 0, I32))
     offsets = of(ScatterElements(0, "none"), nothing, rank, iota(call, room))
     size = call.with_inputs((cast(total, I64).name,)).indices(0, "tokens", Range(0, room))[0]
     kept = of(Gather(0), reshaped(x, room, width), part(offsets, 0, 0, size))
-    zero = Value(call, call.emit(Full((1,), 0, I32)))
+    zero = call.made(Full((1,), 0, I32))
     ends = of(Concat(0), zero, of(CumSum(0, False, False), counts))
     longest = of(ReduceMax((0,), True), counts)
     return kept.name, reshaped(offsets, batch, length).name, ends.name, longest.name
@@ -69,12 +68,12 @@ def _compact(x: Value, offsets: Value, count: Index) -> Value:
 
 
 def with_padding(call: Call) -> str:
-    return _padded(value(call, 0), value(call, 1)).name
+    return _padded(call.value(0), call.value(1)).name
 
 
 def packed_attention(call: Call) -> str:
     """Attention of tokens without padding, with the projection."""
-    joint = of(MatMul(), value(call, 0), value(call, 1)) + value(call, 2)
+    joint = of(MatMul(), call.value(0), call.value(1)) + call.value(2)
     width = number_of(call, call.shape(1)[1], "size of weights")
     sizes = call.attrs.integers("qkv_hidden_sizes", ()) or (width // 3,) * 3
     starts = (0, sizes[0], sizes[0] + sizes[1])
@@ -87,20 +86,20 @@ def packed_heads(call: Call) -> str:
     count = call.shape()[0]
     if call.rank() == 4:
         width = call.shape()[1] * call.shape()[3]
-        parts = [reshaped(part(value(call, 0), 2, i, 1), count, width) for i in range(3)]
+        parts = [reshaped(part(call.value(0), 2, i, 1), count, width) for i in range(3)]
     else:
-        parts = [value(call, i) for i in range(3)]
+        parts = [call.value(i) for i in range(3)]
     if call.has(3):
         start: Index = 0
         for i, x in enumerate(parts):
-            parts[i] = x + part(value(call, 3), 0, start, x.type.shape[1])
+            parts[i] = x + part(call.value(3), 0, start, x.type.shape[1])
             start = start + x.type.shape[1]
     return _attended(call, parts, (4, 5, 6))
 
 
 def _attended(call: Call, parts: list[Value], places: tuple[int, int, int]) -> str:
     """Attention of tokens [n, h * d]; ``places``: offsets, ends of sequences, bias."""
-    heads, (offsets, ends) = call.attrs.integer("num_heads"), (value(call, i) for i in places[:2])
+    heads, (offsets, ends) = call.attrs.integer("num_heads"), (call.value(i) for i in places[:2])
     batch, length = offsets.type.shape
     q, k, v = (split_heads(_padded(x, offsets), heads) for x in parts)
     counts = part(ends, 0, 1, batch) - part(ends, 0, 0, batch)
@@ -108,7 +107,7 @@ def _attended(call: Call, parts: list[Value], places: tuple[int, int, int]) -> s
     seen = of(ew.Less(), steps, reshaped(counts, batch, 1, 1, 1))
     scores = products(call, q, k)
     if call.has(places[2]):
-        scores = scores + value(call, places[2])
+        scores = scores + call.value(places[2])
     scores = where(seen, scores, hidden(call, scores, True))
     return _compact(weighted(call, scores, v), offsets, parts[0].type.shape[0]).name
 
@@ -123,7 +122,7 @@ def position_bias(call: Call) -> str:
     queries, keys = (call.index(i, "length", Range(0, None)) for i in (1, 2))
     rows = reshaped(iota(call, queries), queries, 1)
     bucket = _buckets(call, iota(call, keys) - rows, buckets, both)
-    table = reshaped(value(call, 0), heads, buckets)
+    table = reshaped(call.value(0), heads, buckets)
     return reshaped(of(Gather(1), table, bucket), 1, heads, queries, keys).name
 
 
@@ -149,16 +148,16 @@ def _buckets(call: Call, distance: Value, count: int, both: bool) -> Value:
 
 def gated_position_bias(call: Call) -> str:
     """Relative positions, weighted for each query by two gates (WavLM; Chen et al., 2022)."""
-    heads, x = call.attrs.integer("num_heads"), value(call, 0)
+    heads, x = call.attrs.integer("num_heads"), call.value(0)
     if call.has(6):
-        x = _padded(x, value(call, 6))
-    q = split_heads(x + value(call, 1), heads)
-    projected = of(MatMul(), q, value(call, 3)) + value(call, 4)
+        x = _padded(x, call.value(6))
+    q = split_heads(x + call.value(1), heads)
+    projected = of(MatMul(), q, call.value(3)) + call.value(4)
     *lead, width = projected.type.shape
     halves = reshaped(projected, *lead, 2, floordiv(width, 2))
     gates = of(ew.Sigmoid(), of(ReduceSum((4,), False), halves))
     u, r = part(gates, 3, 0, 1), part(gates, 3, 1, 1)
-    return ((u * (r * value(call, 5) - 1.0) + 2.0) * value(call, 2)).name
+    return ((u * (r * call.value(5) - 1.0) + 2.0) * call.value(2)).name
 
 
 CONTRIB_PADDING: Handlers = MappingProxyType(

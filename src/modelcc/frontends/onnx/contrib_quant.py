@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
-from modelcc.frontends.onnx.contrib import channels_last, value
+from modelcc.frontends.onnx.contrib import channels_last
 from modelcc.frontends.onnx.contrib_attention import attention
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import average_pool
@@ -174,9 +174,9 @@ def _scaled_product(
     while zeros and not zeros[-1]:
         zeros.pop()
     sums = call.emit(MatMulInteger(), a, call.input(1), *zeros)
-    factor = Value(call, a_scale) * value(call, b_scale)
+    factor = Value(call, a_scale) * call.value(b_scale)
     result = of(ew.Cast(F32), Value(call, sums)) * factor
-    return (result + value(call, bias) if call.has(bias) else result).name
+    return (result + call.value(bias) if call.has(bias) else result).name
 
 
 def quantised_attention(call: Call) -> tuple[str, ...]:
@@ -195,11 +195,11 @@ def dynamic_lstm(call: Call) -> tuple[str, ...]:
     """
     op = lstm_layer(call)
     if call.has(LENGTHS):
-        lengths = value(call, LENGTHS) if call.dtype(LENGTHS) == I32 else \
-            of(ew.Cast(I32), value(call, LENGTHS))  # fmt: skip
+        lengths = call.value(LENGTHS) if call.dtype(LENGTHS) == I32 else \
+            of(ew.Cast(I32), call.value(LENGTHS))  # fmt: skip
     else:
         lengths = None
-    x, b, h, c, p = (value(call, i) if call.has(i) else None for i in (0, 3, 5, 6, 7))
+    x, b, h, c, p = (call.given(i) for i in (0, 3, 5, 6, 7))
     assert x is not None
     sides = [
         Weights(
@@ -215,14 +215,14 @@ def dynamic_lstm(call: Call) -> tuple[str, ...]:
 
 def _bytes(call: Call, which: int, i: int, parameters: int) -> Quantised:
     """Operand ``i`` of one direction, its scale and zero point operands ``parameters`` on."""
-    scale = direction(value(call, parameters), which)
+    scale = direction(call.value(parameters), which)
     has_zero = call.has(parameters + 1)
     if call.known(i) is not None and (not has_zero or call.known(parameters + 1) is not None):
         values = call.array(i, "weights")[which]
         zeros = call.array(parameters + 1, "zero points")[which] if has_zero else 0
         return _constant_bytes(call, values, np.asarray(zeros, np.int32), scale)
-    zero = direction(value(call, parameters + 1), which) if has_zero else None
-    return Quantised(direction(value(call, i), which), scale, zero)
+    zero = direction(call.value(parameters + 1), which) if has_zero else None
+    return Quantised(direction(call.value(i), which), scale, zero)
 
 
 def _constant_bytes(call: Call, values: Array, zero: Array, scale: Value) -> Quantised:
@@ -231,8 +231,8 @@ def _constant_bytes(call: Call, values: Array, zero: Array, scale: Value) -> Qua
     steps = values.astype(np.int32) - shift
     zero = zero - shift
     sums = np.asarray((steps - zero).sum(0, dtype=np.int32))
-    kept, columns = (Value(call, call.constant(a)) for a in (steps.astype(np.int8), sums))
-    given = Value(call, call.constant(zero.astype(np.int32))) if zero.any() else None
+    kept, columns = (call.literal(a) for a in (steps.astype(np.int8), sums))
+    given = call.literal(zero.astype(np.int32)) if zero.any() else None
     return Quantised(kept, scale, given, columns)
 
 

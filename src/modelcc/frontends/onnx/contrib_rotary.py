@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.views import part
 from modelcc.ir.index import Index, floordiv
@@ -76,13 +75,13 @@ def angles(cache: Value, positions: Value) -> Value:
 def rotary_embedding(call: Call) -> str:
     """Of queries or keys, [b, s, h * d] or [b, h, s, d]; positions are given or an offset."""
     x = _heads(call)
-    cos, sin = (angles(value(call, i), _positions(call, x)) for i in (2, 3))
+    cos, sin = (angles(call.value(i), _positions(call, x)) for i in (2, 3))
     return _turned(call, x, cos, sin)
 
 
 def _heads(call: Call) -> Value:
     """Operand 0 as [b, h, s, d]."""
-    x = value(call, 0)
+    x = call.value(0)
     if call.attrs.flag("is_packed_batching"):
         unsupported("packed batches")
     if call.rank() == 4:
@@ -107,7 +106,7 @@ def rotary_embedding_of_images(call: Call) -> str:
     Wang et al., "Qwen2-VL", 2024.
     """
     x = _heads(call)
-    found = [_of_three(call, value(call, i)) for i in (2, 3)]
+    found = [_of_three(call, call.value(i)) for i in (2, 3)]
     return _turned(call, x, found[0], found[1])
 
 
@@ -116,12 +115,12 @@ def _of_three(call: Call, cache: Value) -> Value:
     half = number_of(call, cache.type.shape[1], "size of angles")
     stream = _streams(call.attrs.integers("mrope_section"), half,
                       call.attrs.integer("mrope_layout", 0) == 1)  # fmt: skip
-    whole = of(Gather(0), cache, value(call, 1))
+    whole = of(Gather(0), cache, call.value(1))
     _, batch, length, _ = whole.type.shape
     parts = [of(Reshape((batch, 1, length, half)), part(whole, 0, i, 1)) for i in range(3)]
     result = parts[0]
     for number in (1, 2):
-        chosen = Value(call, call.constant(stream == number))
+        chosen = call.literal(stream == number)
         result = where(chosen, parts[number], result)
     return result
 
@@ -138,18 +137,18 @@ def _streams(sections: tuple[int, ...], half: int, mixed: bool) -> Array:
 def rotary_of_gemma(call: Call) -> tuple[str, str]:
     """``x cos + turned x sin`` of queries and keys, with given angles [b, s, d]."""
     batch, length, size = call.shape()
-    emb = of(Reshape((batch, 1, length, size)), value(call, 0))
+    emb = of(Reshape((batch, 1, length, size)), call.value(0))
     dtype = call.dtype(1)
     cos, sin = (of(Cast(dtype), of(op, emb)) for op in (Cos(), Sin()))
-    q, k = (value(call, i) * cos + value(call, i + 1) * sin for i in (1, 3))
+    q, k = (call.value(i) * cos + call.value(i + 1) * sin for i in (1, 3))
     return q.name, k.name
 
 
 def _positions(call: Call, x: Value) -> Value:
-    given = value(call, 1)
+    given = call.value(1)
     if given.type.rank == 2:
         return given
     batch, _, length, _ = x.type.shape
     offset = of(Reshape((1, 1)), given)
     offset = offset if offset.type.dtype == I64 else of(Cast(I64), offset)
-    return offset + Value(call, call.emit(Iota((batch, length), 1, 0, 1, I64)))
+    return offset + call.made(Iota((batch, length), 1, 0, 1, I64))

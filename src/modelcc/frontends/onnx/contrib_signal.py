@@ -6,7 +6,6 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
@@ -38,7 +37,7 @@ def real_transform(call: Call) -> str:
     """Half of the spectrum of the last axis; the parts of numbers are an axis behind it."""
     _checked(call)
     shape = call.shape()
-    x = reshaped(value(call, 0), *shape, 1)
+    x = reshaped(call.value(0), *shape, 1)
     return transformed(call, x.name, len(shape) - 1, Form(False, True), shape[-1])
 
 
@@ -58,23 +57,23 @@ def windows(call: Call) -> str:
     extent = call.shape()[axis]
     count = floordiv(extent - size, step) + 1
     starts = call.emit(Iota((count, 1), 0, 0, step, I64))
-    places = Value(call, starts) + Value(call, call.emit(Iota((1, size), 1, 0, 1, I64)))
-    found = of(Gather(axis), value(call, 0), places)
+    places = Value(call, starts) + call.made(Iota((1, size), 1, 0, 1, I64))
+    found = of(Gather(axis), call.value(0), places)
     order = (*range(axis + 1), *range(axis + 2, rank + 1), axis + 1)
     return permuted(found, *order).name
 
 
 def crops(call: Call) -> str:
     """Boxes (y1, x1, y2, x2), from 0 to 1, of images, resized with their corners aligned."""
-    mode = call.choice(call.attrs.text("mode", "bilinear"), ("bilinear", "nearest"), "mode")
+    mode = call.option("mode", ("bilinear", "nearest"), "bilinear")
     size = call.indices(3, "size of crops", Range(1, None))
-    boxes, (_, _, *extents) = cast(value(call, 1), F32), call.shape()
+    boxes, (_, _, *extents) = cast(call.value(1), F32), call.shape()
     axes = [_positions(call, boxes, a, size[a], extents[a]) for a in (0, 1)]
     inside = [_within(x, e) for x, e in zip(axes, extents, strict=True)]
     number, (rows, columns) = boxes.type.shape[0], size
     shape = (number, rows, columns, 1)
-    images = permuted(value(call, 0), 0, 2, 3, 1)
-    picked = reshaped(value(call, 2), number, 1, 1, 1)
+    images = permuted(call.value(0), 0, 2, 3, 1)
+    picked = reshaped(call.value(2), number, 1, 1, 1)
 
     def at(y: Value, x: Value) -> Value:
         y, x = reshaped(y, number, rows, 1, 1), reshaped(x, number, 1, columns, 1)
@@ -98,7 +97,7 @@ def _positions(call: Call, boxes: Value, axis: int, count: Index, extent: Index)
     room = Value(call, call.emit(ew.Cast(F32), call.note((extent - 1,), I64)))
     if count == 1:
         return (first + last) * 0.5 * room
-    steps = Value(call, call.emit(Iota((1, count), 1, 0, 1, I64)))
+    steps = call.made(Iota((1, count), 1, 0, 1, I64))
     spaces = Value(call, call.emit(ew.Cast(F32), call.note((count - 1,), I64)))
     inner = first * room + cast(steps, F32) * ((last - first) * room / spaces)
     end = of(ew.Equal(), steps, Value(call, call.note((count - 1,), I64)))
@@ -144,7 +143,7 @@ def padded_transposed_convolution(call: Call) -> str:
         call.attrs.integer("group", 1),
         call.attrs.integers("output_padding", zeros),
     )
-    result = of(op, *(value(call, i) for i in (0, 1, 3) if call.has(i)))
+    result = of(op, *(call.value(i) for i in (0, 1, 3) if call.has(i)))
     for axis in range(rank):
         before, after = pads[axis], pads[rank + axis]
         extent = result.type.shape[2 + axis] - before - after

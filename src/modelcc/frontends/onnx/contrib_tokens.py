@@ -7,7 +7,6 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import value
 from modelcc.frontends.onnx.contrib_rotary import number_of
 from modelcc.frontends.onnx.selection import different
 from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
@@ -26,7 +25,7 @@ from modelcc.ops.shape import Concat
 
 def no_repeated_grams(call: Call) -> str:
     """Scores [batch, words], minus infinity for what would repeat a run of n tokens."""
-    size, tokens, scores = call.attrs.integer("ngram_size"), value(call, 0), value(call, 1)
+    size, tokens, scores = call.attrs.integer("ngram_size"), call.value(0), call.value(1)
     length = tokens.type.shape[1]
     runs = length - size + 1
     same: Value | None = None
@@ -37,7 +36,7 @@ def no_repeated_grams(call: Call) -> str:
     followers = part(tokens, 1, size - 1, runs)
     if same is None:
         same = of(ew.Equal(), followers, followers)
-    nothing = Value(call, call.emit(Full(scores.type.shape, 0, I32)))
+    nothing = call.made(Full(scores.type.shape, 0, I32))
     found = of(ScatterElements(1, "max"), nothing, followers, cast(same, I32))
     barred = of(ew.Greater(), found, found.lift(0))
     return where(barred, scores.lift(-np.inf), scores).name
@@ -45,32 +44,32 @@ def no_repeated_grams(call: Call) -> str:
 
 def hashed_grams(call: Call) -> tuple[str, str]:
     """Hashes of the last tokens at each position, for each length of runs and each head."""
-    attrs, ids = call.attrs, value(call, 0)
+    attrs, ids = call.attrs, call.value(0)
     longest, heads = attrs.integer("max_ngram_size"), attrs.integer("n_head_per_ngram")
     batch, length = ids.type.shape
-    ends = reshaped(value(call, 5), 1, 1) if call.has(5) else None
+    ends = reshaped(call.value(5), 1, 1) if call.has(5) else None
     dtype = ids.type.dtype
     if call.has(3):
-        before = value(call, 3)
+        before = call.value(3)
     elif ends is not None:
-        before = ends + Value(call, call.emit(Full((batch, longest - 1), 0, dtype)))
+        before = ends + call.made(Full((batch, longest - 1), 0, dtype))
     else:
-        before = Value(call, call.emit(Full((batch, longest - 1), attrs.integer("pad_id"), dtype)))
+        before = call.made(Full((batch, longest - 1), attrs.integer("pad_id"), dtype))
     seen = of(Concat(1), before, ids)
     first = _first_of_history(call, seen, ends, longest)
-    multipliers, sizes = value(call, 1), value(call, 2)
+    multipliers, sizes = call.value(1), call.value(2)
     mixed = ids * part(multipliers, 0, 0, 1)
     results: list[Value] = []
     for n in range(1, longest):
         shifted = part(seen, 1, longest - 1 - n, length)
         if first is not None and ends is not None:
-            places = Value(call, call.emit(Iota((1, length), 1, longest - 1 - n, 1, I64)))
+            places = call.made(Iota((1, length), 1, longest - 1 - n, 1, I64))
             shifted = where(of(ew.Less(), places, first), ends, shifted)
         mixed = of(ew.BitwiseXor(), mixed, shifted * part(multipliers, 0, n, 1))
         size = reshaped(part(sizes, 0, (n - 1) * heads, heads), 1, 1, heads)
         hashed = of(ew.Mod(False), reshaped(mixed, batch, length, 1), size)
         if call.has(4):
-            hashed = hashed + part(value(call, 4), 0, (n - 1) * heads, heads)
+            hashed = hashed + part(call.value(4), 0, (n - 1) * heads, heads)
         results.append(hashed)
     present = part(seen, 1, length, longest - 1)
     return of(Concat(2), *results).name, present.name
@@ -84,16 +83,16 @@ def _first_of_history(call: Call, seen: Value, ends: Value | None, longest: int)
     batch, whole = seen.type.shape
     length = call.shape()[1]
     starts: list[Value] = []
-    places = Value(call, call.emit(Iota((1, whole), 1, 0, 1, I64)))
+    places = call.made(Iota((1, whole), 1, 0, 1, I64))
     if resets and ends is not None:
         ended = of(ew.Equal(), seen, ends)
         starts.append(_last(where(ended, places + 1, places.lift(0)), longest - 1, length))
     if call.has(6):
-        segments = value(call, 6)
+        segments = call.value(6)
         changes = of(ew.NotEqual(), part(segments, 1, 1, length - 1),
                      part(segments, 1, 0, length - 1))  # fmt: skip
-        own = Value(call, call.emit(Iota((1, length - 1), 1, longest, 1, I64)))
-        zero = Value(call, call.emit(Full((batch, 1), 0, I64)))
+        own = call.made(Iota((1, length - 1), 1, longest, 1, I64))
+        zero = call.made(Full((batch, 1), 0, I64))
         marks = of(Concat(1), zero, where(changes, own, own.lift(0)))
         starts.append(_running_max(marks, length))
     return starts[0] if len(starts) == 1 else of(ew.Max(), *starts)
@@ -121,7 +120,7 @@ def torch_embedding(call: Call) -> str:
 
 def word_embeddings(call: Call) -> str:
     """The greatest of the convolutions of the characters of each word (Kim et al., 2016)."""
-    words, kernel, table = value(call, 0), value(call, 1), value(call, 3)
+    words, kernel, table = call.value(0), call.value(1), call.value(3)
     count, length = words.type.shape
     filters, _, width, size = kernel.type.shape
     span = number_of(call, width, "width of the kernel")
@@ -129,14 +128,14 @@ def word_embeddings(call: Call) -> str:
     letters = of(ew.Greater(), words, words.lift(0))
     lengths = of(ReduceSum((1,), True), cast(letters, I32))
     embedded = of(Gather(0), table, words)
-    steps = Value(call, call.emit(Iota((1, length), 1, 0, 1, I32)))
+    steps = call.made(Iota((1, length), 1, 0, 1, I32))
     looked = of(ew.Less(), steps, of(ew.Max(), lengths, lengths.lift(span)))
     embedded = where(reshaped(looked, count, length, 1), embedded, embedded.lift(0.0))
     windows = of(Concat(2), *(part(embedded, 1, i, room) for i in range(span)))
     weights = permuted(reshaped(kernel, filters, span * size), 1, 0)
-    found = of(ew.Tanh(), of(MatMul(), windows, weights) + value(call, 2))
+    found = of(ew.Tanh(), of(MatMul(), windows, weights) + call.value(2))
     least = of(ew.Max(), lengths - (span - 1), lengths.lift(1))
-    starts = Value(call, call.emit(Iota((1, room), 1, 0, 1, I32)))
+    starts = call.made(Iota((1, room), 1, 0, 1, I32))
     counted = reshaped(of(ew.Less(), starts, least), count, room, 1)
     greatest = of(ReduceMax((1,), False), where(counted, found, found.lift(-1e12)))
     present = of(ew.Greater(), part(words, 1, 0, 1), words.lift(0))
@@ -147,7 +146,7 @@ def is_all_finite(call: Call) -> str:
     """Whether no number of any operand is infinite or, unless ``isinf_only``, not a number."""
     attrs, results = call.attrs, list[Value]()
     for i in range(len(call.inputs)):
-        x = cast(value(call, i), F32) if call.dtype(i).bits < 32 else value(call, i)
+        x = cast(call.value(i), F32) if call.dtype(i).bits < 32 else call.value(i)
         nan, infinite = of(ew.IsNaN(), x), of(ew.IsInf(), x)
         if attrs.flag("isnan_only"):
             bad = nan

@@ -61,7 +61,7 @@ def scatter_nd(call: Call) -> str:
 
 
 def _reduction(call: Call) -> Combination:
-    return call.choice(call.attrs.text("reduction", "none"), COMBINATIONS, "reduction")
+    return call.option("reduction", COMBINATIONS, "none")
 
 
 def reverse_sequence(call: Call) -> str:

@@ -82,7 +82,7 @@ def _kernel(call: Call, x: str, vectors: Array) -> str:
 def _radial(call: Call, x: str, vectors: Array, gamma: float) -> str:
     """``exp(-gamma |x - v|^2)``; multiplied out, near vectors far from zero would cancel."""
     rows = reshaped(Value(call, x), call.type_of(x).shape[0], 1, vectors.shape[1])
-    away = rows - Value(call, call.constant(vectors[np.newaxis]))
+    away = rows - call.literal(vectors[np.newaxis])
     distance = of(rd.ReduceSumSquare((2,), False), away)
     return of(ew.Exp(), distance * -gamma).name
 
@@ -164,7 +164,7 @@ def _with_probabilities(call: Call, votes: str, labels: Array) -> tuple[str, str
 
     The label is the class that wins most pairs, which need not be the most likely one.
     """
-    a, b = (Value(call, call.constant(_numbers(call, name))) for name in ("prob_a", "prob_b"))
+    a, b = (call.literal(_numbers(call, name)) for name in ("prob_a", "prob_b"))
     exponent = Value(call, votes) * a + b
     first = of(ew.Sigmoid(), of(ew.Neg(), exponent))
     least = 1e-7  # what libsvm bounds them by

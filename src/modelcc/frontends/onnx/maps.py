@@ -24,7 +24,7 @@ def dict_vectorizer(call: Call) -> str:
 
 def cast_map(call: Call) -> str:
     """The values in the order of their keys, or at the places that these tell."""
-    form = call.choice(call.attrs.text("map_form", "DENSE"), ("DENSE", "SPARSE"), "map_form")
+    form = call.option("map_form", ("DENSE", "SPARSE"), "DENSE")
     to = call.attrs.text("cast_to", "TO_FLOAT")
     dtype = CASTS[call.choice(to, tuple(CASTS), "cast_to")]
     _map(call)

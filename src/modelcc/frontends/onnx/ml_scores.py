@@ -35,7 +35,7 @@ def transform_of(call: Call) -> str:
         number = call.attrs.integer("post_transform", 0)
         return call.choice(dict(enumerate(TRANSFORMS)).get(number, str(number)), TRANSFORMS,
                            "post_transform")  # fmt: skip
-    return call.choice(call.attrs.text("post_transform", "NONE"), TRANSFORMS, "post_transform")
+    return call.option("post_transform", TRANSFORMS, "NONE")
 
 
 def number(call: Call, like: str, value: float) -> str:

@@ -182,7 +182,7 @@ def batch_norm(call: Call) -> tuple[str, ...]:
 
 
 def _batch_norm_in_training(call: Call, op: norm.BatchNorm) -> tuple[str, ...]:
-    x, scale, bias = (Value(call.emitter, call.input(i)) for i in range(3))
+    x, scale, bias = (call.value(i) for i in range(3))
     axes = (0, *range(2, call.rank()))
     mean = of(ReduceMean(axes, True), x)
     centred = x - mean
@@ -191,7 +191,7 @@ def _batch_norm_in_training(call: Call, op: norm.BatchNorm) -> tuple[str, ...]:
     found = [of(Cast(call.dtype(i)), s) for i, s in ((3, flat), (4, variance))]
     result = of(op, x, scale, bias, *found)
     momentum = call.attrs.number("momentum", 0.9)
-    running = (Value(call.emitter, call.input(i)) for i in (3, 4))
+    running = (call.value(i) for i in (3, 4))
     moved = [r * momentum + s * (1.0 - momentum) for r, s in zip(running, found, strict=True)]
     return (result.name, *(m.name for m in moved))
 
@@ -223,7 +223,7 @@ def mean_variance_normalization(call: Call) -> str:
 
 def normalised_over(call: Call, axes: tuple[int, ...], divided: bool = True) -> str:
     """Operand 0 centred over ``axes``, then ``divided`` by its deviation."""
-    x = Value(call, call.input(0))
+    x = call.value(0)
     centred = x - of(ReduceMean(axes, True), x)
     if not divided:
         return centred.name
@@ -238,7 +238,7 @@ def center_crop_pad(call: Call) -> str:
     sizes = call.indices(1, "shape", Range(0, None))
     if len(sizes) != len(given):
         call.fail(f"there are {len(sizes)} sizes for {len(given)} axes")
-    result = Value(call, call.input(0))
+    result = call.value(0)
     for axis, size in zip((call.normal(a, rank) for a in given), sizes, strict=True):
         extent = result.type.shape[axis]
         kept = minimum(extent, size)
@@ -254,14 +254,14 @@ def center_crop_pad(call: Call) -> str:
 def group_norm(call: Call) -> str:
     """Parameters are for each channel from opset 21 on, before for each group."""
     groups = call.attrs.integer("num_groups")
-    parameters = [Value(call, call.input(i)) for i in (1, 2)]
+    parameters = [call.value(i) for i in (1, 2)]
     channels = call.shape()[1] if call.rank() > 1 else 0
     if call.opset < 21 and call.shape(1) != (channels,):
         whole = (groups, floordiv(channels, groups))
         columns = [of(Expand(whole), of(Reshape((groups, 1)), p)) for p in parameters]
         parameters = [of(Reshape((channels,)), c) for c in columns]
     op = norm.GroupNorm(groups, call.attrs.number("epsilon", 1e-5))
-    return of(op, Value(call, call.input(0)), *parameters).name
+    return of(op, call.value(0), *parameters).name
 
 
 def lp_normalization(call: Call) -> str:

@@ -28,7 +28,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 def pad(call: Call) -> str:
     """Pads are an attribute before opset 11, then an operand, with optional axes from 18 on."""
-    mode: Mode = call.choice(call.attrs.text("mode", "constant"), MODES, "mode")
+    mode: Mode = call.option("mode", MODES, "constant")
     before, after = _amounts(call)
     if not any(p != 0 for p in (*before, *after)):
         return call.input(0)

@@ -33,7 +33,7 @@ def coupled(call: Call, pairs: Value, classes: int) -> Value:
     """
     form = _quadratic_form(pairs, classes)
     first = of(Expand((pairs.type.shape[0], classes)), pairs.lift(1 / classes))
-    going = Value(call, call.constant(np.array(True)))
+    going = call.literal(np.array(True))
 
     def body(at: Iteration, states: list[Value]) -> tuple[list[Value], list[Value]]:
         return list(_round(at["form"], states[1])), []

@@ -10,9 +10,8 @@ from modelcc.frontends.onnx.call import Call, Handlers, simple
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
 from modelcc.frontends.onnx.quant_parameters import of_slices, of_tensor
-from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.window import geometry
-from modelcc.ir.types import F32, U8, DType
+from modelcc.ir.types import F32, U8
 from modelcc.ops import quant, quant_matmul
 from modelcc.ops.activation import Clip
 from modelcc.ops.arithmetic import Value, of
@@ -24,12 +23,7 @@ from modelcc.ops.matmul import MatMul
 def quantize(call: Call) -> str:
     """The result's dtype is that of the zero point, or attribute ``output_dtype``."""
     call = _along_axis(_in_floats(_checked(call)))
-    code = call.attrs.integer("output_dtype", 0)
-    to: DType = U8
-    if call.has(2):
-        to = call.dtype(2)
-    elif code:
-        to = dtype_from_onnx(code, call.source[-1])
+    to = call.dtype(2) if call.has(2) else call.attrs.dtype("output_dtype", U8)
     if not call.attrs.flag("saturate", True):
         unsupported("quantisation to 8-bit floats without saturation (saturate=0)")
     op = quant.QuantizeLinear(to, _axis(call), call.attrs.integer("block_size", 0))
@@ -49,8 +43,7 @@ def dequantize(call: Call) -> str:
     call = _along_axis(_checked(call))
     op = quant.DequantizeLinear(_axis(call), call.attrs.integer("block_size", 0))
     result = call.emit(op, *call.inputs)
-    code = call.attrs.integer("output_dtype", 0)
-    to = dtype_from_onnx(code, call.source[-1]) if code else call.dtype(1)
+    to = call.attrs.dtype("output_dtype", call.dtype(1))
     return result if to == call.dtype(1) else call.emit(Cast(to), result)
 
 
@@ -141,8 +134,7 @@ def _by_dequantised(call: Call) -> str:
         return of(Cast(F32), Value(call, name))
 
     a, b = (
-        (of(Cast(F32), Value(call, call.input(i))) - parameter(i + 2, rows))
-        * parameter(i + 1, rows)
+        (of(Cast(F32), call.value(i)) - parameter(i + 2, rows)) * parameter(i + 1, rows)
         for i, rows in ((0, True), (3, False))
     )
     scaled = of(Round(), of(MatMul(), a, b) / parameter(6, True)) + parameter(7, True)

@@ -15,7 +15,6 @@ import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.ir.index import Index, product
 from modelcc.ir.types import BOOL, F32, I32, U32, DType
 from modelcc.ops import elementwise as ew
@@ -50,12 +49,12 @@ def _counted(call: Call, shape: tuple[Index, ...], stream: int = 0) -> Value:
     """
 
     def word(number: int) -> Value:
-        return Value(call, call.constant(np.array(number, np.uint32)))
+        return call.literal(np.array(number, np.uint32))
 
     def folded(x: Value, bits: int) -> Value:
         return of(ew.BitwiseXor(), x, of(ew.BitShift(False), x, word(bits)))
 
-    line = Value(call, call.emit(Iota((product(shape),), 0, 0, 1, U32)))
+    line = call.made(Iota((product(shape),), 0, 0, 1, U32))
     offset = (_seed(call) * 0x9E3779B9 + stream * 0x85EBCA6B + 1) & 0xFFFFFFFF
     x = line + word(offset)
     for bits, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
@@ -66,11 +65,9 @@ def _counted(call: Call, shape: tuple[Index, ...], stream: int = 0) -> Value:
 
 def _like(call: Call) -> tuple[tuple[Index, ...], DType]:
     """Shape and dtype of the result: attributes, or the operand's."""
-    code = call.attrs.integer("dtype", 0)
     if call.op_type.endswith("Like"):
-        dtype = dtype_from_onnx(code, call.source[-1]) if code else call.dtype()
-        return call.shape(), dtype
-    return call.attrs.integers("shape"), dtype_from_onnx(code, call.source[-1]) if code else F32
+        return call.shape(), call.attrs.dtype("dtype", call.dtype())
+    return call.attrs.integers("shape"), call.attrs.dtype("dtype", F32)
 
 
 def _checked(call: Call, dtype: DType) -> DType:
@@ -117,8 +114,7 @@ def multinomial(call: Call) -> str:
         noise = of(ew.Cast(dtype), gumbel).name
     rows = call.emit(Reshape((batch, 1, classes)), call.input(0))
     drawn = call.emit(ArgMax(2, False), call.emit(ew.Add(), rows, noise))
-    code = call.attrs.integer("dtype", 0)
-    return call.emit(ew.Cast(dtype_from_onnx(code, call.source[-1]) if code else I32), drawn)
+    return call.emit(ew.Cast(call.attrs.dtype("dtype", I32)), drawn)
 
 
 def dropout(call: Call) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def _shared(call: Call) -> dict[str, Any]:
         for name in attrs.texts("activations", ())
     )
     return {
-        "direction": call.choice(attrs.text("direction", "forward"), DIRECTIONS, "direction"),
+        "direction": call.option("direction", DIRECTIONS, "forward"),
         "activations": names,
         "clip": attrs.number("clip") if attrs.has("clip") else None,
         "parameters": _parameters(call, names),

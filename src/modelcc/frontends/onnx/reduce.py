@@ -13,7 +13,7 @@ from modelcc.frontends.onnx.vectors import axes_at
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
 from modelcc.ops import attention, hardmax, reduce
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.arithmetic import of
 from modelcc.ops.comparison import Abs
 from modelcc.ops.cumulative import CumProd, CumSum
 from modelcc.ops.pool import inverse
@@ -114,7 +114,7 @@ def global_pool(op: Callable[[tuple[int, ...], bool], Op]) -> Handler:
 def global_lp_pool(call: Call) -> str:
     power = call.attrs.integer("p", 2)
     if power not in (1, 2):
-        x = of(Abs(), Value(call, call.input(0)))
+        x = of(Abs(), call.value(0))
         powers = of(Pow(), x, x.lift(float(power)))
         total = of(reduce.ReduceSum(tuple(range(2, call.rank())), True), powers)
         return of(Pow(), total, total.lift(inverse(power))).name

@@ -51,13 +51,13 @@ def roi_align(call: Call) -> str:
         mode == "max",
         attrs.text("coordinate_transformation_mode", default) == "half_pixel",
     )
-    numbers = Value(call, call.input(2))
+    numbers = call.value(2)
     return call.emit(op, call.input(1), _checked(call, numbers), *_images(call, op))
 
 
 def max_roi_pool(call: Call) -> str:
     height, width = call.attrs.integers("pooled_shape")
-    boxes = Value(call, call.input(1))
+    boxes = call.value(1)
     if boxes.type.rank != 2:
         call.fail(f"boxes [k, 5] are wanted, not {boxes.type}")
     # The slices below would be content with more columns.
@@ -72,7 +72,7 @@ def _images(call: Call, op: BoxPool) -> tuple[str, str]:
     """The images, and with channels last: one of them, or both where a run's sizes decide."""
     if call.type().rank != 4:
         call.fail(f"images [n, c, h, w] are wanted, not {call.type()}")
-    x, boxes = Value(call, call.input(0)), call.type(1).shape[0]
+    x, boxes = call.value(0), call.type(1).shape[0]
     turned = worth_turning(x.type, boxes, op.height * op.width)
     if isinstance(turned, int):
         return ("", permuted(x, 0, 2, 3, 1).name) if turned else (x.name, "")

@@ -12,7 +12,6 @@ from modelcc.frontends.onnx.padding import pad
 from modelcc.frontends.onnx.parts import joined, sliced, taken_apart
 from modelcc.frontends.onnx.slicing import clamped_range
 from modelcc.frontends.onnx.stretching import common_shape
-from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.tiles import tile
 from modelcc.frontends.onnx.vectors import BEYOND, operand
 from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, product, simplify, total
@@ -246,8 +245,7 @@ def constant_of_shape(call: Call) -> str:
 
 
 def eye_like(call: Call) -> str:
-    code = call.attrs.integer("dtype", 0)
-    dtype = dtype_from_onnx(code, call.source[-1]) if code else call.dtype()
+    dtype = call.attrs.dtype("dtype", call.dtype())
     k = min(max(call.attrs.integer("k", 0), -BEYOND), BEYOND)
     return call.emit(sh.EyeLike(dtype, k), call.input(0))
 

@@ -13,7 +13,6 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.runtime_shape import SIZE
 from modelcc.frontends.onnx.shape import reshaped
-from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.vectors import axes_at, positions, vector_of
 from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range, Sym, compare, floordiv, product, simplify
@@ -133,9 +132,7 @@ def mel_weight_matrix(call: Call) -> str:
     result = call.emit(ew.Where(), between(left, middle), up, none)
     before_right = call.emit(ew.Sub(), right, one)
     result = call.emit(ew.Where(), between(middle, before_right), down, result)
-    code = call.attrs.integer("output_datatype", 0)
-    dtype = dtype_from_onnx(code, call.source[-1]) if code else F32
-    return call.emit(ew.Cast(dtype), result)
+    return call.emit(ew.Cast(call.attrs.dtype("output_datatype", F32)), result)
 
 
 def _mel_places(call: Call, bins: Index, length: Index) -> str:

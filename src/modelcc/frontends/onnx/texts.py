@@ -73,7 +73,7 @@ def decode_image(call: Call) -> tuple[str, ...]:
     if call.rank() != 1 or call.dtype() != U8:
         call.fail(f"an encoded image is u8[bytes], not {call.type()}")
     formats = ("RGB", "BGR", "Grayscale")
-    chosen = call.choice(call.attrs.text("pixel_format", "RGB"), formats, "pixel_format")
+    chosen = call.option("pixel_format", formats, "RGB")
     place = "/".join(call.source)
     height, width = (call.emitter.fresh_dim(f"{place}.{what}") for what in ("height", "width"))
     shape = (height, width, 1 if chosen == "Grayscale" else 3)

@@ -41,13 +41,13 @@ def vectorizer(call: Call) -> str:
     size = max(columns) + 1
     place = np.full(size, len(order), np.int64)
     place[list(order)] = np.arange(len(order))
-    found = of(Gather(1), counts, Value(call, call.constant(place)))
+    found = of(Gather(1), counts, call.literal(place))
     result = _weighted(call, found)
     return (of(Reshape((size,)), result) if single else result).name
 
 
 def value_of(call: Call) -> Value:
-    x = Value(call, call.input(0))
+    x = call.value(0)
     return of(Reshape((1, *call.shape())), x) if call.rank() == 1 else x
 
 
@@ -67,7 +67,7 @@ def _counts(call: Call, x: Value, width: int) -> tuple[Value, tuple[int, ...]]:
         if found:
             parts.append(sum(found[1:], start=found[0]))
             order += pool.columns
-    nothing = Value(call, call.emit(Full((x.type.shape[0], 1), 0.0, F32)))
+    nothing = call.made(Full((x.type.shape[0], 1), 0.0, F32))
     return (of(Concat(1), *parts, nothing) if parts else nothing), tuple(order)
 
 
@@ -97,7 +97,7 @@ def _occurrences(call: Call, x: Value, pool: _Pool, step: int) -> Value:
     met: Value | None = None
     for k in range(length):
         part = of(Slice((0, k * step), (rows, places), (1, 1)), x)
-        wanted = Value(call, call.constant(np.ascontiguousarray(pool.grams[:, k])))
+        wanted = call.literal(np.ascontiguousarray(pool.grams[:, k]))
         same = of(ew.Equal(), of(Reshape((rows, places, 1)), part), wanted)
         met = same if met is None else of(ew.And(), met, same)
     assert met is not None
@@ -106,12 +106,12 @@ def _occurrences(call: Call, x: Value, pool: _Pool, step: int) -> Value:
 
 def _weighted(call: Call, counts: Value) -> Value:
     """Counts, or weights of what occurs, or their product."""
-    mode = call.choice(call.attrs.text("mode"), ("TF", "IDF", "TFIDF"), "mode")
+    mode = call.option("mode", ("TF", "IDF", "TFIDF"))
     if mode == "TF" or not call.attrs.has("weights"):
         return _occurs(counts) if mode == "IDF" else counts
     of_columns = np.zeros(max(call.attrs.integers("ngram_indexes")) + 1, np.float32)
     of_columns[list(call.attrs.integers("ngram_indexes"))] = call.attrs.numbers("weights")
-    weights = Value(call, call.constant(of_columns))
+    weights = call.literal(of_columns)
     return (_occurs(counts) if mode == "IDF" else counts) * weights
 
 

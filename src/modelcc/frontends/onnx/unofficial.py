@@ -16,7 +16,7 @@ from modelcc.frontends.onnx.elementwise import ELEMENTWISE
 from modelcc.frontends.onnx.nn import NN, normalised_over
 from modelcc.frontends.onnx.parts import sliced
 from modelcc.ops.activation import Affine, ScaledTanh, Softplus
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.arithmetic import of
 
 
 def affine(call: Call) -> str:
@@ -33,7 +33,7 @@ def scaled_tanh(call: Call) -> str:
 
 def parametric_softplus(call: Call) -> str:
     """``alpha * log(1 + exp(beta * x))``."""
-    x = Value(call, call.input(0)) * call.attrs.number("beta")
+    x = call.value(0) * call.attrs.number("beta")
     return (of(Softplus(), x) * call.attrs.number("alpha")).name
 
 
@@ -44,10 +44,10 @@ def image_scaler(call: Call) -> str:
     bias = np.array(call.attrs.numbers("bias", ()), np.float64).reshape(-1, 1, 1)
     if bias.size and call.shape()[1] != bias.size:
         call.fail(f"bias has {bias.size} numbers for {call.shape()[1]} channels")
-    scaled = Value(call, call.input(0)) * call.attrs.number("scale", 1.0)
+    scaled = call.value(0) * call.attrs.number("scale", 1.0)
     if not bias.size:
         return scaled.name
-    return (scaled + Value(call, call.constant(bias, call.dtype()))).name
+    return (scaled + call.literal(bias, call.dtype())).name
 
 
 def crop(call: Call) -> str:
