@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from modelcc.frontends.onnx.emit import Emitter
-from modelcc.frontends.onnx.groups import mapped
 from modelcc.ir.graph import Graph
 from modelcc.ir.types import TensorType
 
@@ -27,7 +26,7 @@ class Body:
         """What stands for a value of around it; known contents are known inside, too."""
         group = self.outer.find_group(value)
         if group is not None:
-            return self.emitter.group(mapped(group, self.capture))
+            return self.emitter.group(group.of([self.capture(part) for part in group.parts]))
         contents, type = self.outer.contents(value), self.outer.type_of(value)
         if contents is not None:
             return self.emitter.note(contents, type.dtype)

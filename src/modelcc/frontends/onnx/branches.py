@@ -14,7 +14,7 @@ from modelcc.frontends.onnx.body import Body
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.groups import MapValue, OptionalValue, RecordsValue, SequenceValue
+from modelcc.frontends.onnx.groups import MapValue
 from modelcc.ir.index import Index, Range, maximum, product, symbols
 from modelcc.ir.types import BOOL, I64, STRING
 from modelcc.ops.control import If
@@ -95,46 +95,26 @@ def _taken(call: Call, pair: _Pair, results: Iterator[str]) -> str:
 
 def _leaves(value: str, emitter: Emitter) -> list[str]:
     """The tensors that a value consists of."""
-    match emitter.find_group(value):
-        case None:
-            return [value]
-        case OptionalValue(inner):
-            return _leaves(inner, emitter) if inner else []
-        case RecordsValue(_, table):
-            return [table]
-        case MapValue():
-            unsupported("a branch of it gives a map")
-        case SequenceValue(elements):
-            return [leaf for element in elements for leaf in _leaves(element, emitter)]
+    group = emitter.find_group(value)
+    if group is None:
+        return [value]
+    if isinstance(group, MapValue):
+        unsupported("a branch of it gives a map")
+    return [leaf for part in group.parts for leaf in _leaves(part, emitter)]
 
 
 def _form(value: str, emitter: Emitter) -> object:
     """Equal for values of the same structure."""
-    match emitter.find_group(value):
-        case None:
-            return None
-        case OptionalValue(inner):
-            return ("optional", _form(inner, emitter) if inner else "")
-        case RecordsValue(keys, _):
-            return ("records", keys)
-        case MapValue():
-            return "map"
-        case SequenceValue(elements):
-            return tuple(_form(element, emitter) for element in elements)
+    group = emitter.find_group(value)
+    if group is None or isinstance(group, MapValue):
+        return type(group)
+    parts = tuple(_form(part, emitter) for part in group.parts)
+    return group.of([""] * len(parts)), parts
 
 
 def _rebuilt(value: str, emitter: Emitter, call: Call, tensors: Iterator[str]) -> str:
     """A value of the structure of ``value`` from its tensors."""
-    match emitter.find_group(value):
-        case None:
-            return next(tensors)
-        case OptionalValue(inner):
-            found = _rebuilt(inner, emitter, call, tensors) if inner else ""
-            return call.group(OptionalValue(found))
-        case RecordsValue(keys, _):
-            return call.group(RecordsValue(keys, next(tensors)))
-        case MapValue() as given:
-            return call.group(given)
-        case SequenceValue(elements):
-            parts = tuple(_rebuilt(element, emitter, call, tensors) for element in elements)
-            return call.group(SequenceValue(parts))
+    group = emitter.find_group(value)
+    if group is None:
+        return next(tensors)
+    return call.group(group.of([_rebuilt(part, emitter, call, tensors) for part in group.parts]))

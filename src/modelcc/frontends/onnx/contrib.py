@@ -5,6 +5,7 @@ The operators are described in onnxruntime's ContribOperators.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -16,7 +17,9 @@ from modelcc.frontends.onnx.nn import convolution, gemm, max_pool
 from modelcc.frontends.onnx.padding import pad
 from modelcc.frontends.onnx.sampling import grid_sample
 from modelcc.frontends.onnx.shape import range_, trilu
+from modelcc.frontends.onnx.views import part, permuted
 from modelcc.ir.index import floordiv, product
+from modelcc.ir.op import Op
 from modelcc.ir.types import U2, U4, U8, Array, DType
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
@@ -27,7 +30,6 @@ from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.reduce import ReduceSumSquare
 from modelcc.ops.shape import Concat, Reshape, Transpose
-from modelcc.ops.slicing import Slice
 
 
 def fused_matmul(call: Call) -> str:
@@ -64,45 +66,36 @@ def biased_gelu(approximate: str) -> Handler:
 def bias_split_gelu(call: Call) -> str:
     """The first half of ``x + bias`` times the gelu of the second."""
     x = call.value(0) + call.value(1)
-    shape = call.shape()
-    half = floordiv(shape[-1], 2)
-    extents, steps = (*shape[:-1], half), (1,) * len(shape)
-    zeros = (0,) * (len(shape) - 1)
-    first = of(Slice((*zeros, 0), extents, steps), x)
-    second = of(Slice((*zeros, half), extents, steps), x)
+    half = floordiv(call.shape()[-1], 2)
+    first, second = part(x, -1, 0, half), part(x, -1, half, half)
     return (first * of(act.Gelu(), second)).name
 
 
-def quick_gelu(call: Call) -> str:
-    return call.emit(act.Swish(call.attrs.number("alpha", 1.702)), call.input(0))
-
-
-def activated(call: Call, result: str, prefix: str = "activation") -> str:
-    """``result`` after the activation that attribute ``prefix`` names."""
-    name = call.attrs.text(prefix, "")
-    parameters = (*call.attrs.numbers(f"{prefix}_params", ()), 0.0, 0.0)
-    if prefix == "activation_":  # FusedGemm
-        parameters = tuple(call.attrs.number(f"activation_{k}", 0.0) for k in ("alpha", "beta"))
-        name = call.attrs.text("activation", "")
-    match name:
+def activated(call: Call, result: str, alpha: float, beta: float) -> str:
+    """``result`` after the activation that attribute ``activation`` names, with its parameters."""
+    match call.attrs.text("activation", ""):
         case "":
             return result
-        case "Relu":
-            return call.emit(act.Relu(), result)
-        case "Tanh":
-            return call.emit(ew.Tanh(), result)
-        case "Sigmoid":
-            return call.emit(ew.Sigmoid(), result)
         case "LeakyRelu":
-            return call.emit(act.LeakyRelu(parameters[0]), result)
+            op: Op = act.LeakyRelu(alpha)
         case "Clip":
-            return call.emit(act.Clip(parameters[0], parameters[1]), result)
+            op = act.Clip(alpha, beta)
         case "HardSigmoid":
-            return call.emit(act.HardSigmoid(parameters[0], parameters[1]), result)
-        case "HardSwish":
-            return call.emit(act.HardSwish(), result)
-        case _:
-            unsupported(f"activation {name!r}")
+            op = act.HardSigmoid(alpha, beta)
+        case name:
+            op = _PLAIN.get(name) or unsupported(f"activation {name!r}")
+    return call.emit(op, result)
+
+
+_PLAIN: Mapping[str, Op] = MappingProxyType(
+    {"Relu": act.Relu(), "Tanh": ew.Tanh(), "Sigmoid": ew.Sigmoid(), "HardSwish": act.HardSwish()}
+)
+
+
+def with_numbers(call: Call, result: str) -> str:
+    """``result`` activated, with parameters that are attributes of their own."""
+    alpha, beta = (call.attrs.number(f"activation_{name}", 0.0) for name in ("alpha", "beta"))
+    return activated(call, result, alpha, beta)
 
 
 def fused_conv(call: Call) -> str:
@@ -110,24 +103,24 @@ def fused_conv(call: Call) -> str:
     result = convolution(call.with_inputs(call.inputs[:3]))
     if call.has(3):
         result = call.emit(ew.Add(), result, call.input(3))
-    return activated(call, result)
+    return activated(call, result, *(*call.attrs.numbers("activation_params", ()), 0.0, 0.0)[:2])
 
 
 def fused_gemm(call: Call) -> str:
-    return activated(call, gemm(call), "activation_")
+    return with_numbers(call, gemm(call))
 
 
-def channels_last(rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Permutations that move channels from the end behind the batch, and back."""
-    return (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+def with_channels_last(call: Call, handler: Callable[[Call], Results], operands: int = 1) -> str:
+    """``handler``, which has channels behind the batch, of ``operands`` that have them last."""
+    rank = call.rank()
+    inward, outward = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+    moved = [call.emit(Transpose(inward), call.input(i)) for i in range(operands)]
+    result = handler(call.with_inputs((*moved, *call.inputs[operands:])))
+    return call.emit(Transpose(outward), result if isinstance(result, str) else result[0])
 
 
 def nhwc_max_pool(call: Call) -> str:
-    """The greatest elements in windows, with channels last."""
-    inward, outward = channels_last(call.rank())
-    moved = call.with_inputs((call.emit(Transpose(inward), call.input(0)),))
-    result = standard(max_pool, 12)(moved)
-    return call.emit(Transpose(outward), result if isinstance(result, str) else result[0])
+    return with_channels_last(call, standard(max_pool, 12))
 
 
 def bias_softmax(call: Call) -> str:
@@ -137,17 +130,15 @@ def bias_softmax(call: Call) -> str:
     """
     axis, x, bias = call.axis(1), call.value(0), call.value(1)
     extents, own = x.type.shape, bias.type.shape
+    outer, inner = product(extents[:axis]), extents[axis:]
     if not call.attrs.flag("is_inner_broadcast", True) and len(own) == len(extents):
         # Its rows are read in order, again and again.
-        outer = product(extents[:axis])
         rows = product(own[:axis])
-        inner = tuple(extents[axis:])
-        groups = (floordiv(outer, rows), rows, *inner)
-        total = of(Reshape(groups), x) + of(Reshape((rows, *inner)), bias)
-        x = of(Reshape(extents), total)
+        groups = of(Reshape((floordiv(outer, rows), rows, *inner)), x)
+        x = of(Reshape(extents), groups + of(Reshape((rows, *inner)), bias))
     else:
         x = x + bias
-    flat = of(Reshape((product(extents[:axis]), product(extents[axis:]))), x)
+    flat = of(Reshape((outer, product(inner))), x)
     return of(Reshape(extents), of(Softmax(1), flat)).name
 
 
@@ -161,33 +152,23 @@ def gemm_fast_gelu(call: Call) -> str:
 
 
 def activated_matmul(call: Call) -> str:
-    return activated(call, fused_matmul(call), "activation_")
+    return with_numbers(call, fused_matmul(call))
 
 
 def complex_mul(conjugate: bool) -> Handler:
     """Products of complex numbers, whose parts are the last axis; of conjugates of the second."""
 
     def handler(call: Call) -> str:
-        (a, b), (c, d) = (_parts(call.value(i)) for i in (0, 1))
+        (a, b), (c, d) = ([part(call.value(i), -1, n, 1) for n in (0, 1)] for i in (0, 1))
         d = -1.0 * d if conjugate else d
         return of(Concat(a.type.rank - 1), a * c - b * d, a * d + b * c).name
 
     return handler
 
 
-def _parts(x: Value) -> tuple[Value, Value]:
-    *outer, _ = x.type.shape
-    zeros, steps = (0,) * len(outer), (1,) * (len(outer) + 1)
-    real, imaginary = (of(Slice((*zeros, i), (*outer, 1), steps), x) for i in (0, 1))
-    return real, imaginary
-
-
 def nhwc_conv(call: Call) -> str:
-    """A convolution with channels last; the weights are [O, …, I]."""
-    inward, outward = channels_last(call.rank())
-    moved = [call.emit(Transpose(inward), call.input(i)) for i in (0, 1)]
-    result = convolution(call.with_inputs((*moved, *call.inputs[2:])))
-    return call.emit(Transpose(outward), result)
+    """A convolution whose weights are [O, …, I]."""
+    return with_channels_last(call, convolution, 2)
 
 
 def matmul_bits(call: Call) -> str:
@@ -199,24 +180,30 @@ def bits_product(call: Call, columns: int) -> str:
     attrs = call.attrs
     rows = attrs.integer("K")
     bits, block = attrs.integer("bits", 4), attrs.integer("block_size")
-    dtype: DType = {2: U2, 4: U4, 8: U8}.get(bits) or unsupported(f"weights of {bits} bits")
+    dtype = type_of_bits(bits)
     if call.has(4):
         unsupported("its fifth operand, the order of groups (g_idx)")
     blocks = -(-rows // block)
     packed = call.array(1, "weights").reshape(columns, blocks, -1)
     weights = unpacked(packed, dtype)[..., :block].reshape(columns, -1)[:, :rows]
     scales = call.array(2, "scales").reshape(columns, blocks)
-    operands = [np.ascontiguousarray(weights).astype(dtype.numpy), scales]
     if call.has(3) and call.dtype(3) != U8:
         unsupported("zero points that are no integers")
     zeros = np.full((columns, blocks), 1 << (bits - 1), np.uint8)
     if call.has(3):
         given = call.array(3, "zero points").reshape(columns, -1)
         zeros = unpacked(given, dtype)[:, :blocks]
-    operands.append(np.ascontiguousarray(zeros).astype(dtype.numpy))
-    whole = call.emit(DequantizeLinear(1, block), *(call.constant(o) for o in operands))
-    result = of(MatMul(), call.value(0), of(Transpose((1, 0)), Value(call, whole)))
+    operands = (weights.astype(dtype.numpy), scales, zeros.astype(dtype.numpy))
+    literals = (call.literal(np.ascontiguousarray(o)) for o in operands)
+    whole = of(DequantizeLinear(1, block), *literals)
+    result = of(MatMul(), call.value(0), permuted(whole, 1, 0))
     return (result + call.value(5)).name if call.has(5) else result.name
+
+
+def type_of_bits(bits: int, least: DType = U2, what: str = "weights") -> DType:
+    """The unsigned type of so many bits, ``least`` or more."""
+    known = {t.bits: t for t in (U2, U4, U8) if t.bits >= least.bits}
+    return known.get(bits) or unsupported(f"{what} of {bits} bits")
 
 
 def unpacked(data: Array, dtype: DType) -> Array:
@@ -232,22 +219,10 @@ def inverse(call: Call) -> str:
         unsupported("inverses of matrices of more than 2 rows")
     x, rank = call.value(0), call.rank()
     adjugate = np.array([[1.0, -1.0], [-1.0, 1.0]], call.dtype().numpy)
-    flipped = of(Transpose((*range(rank - 2), rank - 1, rank - 2)), _turned(call, x))
-    entries = [_entry(call, x, i, j) for i in (0, 1) for j in (0, 1)]
-    determinant = entries[0] * entries[3] - entries[1] * entries[2]
-    return (flipped * call.literal(adjugate) / determinant).name
-
-
-def _turned(call: Call, x: Value) -> Value:
-    """Both last axes reversed."""
-    shape = call.shape()
-    starts = (*(0,) * (len(shape) - 2), 1, 1)
-    return of(Slice(starts, shape, (*(1,) * (len(shape) - 2), -1, -1)), x)
-
-
-def _entry(call: Call, x: Value, i: int, j: int) -> Value:
-    lead = call.shape()[:-2]
-    return of(Slice((*(0,) * len(lead), i, j), (*lead, 1, 1), (1,) * (len(lead) + 2)), x)
+    turned = part(part(x, -2, 1, 2, -1), -1, 1, 2, -1)
+    flipped = permuted(turned, *range(rank - 2), rank - 1, rank - 2)
+    a, b, c, d = (part(part(x, -2, i, 1), -1, j, 1) for i in (0, 1) for j in (0, 1))
+    return (flipped * call.literal(adjugate) / (a * d - b * c)).name
 
 
 def expand_dims(call: Call) -> str:
@@ -260,8 +235,8 @@ def expand_dims(call: Call) -> str:
 def distances(call: Call) -> str:
     """Distances of all rows of the operands, or their squares."""
     (m, size), (n, _) = call.shape(), call.shape(1)
-    a, b = (of(Reshape(s), call.value(i)) for i, s in enumerate(((m, 1, size), (1, n, size))))
-    squares = of(ReduceSumSquare((2,), False), a - b)
+    apart = of(Reshape((m, 1, size)), call.value(0)) - of(Reshape((1, n, size)), call.value(1))
+    squares = of(ReduceSumSquare((2,), False), apart)
     metric = call.option("metric", ("euclidean", "sqeuclidean"))
     return (of(ew.Sqrt(), squares) if metric == "euclidean" else squares).name
 
@@ -278,8 +253,7 @@ def standard(handler: Handler, opset: int) -> Handler:
 def gather_quantized(call: Call) -> str:
     """Slices of blocked quantised data, dequantised: packed along the last axis."""
     attrs, bits = call.attrs, call.attrs.integer("bits", 4)
-    known: dict[int, DType] = {4: U4, 8: U8}
-    dtype = known.get(bits) or unsupported(f"data of {bits} bits")
+    dtype = type_of_bits(bits, U4, "data")
     if call.dtype() not in (U8, U4):
         unsupported(f"data of type {call.dtype()}")
     data, scales = call.array(0, "data"), call.array(2, "scales")
@@ -307,7 +281,7 @@ CONTRIB: Handlers = MappingProxyType(
         "Gelu": biased_gelu("none"),
         "BiasGelu": biased_gelu("none"),
         "FastGelu": biased_gelu("tanh"),
-        "QuickGelu": quick_gelu,
+        "QuickGelu": simple(act.Swish, alpha=1.702),
         "BiasSplitGelu": bias_split_gelu,
         "FusedConv": fused_conv,
         "FusedGemm": fused_gemm,

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import math
 from types import MappingProxyType
 
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib_rotary import (
-    angles,
+from modelcc.frontends.onnx.contrib_heads import (
+    Three,
+    along,
+    before_last,
+    biased,
+    following,
+    grouped_heads,
+    hidden,
     joined_heads,
-    number_of,
+    products,
+    projected,
+    repeated,
+    scale_of,
+    split_heads,
+    weighted,
+)
+from modelcc.frontends.onnx.contrib_rotary import (
+    both_rotated,
     rotary_embedding,
     rotary_embedding_of_images,
     rotary_of_gemma,
-    rotated,
-    split_heads,
 )
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.views import part
-from modelcc.ir.index import Index, floordiv
+from modelcc.frontends.onnx.views import part, permuted, reshaped
+from modelcc.ir.index import Index
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.attention import Attention, Softmax
-from modelcc.ops.comparison import where
+from modelcc.ops.comparison import above, where
 from modelcc.ops.gather import GatherND
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.shape import Concat, Expand, Iota, Pad, Reshape, Transpose
+from modelcc.ops.shape import Concat, Expand, Pad
 
 
 def _mask(call: Call, operand: int, q: Value, keys: Index) -> Value | None:
@@ -36,39 +47,26 @@ def _mask(call: Call, operand: int, q: Value, keys: Index) -> Value | None:
         return None
     mask, batch, queries = call.value(operand), q.type.shape[0], q.type.shape[2]
     shape = mask.type.shape
-    seen: Value
     match len(shape):
         case 1 if shape == (batch,):
-            seen = _before(call, of(Reshape((batch, 1, 1, 1)), mask), keys)
+            seen = _before(call, reshaped(mask, batch, 1, 1, 1), keys)
         case 1 if shape == (2 * batch,):
-            ends, starts = (
-                of(Reshape((batch, 1, 1, 1)), part(mask, 0, at, batch)) for at in (0, batch)
-            )
+            ends, starts = (reshaped(part(mask, 0, at, batch), batch, 1, 1, 1) for at in (0, batch))
             late = of(ew.Not(), _before(call, starts, keys))
             seen = of(ew.And(), _before(call, ends, keys), late)
-        case 2:
-            seen = of(ew.Greater(), of(Reshape((shape[0], 1, 1, shape[1])), mask), mask.lift(0))
-        case 3:
-            seen = of(ew.Greater(), of(Reshape((shape[0], 1, *shape[1:])), mask), mask.lift(0))
+        case 2 | 3:
+            seen = above(reshaped(mask, shape[0], 1, *(1,) * (3 - len(shape)), *shape[1:]), 0)
         case 4:
-            window = part(part(mask, 2, keys - queries, queries), 3, 0, keys)
-            seen = of(ew.Greater(), window, mask.lift(0))
+            seen = above(part(part(mask, 2, keys - queries, queries), 3, 0, keys), 0)
         case _:
             unsupported(f"a mask of type {mask.type}")
-    hidden = call.literal(call.attrs.number("mask_filter_value", -10000.0),
-                                       q.type.dtype)  # fmt: skip
-    return where(seen, hidden.lift(0.0), hidden)
+    filler = hidden(call, q)
+    return where(seen, filler.lift(0.0), filler)
 
 
 def _before(call: Call, bound: Value, keys: Index) -> Value:
     """Which key positions are before ``bound``, [b, 1, 1, keys]."""
-    places = call.made(Iota((1, 1, 1, keys), 3, 0, 1, bound.type.dtype))
-    return of(ew.Less(), places, bound)
-
-
-def _scale(call: Call, q: Value) -> float:
-    size = number_of(call, q.type.shape[3], "size of heads")
-    return call.attrs.number("scale", 0.0) or 1 / math.sqrt(size)
+    return of(ew.Less(), along(call, keys, 3, 4, bound.type.dtype), bound)
 
 
 def _sum(*masks: Value | None) -> Value | None:
@@ -84,7 +82,7 @@ def _sum(*masks: Value | None) -> Value | None:
 def _attended(call: Call, q: Value, k: Value, v: Value, mask: Value | None, causal: bool) -> Value:
     """Results [b, m, h * e]; the last query sees all keys if ``causal``."""
     offset = k.type.shape[2] - q.type.shape[2] if causal else 0
-    op = Attention(_scale(call, q), causal, offset)
+    op = Attention(scale_of(call, q.type.shape[3]), causal, offset)
     return joined_heads(of(op, q, k, v, *(() if mask is None else (mask,))))
 
 
@@ -96,25 +94,18 @@ def attention(call: Call) -> tuple[str, ...]:
     joint = of(MatMul(), call.value(0), call.value(1))
     if call.has(2):
         joint = joint + call.value(2)
-    width = number_of(call, call.shape(1)[1], "size of weights")
-    sizes = attrs.integers("qkv_hidden_sizes", ()) or (width // 3,) * 3
-    starts = (0, sizes[0], sizes[0] + sizes[1])
-    q, k, v = (split_heads(part(joint, 2, s, n), heads) for s, n in zip(starts, sizes, strict=True))
+    q, k, v = (split_heads(x, heads) for x in projected(call, joint))
     present = ""
     if call.has(4):
-        past = [_without_first(part(call.value(4), 0, i, 1)) for i in (0, 1)]
+        past = [reshaped(part(call.value(4), 0, i, 1), *call.shape(4)[1:]) for i in (0, 1)]
         k, v = of(Concat(2), past[0], k), of(Concat(2), past[1], v)
     if call.want(1):
-        pair = (of(Reshape((1, *x.type.shape)), x) for x in (k, v))
+        pair = (reshaped(x, 1, *x.type.shape) for x in (k, v))
         present = of(Concat(0), *pair).name
     bias = call.given(5)
     mask = _sum(_mask(call, 3, q, k.type.shape[2]), bias)
     result = _attended(call, q, k, v, mask, attrs.flag("unidirectional")).name
     return (result, present) if present else (result,)
-
-
-def _without_first(x: Value) -> Value:
-    return of(Reshape(x.type.shape[1:]), x)
 
 
 def multi_head(call: Call) -> tuple[str, ...]:
@@ -129,37 +120,31 @@ def multi_head(call: Call) -> tuple[str, ...]:
     return (result, k.name, v.name)
 
 
-def _operands(call: Call, heads: int) -> tuple[Value, Value, Value]:
+def _operands(call: Call, heads: int) -> Three:
     """Queries, keys and values as heads, with their biases."""
     if call.rank() == 5:  # [b, s, heads, 3, d]
-        return _packed(call, call.value(0), 3, 0)
-    q = call.value(0)
-    if call.has(3):
-        q = q + part(call.value(3), 0, 0, q.type.shape[2])
-    own, width = split_heads(q, heads), q.type.shape[2]
-    if call.rank(1) == 5:
-        k, v, _ = _packed(call, call.value(1), 2, 1)
-        return own, k, v
-    k, v = call.value(1), call.value(2)
-    if k.type.rank == 4:
-        if call.has(3):
+        return _packed(call, call.value(0), 3)
+    if call.rank(1) in (4, 5):
+        (q,) = biased([call.value(0)], call.given(3))
+        if call.rank(1) == 5:
+            k, v, _ = _packed(call, call.value(1), 2)
+        elif call.has(3):
             unsupported("a bias of keys that are given as heads")
-        return own, k, v
-    if call.has(3):
-        bias = call.value(3)
-        k = k + part(bias, 0, width, k.type.shape[2])
-        v = v + part(bias, 0, width + k.type.shape[2], v.type.shape[2])
-    return own, split_heads(k, heads), split_heads(v, heads)
+        else:
+            k, v = call.value(1), call.value(2)
+        return split_heads(q, heads), k, v
+    parts = biased([call.value(i) for i in range(3)], call.given(3))
+    q, k, v = (split_heads(x, heads) for x in parts)
+    return q, k, v
 
 
-def _packed(call: Call, x: Value, count: int, first: int) -> tuple[Value, Value, Value]:
-    """The parts of [b, s, heads, count, d] as heads; ``first`` is what the first one is of qkv."""
+def _packed(call: Call, x: Value, count: int) -> Three:
+    """The parts of [b, s, heads, count, d] as heads, the last one repeated."""
     if call.has(3):
         unsupported("a bias of packed queries, keys and values")
     batch, length, heads, _, size = x.type.shape
-    parts = [part(x, 3, i, 1) for i in range(count)]
-    flat = [of(Reshape((batch, length, heads, size)), p) for p in parts]
-    moved = [of(Transpose((0, 2, 1, 3)), f) for f in flat]
+    flat = (reshaped(part(x, 3, i, 1), batch, length, heads, size) for i in range(count))
+    moved = [permuted(f, 0, 2, 1, 3) for f in flat]
     return moved[0], moved[1], moved[-1]
 
 
@@ -170,47 +155,21 @@ def grouped(call: Call) -> tuple[str, ...]:
     """
     attrs, heads = call.attrs, call.attrs.integer("num_heads")
     few = attrs.integer("kv_num_heads")
-    q, k, v = _grouped_operands(call, heads, few)
+    if call.has(12):
+        unsupported("scales of quantised keys")
+    q, k, v = grouped_heads(call, heads, few)
     batch, _, length, _ = q.type.shape
-    ends = of(Reshape((batch,)), call.value(5)) + call.value(5).lift(1)
-    past = of(ew.Max(), ends - _count(call, length, ends), ends.lift(0))
+    ends = reshaped(call.value(5), batch) + call.value(5).lift(1)
+    past = before_last(call, ends, length)
     if attrs.flag("do_rotary"):
-        positions = _positions(call, past, length)
-        cos, sin = (angles(call.value(i), positions) for i in (7, 8))
-        near = attrs.flag("rotary_interleaved")
-        q, k = rotated(q, cos, sin, near), rotated(k, cos, sin, near)
+        positions = call.given(9) or following(call, past, length)
+        q, k = both_rotated(call, q, k, positions, 7)
     if call.has(3):
         k, v = (_appended(call, call.value(i), x, past) for i, x in ((3, k), (4, v)))
     mask = _sum(_seen(call, q, k, past), call.given(10))
-    wide = [_repeated(x, heads // few) for x in (k, v)]
+    wide = [repeated(x, heads // few) for x in (k, v)]
     result = _capped(call, q, wide[0], wide[1], mask)
     return (result.name, k.name, v.name)
-
-
-def _count(call: Call, extent: Index, like: Value) -> Value:
-    return Value(call, call.note((extent,), like.type.dtype))
-
-
-def _grouped_operands(call: Call, heads: int, few: int) -> tuple[Value, Value, Value]:
-    if call.has(12):
-        unsupported("scales of quantised keys")
-    q = call.value(0)
-    if call.has(1):
-        return split_heads(q, heads), split_heads(call.value(1), few), split_heads(
-            call.value(2), few)  # fmt: skip
-    size = floordiv(q.type.shape[2], heads + 2 * few)
-    cuts = ((0, heads), (heads, few), (heads + few, few))
-    parts = [split_heads(part(q, 2, at * size, n * size), n) for at, n in cuts]
-    return parts[0], parts[1], parts[2]
-
-
-def _positions(call: Call, past: Value, length: Index) -> Value:
-    """Positions of the new keys, [b, s]."""
-    if call.has(9):
-        return call.value(9)
-    (batch,) = past.type.shape
-    steps = call.made(Iota((1, length), 1, 0, 1, past.type.dtype))
-    return of(Reshape((batch, 1)), past) + steps
 
 
 def _appended(call: Call, old: Value, new: Value, past: Value) -> Value:
@@ -218,41 +177,28 @@ def _appended(call: Call, old: Value, new: Value, past: Value) -> Value:
     batch, _, length, _ = new.type.shape
     total = old.type.shape[2] + length
     room = of(Pad((0,) * 4, (0, 0, length, 0), "constant", 0.0), old)
-    places = call.made(Iota((1, total), 1, 0, 1, past.type.dtype))
-    since = places - of(Reshape((batch, 1)), past)
+    places = along(call, total, 1, 2, past.type.dtype)
+    since = places - reshaped(past, batch, 1)
     zero = since.lift(0)
-    last = _count(call, length - 1, since)
+    last = Value(call, call.note((length - 1,), since.type.dtype))
     index = of(ew.Min(), of(ew.Max(), since, zero), last)
-    rows = of(Transpose((0, 2, 1, 3)), new)
-    moved = of(GatherND(1), rows, of(Reshape((batch, total, 1)), index))
-    added = of(Transpose((0, 2, 1, 3)), moved)
-    fresh = of(Reshape((batch, 1, total, 1)), of(ew.GreaterOrEqual(), since, zero))
-    return where(fresh, added, room)
+    moved = of(GatherND(1), permuted(new, 0, 2, 1, 3), reshaped(index, batch, total, 1))
+    fresh = reshaped(of(ew.GreaterOrEqual(), since, zero), batch, 1, total, 1)
+    return where(fresh, permuted(moved, 0, 2, 1, 3), room)
 
 
 def _seen(call: Call, q: Value, k: Value, past: Value) -> Value | None:
     """Minus infinity where a query does not see a key, [b, 1, m, n]."""
     batch, queries, keys = q.type.shape[0], q.type.shape[2], k.type.shape[2]
     dtype = past.type.dtype
-    rows = call.made(Iota((1, 1, queries, 1), 2, 0, 1, dtype))
-    columns = call.made(Iota((1, 1, 1, keys), 3, 0, 1, dtype))
-    own = rows + of(Reshape((batch, 1, 1, 1)), past)
+    rows, columns = along(call, queries, 2, 4, dtype), along(call, keys, 3, 4, dtype)
+    own = rows + reshaped(past, batch, 1, 1, 1)
     seen = of(ew.LessOrEqual(), columns, own)
     window = call.attrs.integer("local_window_size", -1)
     if window >= 0:
         seen = of(ew.And(), seen, of(ew.Greater(), columns, own - own.lift(window)))
-    hidden = call.literal(np.array(-np.inf, q.type.dtype.numpy))
-    return where(seen, hidden.lift(0.0), hidden)
-
-
-def _repeated(x: Value, times: int) -> Value:
-    """Each head ``times`` times."""
-    if times == 1:
-        return x
-    batch, heads, length, size = x.type.shape
-    spread = of(Reshape((batch, heads, 1, length, size)), x)
-    copies = of(Expand((batch, heads, times, length, size)), spread)
-    return of(Reshape((batch, heads * times, length, size)), copies)
+    filler = hidden(call, q, least=True)
+    return where(seen, filler.lift(0.0), filler)
 
 
 def _capped(call: Call, q: Value, k: Value, v: Value, mask: Value | None) -> Value:
@@ -263,13 +209,14 @@ def _capped(call: Call, q: Value, k: Value, v: Value, mask: Value | None) -> Val
     cap, smooth = call.attrs.number("softcap", 0.0), call.attrs.flag("smooth_softmax")
     if not cap and not smooth and not call.has(11):
         return _attended(call, q, k, v, mask, False)
-    scores = of(MatMul(), q, of(Transpose((0, 1, 3, 2)), k)) * _scale(call, q)
+    scores = products(call, q, k)
     if cap:
         scores = of(ew.Tanh(), scores * (1 / cap)) * cap
     total = _sum(scores, mask)
     assert total is not None
-    weights = _with_sink(call, total) if smooth or call.has(11) else of(Softmax(3), total)
-    return joined_heads(of(MatMul(), weights, v))
+    if smooth or call.has(11):
+        return joined_heads(of(MatMul(), _with_sink(call, total), v))
+    return weighted(total, v)
 
 
 def _with_sink(call: Call, scores: Value) -> Value:
@@ -277,7 +224,7 @@ def _with_sink(call: Call, scores: Value) -> Value:
     batch, heads, queries, keys = scores.type.shape
     sink = call.literal(np.zeros((1,), scores.type.dtype.numpy))
     if call.has(11):
-        sink = of(Reshape((1, heads, 1, 1)), call.value(11))
+        sink = reshaped(call.value(11), 1, heads, 1, 1)
     column = of(Expand((batch, heads, queries, 1)), sink)
     weights = of(Softmax(3), of(Concat(3), scores, column))
     return part(weights, 3, 0, keys)

@@ -5,27 +5,31 @@ Heads are [batch, heads, positions, size].
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib_rotary import (
-    angles,
-    joined_heads,
-    number_of,
-    rotated,
+from modelcc.frontends.onnx.contrib_heads import (
+    before_last,
+    biased,
+    following,
+    grouped_heads,
+    hidden,
+    iota,
+    products,
+    repeated,
     split_heads,
+    weighted,
 )
+from modelcc.frontends.onnx.contrib_rotary import both_rotated
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
+from modelcc.frontends.onnx.views import cast, number_of, part, permuted, reshaped
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import I32, I64, Array
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.attention import Softmax
 from modelcc.ops.comparison import where
 from modelcc.ops.gather import Gather
 from modelcc.ops.gather_nd import GatherND
@@ -44,29 +48,6 @@ class Places:
     length: int
     beams: int
     origins: int
-
-
-def iota(call: Call, extent: Index) -> Value:
-    """0, 1, … as i32."""
-    return call.made(Iota((extent,), 0, 0, 1, I32))
-
-
-def hidden(call: Call, like: Value, least: bool = False) -> Value:
-    """What is added to scores that do not count: the filter, or minus infinity if ``least``."""
-    number = -np.inf if least else call.attrs.number("mask_filter_value", -10000.0)
-    return call.literal(number, like.type.dtype)
-
-
-def weighted(call: Call, scores: Value, v: Value) -> Value:
-    """The values [b, h, n, e] by the softmax of scores [b, h, m, n], joined."""
-    return joined_heads(of(MatMul(), of(Softmax(3), scores), v))
-
-
-def products(call: Call, q: Value, k: Value) -> Value:
-    """Scaled products of queries and keys."""
-    size = number_of(call, q.type.shape[3], "size of heads")
-    scale = call.attrs.number("scale", 0.0) or 1 / math.sqrt(size)
-    return of(MatMul(), q, permuted(k, 0, 1, 3, 2)) * scale
 
 
 def _masked(call: Call, scores: Value, places: Places) -> Value:
@@ -104,7 +85,7 @@ def _across(call: Call, heads: int) -> tuple[str, ...]:
     if call.has(10):
         q = q + part(call.value(10), 0, 0, q.type.shape[2])
     scores = _masked(call, products(call, split_heads(q, heads), call.value(1)), DECODER)
-    result = weighted(call, scores, call.value(2)).name
+    result = weighted(scores, call.value(2)).name
     return (result, "", "", scores.name) if call.want(3) else (result,)
 
 
@@ -116,14 +97,7 @@ def _projected(call: Call) -> list[Value]:
     else:
         size = floordiv(call.shape()[2], 3)
         given = [part(given[0], 2, i * size, size) for i in range(3)]
-    if not call.has(10):
-        return given
-    biased: list[Value] = []
-    start: Index = 0
-    for x in given:
-        biased.append(x + part(call.value(10), 0, start, x.type.shape[2]))
-        start = start + x.type.shape[2]
-    return biased
+    return biased(given, call.given(10))
 
 
 def _on_cache(
@@ -143,7 +117,7 @@ def _on_cache(
     if call.has(places.origins):
         k, v = (_of_beams(call, x, places) for x in (k, v))
     scores = _masked(call, products(call, q, k), places)
-    results = (weighted(call, scores, v).name, *(x.name for x in present))
+    results = (weighted(scores, v).name, *(x.name for x in present))
     return (*results, scores.name) if call.want(3) else results
 
 
@@ -179,7 +153,7 @@ def self_attention_step(call: Call) -> tuple[str, ...]:
     heads = attrs.integer("num_heads")
     joint = of(MatMul(), call.value(0), call.value(1)) + call.value(2)
     shape = call.shape(4)
-    size = number_of(call, shape[4], "size of heads")
+    size = number_of(shape[4], "size of heads")
     new = [split_heads(part(joint, 2, i * heads * size, heads * size), heads) for i in range(3)]
     k, v = (reshaped(part(call.value(4), 0, i, 1), *shape[1:]) for i in (0, 1))
     group = 128 // call.dtype().bits if attrs.flag("past_present_share_buffer") else 0
@@ -225,7 +199,7 @@ def decoder_attention(call: Call) -> tuple[str, ...]:
         batch, keys = call.shape(5)
         padding = reshaped(call.value(5), batch, 1, 1, keys)
         scores = where(padding, hidden(call, scores), scores)
-    result = permuted(weighted(call, scores, v), 1, 0, 2)
+    result = permuted(weighted(scores, v), 1, 0, 2)
     return result.name, k.name, v.name
 
 
@@ -238,45 +212,21 @@ def sparse_attention(call: Call) -> tuple[str, ...]:
     """Causal attention on a cache; each query sees the blocks of keys that its layout has."""
     attrs = call.attrs
     heads, few = attrs.integer("num_heads"), attrs.integer("kv_num_heads")
-    q, k, v = _heads_of(call, heads, few)
+    q, k, v = grouped_heads(call, heads, few)
     batch, _, length, _ = q.type.shape
     ends = cast(reshaped(call.value(8), batch), I64)
-    start = of(ew.Max(), ends - Value(call, call.note((length,), I64)), ends.lift(0))
-    steps = call.made(Iota((1, length), 1, 0, 1, I64))
-    positions = reshaped(start, batch, 1) + steps
+    start = before_last(call, ends, length)
+    positions = following(call, start, length)
     if attrs.flag("do_rotary"):
-        cos, sin = (angles(call.value(i), positions) for i in (9, 10))
-        near = attrs.flag("rotary_interleaved")
-        q, k = rotated(q, cos, sin, near), rotated(k, cos, sin, near)
+        q, k = both_rotated(call, q, k, positions, 9)
     present = [of(CacheUpdate(2), call.value(i), x, start) for i, x in ((3, k), (4, v))]
     room = present[0].type.shape[2]
     total = call.index(7, "length of all keys", Range(0, room))
     seen = _layout(call, positions, total, heads)
-    k, v = (_spread(part(x, 2, 0, total), heads // few) for x in present)
+    k, v = (repeated(part(x, 2, 0, total), heads // few) for x in present)
     scores = products(call, q, k)
-    result = weighted(call, where(seen, scores, hidden(call, scores, True)), v)
+    result = weighted(where(seen, scores, hidden(call, scores, True)), v)
     return (result.name, *(x.name for x in present))
-
-
-def _heads_of(call: Call, heads: int, few: int) -> tuple[Value, Value, Value]:
-    if call.has(1):
-        given = [call.value(i) for i in range(3)]
-    else:
-        size = floordiv(call.shape()[2], heads + 2 * few)
-        cuts = ((0, heads), (heads, few), (heads + few, few))
-        given = [part(call.value(0), 2, at * size, n * size) for at, n in cuts]
-    q, k, v = (split_heads(x, n) for x, n in zip(given, (heads, few, few), strict=True))
-    return q, k, v
-
-
-def _spread(x: Value, times: int) -> Value:
-    """Each head ``times`` times."""
-    if times == 1:
-        return x
-    batch, heads, length, size = x.type.shape
-    whole = of(Expand((batch, heads, times, length, size)), reshaped(x, batch, heads, 1, length,
-                                                                      size))  # fmt: skip
-    return reshaped(whole, batch, heads * times, length, size)
 
 
 def _layout(call: Call, positions: Value, keys: Index, heads: int) -> Value:

@@ -15,12 +15,12 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib import unpacked
+from modelcc.frontends.onnx.contrib import type_of_bits, unpacked
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.iteration import Iteration, iterated
 from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
 from modelcc.ir.index import Index, floordiv, product
-from modelcc.ir.types import F32, U2, U4, U8, Array, DType
+from modelcc.ir.types import F32, Array
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
@@ -224,7 +224,7 @@ def _quantised_layer(call: Call, number: int, block: int) -> dict[str, Value]:
     w, scale, _, zero = QUANTISED[number]
     bits = call.attrs.integer("expert_weight_bits", 4)
     bits = call.attrs.integer(f"fc{number}_expert_weight_bits", bits)
-    dtype: DType = {2: U2, 4: U4, 8: U8}.get(bits) or unsupported(f"weights of {bits} bits")
+    dtype = type_of_bits(bits)
     weights = unpacked(call.array(w, "weights"), dtype)
     scales = call.array(scale, "scales").reshape(*weights.shape[:2], -1)
     zeros = np.full(scales.shape, 1 << (bits - 1), np.uint8)

@@ -6,8 +6,7 @@ import math
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib_rotary import number_of
-from modelcc.frontends.onnx.views import cast, permuted, reshaped
+from modelcc.frontends.onnx.views import cast, number_of, permuted, reshaped
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.types import F32
 from modelcc.ops import activation as act
@@ -77,7 +76,7 @@ def engram_gate(call: Call) -> tuple[str, ...]:
     """A value for all branches, each times a gate: how well its key and query agree."""
     epsilon, dtype = call.attrs.number("epsilon", 1e-5), call.dtype()
     key, query = (normalised(call.value(i), epsilon) * cast(call.value(i + 3), F32) for i in (0, 1))
-    size = number_of(call, call.shape()[3], "hidden size")
+    size = number_of(call.shape()[3], "hidden size")
     dot = of(ReduceSum((3,), True), key * query) * (1 / math.sqrt(size))
     size_ = of(ew.Sqrt(), of(ew.Max(), of(ew.Abs(), dot), dot.lift(1e-6)))
     gate = of(ew.Sigmoid(), of(ew.Sign(), dot) * size_)

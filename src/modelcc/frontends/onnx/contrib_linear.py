@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib_rotary import number_of
+from modelcc.frontends.onnx.contrib_heads import repeated, scale_of
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.iteration import Iteration, iterated
-from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
-from modelcc.ir.index import Index, floordiv
+from modelcc.frontends.onnx.views import cast, number_of, part, permuted, reshaped
+from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, DType
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
@@ -24,7 +23,7 @@ from modelcc.ops.conv import Conv
 from modelcc.ops.generate import Full
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceSum
-from modelcc.ops.shape import Concat, Expand
+from modelcc.ops.shape import Concat
 
 RULES = ("linear", "gated", "delta", "gated_delta")
 
@@ -50,7 +49,7 @@ class Tokens:
         _, _, heads, size = self.v.type.shape
         assert isinstance(few, int) and isinstance(heads, int)
         groups = max(few // heads, 1)
-        q = _repeated(self.q, max(heads // few, 1)) * scale
+        q = repeated(self.q, max(heads // few, 1), 2) * scale
 
         def body(at: Iteration, states: list[Value]) -> tuple[list[Value], list[Value]]:
             new = _next(at, states[0])
@@ -80,15 +79,6 @@ def _next(at: Iteration, state: Value) -> Value:
     return state + column * update
 
 
-def _repeated(x: Value, times: int) -> Value:
-    """Each head of [b, t, h, d] ``times`` times."""
-    if times == 1:
-        return x
-    *lead, heads, size = x.type.shape
-    spread = of(Expand((*lead, heads, times, size)), reshaped(x, *lead, heads, 1, size))
-    return reshaped(spread, *lead, heads * times, size)
-
-
 def _heads(x: Value, heads: int) -> Value:
     """[b, t, h * d] as [b, t, h, d] in f32."""
     batch, time, width = x.type.shape
@@ -105,10 +95,10 @@ def linear_attention(call: Call) -> tuple[str, ...]:
     attrs, rule = call.attrs, _rule(call)
     heads, few = attrs.integer("q_num_heads"), attrs.integer("kv_num_heads")
     q, v = _heads(call.value(0), heads), _heads(call.value(2), few)
-    size = number_of(call, q.type.shape[3], "size of heads")
-    width = number_of(call, call.shape(1)[2], "width of keys")
+    size = number_of(q.type.shape[3], "size of heads")
+    width = number_of(call.shape(1)[2], "width of keys")
     k = _heads(call.value(1), width // size)
-    k = _repeated(k, few // (width // size))
+    k = repeated(k, few // (width // size), 2)
     decay = beta = None
     if "gated" in rule:
         decay = _heads(call.value(4), few)
@@ -118,7 +108,7 @@ def linear_attention(call: Call) -> tuple[str, ...]:
     window = attrs.integer("state_window", 0)
     past = call.given(3)
     state = _state(call, past, (q.type.shape[0], few, size, v.type.shape[3]), window)
-    scale = attrs.number("scale", 0.0) or 1 / math.sqrt(size)
+    scale = scale_of(call, size)
     tokens = Tokens(q, k, v, decay, beta)
     y, last, *states = tokens.results(call, state, scale, window > 0)
     batch, time, count, wide = y.type.shape
@@ -158,16 +148,15 @@ def delta_net(call: Call) -> tuple[str, ...]:
     if not call.has(6):
         call.fail("without cu_seqlens it needs an initial state, for the size of the batch")
     state = call.value(6)
-    batch, heads = state.type.shape[0], number_of(call, state.type.shape[1], "number of heads")
+    batch, heads = state.type.shape[0], number_of(state.type.shape[1], "number of heads")
     q, k, v = _of_sequences(call, batch)
-    k = _repeated(k, heads // number_of(call, k.type.shape[2], "number of heads"))
+    k = repeated(k, heads // number_of(k.type.shape[2], "number of heads"), 2)
     rule = _rule(call)
     decay = _decay(call, batch, heads) if "gated" in rule else None
     beta = _rate(call, batch) if "delta" in rule else None
     if attrs.flag("qk_l2_norm"):
         q, k = _unit(q), _unit(k)
-    size = number_of(call, q.type.shape[3], "size of heads")
-    scale = attrs.number("scale", 0.0) or 1 / math.sqrt(size)
+    scale = scale_of(call, q.type.shape[3])
     y, last = Tokens(q, k, v, decay, beta).results(call, permuted(state, 0, 1, 3, 2), scale, False)
     shape = (*call.shape()[:-2], *y.type.shape[2:])
     if not call.has(1):
@@ -231,7 +220,7 @@ def causal_convolution(call: Call) -> tuple[str, str]:
         unsupported("more than one axis of positions")
     x, weights, last = call.value(0), call.value(1), attrs.flag("channels_last")
     shape, dtype = x.type.shape, x.type.dtype
-    dilation, taps = attrs.integer("dilation", 1), number_of(call, call.shape(1)[2], "kernel")
+    dilation, taps = attrs.integer("dilation", 1), number_of(call.shape(1)[2], "kernel")
     window, room = attrs.integer("state_window", 0), (taps - 1) * dilation
     past = call.given(3)
     state = _newest(past, window)
@@ -242,7 +231,7 @@ def causal_convolution(call: Call) -> tuple[str, str]:
         state = call.made(Full((batch, channels, room), 0.0, dtype))
     seen = of(Concat(2), state, x)
     operands = [seen, weights, *([call.value(2)] if call.has(2) else [])]
-    groups = number_of(call, channels, "number of channels")
+    groups = number_of(channels, "number of channels")
     result = of(Conv((1,), (0,), (0,), (dilation,), groups), *operands)
     if attrs.text("activation", "none") != "none":
         result = of(act.Silu(), result)
@@ -262,10 +251,7 @@ def _channels_first(x: Value, last: bool) -> Value:
     if not last:
         return x
     batch, length, *sizes = x.type.shape
-    count: Index = 1
-    for size in sizes:
-        count = count * size
-    return permuted(reshaped(x, batch, length, count), 0, 2, 1)
+    return permuted(reshaped(x, batch, length, product(sizes)), 0, 2, 1)
 
 
 def _states(
@@ -281,7 +267,7 @@ def _states(
 
     if not window:
         return after(length)
-    count = number_of(call, length, "number of positions")
+    count = number_of(length, "number of positions")
     dtype: DType = seen.type.dtype
     states: list[Value] = []
     for slot in range(count - window + 1, count + 1):

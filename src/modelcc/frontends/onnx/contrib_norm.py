@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.views import cast
 from modelcc.ir.op import Op
 from modelcc.ir.types import I32
 from modelcc.ops.accumulate import accumulator
@@ -28,14 +29,9 @@ def simplified(call: Call) -> tuple[str, ...]:
 
 def _deviation(call: Call, x: Value, axis: int, epsilon: float) -> str:
     """``1 / sqrt(mean of x^2 + epsilon)``."""
-    wide = _wide(x)
+    wide = cast(x, accumulator(x.type.dtype))
     axes = tuple(range(axis, x.type.rank))
     return of(Reciprocal(), of(Sqrt(), of(ReduceMean(axes, True), wide * wide) + epsilon)).name
-
-
-def _wide(x: Value) -> Value:
-    dtype = accumulator(x.type.dtype)
-    return x if x.type.dtype == dtype else of(Cast(dtype), x)
 
 
 def skip(centred: bool) -> Handler:
@@ -59,17 +55,12 @@ def skip(centred: bool) -> Handler:
 
 def embeddings(call: Call) -> tuple[str, ...]:
     """The norm of the sum of embeddings of words, positions and segments, and lengths."""
-    ids, segments = call.input(0), call.input(1)
     length = call.shape()[1]
-    words = Value(call, call.emit(Gather(0), call.input(2), ids))
-    if call.has(8):
-        positions = Value(call, call.emit(Gather(0), call.input(3), call.input(8)))
-    else:
-        count = call.emit(Iota((1, length), 1, 0, 1, I32))
-        positions = Value(call, call.emit(Gather(0), call.input(3), count))
-    total = words + positions
+    words = of(Gather(0), call.value(2), call.value(0))
+    places = call.given(8) or call.made(Iota((1, length), 1, 0, 1, I32))
+    total = words + of(Gather(0), call.value(3), places)
     if call.has(1) and call.has(4):
-        total = total + Value(call, call.emit(Gather(0), call.input(4), segments))
+        total = total + of(Gather(0), call.value(4), call.value(1))
     norm = LayerNorm(2, call.attrs.number("epsilon", 1e-12))
     result = of(norm, total, call.value(5), call.value(6)).name
     return (result, _lengths(call), total.name) if call.wanted[1:] else (result, _lengths(call))
@@ -92,7 +83,7 @@ def group_norm(call: Call) -> str:
     if last:
         x = of(Transpose((0, rank - 1, *range(1, rank - 1))), x)
     op = GroupNorm(call.attrs.integer("groups"), call.attrs.number("epsilon", 1e-5))
-    parameters = [_as(call.value(i), x) for i in (1, 2)]
+    parameters = [cast(call.value(i), x.type.dtype) for i in (1, 2)]
     result = of(op, x, *parameters)
     if call.attrs.integer("activation", 0):
         result = of(Silu(), result)
@@ -126,11 +117,6 @@ def quantised_embeddings(call: Call) -> tuple[str, ...]:
         for i, scale in ((2, 8), (3, 9), (4, 10), (5, 11), (6, 12))
     ]
     return embeddings(call.with_inputs((*call.inputs[:2], *tables, call.input(7))))
-
-
-def _as(parameter: Value, x: Value) -> Value:
-    dtype = x.type.dtype
-    return parameter if parameter.type.dtype == dtype else of(Cast(dtype), parameter)
 
 
 CONTRIB_NORM: Handlers = MappingProxyType(

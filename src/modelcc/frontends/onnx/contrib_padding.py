@@ -10,9 +10,16 @@ import math
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib_decoder import hidden, iota, products, weighted
-from modelcc.frontends.onnx.contrib_rotary import number_of, split_heads
-from modelcc.frontends.onnx.views import cast, part, reshaped
+from modelcc.frontends.onnx.contrib_heads import (
+    biased,
+    hidden,
+    iota,
+    products,
+    projected,
+    split_heads,
+    weighted,
+)
+from modelcc.frontends.onnx.views import cast, number_of, part, reshaped
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import F32, I32, I64
 from modelcc.ops import elementwise as ew
@@ -74,11 +81,7 @@ def with_padding(call: Call) -> str:
 def packed_attention(call: Call) -> str:
     """Attention of tokens without padding, with the projection."""
     joint = of(MatMul(), call.value(0), call.value(1)) + call.value(2)
-    width = number_of(call, call.shape(1)[1], "size of weights")
-    sizes = call.attrs.integers("qkv_hidden_sizes", ()) or (width // 3,) * 3
-    starts = (0, sizes[0], sizes[0] + sizes[1])
-    parts = [part(joint, 1, at, n) for at, n in zip(starts, sizes, strict=True)]
-    return _attended(call, parts, (3, 4, 5))
+    return _attended(call, projected(call, joint), (3, 4, 5))
 
 
 def packed_heads(call: Call) -> str:
@@ -89,12 +92,7 @@ def packed_heads(call: Call) -> str:
         parts = [reshaped(part(call.value(0), 2, i, 1), count, width) for i in range(3)]
     else:
         parts = [call.value(i) for i in range(3)]
-    if call.has(3):
-        start: Index = 0
-        for i, x in enumerate(parts):
-            parts[i] = x + part(call.value(3), 0, start, x.type.shape[1])
-            start = start + x.type.shape[1]
-    return _attended(call, parts, (4, 5, 6))
+    return _attended(call, biased(parts, call.given(3)), (4, 5, 6))
 
 
 def _attended(call: Call, parts: list[Value], places: tuple[int, int, int]) -> str:
@@ -109,7 +107,7 @@ def _attended(call: Call, parts: list[Value], places: tuple[int, int, int]) -> s
     if call.has(places[2]):
         scores = scores + call.value(places[2])
     scores = where(seen, scores, hidden(call, scores, True))
-    return _compact(weighted(call, scores, v), offsets, parts[0].type.shape[0]).name
+    return _compact(weighted(scores, v), offsets, parts[0].type.shape[0]).name
 
 
 def position_bias(call: Call) -> str:
@@ -117,7 +115,7 @@ def position_bias(call: Call) -> str:
 
     The table is [buckets, heads] in column-major order (Raffel et al., 2020).
     """
-    buckets, heads = (number_of(call, e, "table") for e in call.shape())
+    buckets, heads = (number_of(e, "table") for e in call.shape())
     both = call.attrs.flag("is_bidirectional")
     queries, keys = (call.index(i, "length", Range(0, None)) for i in (1, 2))
     rows = reshaped(iota(call, queries), queries, 1)

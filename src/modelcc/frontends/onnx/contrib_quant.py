@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
-from modelcc.frontends.onnx.contrib import channels_last
+from modelcc.frontends.onnx.contrib import with_channels_last
 from modelcc.frontends.onnx.contrib_attention import attention
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import average_pool
@@ -21,6 +21,7 @@ from modelcc.frontends.onnx.parts import joined
 from modelcc.frontends.onnx.quant import dequantize, qlinear_conv, quantize
 from modelcc.frontends.onnx.quant_parameters import of_slices, of_tensor
 from modelcc.frontends.onnx.recurrent import LENGTHS, lstm_layer
+from modelcc.frontends.onnx.views import cast
 from modelcc.ir.op import Op
 from modelcc.ir.types import F32, I32, U8, Array
 from modelcc.ops import activation as act
@@ -32,7 +33,6 @@ from modelcc.ops.quant import DequantizeLinear, DynamicQuantizeLinear, QuantizeL
 from modelcc.ops.quant_matmul import MatMulInteger
 from modelcc.ops.recurrence import Quantised, Weights, direction
 from modelcc.ops.reduce import ReduceMean
-from modelcc.ops.shape import Transpose
 
 
 def real(call: Call, i: int, axis: int | None = None) -> str:
@@ -79,10 +79,6 @@ def leaky_relu(call: Call, x: str) -> str:
     return call.emit(act.LeakyRelu(call.attrs.number("alpha", 0.01)), x)
 
 
-def sigmoid(call: Call, x: str) -> str:
-    return call.emit(ew.Sigmoid(), x)
-
-
 def softmax(call: Call, x: str) -> str:
     if call.attrs.integer("opset", 13) < 13 and call.axis(-1) != call.rank() - 1:
         unsupported("softmax over several axes (its attribute opset below 13)")
@@ -93,9 +89,7 @@ def averages(call: Call, x: str) -> str:
     """Average pooling; channels may be last."""
     if not call.attrs.flag("channels_last"):
         return average_pool(call.with_inputs((x,)))
-    inward, outward = channels_last(call.rank())
-    result = average_pool(call.with_inputs((call.emit(Transpose(inward), x),)))
-    return call.emit(Transpose(outward), result)
+    return with_channels_last(call.with_inputs((x,)), average_pool)
 
 
 def averages_of_all(call: Call, x: str) -> str:
@@ -130,9 +124,7 @@ def conv(call: Call) -> str:
     """Channels may be last, but not in the weights."""
     if not call.attrs.flag("channels_last"):
         return qlinear_conv(call)
-    inward, outward = channels_last(call.rank())
-    x = call.emit(Transpose(inward), call.input(0))
-    return call.emit(Transpose(outward), qlinear_conv(call.with_inputs((x, *call.inputs[1:]))))
+    return with_channels_last(call, qlinear_conv)
 
 
 def gemm(call: Call) -> str:
@@ -161,8 +153,7 @@ def dynamic_matmul(call: Call) -> str:
 
 def matmul_to_float(call: Call) -> str:
     call = of_slices(of_tensor(call, 2, 4), call.shape(1), 5)
-    zero = call.input(4) if call.has(4) else ""
-    return _scaled_product(call, call.input(0), call.input(2), zero, (3, 5, 6))
+    return _scaled_product(call, call.input(0), call.input(2), call.input(4), (3, 5, 6))
 
 
 def _scaled_product(
@@ -170,10 +161,9 @@ def _scaled_product(
 ) -> str:
     """``a @ operand 1`` as f32; ``places`` are those of b's scale, its zero point and the bias."""
     b_scale, b_zero, bias = places
-    zeros = [a_zero, call.input(b_zero) if call.has(b_zero) else ""]
-    while zeros and not zeros[-1]:
-        zeros.pop()
-    sums = call.emit(MatMulInteger(), a, call.input(1), *zeros)
+    zeros = (a_zero, call.input(b_zero))
+    given = 2 if zeros[1] else 1 if a_zero else 0
+    sums = call.emit(MatMulInteger(), a, call.input(1), *zeros[:given])
     factor = Value(call, a_scale) * call.value(b_scale)
     result = of(ew.Cast(F32), Value(call, sums)) * factor
     return (result + call.value(bias) if call.has(bias) else result).name
@@ -194,11 +184,7 @@ def dynamic_lstm(call: Call) -> tuple[str, ...]:
     The inputs are quantised all at once, the states in each step, as onnxruntime does.
     """
     op = lstm_layer(call)
-    if call.has(LENGTHS):
-        lengths = call.value(LENGTHS) if call.dtype(LENGTHS) == I32 else \
-            of(ew.Cast(I32), call.value(LENGTHS))  # fmt: skip
-    else:
-        lengths = None
+    lengths = cast(call.value(LENGTHS), I32) if call.has(LENGTHS) else None
     x, b, h, c, p = (call.given(i) for i in (0, 3, 5, 6, 7))
     assert x is not None
     sides = [
@@ -242,7 +228,7 @@ CONTRIB_QUANT: Handlers = MappingProxyType(
         "DequantizeLinear": dequantize,
         "QLinearAdd": binary(ew.Add()),
         "QLinearMul": binary(ew.Mul()),
-        "QLinearSigmoid": unary(sigmoid),
+        "QLinearSigmoid": unary(lambda call, x: call.emit(ew.Sigmoid(), x)),
         "QLinearLeakyRelu": unary(leaky_relu),
         "QLinearSoftmax": unary(softmax),
         "QLinearAveragePool": unary(averages),

@@ -5,43 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.contrib_heads import joined_heads, split_heads
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.views import part
-from modelcc.ir.index import Index, floordiv
+from modelcc.frontends.onnx.views import cast, number_of, part, reshaped
 from modelcc.ir.types import I64, Array
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import where
 from modelcc.ops.elementwise import Cast, Cos, Sin
 from modelcc.ops.gather import Gather
-from modelcc.ops.shape import Concat, Iota, Reshape, Transpose
-from modelcc.ops.slicing import Slice
-
-
-def number_of(call: Call, extent: Index, what: str) -> int:
-    """``extent`` as a number; not supported if it depends on a named dimension."""
-    if not isinstance(extent, int):
-        unsupported(f"its {what} depends on dimension {extent}")
-    return extent
-
-
-def split_heads(x: Value, heads: int) -> Value:
-    """[b, s, heads * d] as [b, heads, s, d]."""
-    batch, length, size = x.type.shape
-    parted = of(Reshape((batch, length, heads, floordiv(size, heads))), x)
-    return of(Transpose((0, 2, 1, 3)), parted)
-
-
-def joined_heads(x: Value) -> Value:
-    """[b, heads, s, d] as [b, s, heads * d]."""
-    batch, heads, length, size = x.type.shape
-    return of(Reshape((batch, length, heads * size)), of(Transpose((0, 2, 1, 3)), x))
-
-
-def sliced_last(x: Value, start: int, count: int, step: int = 1) -> Value:
-    """``count`` elements of the last axis from ``start`` on."""
-    *lead, _ = x.type.shape
-    zeros, ones = (0,) * len(lead), (1,) * len(lead)
-    return of(Slice((*zeros, start), (*lead, count), (*ones, step)), x)
+from modelcc.ops.shape import Concat, Iota, Reshape
 
 
 def rotated(x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
@@ -51,17 +23,15 @@ def rotated(x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
     """
     size, half = x.type.shape[-1], cos.type.shape[-1]
     assert isinstance(size, int) and isinstance(half, int)
-    if interleaved:
-        first, second = sliced_last(x, 0, half, 2), sliced_last(x, 1, half, 2)
-    else:
-        first, second = sliced_last(x, 0, half), sliced_last(x, half, half)
+    start, step = (1, 2) if interleaved else (half, 1)
+    first, second = (part(x, 3, at, half, step) for at in (0, start))
     turned = [first * cos - second * sin, second * cos + first * sin]
     if interleaved:
         lead = x.type.shape[:-1]
-        pairs = of(Concat(4), *(of(Reshape((*lead, half, 1)), t) for t in turned))
-        turned = [of(Reshape((*lead, 2 * half)), pairs)]
+        pairs = of(Concat(4), *(reshaped(t, *lead, half, 1) for t in turned))
+        turned = [reshaped(pairs, *lead, 2 * half)]
     if size > 2 * half:
-        turned.append(sliced_last(x, 2 * half, size - 2 * half))
+        turned.append(part(x, 3, 2 * half, size - 2 * half))
     return turned[0] if len(turned) == 1 else of(Concat(3), *turned)
 
 
@@ -69,7 +39,16 @@ def angles(cache: Value, positions: Value) -> Value:
     """Rows of ``cache`` [n, r] at ``positions`` [b, s], as [b, 1, s, r]."""
     found = of(Gather(0), cache, positions)
     batch, length, half = found.type.shape
-    return of(Reshape((batch, 1, length, half)), found)
+    return reshaped(found, batch, 1, length, half)
+
+
+def both_rotated(
+    call: Call, q: Value, k: Value, positions: Value, caches: int
+) -> tuple[Value, Value]:
+    """Queries and keys turned by the angles of operands ``caches`` and the one after it."""
+    cos, sin = (angles(call.value(i), positions) for i in (caches, caches + 1))
+    near = call.attrs.flag("rotary_interleaved")
+    return rotated(q, cos, sin, near), rotated(k, cos, sin, near)
 
 
 def rotary_embedding(call: Call) -> str:
@@ -86,8 +65,8 @@ def _heads(call: Call) -> Value:
         unsupported("packed batches")
     if call.rank() == 4:
         return x
-    half = number_of(call, call.shape(2)[1], "size of angles")
-    size = number_of(call, call.shape()[2], "size of rows")
+    half = number_of(call.shape(2)[1], "size of angles")
+    size = number_of(call.shape()[2], "size of rows")
     return split_heads(x, call.attrs.integer("num_heads", 0) or size // (2 * half))
 
 
@@ -112,12 +91,12 @@ def rotary_embedding_of_images(call: Call) -> str:
 
 def _of_three(call: Call, cache: Value) -> Value:
     """Angles [b, 1, s, r], element by element of the position that it belongs to."""
-    half = number_of(call, cache.type.shape[1], "size of angles")
+    half = number_of(cache.type.shape[1], "size of angles")
     stream = _streams(call.attrs.integers("mrope_section"), half,
                       call.attrs.integer("mrope_layout", 0) == 1)  # fmt: skip
     whole = of(Gather(0), cache, call.value(1))
     _, batch, length, _ = whole.type.shape
-    parts = [of(Reshape((batch, 1, length, half)), part(whole, 0, i, 1)) for i in range(3)]
+    parts = [reshaped(part(whole, 0, i, 1), batch, 1, length, half) for i in range(3)]
     result = parts[0]
     for number in (1, 2):
         chosen = call.literal(stream == number)
@@ -137,7 +116,7 @@ def _streams(sections: tuple[int, ...], half: int, mixed: bool) -> Array:
 def rotary_of_gemma(call: Call) -> tuple[str, str]:
     """``x cos + turned x sin`` of queries and keys, with given angles [b, s, d]."""
     batch, length, size = call.shape()
-    emb = of(Reshape((batch, 1, length, size)), call.value(0))
+    emb = reshaped(call.value(0), batch, 1, length, size)
     dtype = call.dtype(1)
     cos, sin = (of(Cast(dtype), of(op, emb)) for op in (Cos(), Sin()))
     q, k = (call.value(i) * cos + call.value(i + 1) * sin for i in (1, 3))
@@ -149,6 +128,5 @@ def _positions(call: Call, x: Value) -> Value:
     if given.type.rank == 2:
         return given
     batch, _, length, _ = x.type.shape
-    offset = of(Reshape((1, 1)), given)
-    offset = offset if offset.type.dtype == I64 else of(Cast(I64), offset)
+    offset = cast(of(Reshape((1, 1)), given), I64)
     return offset + call.made(Iota((batch, length), 1, 0, 1, I64))

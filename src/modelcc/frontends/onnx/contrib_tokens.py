@@ -7,9 +7,8 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.contrib_rotary import number_of
 from modelcc.frontends.onnx.selection import different
-from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
+from modelcc.frontends.onnx.views import cast, number_of, part, permuted, reshaped
 from modelcc.ir.index import Index
 from modelcc.ir.types import F32, I32, I64
 from modelcc.ops import elementwise as ew
@@ -123,7 +122,7 @@ def word_embeddings(call: Call) -> str:
     words, kernel, table = call.value(0), call.value(1), call.value(3)
     count, length = words.type.shape
     filters, _, width, size = kernel.type.shape
-    span = number_of(call, width, "width of the kernel")
+    span = number_of(width, "width of the kernel")
     room = length - span + 1
     letters = of(ew.Greater(), words, words.lift(0))
     lengths = of(ReduceSum((1,), True), cast(letters, I32))

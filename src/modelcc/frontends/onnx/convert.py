@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
@@ -62,6 +62,21 @@ def import_onnx(
     """
     loaded = model if isinstance(model, LoadedModel) else load(model)
     return _Importer(loaded, dims or {}, values or {}).run()
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node under conversion: its labels outwards in, its scope, and the names that are used."""
+
+    proto: NodeProto
+    source: tuple[str, ...]
+    scope: Scope
+    used: Collection[str]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Domain and name of its operator."""
+        return _domain(self.proto.domain), self.proto.op_type
 
 
 class _Importer:
@@ -155,8 +170,7 @@ class _Importer:
         available = scope.names() | {i.name for i in graph.input}
         nodes = ordered(graph.node, available, where)
         used = {o.name for o in graph.output} | {n for _, node in nodes for n in reads(node)}
-        for name, node in nodes:
-            self._node(name, node, scope, used)
+        self._nodes(nodes, scope, used)
         return [self._output(o.name, scope) for o in graph.output]
 
     def _output(self, name: str, scope: Scope) -> str | None:
@@ -182,72 +196,67 @@ class _Importer:
             array = sparse_to_array(sparse, folder, f"initializer {name!r}")
             scope.values[name] = scope.emitter.note(array, dtype_of(array), name)
 
-    def _node(self, name: str, node: NodeProto, scope: Scope, used: set[str]) -> None:
+    def _nodes(
+        self, nodes: Sequence[tuple[str, NodeProto]], scope: Scope, used: Collection[str]
+    ) -> None:
+        for name, proto in nodes:
+            self._node(_Node(proto, (*scope.prefix, name), scope, used))
+
+    def _node(self, node: _Node) -> None:
         """Convert one node; its results are None (unknown) where that is not possible."""
-        values = [scope.find(n) if n else "" for n in node.input]
-        captured = [scope.find(n) for n in reads(node)]
+        proto, scope = node.proto, node.scope
+        values = [scope.find(n) if n else "" for n in proto.input]
+        captured = [scope.find(n) for n in reads(proto)]
         results: Sequence[str | None] = ()
         if None not in captured:
-            operands = tuple(v for v in values if v is not None)
-            results = self._results(name, node, operands, scope, used)
+            results = self._results(node, tuple(v for v in values if v is not None))
         else:
-            self._report_unknown((*scope.prefix, name), node, scope.opsets)
-        for i, output in enumerate(node.output):
+            self._report_unknown(node.source, proto, scope.opsets)
+        for i, output in enumerate(proto.output):
             if output:
                 scope.values[output] = results[i] if i < len(results) else None
 
-    def _results(
-        self, name: str, node: NodeProto, operands: tuple[str, ...], scope: Scope, used: set[str]
-    ) -> Sequence[str | None]:
-        domain = _domain(node.domain)
-        source, known = (*scope.prefix, name), len(self._problems)
+    def _results(self, node: _Node, operands: tuple[str, ...]) -> Sequence[str | None]:
+        known, op_type, source = len(self._problems), node.proto.op_type, node.source
         try:
-            results = self._dispatch(source, node, domain, operands, scope, used)
+            results = self._dispatch(node, operands)
             if len(self._problems) == known:
-                _require_all(node, results, used)
+                _require_all(node.proto, results, node.used)
             return results
         except UnsupportedForm as form:
-            self._problem(source, node, domain, scope.opsets, str(form))
-            self._report_unknown(source, node, scope.opsets)
+            self._problem(source, node.proto, node.scope.opsets, str(form))
+            self._report_unknown(source, node.proto, node.scope.opsets)
             return ()
         except ModelError as error:
             raise error.at(*source) from error
         except NotImplementedError as error:
-            raise ModelError(f"{node.op_type} is incomplete in modelcc: {error}", source) from error
+            raise ModelError(f"{op_type} is incomplete in modelcc: {error}", source) from error
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
             raise ModelError(
-                f"{node.op_type} cannot be imported: {error}",
+                f"{op_type} cannot be imported: {error}",
                 source,
                 "check the model with onnx.checker.check_model(model, full_check=True)",
             ) from error
 
-    def _dispatch(
-        self,
-        source: tuple[str, ...],
-        node: NodeProto,
-        domain: str,
-        operands: tuple[str, ...],
-        scope: Scope,
-        used: set[str],
-    ) -> Sequence[str | None]:
-        if scope.arguments is not None:
-            node = bound(node, scope.arguments)
-        function = self._functions.get((domain, node.op_type))
+    def _dispatch(self, node: _Node, operands: tuple[str, ...]) -> Sequence[str | None]:
+        if node.scope.arguments is not None:
+            node = replace(node, proto=bound(node.proto, node.scope.arguments))
+        function = self._functions.get(node.key)
         if function is not None:
-            return self._function(source, function, node, operands, scope)
-        version = self._operators.version(domain, scope.opsets)
-        schema = self._operators.schema(domain, node.op_type, version)
+            return self._function(node, function, operands)
+        version = self._operators.version(node.key[0], node.scope.opsets)
+        schema = self._operators.schema(*node.key, version)
         if schema is not None:
-            schema.check(node, source[-1])
-            if domain == "":
-                check_ranges(node, source[-1])
-        handler = self._operators.handler(domain, node.op_type, version)
+            schema.check(node.proto, node.source[-1])
+            if node.key[0] == "":
+                check_ranges(node.proto, node.source[-1])
+        handler = self._operators.handler(*node.key, version)
         if handler is None:
-            return self._expanded(source, node, domain, version, operands, scope)
+            return self._expanded(node, version, operands)
         try:
-            results = handler(self._call(source, node, version, operands, scope, used))
+            results = handler(self._call(node, version, operands))
         except UnsupportedForm as form:
-            return self._second_try(form, source, node, domain, version, operands, scope)
+            return self._second_try(form, node, version, operands)
         return (results,) if isinstance(results, str) else results
 
     def _report_unknown(
@@ -266,37 +275,25 @@ class _Importer:
             version = self._operators.version(domain, opsets)
             reason = self._operators.unknown(domain, node.op_type, version)
             if reason is not None:
-                self._problem(source, node, domain, opsets, reason)
+                self._problem(source, node, opsets, reason)
         for nodes in inside:
             for name, inner in labelled(nodes):
                 self._report_unknown((*source, name), inner, opsets)
 
     def _problem(
-        self,
-        source: tuple[str, ...],
-        node: NodeProto,
-        domain: str,
-        opsets: Mapping[str, int],
-        reason: str,
+        self, source: tuple[str, ...], node: NodeProto, opsets: Mapping[str, int], reason: str
     ) -> None:
+        domain = _domain(node.domain)
         name, version = domain or "ai.onnx", self._operators.version(domain, opsets)
-        problem = Unsupported("/".join(source), node.op_type, name, version, reason)
-        self._problems.append(problem)
+        self._problems.append(Unsupported("/".join(source), node.op_type, name, version, reason))
 
     def _second_try(
-        self,
-        form: UnsupportedForm,
-        source: tuple[str, ...],
-        node: NodeProto,
-        domain: str,
-        version: int,
-        operands: tuple[str, ...],
-        scope: Scope,
+        self, form: UnsupportedForm, node: _Node, version: int, operands: tuple[str, ...]
     ) -> Sequence[str | None]:
         """A form without a direct counterpart may still expand into the standard's definition."""
         before = len(self._problems)
         try:
-            results = self._expanded(source, node, domain, version, operands, scope)
+            results = self._expanded(node, version, operands)
         except UnsupportedForm:
             raise form from None
         if len(self._problems) > before:
@@ -304,43 +301,38 @@ class _Importer:
             raise form
         return results
 
-    def _call(
-        self,
-        source: tuple[str, ...],
-        node: NodeProto,
-        version: int,
-        operands: tuple[str, ...],
-        scope: Scope,
-        used: set[str],
-    ) -> Call:
-        def inline(graph: GraphProto, *operands: str) -> tuple[str, ...]:
-            inner = Scope(scope.opsets, scope.emitter, source, scope, scope.arguments, scope.calls)
-            inner.values.update(zip((i.name for i in graph.input), operands, strict=True))
+    def _call(self, node: _Node, version: int, operands: tuple[str, ...]) -> Call:
+        proto, source, scope = node.proto, node.source, node.scope
+
+        def converted(
+            graph: GraphProto, inner: Scope, inputs: Sequence[str], what: str
+        ) -> list[str]:
+            inner.values.update(zip((i.name for i in graph.input), inputs, strict=True))
             outputs = self._graph(graph, inner, {})
             if None in outputs:
-                raise UnsupportedForm("a branch of it could not be imported")
-            return tuple(o for o in outputs if o is not None)
+                raise UnsupportedForm(f"{what} could not be imported")
+            return [o for o in outputs if o is not None]
+
+        def inline(graph: GraphProto, *operands: str) -> tuple[str, ...]:
+            inner = Scope(scope.opsets, scope.emitter, source, scope, scope.arguments, scope.calls)
+            return tuple(converted(graph, inner, operands, "a branch of it"))
 
         def body(graph: GraphProto, bounds: Bounds, inputs: BodyInputs) -> Body:
             emitter = Emitter(GraphBuilder("body", bounds), bounds, inner=True)
             made = Body(scope.emitter, emitter)
             inner = Scope(
-                scope.opsets, made.emitter, source, scope, scope.arguments, scope.calls,
+                scope.opsets, emitter, source, scope, scope.arguments, scope.calls,
                 capture=made.capture,
             )  # fmt: skip
-            inner.values.update(zip((i.name for i in graph.input), inputs(made), strict=True))
-            outputs = self._graph(graph, inner, {})
-            if None in outputs:
-                raise UnsupportedForm("its body could not be imported")
-            return replace(made, outputs=tuple(o for o in outputs if o is not None))
+            return replace(made, outputs=tuple(converted(graph, inner, inputs(made), "its body")))
 
         return Call(
-            node.op_type,
+            proto.op_type,
             version,
-            Attributes(node, source[-1], self._model.folder, self._lists(node, source)),
+            Attributes(proto, source[-1], self._model.folder, self._lists(proto, source)),
             operands,
-            tuple(node.input),
-            tuple(bool(o) and o in used for o in node.output),
+            tuple(proto.input),
+            tuple(bool(o) and o in node.used for o in proto.output),
             source,
             scope.emitter,
             inline,
@@ -356,57 +348,46 @@ class _Importer:
         return {name: items for name, items in found.items() if items is not None}
 
     def _expanded(
-        self,
-        source: tuple[str, ...],
-        node: NodeProto,
-        domain: str,
-        version: int,
-        operands: tuple[str, ...],
-        scope: Scope,
+        self, node: _Node, version: int, operands: tuple[str, ...]
     ) -> Sequence[str | None]:
         """By the function with which the standard defines the operator, if there is one."""
-        schema = self._operators.schema(domain, node.op_type, version)
+        schema = self._operators.schema(*node.key, version)
         if schema is None:
-            reason = self._operators.unknown(domain, node.op_type, version)
+            reason = self._operators.unknown(*node.key, version)
             raise UnsupportedForm(reason or "it is supported in other forms only")
-        types = [scope.emitter.type_of(n) if n else None for n in operands]
-        found = expansion(schema, node, specialised(types), version)
+        types = [node.scope.emitter.type_of(n) if n else None for n in operands]
+        found = expansion(schema, node.proto, specialised(types), version)
         if found is None:
             raise UnsupportedForm("modelcc does not have this operator")
-        return self._function(source, found.function, node, operands, scope, found)
+        return self._function(node, found.function, operands, found)
 
     def _function(
         self,
-        source: tuple[str, ...],
+        node: _Node,
         function: FunctionProto,
-        node: NodeProto,
         operands: tuple[str, ...],
-        scope: Scope,
         standard: Expansion | None = None,
     ) -> Sequence[str | None]:
         """Convert a function's body in place of its call."""
+        scope = node.scope
         sets = _imports(function)
         arguments = {a.name: a for a in function.attribute_proto}
         arguments |= standard.defaults if standard is not None else {}
-        arguments |= {a.name: a for a in node.attribute}
+        arguments |= {a.name: a for a in node.proto.attribute}
         if standard is not None:
             sets[function.domain if function.domain != "ai.onnx" else ""] = standard.version
         opsets = {**scope.opsets, **sets}
         key = (function.domain, function.name)
-        inner = Scope(opsets, scope.emitter, source, None, arguments, (*scope.calls, key))
+        inner = Scope(opsets, scope.emitter, node.source, None, arguments, (*scope.calls, key))
         if len(operands) > len(function.input):
-            raise ModelError(
-                f"it has {len(operands)} operands, but function {function.name} takes "
-                f"{len(function.input)}",
-                source,
-            )
+            takes = f"function {function.name} takes {len(function.input)}"
+            raise ModelError(f"it has {len(operands)} operands, but {takes}", node.source)
         for i, name in enumerate(function.input):
             inner.values[name] = operands[i] if i < len(operands) else ""
         nodes = ordered(function.node, inner.names(), f"function {function.name}")
         used = set(function.output) | {n for _, inside in nodes for n in reads(inside)}
-        for name, inside in nodes:
-            self._node(name, inside, inner, used)
-        named = zip(function.output, node.output, strict=False)
+        self._nodes(nodes, inner, used)
+        named = zip(function.output, node.proto.output, strict=False)
         return [self._output(inside, inner) if outside else None for inside, outside in named]
 
 
@@ -418,7 +399,7 @@ def _domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def _require_all(node: NodeProto, results: Sequence[str | None], used: set[str]) -> None:
+def _require_all(node: NodeProto, results: Sequence[str | None], used: Collection[str]) -> None:
     """Not supported unless there is a value for each output that is used."""
     for position, output in enumerate(node.output):
         if output in used and not any(results[position : position + 1]):

@@ -174,11 +174,6 @@ def bit_shift(call: Call) -> str:
     return call.emit(ew.BitShift(call.attrs.text("direction") == "LEFT"), *call.inputs)
 
 
-def is_inf(call: Call) -> str:
-    negative = call.attrs.flag("detect_negative", True)
-    return call.emit(ew.IsInf(negative, call.attrs.flag("detect_positive", True)), call.input(0))
-
-
 _FLOORED = 28
 """The operator set since which Mod takes floats without fmod."""
 
@@ -189,16 +184,6 @@ def modulo(call: Call) -> str:
             "before operator set 28 there is only the remainder of C's fmod of floats; set fmod=1"
         )
     return call.emit(ew.Mod(call.attrs.flag("fmod")), *call.inputs)
-
-
-def gelu(call: Call) -> str:
-    tanh = call.attrs.text("approximate", "none") == "tanh"
-    return call.emit(act.Gelu("tanh" if tanh else "none"), call.input(0))
-
-
-def prelu(call: Call) -> str:
-    """A slope of one element, or one that broadcasts to the input."""
-    return call.emit(act.PRelu(), call.input(0), call.input(1))
 
 
 def shrink(call: Call) -> str:
@@ -221,7 +206,7 @@ _BINARY = (
     *(ew.Add, ew.Sub, ew.Mul, ew.Div, ew.And, ew.Or, ew.Xor, ew.BitwiseAnd, ew.BitwiseOr),
     *(ew.BitwiseXor, ew.Equal, ew.Less, ew.LessOrEqual, ew.Greater, ew.GreaterOrEqual, ew.Where),
 )
-_ACTIVATIONS = (act.Relu, act.Softplus, act.Softsign, act.HardSwish, act.Mish)
+_ACTIVATIONS = (act.Relu, act.PRelu, act.Softplus, act.Softsign, act.HardSwish, act.Mish)
 
 ELEMENTWISE: Handlers = MappingProxyType(
     {
@@ -233,8 +218,7 @@ ELEMENTWISE: Handlers = MappingProxyType(
         "HardSigmoid": simple(act.HardSigmoid, alpha=0.2, beta=0.5),
         "ThresholdedRelu": simple(act.ThresholdedRelu, alpha=1.0),
         "Swish": simple(act.Swish, alpha=1.0),
-        "Gelu": gelu,
-        "PRelu": prelu,
+        "Gelu": simple(act.Gelu, approximate="none"),
         "Shrink": computed_in(floats, shrink),
         "Clip": clip,
         "Sum": folded(ew.Add),
@@ -244,7 +228,7 @@ ELEMENTWISE: Handlers = MappingProxyType(
         "Pow": power,
         "Mod": modulo,
         "BitShift": bit_shift,
-        "IsInf": is_inf,
+        "IsInf": simple(ew.IsInf, detect_negative=True, detect_positive=True),
         "Cast": cast,
         "CastLike": cast_like,
         "BitCast": bit_cast,

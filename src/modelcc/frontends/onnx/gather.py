@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import get_args
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, Handler, Handlers
 from modelcc.frontends.onnx.vectors import operand
 from modelcc.ir.index import Index, Range
+from modelcc.ir.op import Op
 from modelcc.ir.types import I64
 from modelcc.ops import gather as ga
 from modelcc.ops.broadcast import Expand, Reshape
@@ -16,14 +18,6 @@ from modelcc.ops.runtime_index import Combination
 from modelcc.ops.time_axis import CacheUpdate, ReverseSequence
 
 COMBINATIONS: tuple[Combination, ...] = get_args(Combination)
-
-
-def gather(call: Call) -> str:
-    return call.emit(ga.Gather(call.axis(0)), *call.inputs)
-
-
-def gather_elements(call: Call) -> str:
-    return call.emit(ga.GatherElements(call.axis(0)), *call.inputs)
 
 
 def gather_nd(call: Call) -> str:
@@ -76,10 +70,15 @@ def tensor_scatter(call: Call) -> str:
     return call.emit(CacheUpdate(call.axis(-2), mode == "circular"), *call.inputs)
 
 
+def _along(op: Callable[[int], Op]) -> Handler:
+    """``op`` of all operands along attribute ``axis``, the first one by default."""
+    return lambda call: call.emit(op(call.axis(0)), *call.inputs)
+
+
 GATHER: Handlers = MappingProxyType(
     {
-        "Gather": gather,
-        "GatherElements": gather_elements,
+        "Gather": _along(ga.Gather),
+        "GatherElements": _along(ga.GatherElements),
         "GatherND": gather_nd,
         "OneHot": one_hot,
         "Scatter": scatter_elements,

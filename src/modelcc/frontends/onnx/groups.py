@@ -6,9 +6,9 @@ interface.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar
 
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.structure import Records, Structure
@@ -16,61 +16,79 @@ from modelcc.ir.types import DType
 
 
 @dataclass(frozen=True)
-class SequenceValue:
+class Group:
+    """A value that is no tensor: of a ``kind``, and made of the values ``parts``."""
+
+    kind: ClassVar[str]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The values that it consists of."""
+        return ()
+
+    def of(self, parts: Sequence[str]) -> Group:
+        """The same structure of as many other values."""
+        return self
+
+
+@dataclass(frozen=True)
+class SequenceValue(Group):
     """A sequence of known length: its elements' values."""
 
     elements: tuple[str, ...]
+    kind = "a sequence"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return self.elements
+
+    def of(self, parts: Sequence[str]) -> Group:
+        return SequenceValue(tuple(parts))
 
 
 @dataclass(frozen=True)
-class OptionalValue:
+class OptionalValue(Group):
     """An optional value: a tensor or sequence, or ``""`` where there is none."""
 
     value: str
+    kind = "an optional value"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (self.value,) if self.value else ()
+
+    def of(self, parts: Sequence[str]) -> Group:
+        return OptionalValue("".join(parts))
 
 
 @dataclass(frozen=True)
-class RecordsValue:
+class RecordsValue(Group):
     """A sequence of maps with the same keys: row i of the value of shape [n, len(keys)]."""
 
     keys: tuple[str | int, ...]
     value: str
+    kind = "maps"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (self.value,)
+
+    def of(self, parts: Sequence[str]) -> Group:
+        return RecordsValue(self.keys, *parts)
 
 
 @dataclass(frozen=True)
-class MapValue:
+class MapValue(Group):
     """A map that the caller gives as input ``name``, from anything to ``dtype``."""
 
     name: str
     dtype: DType
-
-
-Group: TypeAlias = SequenceValue | OptionalValue | RecordsValue | MapValue
-
-KINDS = {
-    SequenceValue: "a sequence",
-    OptionalValue: "an optional value",
-    RecordsValue: "maps",
-    MapValue: "a map",
-}
+    kind = "a map"
 
 
 def refuse_group(group: Group) -> None:
     """Not supported: a tensor is wanted where there is a ``group``."""
-    unsupported(f"it wants a tensor where there is {KINDS[type(group)]}")
-
-
-def mapped(group: Group, change: Callable[[str], str]) -> Group:
-    """The same structure of other values."""
-    match group:
-        case SequenceValue(elements):
-            return SequenceValue(tuple(map(change, elements)))
-        case OptionalValue(value):
-            return OptionalValue(change(value) if value else "")
-        case RecordsValue(keys, value):
-            return RecordsValue(keys, change(value))
-        case MapValue():
-            return group
+    unsupported(f"it wants a tensor where there is {group.kind}")
 
 
 def structure_of(
@@ -80,7 +98,8 @@ def structure_of(
 
     Elements of sequence ``xs`` are called ``xs[0]``, ``xs[1]`` and so on.
     """
-    match find(value):
+    group = find(value)
+    match group:
         case None:
             leaves.append((value, name))
             return name
@@ -91,6 +110,6 @@ def structure_of(
             return Records(keys, name)
         case MapValue():
             unsupported(f"it gives a map that it was given, as {name!r}")
-        case SequenceValue(elements):
-            parts = enumerate(elements)
+        case _:
+            parts = enumerate(group.parts)
             return tuple(structure_of(e, f"{name}[{i}]", find, leaves) for i, e in parts)

@@ -29,16 +29,8 @@ from modelcc.ops.transcendental import Sqrt
 
 
 def convolution(call: Call) -> str:
-    kernel = weight_kernel(call)
-    window = geometry(call, kernel)
-    op = conv.Conv(
-        window.strides,
-        window.before,
-        window.after,
-        window.dilations,
-        call.attrs.integer("group", 1),
-    )
-    return call.emit(op, *call.inputs)
+    window = geometry(call, weight_kernel(call))
+    return call.emit(conv.Conv(*window.steps, call.attrs.integer("group", 1)), *call.inputs)
 
 
 def weight_kernel(call: Call, operand: int = 1) -> tuple[int, ...]:
@@ -88,12 +80,11 @@ def conv_transpose(call: Call) -> str:
 def max_pool(call: Call) -> tuple[str, ...]:
     """The greatest elements and, where wanted, their positions in the whole tensor."""
     window = pooled(call)
-    sides = (window.before, window.after, window.dilations, call.attrs.flag("ceil_mode"))
-    values = call.emit(pool.MaxPool(window.kernel, window.strides, *sides), call.input(0))
+    geometry = (window.kernel, *window.steps, call.attrs.flag("ceil_mode"))
+    values = call.emit(pool.MaxPool(*geometry), call.input(0))
     if not call.want(1):
         return (values,)
-    columns = call.attrs.flag("storage_order")
-    op = MaxPoolIndices(window.kernel, window.strides, *sides, column_major=columns)
+    op = MaxPoolIndices(*geometry, column_major=call.attrs.flag("storage_order"))
     return values, call.emit(op, call.input(0))
 
 
@@ -135,35 +126,15 @@ def col_to_im(call: Call) -> str:
 
 
 def average_pool(call: Call) -> str:
-    window = pooled(call)
-    return call.emit(
-        pool.AveragePool(
-            window.kernel,
-            window.strides,
-            window.before,
-            window.after,
-            window.dilations,
-            call.attrs.flag("ceil_mode"),
-            call.attrs.flag("count_include_pad"),
-        ),
-        call.input(0),
-    )
+    window, attrs = pooled(call), call.attrs
+    flags = attrs.flag("ceil_mode"), attrs.flag("count_include_pad")
+    return call.emit(pool.AveragePool(window.kernel, *window.steps, *flags), call.input(0))
 
 
 def lp_pool(call: Call) -> str:
-    window = pooled(call)
-    return call.emit(
-        pool.LpPool(
-            window.kernel,
-            window.strides,
-            window.before,
-            window.after,
-            window.dilations,
-            call.attrs.flag("ceil_mode"),
-            call.attrs.integer("p", 2),
-        ),
-        call.input(0),
-    )
+    window, attrs = pooled(call), call.attrs
+    rest = attrs.flag("ceil_mode"), attrs.integer("p", 2)
+    return call.emit(pool.LpPool(window.kernel, *window.steps, *rest), call.input(0))
 
 
 def batch_norm(call: Call) -> tuple[str, ...]:
@@ -215,10 +186,8 @@ def rms_norm(call: Call) -> str:
 
 def mean_variance_normalization(call: Call) -> str:
     """Centred, and divided by the deviation, over axes."""
-    axes = tuple(
-        sorted(call.normal(a, call.rank()) for a in call.attrs.integers("axes", (0, 2, 3)))
-    )
-    return normalised_over(call, axes)
+    given = call.attrs.integers("axes", (0, 2, 3))
+    return normalised_over(call, tuple(sorted(call.normal(a, call.rank()) for a in given)))
 
 
 def normalised_over(call: Call, axes: tuple[int, ...], divided: bool = True) -> str:
@@ -266,17 +235,6 @@ def group_norm(call: Call) -> str:
 
 def lp_normalization(call: Call) -> str:
     op = norm.LpNormalization(call.axis(-1), call.attrs.integer("p", 2))
-    return call.emit(op, call.input(0))
-
-
-def lrn(call: Call) -> str:
-    attrs = call.attrs
-    op = norm.LRN(
-        attrs.integer("size"),
-        attrs.number("alpha", 1e-4),
-        attrs.number("beta", 0.75),
-        attrs.number("bias", 1.0),
-    )
     return call.emit(op, call.input(0))
 
 
@@ -383,7 +341,7 @@ NN: Handlers = MappingProxyType(
         "InstanceNormalization": simple(norm.InstanceNorm, epsilon=1e-5),
         "GroupNormalization": group_norm,
         "LpNormalization": lp_normalization,
-        "LRN": lrn,
+        "LRN": simple(norm.LRN, size=1, alpha=1e-4, beta=0.75, bias=1.0),
         "MatMul": simple(matmul.MatMul),
         "Gemm": gemm,
         "Einsum": einsum,

@@ -10,14 +10,13 @@ import numpy as np
 
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.late_choice import by, either
 from modelcc.frontends.onnx.vectors import named_sizes, vector_of
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.condition import Demand
-from modelcc.ir.graph import Graph
 from modelcc.ir.index import Expr, Index, compare, maximum, minimum, symbols
-from modelcc.ir.types import BOOL, TensorType
+from modelcc.ir.types import BOOL
 from modelcc.ops.broadcast import Reshape
-from modelcc.ops.control import If
 from modelcc.ops.elementwise import Where
 from modelcc.ops.padding import Mode, Pad
 from modelcc.ops.runtime_size import ReadSize
@@ -92,25 +91,18 @@ def _emitted(call: Call, op: Pad, x: str) -> str:
     if op.mode not in ("constant", "edge") or not named:
         return call.emit(op, x)
     zero = vector_of(call, (op.before[-1], op.after[-1])).equals(0)
-    condition = call.emit(Reshape(()), zero.where(1, 0).product().equals(1).name)
-    sides = (_branch(call, op, type, whole) for whole in (True, False))
-    return call.emit(If(*sides), condition, x)
-
-
-def _branch(call: Call, op: Pad, type: TensorType, whole: bool) -> Graph:
-    """``op`` of a tensor of ``type`` as a graph, for rows that stay ``whole`` if so."""
     (result,) = op.infer(type)
-    extents = (*type.shape, *result.shape)
-    names = {*op.symbols(), *(name for extent in extents for name in symbols(extent))}
-    build = GraphBuilder("branch", {name: call.bounds[name] for name in sorted(names)})
-    x = build.input("x", type)
-    if not whole:
-        return build.build([build.emit(op, x, source=call.source)])
-    rows = replace(op, before=(*op.before[:-1], 0), after=(*op.after[:-1], 0))
-    same: Demand = (result.shape[-1], "==", type.shape[-1])
-    build.emit(ReadSize((), (same,)), build.constant(np.zeros(0, np.int64)), source=call.source)
-    viewed = build.emit(Reshape((*type.shape[:-1], result.shape[-1])), x, source=call.source)
-    return build.build([build.emit(rows, viewed, source=call.source)])
+    names = (*op.symbols(), *(name for extent in result.shape for name in symbols(extent)))
+
+    def by_rows(build: GraphBuilder, x: str) -> str:
+        rows = replace(op, before=(*op.before[:-1], 0), after=(*op.after[:-1], 0))
+        same: Demand = (result.shape[-1], "==", type.shape[-1])
+        build.emit(ReadSize((), (same,)), build.constant(np.zeros(0, np.int64)), source=call.source)
+        viewed = build.emit(Reshape((*type.shape[:-1], result.shape[-1])), x, source=call.source)
+        return build.emit(rows, viewed, source=call.source)
+
+    whole = zero.where(1, 0).product().equals(1)
+    return either(call, whole, x, (by_rows, by(call, op)), names)
 
 
 def _named_after(call: Call, before: Sequence[Index], after: Sequence[Index]) -> list[Index]:

@@ -81,26 +81,14 @@ def matmul_integer(call: Call) -> str:
 def conv_integer(call: Call) -> str:
     call = of_slices(of_tensor(call, 2), call.shape(1)[:1], 3)
     window = geometry(call, weight_kernel(call, 1))
-    op = quant_matmul.ConvInteger(
-        window.strides,
-        window.before,
-        window.after,
-        window.dilations,
-        call.attrs.integer("group", 1),
-    )
+    op = quant_matmul.ConvInteger(*window.steps, call.attrs.integer("group", 1))
     return call.emit(op, *call.inputs)
 
 
 def qlinear_conv(call: Call) -> str:
     call = of_slices(of_tensor(call, 1, 2, 6, 7), call.shape(3)[:1], 4, 5)
     window = geometry(call, weight_kernel(call, 3))
-    op = quant_matmul.QLinearConv(
-        window.strides,
-        window.before,
-        window.after,
-        window.dilations,
-        call.attrs.integer("group", 1),
-    )
+    op = quant_matmul.QLinearConv(*window.steps, call.attrs.integer("group", 1))
     return call.emit(op, *call.inputs)
 
 

@@ -14,11 +14,10 @@ from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in, floats
 from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.onnx.late_choice import by, either
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
 from modelcc.frontends.onnx.rational import scales_of
 from modelcc.frontends.onnx.vectors import named_sizes, vector_of
-from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.graph import Graph
 from modelcc.ir.index import (
     Expr,
     Index,
@@ -31,10 +30,7 @@ from modelcc.ir.index import (
     product,
     symbols,
 )
-from modelcc.ir.types import TensorType
 from modelcc.ops.activation import Clip
-from modelcc.ops.broadcast import Reshape
-from modelcc.ops.control import If
 from modelcc.ops.coordinates import Nearest, Scale, Transformation, ratio
 from modelcc.ops.elementwise import Cast, Round
 from modelcc.ops.resize import Resize
@@ -199,18 +195,9 @@ def _emitted(call: Call, op: Resize, x: str) -> str:
     ]
     tops, bottoms = (vector_of(call, side) for side in zip(*ratios, strict=True))
     same = tops.equals(bottoms).where(1, 0).product().equals(1)
-    condition = call.emit(Reshape(()), same.name)
     inner = replace(op, scales=tuple(1.0 if a in axes else s for a, s in enumerate(op.scales)))
-    sides = (_branch(call, chosen, type) for chosen in (inner, op))
     call.emitter.demand(op.agreements(type), call.source, always=True)
-    return call.emit(If(*sides), condition, x)
-
-
-def _branch(call: Call, op: Resize, type: TensorType) -> Graph:
-    """``op`` of a tensor of ``type`` as a graph."""
-    names = {*op.symbols(), *(n for extent in type.shape for n in symbols(extent))}
-    build = GraphBuilder("branch", {name: call.bounds[name] for name in sorted(names)})
-    return build.build([build.emit(op, build.input("x", type), source=call.source)])
+    return either(call, same, x, (by(call, inner), by(call, op)), op.symbols())
 
 
 def _is_positive(scale: Scale) -> bool:

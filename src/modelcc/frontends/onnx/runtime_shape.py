@@ -40,9 +40,7 @@ def reshape(call: Call) -> str:
 
 def _reshaped(call: Call, target: Vector, label: str) -> str:
     """Operand 0 in a shape computed at run time, which must have as many elements."""
-    whole = product(Sym(f"#{i}") for i in range(target.length))
-    total = product(call.shape())
-    shape = target.read(label or "shape", SIZE, ((whole, "==", total),))
+    shape = sized(target, label or "shape", product(call.shape()))
     return call.emit(sh.Reshape(shape), call.input(0))
 
 
@@ -238,20 +236,26 @@ def _scalar(call: Call, i: int) -> str:
 
 def along_axis(call: Call, i: int, apply: Callable[[str], str]) -> str:
     """``apply`` along axis 1 of operand 0 as [before, along, after] the axis in operand ``i``."""
-    extents, rank = call.shape(), call.rank()
-    axis = axes_at(call, i, rank)
-    whole, places = vector_of(call, extents), positions(rank, call)
-    parts = [
-        (places < axis).where(whole, 1).product(),
-        places.equals(axis).where(whole, 1).product(),
-        (places > axis).where(whole, 1).product(),
-    ]
-    joined = parts[0].joined(parts[1]).joined(parts[2])
-    total = product(extents)
-    whole_line = product(Sym(f"#{n}") for n in range(3))
-    shape = joined.read(f"{call.labels[i]}_extents", SIZE, ((whole_line, "==", total),))
+    extents = call.shape()
+    shape = around(call, axes_at(call, i, call.rank()), extents, f"{call.labels[i]}_extents")
     result = apply(call.emit(sh.Reshape(shape), call.input(0)))
     return call.emit(sh.Reshape(extents), result)
+
+
+def around(call: Call, axis: Vector, extents: Sequence[Index], label: str) -> tuple[Index, ...]:
+    """How many elements there are before, along and after an ``axis`` that a run finds."""
+    whole, places = vector_of(call, extents), positions(len(extents), call)
+    before, here, after = (
+        side.where(whole, 1).product()
+        for side in (places < axis, places.equals(axis), places > axis)
+    )
+    return sized(before.joined(here).joined(after), label, product(extents))
+
+
+def sized(shape: Vector, label: str, elements: Index) -> tuple[Index, ...]:
+    """``shape`` as indices, which must come to so many elements."""
+    whole = product(Sym(f"#{n}") for n in range(shape.length))
+    return shape.read(label, SIZE, ((whole, "==", elements),))
 
 
 def over_axes(
@@ -279,7 +283,4 @@ def over_axes(
     if keepdims:
         return result
     left = _packed(whole, marks.where(0, 1), rank - axes.length)
-    total = product(kept)
-    whole_line = product(Sym(f"#{n}") for n in range(left.length))
-    shape = left.read(f"{label}_left", SIZE, ((whole_line, "==", total),))
-    return call.emit(sh.Reshape(shape), result)
+    return call.emit(sh.Reshape(sized(left, f"{label}_left", product(kept))), result)

@@ -12,7 +12,10 @@ from onnx import AttributeProto, FunctionProto, NodeProto
 from modelcc.frontends.onnx.attributes import type_name
 from modelcc.ir.errors import ModelError
 
-_INVALID = "the exporter wrote an invalid node; check it with onnx.checker.check_model"
+
+def _invalid(message: str, where: str) -> ModelError:
+    hint = "the exporter wrote an invalid node; check it with onnx.checker.check_model"
+    return ModelError(message, (where,), hint)
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,13 @@ class Schema:
         count = max(present, default=-1) + 1
         if not self.least_inputs <= count <= self.most_inputs or len(node.input) > self.most_inputs:
             expected = _counted(self.least_inputs, self.most_inputs)
-            raise ModelError(f"it has {count} inputs, expected {expected}", (where,), _INVALID)
+            raise _invalid(f"it has {count} inputs, expected {expected}", where)
         for name, formal in zip(node.input[:count], self.operands(count), strict=True):
             if not name and formal.option != onnx.defs.OpSchema.FormalParameterOption.Optional:
-                raise ModelError(f"its operand {formal.name} is left out", (where,), _INVALID)
+                raise _invalid(f"its operand {formal.name} is left out", where)
         if not self.least_outputs <= len(node.output) <= self.most_outputs:
             expected = _counted(self.least_outputs, self.most_outputs)
-            raise ModelError(
-                f"it has {len(node.output)} outputs, expected {expected}", (where,), _INVALID
-            )
+            raise _invalid(f"it has {len(node.output)} outputs, expected {expected}", where)
         self._check_attributes(node, where)
 
     def operands(self, count: int) -> list[onnx.defs.OpSchema.FormalParameter]:
@@ -59,27 +60,25 @@ class Schema:
         for attribute in node.attribute:
             name = attribute.name
             if name in seen:
-                raise ModelError(f"attribute {name} is given twice", (where,), _INVALID)
+                raise _invalid(f"attribute {name} is given twice", where)
             seen.add(name)
             if name not in self.attributes:
                 known = ", ".join(self.attributes) or "none"
-                raise ModelError(
+                raise _invalid(
                     f"{node.op_type} has no attribute {name!r} in this operator set "
                     f"(it has: {known})",
-                    (where,),
-                    _INVALID,
+                    where,
                 )
             expected = self.attributes[name][0]
             if attribute.type not in (expected, AttributeProto.UNDEFINED):
-                raise ModelError(
+                raise _invalid(
                     f"attribute {name} must be of type {type_name(expected)} "
                     f"but is {type_name(attribute.type)}",
-                    (where,),
-                    _INVALID,
+                    where,
                 )
         for name, (_, required) in self.attributes.items():
             if required and name not in seen:
-                raise ModelError(f"the required attribute {name} is missing", (where,), _INVALID)
+                raise _invalid(f"the required attribute {name} is missing", where)
 
 
 def _counted(least: int, most: int) -> str:

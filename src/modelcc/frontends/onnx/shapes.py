@@ -47,6 +47,9 @@ class Facts:
 
 Rule = Callable[[Op, Sequence[Contents], Facts], Contents | None]
 
+Function = Callable[..., "Element | None"]
+"""An element of the result from those of the operands; None where they do not tell."""
+
 
 def is_symbolic(contents: Contents) -> bool:
     """Whether some element is symbolic."""
@@ -94,7 +97,7 @@ def object_array(elements: Sequence[Any], shape: tuple[int, ...]) -> Contents:
     return array.reshape(shape)
 
 
-def _pointwise(function: Callable[..., Any], operands: Sequence[Contents]) -> Contents | None:
+def _pointwise(function: Function, operands: Sequence[Contents]) -> Contents | None:
     """``function`` on every element of the broadcast operands; None if it once gives None."""
     arrays = np.broadcast_arrays(*operands)
     rows = zip(*(a.reshape(-1).tolist() for a in arrays), strict=True)
@@ -107,66 +110,62 @@ def _pointwise(function: Callable[..., Any], operands: Sequence[Contents]) -> Co
     return object_array(results, arrays[0].shape)
 
 
-def _arithmetic(function: Callable[[Element, Element], Element | None]) -> Rule:
-    def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
-        return _pointwise(function, operands)
+def _each(function: Callable[[Op, Facts], Function]) -> Rule:
+    """The rule of an elementwise op."""
+    return lambda op, operands, facts: _pointwise(function(op, facts), operands)
 
-    return rule
+
+def _plain(function: Function) -> Rule:
+    return _each(lambda op, facts: function)
 
 
 def _comparison(operator: Comparison) -> Rule:
-    def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+    def of(op: Op, facts: Facts) -> Function:
         def holds(a: Element, b: Element) -> bool | None:
             return compared(a, operator, b, facts.bounds)
 
-        return _pointwise(holds, operands)
+        return holds
 
-    return rule
+    return _each(of)
 
 
-def _extremum(function: Callable[[Index, Index], Index]) -> Rule:
-    def pick(a: Element, b: Element) -> Element | None:
+def _of_indices(function: Callable[[Index, Index], Index]) -> Function:
+    """``function`` of two numbers that are no fractions."""
+
+    def picked(a: Element, b: Element) -> Element | None:
         if isinstance(a, int | Expr) and isinstance(b, int | Expr):
             return function(a, b)
         return None
 
-    def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
-        return _pointwise(pick, operands)
-
-    return rule
+    return picked
 
 
-def _unary(function: Callable[[Element], Element | None]) -> Rule:
-    def rule(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
-        return _pointwise(function, operands)
+def _negated(a: Element) -> Element | None:
+    return ratio.multiply(a, -1)
 
-    return rule
+
+def _chosen(condition: Element, a: Element, b: Element) -> Element:
+    return a if condition else b
 
 
 def _subtract(a: Element, b: Element) -> Element | None:
-    negative = ratio.multiply(b, -1)
+    negative = _negated(b)
     return None if negative is None else ratio.add(a, negative)
 
 
-def _divide(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+def _quotient(op: Op, facts: Facts) -> Function:
     def quotient(a: Element, b: Element) -> Element | None:
-        if facts.dtype.is_float:
-            return ratio.divide(a, b)
         signs = (compared(a, ">=", 0, facts.bounds), compared(b, ">", 0, facts.bounds))
-        if signs != (True, True) or not isinstance(a, int | Expr) or not isinstance(b, int | Expr):
-            return None
-        return floordiv(a, b)
+        return _of_indices(floordiv)(a, b) if signs == (True, True) else None
 
-    return _pointwise(quotient, operands)
+    return ratio.divide if facts.dtype.is_float else quotient
 
 
-def _modulo(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+def _remainder(op: Op, facts: Facts) -> Function:
     def remainder(a: Element, b: Element) -> Element | None:
-        if not isinstance(a, int | Expr) or not isinstance(b, int | Expr) or b == 0:
-            return None
-        return None if facts.dtype.is_float else mod(a, b)
+        return None if facts.dtype.is_float or b == 0 else _of_indices(mod)(a, b)
 
-    return _pointwise(remainder, operands)
+    return remainder
 
 
 def _floor(a: Element) -> Element | None:
@@ -181,7 +180,7 @@ def _ceil(a: Element) -> Element | None:
     return a.ceil() if isinstance(a, Ratio) else a
 
 
-def _cast(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
+def _converted(op: Op, facts: Facts) -> Function:
     assert isinstance(op, ew.Cast)
 
     def converted(a: Element) -> Element | None:
@@ -193,14 +192,7 @@ def _cast(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None
             return a.floor() if compared(a, ">=", 0, facts.bounds) else None
         return a if isinstance(a, Expr) else int(a)
 
-    return _pointwise(converted, operands)
-
-
-def _where(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
-    def chosen(condition: Element, a: Element, b: Element) -> Element:
-        return a if condition else b
-
-    return _pointwise(chosen, operands)
+    return converted
 
 
 def _reduction(function: Callable[[Any, Any], Any]) -> Rule:
@@ -220,18 +212,18 @@ def _reduction(function: Callable[[Any, Any], Any]) -> Rule:
 
 RULES: Mapping[type[Op], Rule] = MappingProxyType(
     {
-        ew.Add: _arithmetic(ratio.add),
-        ew.Sub: _arithmetic(_subtract),
-        ew.Mul: _arithmetic(ratio.multiply),
-        ew.Div: _divide,
-        ew.Mod: _modulo,
-        ew.Neg: _unary(lambda a: ratio.multiply(a, -1)),
-        ew.Min: _extremum(minimum),
-        ew.Max: _extremum(maximum),
-        ew.Floor: _unary(_floor),
-        ew.Ceil: _unary(_ceil),
-        ew.Cast: _cast,
-        ew.Where: _where,
+        ew.Add: _plain(ratio.add),
+        ew.Sub: _plain(_subtract),
+        ew.Mul: _plain(ratio.multiply),
+        ew.Div: _each(_quotient),
+        ew.Mod: _each(_remainder),
+        ew.Neg: _plain(_negated),
+        ew.Min: _plain(_of_indices(minimum)),
+        ew.Max: _plain(_of_indices(maximum)),
+        ew.Floor: _plain(_floor),
+        ew.Ceil: _plain(_ceil),
+        ew.Cast: _each(_converted),
+        ew.Where: _plain(_chosen),
         ew.Equal: _comparison("=="),
         ew.NotEqual: _comparison("!="),
         ew.Less: _comparison("<"),

@@ -11,11 +11,10 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.fourier import Form, transformed
-from modelcc.frontends.onnx.runtime_shape import SIZE
+from modelcc.frontends.onnx.runtime_shape import around, sized
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.vectors import axes_at, positions, vector_of
-from modelcc.ir.condition import Demand
-from modelcc.ir.index import Index, Range, Sym, compare, floordiv, product, simplify
+from modelcc.ir.index import Index, Range, compare, floordiv, product, simplify
 from modelcc.ir.types import F32, F64, I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.gather import Gather
@@ -54,24 +53,15 @@ def _along_late_axis(call: Call, form: Form) -> str:
         return _along_one_of(call, form, static)
     rank = len(extents)
     axis = axes_at(call, 2, rank + 1)
-    whole, places = vector_of(call, extents), positions(rank, call)
-    split = (
-        (places < axis)
-        .where(whole, 1)
-        .product()
-        .joined(places.equals(axis).where(whole, 1).product())
-        .joined((places > axis).where(whole, 1).product())
-    )
-    total = product(Sym(f"#{n}") for n in range(3))
     label = call.labels[2] or "axis"
-    shape = split.read(f"{label}_extents", SIZE, ((total, "==", product(extents)),))
+    shape = around(call, axis, extents, f"{label}_extents")
     x = call.emit(Reshape((*shape, parts)), call.input(0))
     y = transformed(call, x, 1, form, _length(call, shape[1], form))
     *_, along, after, results = call.type_of(y).shape
-    found = places.equals(axis).where(vector_of(call, (along,)), whole)
-    total = product(Sym(f"#{n}") for n in range(rank))
-    known: Demand = (total, "==", product((shape[0], along, after)))
-    return call.emit(Reshape((*found.read(f"{label}_results", SIZE, (known,)), results)), y)
+    here = positions(rank, call).equals(axis)
+    found = here.where(vector_of(call, (along,)), vector_of(call, extents))
+    elements = product((shape[0], along, after))
+    return call.emit(Reshape((*sized(found, f"{label}_results", elements), results)), y)
 
 
 def _along_one_of(call: Call, form: Form, extents: Sequence[int]) -> str:

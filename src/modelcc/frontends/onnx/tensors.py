@@ -114,18 +114,15 @@ def checked_dims(tensor: TensorProto, dtype: DType, where: str) -> tuple[int, ..
     """The dims of ``tensor``, known to be non-negative and of a sensible size."""
     dims = tuple(int(d) for d in tensor.dims)
     if any(d < 0 for d in dims):
-        raise ModelError(f"the tensor has negative dims {list(dims)}", (where,), _CORRUPT)
+        raise _corrupt(f"the tensor has negative dims {list(dims)}", where)
     room = math.prod(max(1, d) for d in dims) * dtype.bytes  # there are no arrays beyond it
     if room > MAX_BYTES:
-        raise ModelError(
-            f"dims {list(dims)} need {room} bytes, beyond any real tensor",
-            (where,),
-            _CORRUPT,
-        )
+        raise _corrupt(f"dims {list(dims)} need {room} bytes, beyond any real tensor", where)
     return dims
 
 
-_CORRUPT = "the file looks corrupted; export or download it again"
+def _corrupt(message: str, where: str) -> ModelError:
+    return ModelError(message, (where,), "the file looks corrupted; export or download it again")
 
 
 def to_array(
@@ -156,11 +153,8 @@ def packed_bytes(dtype: DType, dims: tuple[int, ...]) -> int:
 def _decode(data: bytes | memoryview, dtype: DType, dims: tuple[int, ...], where: str) -> Array:
     expected = packed_bytes(dtype, dims)
     if len(data) != expected:
-        raise ModelError(
-            f"raw_data has {len(data)} bytes but {dtype}{list(dims)} needs {expected}",
-            (where,),
-            _CORRUPT,
-        )
+        needed = f"{dtype}{list(dims)} needs {expected}"
+        raise _corrupt(f"raw_data has {len(data)} bytes but {needed}", where)
     if dtype.bits < 8:
         return _unpack(np.frombuffer(data, np.uint8), dtype, dims)
     return np.frombuffer(data, dtype.numpy).reshape(dims)
@@ -184,15 +178,11 @@ def _typed(tensor: TensorProto, dtype: DType, dims: tuple[int, ...], where: str)
     per_element = 2 if dtype.kind == "complex" else 1
     expected = packed_bytes(dtype, dims) if dtype.bits < 8 else math.prod(dims) * per_element
     if count != expected:
-        raise ModelError(
-            f"{name} has {count} values but {dtype}{list(dims)} needs {expected}",
-            (where,),
-            _CORRUPT,
-        )
+        raise _corrupt(f"{name} has {count} values but {dtype}{list(dims)} needs {expected}", where)
     try:
         return np.asarray(numpy_helper.to_array(tensor)).reshape(dims)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ModelError(f"the tensor cannot be read: {error}", (where,), _CORRUPT) from error
+        raise _corrupt(f"the tensor cannot be read: {error}", where) from error
 
 
 def _external(
@@ -204,11 +194,8 @@ def _external(
     offset = _number(entries, "offset", 0, where)
     length = _number(entries, "length", expected, where)
     if length != expected:
-        raise ModelError(
-            f"external data of {length} bytes, but {dtype}{list(dims)} needs {expected}",
-            (where,),
-            _CORRUPT,
-        )
+        needed = f"{dtype}{list(dims)} needs {expected}"
+        raise _corrupt(f"external data of {length} bytes, but {needed}", where)
     size = path.stat().st_size
     if offset + length > size:
         raise ModelError(
@@ -253,7 +240,7 @@ def _number(entries: Mapping[str, str], key: str, default: int, where: str) -> i
     if not text:
         return default
     if not text.isascii() or not text.isdigit():
-        raise ModelError(f"external data has {key} {text!r}, not a number", (where,), _CORRUPT)
+        raise _corrupt(f"external data has {key} {text!r}, not a number", where)
     return int(text)
 
 
@@ -263,10 +250,10 @@ def sparse_to_array(tensor: onnx.SparseTensorProto, folder: Path | None, where: 
     indices = to_array(tensor.indices, folder, where)
     dims = tuple(int(d) for d in tensor.dims)
     if any(d < 0 for d in dims) or math.prod(dims) * values.itemsize > MAX_BYTES:
-        raise ModelError(f"the sparse tensor has dims {list(dims)}", (where,), _CORRUPT)
+        raise _corrupt(f"the sparse tensor has dims {list(dims)}", where)
     if indices.shape[:1] != values.shape or (indices < 0).any():
         message = f"{len(indices)} sparse indices, none below 0, do not give {values.size} values"
-        raise ModelError(message, (where,), _CORRUPT)
+        raise _corrupt(message, where)
     dense = np.zeros(dims, values.dtype)
     try:
         if indices.ndim == 1:
@@ -274,5 +261,5 @@ def sparse_to_array(tensor: onnx.SparseTensorProto, folder: Path | None, where: 
         else:
             dense[tuple(indices.T)] = values
     except (IndexError, ValueError) as error:
-        raise ModelError(f"sparse indices do not fit: {error}", (where,), _CORRUPT) from error
+        raise _corrupt(f"sparse indices do not fit: {error}", where) from error
     return dense

@@ -10,19 +10,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, Handlers, simple
 from modelcc.frontends.onnx.contrib_norm import simplified
 from modelcc.frontends.onnx.elementwise import ELEMENTWISE
 from modelcc.frontends.onnx.nn import NN, normalised_over
 from modelcc.frontends.onnx.parts import sliced
 from modelcc.ops.activation import Affine, ScaledTanh, Softplus
 from modelcc.ops.arithmetic import of
-
-
-def affine(call: Call) -> str:
-    """``alpha * x + beta``."""
-    attrs = call.attrs
-    return call.emit(Affine(attrs.number("alpha", 1.0), attrs.number("beta", 0.0)), call.input(0))
 
 
 def scaled_tanh(call: Call) -> str:
@@ -73,7 +67,7 @@ def mean_variance(call: Call) -> str:
 
 UNOFFICIAL: Handlers = MappingProxyType(
     {
-        "Affine": affine,
+        "Affine": simple(Affine, alpha=1.0, beta=0.0),
         "Crop": crop,
         "ImageScaler": image_scaler,
         "LayerNormalization": NN["LayerNormalization"],

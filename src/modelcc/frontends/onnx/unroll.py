@@ -6,7 +6,6 @@ import numpy as np
 
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.groups import KINDS
 from modelcc.frontends.onnx.sequence import stacked
 from modelcc.frontends.onnx.shapes import is_symbolic
 
@@ -36,7 +35,7 @@ def unrolled(call: Call) -> tuple[str, ...]:
 
 
 def _steps(call: Call) -> int:
-    kinds = {KINDS[type(g)] for i in range(2, len(call.inputs)) if (g := call.find_group(i))}
+    kinds = {g.kind for i in range(2, len(call.inputs)) if (g := call.find_group(i))}
     known = call.known(0) if call.has(0) else None
     if known is None or is_symbolic(known):
         unsupported(

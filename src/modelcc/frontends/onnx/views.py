@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import Index
 from modelcc.ir.types import DType
 from modelcc.ops.arithmetic import Cast, Value, of
 from modelcc.ops.shape import Reshape, Transpose
 from modelcc.ops.slicing import Slice
+
+
+def number_of(extent: Index, what: str) -> int:
+    """``extent`` as a number; not supported if it depends on a named dimension."""
+    if not isinstance(extent, int):
+        unsupported(f"its {what} depends on dimension {extent}")
+    return extent
 
 
 def part(x: Value, axis: int, start: Index, count: Index, step: int = 1) -> Value:

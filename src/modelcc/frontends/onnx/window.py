@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from modelcc.frontends.onnx.call import Call
 from modelcc.ir.index import Index, ceildiv, compare, floordiv, maximum, minimum, simplify
 
+Numbers = tuple[int, ...]
+Extents = tuple[Index, ...]
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -17,6 +20,11 @@ class Geometry:
     before: tuple[Index, ...]
     after: tuple[Index, ...]
     dilations: tuple[int, ...]
+
+    @property
+    def steps(self) -> tuple[Numbers, Extents, Extents, Numbers]:
+        """All but the kernel, in the order of the ops' attributes."""
+        return self.strides, self.before, self.after, self.dilations
 
 
 def spatial(call: Call) -> tuple[Index, ...]:

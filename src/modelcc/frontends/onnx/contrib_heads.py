@@ -1,0 +1,121 @@
+"""What attention operators of onnxruntime (com.microsoft) share: heads, scores, operands in one.
+
+Heads are [batch, heads, positions, size].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.views import number_of, part, permuted, reshaped
+from modelcc.ir.index import Index, floordiv
+from modelcc.ir.types import I32, DType
+from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.attention import Softmax
+from modelcc.ops.generate import Iota
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.shape import Expand
+
+Three = tuple[Value, Value, Value]
+"""Queries, keys and values."""
+
+
+def split_heads(x: Value, heads: int) -> Value:
+    """[b, s, heads * d] as heads."""
+    batch, length, size = x.type.shape
+    return permuted(reshaped(x, batch, length, heads, floordiv(size, heads)), 0, 2, 1, 3)
+
+
+def joined_heads(x: Value) -> Value:
+    """Heads as [b, s, heads * d]."""
+    batch, heads, length, size = x.type.shape
+    return reshaped(permuted(x, 0, 2, 1, 3), batch, length, heads * size)
+
+
+def repeated(x: Value, times: int, axis: int = 1) -> Value:
+    """``x`` with each element of ``axis`` ``times`` times."""
+    if times == 1:
+        return x
+    lead, (count, *rest) = x.type.shape[:axis], x.type.shape[axis:]
+    copies = of(Expand((*lead, count, times, *rest)), reshaped(x, *lead, count, 1, *rest))
+    return reshaped(copies, *lead, count * times, *rest)
+
+
+def iota(call: Call, extent: Index) -> Value:
+    """0, 1, … as i32."""
+    return call.made(Iota((extent,), 0, 0, 1, I32))
+
+
+def along(call: Call, extent: Index, axis: int, rank: int, dtype: DType) -> Value:
+    """0, 1, … along ``axis`` of a tensor of ``rank`` axes."""
+    shape = tuple(extent if a == axis else 1 for a in range(rank))
+    return call.made(Iota(shape, axis, 0, 1, dtype))
+
+
+def scale_of(call: Call, size: Index) -> float:
+    """Attribute ``scale``, by default 1 over the root of the size of heads."""
+    number = number_of(size, "size of heads")
+    return call.attrs.number("scale", 0.0) or 1 / math.sqrt(number)
+
+
+def hidden(call: Call, like: Value, least: bool = False) -> Value:
+    """What is added to scores that do not count: the filter, or minus infinity if ``least``."""
+    number = -np.inf if least else call.attrs.number("mask_filter_value", -10000.0)
+    return call.literal(number, like.type.dtype)
+
+
+def products(call: Call, q: Value, k: Value) -> Value:
+    """Scaled products of queries and keys."""
+    return of(MatMul(), q, permuted(k, 0, 1, 3, 2)) * scale_of(call, q.type.shape[3])
+
+
+def weighted(scores: Value, v: Value) -> Value:
+    """The values [b, h, n, e] by the softmax of scores [b, h, m, n], joined."""
+    return joined_heads(of(MatMul(), of(Softmax(3), scores), v))
+
+
+def projected(call: Call, joint: Value) -> list[Value]:
+    """Queries, keys and values, side by side in the last axis of their projection."""
+    width = number_of(call.shape(1)[1], "size of weights")
+    sizes = call.attrs.integers("qkv_hidden_sizes", ()) or (width // 3,) * 3
+    starts = (0, sizes[0], sizes[0] + sizes[1])
+    return [part(joint, -1, start, size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def biased(parts: Sequence[Value], bias: Value | None) -> list[Value]:
+    """``parts`` plus the biases of their last axes, which follow each other."""
+    if bias is None:
+        return list(parts)
+    results: list[Value] = []
+    start: Index = 0
+    for x in parts:
+        results.append(x + part(bias, 0, start, x.type.shape[-1]))
+        start = start + x.type.shape[-1]
+    return results
+
+
+def grouped_heads(call: Call, heads: int, few: int) -> Three:
+    """Operands 0 to 2 as heads, keys and values ``few``; or operand 0 that has all of them."""
+    if call.has(1):
+        q, k, v = (split_heads(call.value(i), n) for i, n in enumerate((heads, few, few)))
+        return q, k, v
+    size = floordiv(call.shape()[2], heads + 2 * few)
+    cuts = ((0, heads), (heads, few), (heads + few, few))
+    q, k, v = (split_heads(part(call.value(0), 2, at * size, n * size), n) for at, n in cuts)
+    return q, k, v
+
+
+def before_last(call: Call, ends: Value, length: Index) -> Value:
+    """Where the last ``length`` of ``ends`` positions begin, 0 if there are fewer."""
+    count = Value(call, call.note((length,), ends.type.dtype))
+    return of(ew.Max(), ends - count, ends.lift(0))
+
+
+def following(call: Call, start: Value, length: Index) -> Value:
+    """The ``length`` positions from ``start`` [batch] on, [batch, length]."""
+    return reshaped(start, *start.type.shape, 1) + along(call, length, 1, 2, start.type.dtype)

@@ -1,0 +1,39 @@
+"""One of two ways to the same result, of which a run takes the faster one for its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.vectors import Vector
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import symbols
+from modelcc.ir.op import Op
+from modelcc.ops.broadcast import Reshape
+from modelcc.ops.control import If
+
+Way = Callable[[GraphBuilder, str], str]
+"""What a branch makes of its input, in a graph of its own."""
+
+
+def by(call: Call, op: Op) -> Way:
+    """By ``op``."""
+    return lambda build, x: build.emit(op, x, source=call.source)
+
+
+def either(call: Call, holds: Vector, x: str, ways: tuple[Way, Way], names: Iterable[str]) -> str:
+    """``x`` by the first way if the only element of ``holds`` is true, else by the second one.
+
+    ``names`` are the symbols that ways mention beside those of ``x``.
+    """
+    type = call.type_of(x)
+    condition = call.emit(Reshape(()), holds.name)
+    known = {*names, *(n for extent in type.shape for n in symbols(extent))}
+    dims = {name: call.bounds[name] for name in sorted(known)}
+
+    def branch(way: Way) -> Graph:
+        build = GraphBuilder("branch", dims)
+        return build.build([way(build, build.input("x", type))])
+
+    return call.emit(If(*map(branch, ways)), condition, x)
