@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from types import MappingProxyType
 
 import ml_dtypes
@@ -18,6 +17,8 @@ from modelcc.ir.op import Op
 from modelcc.ir.types import F8E8M0, F32, F64, STRING, DType
 from modelcc.ops import activation as act
 from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import above, where
 
 
 def folded(op: type[Op]) -> Handler:
@@ -82,16 +83,14 @@ def _power_of_two(call: Call) -> str:
     The cast itself takes the nearest, which a factor beside 3/2 or of 3/4 makes the one above or
     below; in f64 the products are exact enough.  0 becomes the least power.
     """
-    double = partial(call.constant, dtype=F64)
     factors = {"up": 1.5 - 2.0**-23, "down": 0.75, "nearest": 1.0}
     mode = call.attrs.text("round_mode", "up")
     if mode not in factors:
         call.fail(f"round_mode {mode!r} is none of {', '.join(factors)}")
-    wide = call.emit(ew.Abs(), call.emit(ew.Cast(F64), call.input(0)))
-    x = call.emit(ew.Mul(), wide, double(factors[mode]))
-    least = 2.0**-127
-    x = call.emit(act.Clip(least, 2.0**127 if call.attrs.flag("saturate", True) else None), x)
-    return call.emit(ew.Where(), call.emit(ew.IsInf(), wide), double(float("nan")), x)
+    wide = of(ew.Abs(), of(ew.Cast(F64), call.value(0)))
+    most = 2.0**127 if call.attrs.flag("saturate", True) else None
+    x = of(act.Clip(2.0**-127, most), wide * factors[mode])
+    return where(of(ew.IsInf(), wide), float("nan"), x).name
 
 
 def bit_cast(call: Call) -> str:
@@ -119,16 +118,15 @@ def power(call: Call) -> str:
 
 def _whole_power(call: Call, power: str) -> str:
     """An integer to a float: exact for whole exponents; what is nearly whole is not cut down."""
-    base, wide = call.dtype(), call.type_of(power).dtype
-    nearest = call.emit(ew.Round(), power)
-    gap = call.emit(ew.Abs(), call.emit(ew.Sub(), power, nearest))
-    least = call.constant(1e-12 if wide == F64 else 1e-5, wide)
-    close = call.emit(ew.LessOrEqual(), gap, call.emit(ew.Mul(), call.emit(ew.Abs(), power), least))
-    cut = call.emit(ew.Cast(base), call.emit(ew.Where(), close, nearest, power))
-    exponent = call.input(1)
-    whole = call.emit(ew.Equal(), call.emit(ew.Floor(), exponent), exponent)
-    exact = call.emit(ew.Pow(), call.input(0), call.emit(ew.Cast(base), exponent))
-    return call.emit(ew.Where(), whole, exact, cut)
+    base, x = call.dtype(), Value(call, power)
+    nearest = of(ew.Round(), x)
+    close = of(ew.LessOrEqual(), of(ew.Abs(), x - nearest),
+               of(ew.Abs(), x) * (1e-12 if x.type.dtype == F64 else 1e-5))  # fmt: skip
+    cut = of(ew.Cast(base), where(close, nearest, x))
+    exponent = call.value(1)
+    whole = of(ew.Equal(), of(ew.Floor(), exponent), exponent)
+    exact = of(ew.Pow(), call.value(0), of(ew.Cast(base), exponent))
+    return where(whole, exact, cut).name
 
 
 def _common(base: DType, exponent: DType) -> DType:
@@ -188,13 +186,11 @@ def modulo(call: Call) -> str:
 
 def shrink(call: Call) -> str:
     """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, else 0."""
-    x, dtype = call.input(0), call.dtype()
-    constant = partial(call.constant, dtype=dtype)
+    x = call.value(0)
     bias, edge = call.attrs.number("bias", 0.0), call.attrs.number("lambd", 0.5)
-    below = call.emit(ew.Less(), x, constant(-edge))
-    above = call.emit(ew.Greater(), x, constant(edge))
-    high = call.emit(ew.Where(), above, call.emit(ew.Sub(), x, constant(bias)), constant(0.0))
-    return call.emit(ew.Where(), below, call.emit(ew.Add(), x, constant(bias)), high)
+    below, over = of(ew.Less(), x, x.lift(-edge)), above(x, edge)
+    high = where(over, x - bias, 0.0)
+    return where(below, x + bias, high).name
 
 
 _UNARY = (

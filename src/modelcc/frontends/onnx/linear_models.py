@@ -13,7 +13,6 @@ from modelcc.frontends.onnx.ml_scores import (
     chosen,
     features,
     labels_of,
-    number,
     transform_of,
     transformed,
     two_scores,
@@ -24,6 +23,8 @@ from modelcc.ir.types import F32, Array
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import above as greater
+from modelcc.ops.comparison import where
 from modelcc.ops.matmul import MatMul
 
 
@@ -65,18 +66,14 @@ def _kernel(call: Call, x: str, vectors: Array) -> str:
     kind = call.attrs.text("kernel_type", "LINEAR")
     if kind == "RBF":
         return _radial(call, x, vectors, gamma)
-    product = call.emit(MatMul(), x, call.constant(np.ascontiguousarray(vectors.T)))
-
-    def value(v: float) -> str:
-        return number(call, product, v)
-
+    product = of(MatMul(), Value(call, x), call.literal(np.ascontiguousarray(vectors.T)))
     if kind == "LINEAR":
-        return product
-    scaled = call.emit(ew.Add(), call.emit(ew.Mul(), product, value(gamma)), value(coef0))
+        return product.name
+    scaled = product * gamma + coef0
     if kind == "POLY":
-        return call.emit(ew.Pow(), scaled, value(degree))
+        return of(ew.Pow(), scaled, scaled.lift(degree)).name
     call.choice(kind, ("SIGMOID",), "kernel_type")
-    return call.emit(ew.Tanh(), scaled)
+    return of(ew.Tanh(), scaled).name
 
 
 def _radial(call: Call, x: str, vectors: Array, gamma: float) -> str:
@@ -98,9 +95,8 @@ def svm_regressor(call: Call) -> str:
         scores = _kernel(call, x, coefficients.reshape(1, -1))
     scores = call.emit(ew.Add(), scores, call.constant(_numbers(call, "rho")))
     if call.attrs.flag("one_class"):
-        positive = call.emit(ew.Greater(), scores, number(call, scores, 0.0))
-        ends = (number(call, scores, 1.0), number(call, scores, -1.0))
-        return call.emit(ew.Where(), positive, *ends)
+        x = Value(call, scores)
+        return where(greater(x, 0.0), x.lift(1.0), -1.0).name
     return transformed(call, scores, transform_of(call))
 
 
@@ -117,7 +113,7 @@ def svm_classifier(call: Call) -> tuple[str, str]:
     if len(labels) == 2:
         index = above(call, votes, 0.0)
         # The first class is ahead where the decision is positive.
-        other = call.emit(ew.Sub(), call.constant(np.array(1, np.int64)), index)
+        other = (1 - Value(call, index)).name
         return chosen(call, labels, other), two_scores(call, votes, transform, False)
     counted = _counted_votes(call, votes, len(labels))
     label = chosen(call, labels, best(call, counted))
@@ -153,10 +149,9 @@ def _counted_votes(call: Call, votes: str, classes: int) -> str:
     won, lost = (np.zeros((len(pairs), classes), np.float32) for _ in range(2))
     for k, (i, j) in enumerate(pairs):
         won[k, i] = lost[k, j] = 1
-    first = call.emit(ew.Cast(F32), call.emit(ew.Greater(), votes, number(call, votes, 0.0)))
-    second = call.emit(ew.Sub(), number(call, votes, 1.0), first)
-    ahead = call.emit(MatMul(), first, call.constant(won))
-    return call.emit(ew.Add(), ahead, call.emit(MatMul(), second, call.constant(lost)))
+    first = of(ew.Cast(F32), greater(Value(call, votes), 0.0))
+    ahead = of(MatMul(), first, call.literal(won))
+    return (ahead + of(MatMul(), 1.0 - first, call.literal(lost))).name
 
 
 def _with_probabilities(call: Call, votes: str, labels: Array) -> tuple[str, str]:

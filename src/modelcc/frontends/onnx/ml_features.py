@@ -10,15 +10,14 @@ from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import RecordsValue
 from modelcc.frontends.onnx.parts import joined
+from modelcc.frontends.onnx.views import cast
 from modelcc.ir.types import BOOL, F32, F64, I64, STRING, Array, DType, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import above, where
 from modelcc.ops.gather import Gather
 from modelcc.ops.shape import Reshape
-
-
-def _as(call: Call, value: str, dtype: DType) -> str:
-    return value if call.type_of(value).dtype == dtype else call.emit(ew.Cast(dtype), value)
 
 
 def _constants(call: Call, name: str, default: float) -> Array:
@@ -27,32 +26,23 @@ def _constants(call: Call, name: str, default: float) -> Array:
 
 def scaler(call: Call) -> str:
     """``(x - offset) * scale``; the result is f32."""
-    x = _as(call, call.input(0), F32)
+    x = cast(call.value(0), F32)
     offset, scale = _constants(call, "offset", 0.0), _constants(call, "scale", 1.0)
-    centred = call.emit(ew.Sub(), x, call.constant(offset))
-    return call.emit(ew.Mul(), centred, call.constant(scale))
+    return ((x - call.literal(offset)) * call.literal(scale)).name
 
 
 def binarizer(call: Call) -> str:
     """1 above the threshold, else 0."""
-    x, threshold = call.input(0), call.attrs.number("threshold", 0.0)
-    above = call.emit(ew.Greater(), x, call.constant(np.array(threshold, call.dtype().numpy)))
-    return call.emit(ew.Cast(call.dtype()), above)
+    positive = above(call.value(0), call.attrs.number("threshold", 0.0))
+    return of(ew.Cast(call.dtype()), positive).name
 
 
 def normalizer(call: Call) -> str:
     """Rows divided by their norm; a row of zeros stays as it is.  MAX is the largest element."""
-    x, axes = _as(call, call.input(0), F32), (call.rank() - 1,)
-    norm = call.attrs.text("norm", "MAX")
-    match call.choice(norm, ("MAX", "L1", "L2"), "norm"):
-        case "MAX":
-            size = call.emit(rd.ReduceMax(axes, True), x)
-        case "L1":
-            size = call.emit(rd.ReduceL1(axes, True), x)
-        case _:
-            size = call.emit(rd.ReduceL2(axes, True), x)
-    empty = call.emit(ew.Equal(), size, call.constant(0.0, F32))
-    return call.emit(ew.Div(), x, call.emit(ew.Where(), empty, call.constant(1.0, F32), size))
+    x, axes = cast(call.value(0), F32), (call.rank() - 1,)
+    kinds = {"MAX": rd.ReduceMax, "L1": rd.ReduceL1, "L2": rd.ReduceL2}
+    size = of(kinds[call.option("norm", tuple(kinds), "MAX")](axes, True), x)
+    return (x / where(of(ew.Equal(), size, size.lift(0.0)), 1.0, size)).name
 
 
 def imputer(call: Call) -> str:
@@ -75,8 +65,8 @@ def one_hot(call: Call) -> str:
     """A new last axis of 1.0 at the element's category; others are all 0, or end the run."""
     strings = call.dtype() == STRING
     names = call.attrs.texts("cats_strings", ()) if strings else call.attrs.integers("cats_int64s")
-    keys = _keys(names, call.dtype() if strings else I64)
-    x = call.input(0) if strings else _as(call, call.input(0), I64)
+    keys = np.array(names, (call.dtype() if strings else I64).numpy)
+    x = call.input(0) if strings else cast(call.value(0), I64).name
     column = call.emit(Reshape((*call.shape(), 1)), x)
     found = call.emit(ew.Equal(), column, call.constant(keys))
     flags = call.emit(ew.Cast(F32), found)
@@ -101,7 +91,7 @@ def feature_vectorizer(call: Call) -> str:
         rows = call.shape(i) if call.rank(i) == 2 else (1, *call.shape(i))
         if i < len(sizes) and isinstance(rows[1], int) and rows[1] != sizes[i]:
             unsupported(f"operand {i} has {rows[1]} columns where {sizes[i]} are told")
-        part = _as(call, name, F32)
+        part = cast(Value(call, name), F32).name
         parts.append(part if call.rank(i) == 2 else call.emit(Reshape(rows), part))
     return joined(call, 1, parts)
 
@@ -112,10 +102,6 @@ def array_features(call: Call) -> str:
     x = call.input(0) if axis else call.emit(Reshape((1, *call.shape())), call.input(0))
     flat = call.emit(Reshape((call.type(1).elements,)), call.input(1))
     return call.emit(Gather(axis or 1), x, flat)
-
-
-def _keys(keys: object, dtype: DType) -> Array:
-    return np.array(keys, dtype.numpy)
 
 
 def _attribute(call: Call, stem: str) -> Array | None:
@@ -147,7 +133,8 @@ def _default(call: Call, dtype: DType) -> Array:
 def label_encoder(call: Call) -> str:
     """The value that belongs to each key."""
     if call.opset < 2:
-        return _by_position(call, call.attrs.texts("classes_strings"))
+        names = call.attrs.texts("classes_strings")
+        return _either_way(call, names, np.arange(len(names), dtype=np.int64))
     keys, values = _attribute(call, "keys"), _attribute(call, "values")
     if keys is None or values is None or len(keys) != len(values):
         call.fail("it needs as many keys as values")
@@ -156,15 +143,13 @@ def label_encoder(call: Call) -> str:
 
 def category_mapper(call: Call) -> str:
     """From a category's text to its number or back."""
-    names = np.array(call.attrs.texts("cats_strings"), object)
     numbers = np.array(call.attrs.integers("cats_int64s"), np.int64)
-    if call.dtype() == STRING:
-        return looked_up(call, names, np.concatenate([numbers, _default(call, I64)]))
-    return looked_up(call, numbers, np.concatenate([names, _default(call, STRING)]))
+    return _either_way(call, call.attrs.texts("cats_strings"), numbers)
 
 
-def _by_position(call: Call, classes: tuple[str, ...]) -> str:
-    names, numbers = np.array(classes, object), np.arange(len(classes), dtype=np.int64)
+def _either_way(call: Call, texts: tuple[str, ...], numbers: Array) -> str:
+    """The number of a text, or the text of a number."""
+    names = np.array(texts, object)
     if call.dtype() == STRING:
         return looked_up(call, names, np.concatenate([numbers, _default(call, I64)]))
     return looked_up(call, numbers, np.concatenate([names, _default(call, STRING)]))

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.ir.types import F32, I64, DType
+from modelcc.ir.types import F32, I64, Array, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
+from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.attention import Softmax
+from modelcc.ops.comparison import where
 from modelcc.ops.gather import Gather
 from modelcc.ops.shape import Concat, Reshape
 
@@ -54,55 +56,42 @@ def transformed(call: Call, scores: str, transform: str) -> str:
         case "SOFTMAX" if not single:
             return call.emit(Softmax(1), scores)
         case "SOFTMAX_ZERO" if not single:
-            return _softmax_of_others(call, scores)
+            return _softmax_of_others(Value(call, scores)).name
         case _:
             return scores
 
 
-def _softmax_of_others(call: Call, scores: str) -> str:
+def _softmax_of_others(scores: Value) -> Value:
     """Softmax of the scores that are not 0; those stay 0."""
-    zero = number(call, scores, 0.0)
-    peak = call.emit(rd.ReduceMax((1,), True), scores)
-    powers = call.emit(ew.Exp(), call.emit(ew.Sub(), scores, peak))
-    kept = call.emit(ew.Where(), call.emit(ew.Equal(), scores, zero), zero, powers)
-    total = call.emit(rd.ReduceSum((1,), True), kept)
-    some = call.emit(ew.Where(), call.emit(ew.Equal(), total, zero), number(call, scores, 1.0),
-                     total)  # fmt: skip
-    return call.emit(ew.Div(), kept, some)
+    powers = of(ew.Exp(), scores - of(rd.ReduceMax((1,), True), scores))
+    kept = where(of(ew.Equal(), scores, scores.lift(0.0)), 0.0, powers)
+    total = of(rd.ReduceSum((1,), True), kept)
+    return kept / where(of(ew.Equal(), total, total.lift(0.0)), 1.0, total)
 
 
-def probit(call: Call, x: str) -> str:
+def probit(call: Call, name: str) -> str:
     """``sqrt(2) erfinv(2 x - 1)`` by Winitzki's approximation, as onnxruntime has it.
 
     Winitzki, "A handy approximation for the error function and its inverse", 2008.
     """
-
-    def value(v: float) -> str:
-        return number(call, x, v)
-
-    y = call.emit(ew.Sub(), call.emit(ew.Mul(), x, value(2.0)), value(1.0))
-    one = value(1.0)
-    inside = call.emit(ew.Mul(), call.emit(ew.Sub(), one, y), call.emit(ew.Add(), one, y))
-    log = call.emit(ew.Log(), inside)
-    half = call.emit(ew.Mul(), log, value(0.5))
-    v = call.emit(ew.Add(), half, value(2 / (3.14159 * 0.147)))
-    square = call.emit(ew.Sub(), call.emit(ew.Mul(), v, v), call.emit(ew.Div(), log, value(0.147)))
-    root = call.emit(ew.Sqrt(), call.emit(ew.Sub(), call.emit(ew.Sqrt(), square), v))
-    sign = call.emit(ew.Where(), call.emit(ew.Less(), y, value(0.0)), value(-1.0), one)
-    return call.emit(ew.Mul(), call.emit(ew.Mul(), root, sign), value(math.sqrt(2)))
+    y = Value(call, name) * 2.0 - 1.0
+    log = of(ew.Log(), (1.0 - y) * (1.0 + y))
+    v = log * 0.5 + 2 / (3.14159 * 0.147)
+    root = of(ew.Sqrt(), of(ew.Sqrt(), v * v - log / 0.147) - v)
+    sign = where(of(ew.Less(), y, y.lift(0.0)), y.lift(-1.0), 1.0)
+    return (root * sign * math.sqrt(2)).name
 
 
-def labels_of(call: Call, ints: str, strings: str) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+def labels_of(call: Call, ints: str, strings: str) -> Array:
     """The class labels: integers or texts."""
     if call.attrs.has(strings) and call.attrs.texts(strings):
         return np.array(call.attrs.texts(strings), object)
     return np.array(call.attrs.integers(ints, ()), np.int64)
 
 
-def chosen(call: Call, labels: Sequence[object] | np.ndarray[tuple[int], np.dtype[np.generic]],
-           index: str) -> str:  # fmt: skip
+def chosen(call: Call, labels: Array, index: str) -> str:
     """The label of each class ``index``."""
-    return call.emit(Gather(0), call.constant(np.asarray(labels)), index)
+    return call.emit(Gather(0), call.constant(labels), index)
 
 
 def best(call: Call, scores: str) -> str:
@@ -122,15 +111,12 @@ def two_scores(call: Call, score: str, transform: str, complement: bool) -> str:
 
     The first one's is the ``complement`` to 1 or the negative.
     """
+    x = Value(call, score)
     match transform:
         case "PROBIT":
-            first = call.emit(ew.Neg(), probit(call, score))
-            return call.emit(Concat(1), first, probit(call, score))
+            x = Value(call, probit(call, score))
+            return of(Concat(1), -x, x).name
         case "LOGISTIC":
-            both = call.emit(Concat(1), call.emit(ew.Neg(), score), score)
-            return call.emit(ew.Sigmoid(), both)
+            return of(ew.Sigmoid(), of(Concat(1), -x, x)).name
         case _:
-            one = number(call, score, 1.0)
-            negative = call.emit(ew.Neg(), score)
-            first = call.emit(ew.Sub(), one, score) if complement else negative
-            return call.emit(Concat(1), first, score)
+            return of(Concat(1), 1.0 - x if complement else -x, x).name

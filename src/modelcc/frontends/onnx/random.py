@@ -19,6 +19,7 @@ from modelcc.ir.index import Index, product
 from modelcc.ir.types import BOOL, F32, I32, U32, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import where
 from modelcc.ops.reduce import ArgMax
 from modelcc.ops.shape import Full, Iota, Reshape
 
@@ -122,26 +123,24 @@ def dropout(call: Call) -> tuple[str, ...]:
     mode = call.known(2) if call.opset >= 12 and call.has(2) else np.array(False)
     if mode is not None and not mode.any():
         return _kept(call)
-    x, dtype = call.input(0), call.dtype()
+    x, dtype = call.value(0), call.dtype()
     share = call.known(1) if call.has(1) else None
     if share is not None and not (0 <= share.reshape(-1)[0] < 1):
         call.fail(f"its ratio {share.reshape(-1)[0]} is not within [0, 1)")
-    ratio = call.input(1) if call.has(1) else call.constant(0.5, dtype)
-    ratio = call.emit(ew.Cast(F32), ratio)
+    ratio = of(ew.Cast(F32), call.given(1) or call.literal(0.5, dtype))
     fixed = _fixed(call.shape())
     if fixed is not None:
-        drawn = call.constant(_generator(call).uniform(0.0, 1.0, fixed).astype(np.float32))
+        drawn = call.literal(_generator(call).uniform(0.0, 1.0, fixed).astype(np.float32))
     else:
-        drawn = _counted(call, call.shape()).name
-    mask = call.emit(ew.GreaterOrEqual(), drawn, ratio)
-    share = call.emit(ew.Reciprocal(), call.emit(ew.Sub(), call.constant(1.0, F32), ratio))
-    scaled = call.emit(ew.Mul(), x, call.emit(ew.Cast(dtype), share))
-    result = call.emit(ew.Where(), mask, scaled, call.constant(0.0, dtype))
+        drawn = _counted(call, call.shape())
+    mask = of(ew.GreaterOrEqual(), drawn, ratio)
+    scaled = x * of(ew.Cast(dtype), of(ew.Reciprocal(), 1.0 - ratio))
+    result = where(mask, scaled, 0.0)
     if mode is None:
-        training = call.input(2)
-        result = call.emit(ew.Where(), training, result, x)
-        mask = call.emit(ew.Or(), mask, call.emit(ew.Not(), training))
-    return (result, mask)
+        training = call.value(2)
+        result = where(training, result, x)
+        mask = of(ew.Or(), mask, of(ew.Not(), training))
+    return (result.name, mask.name)
 
 
 def _kept(call: Call) -> tuple[str, ...]:

@@ -14,13 +14,15 @@ from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.runtime_shape import around, sized
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.vectors import axes_at, positions, vector_of
+from modelcc.frontends.onnx.views import part
 from modelcc.ir.index import Index, Range, compare, floordiv, product, simplify
 from modelcc.ir.types import F32, F64, I64
 from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import where
 from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Iota
 from modelcc.ops.shape import Reshape
-from modelcc.ops.slicing import Slice
 
 
 def dft(call: Call) -> str:
@@ -107,48 +109,37 @@ def mel_weight_matrix(call: Call) -> str:
     length = call.index(1, "dft_length", Range(1, None))
     rows = floordiv(length, 2) + 1
     places = _mel_places(call, bins, length)
-    left, middle, right = (call.emit(Slice((i,), (bins,), (1,)), places) for i in range(3))
-    j = call.emit(ew.Cast(F64), call.emit(Iota((rows, 1), 0)))
-    rise, fall = call.emit(ew.Sub(), middle, left), call.emit(ew.Sub(), right, middle)
-    one, none = call.constant(1.0, F64), call.constant(0.0, F64)
-    up = call.emit(ew.Div(), call.emit(ew.Sub(), j, left), call.emit(ew.Max(), rise, one))
-    down = call.emit(ew.Div(), call.emit(ew.Sub(), right, j), call.emit(ew.Max(), fall, one))
-    up = call.emit(ew.Where(), call.emit(ew.Equal(), middle, left), one, up)
+    left, middle, right = (part(places, 0, i, bins) for i in range(3))
+    j = of(ew.Cast(F64), call.made(Iota((rows, 1), 0)))
+    rise, fall = middle - left, right - middle
+    up = (j - left) / of(ew.Max(), rise, rise.lift(1.0))
+    down = (right - j) / of(ew.Max(), fall, fall.lift(1.0))
+    up = where(of(ew.Equal(), middle, left), 1.0, up)
 
-    def between(low: str, high: str) -> str:
-        from_low = call.emit(ew.GreaterOrEqual(), j, low)
-        return call.emit(ew.And(), from_low, call.emit(ew.LessOrEqual(), j, high))
+    def between(low: Value, high: Value) -> Value:
+        return of(ew.And(), of(ew.GreaterOrEqual(), j, low), of(ew.LessOrEqual(), j, high))
 
-    result = call.emit(ew.Where(), between(left, middle), up, none)
-    before_right = call.emit(ew.Sub(), right, one)
-    result = call.emit(ew.Where(), between(middle, before_right), down, result)
-    return call.emit(ew.Cast(call.attrs.dtype("output_datatype", F32)), result)
+    result = where(between(left, middle), up, 0.0)
+    result = where(between(middle, right - 1.0), down, result)
+    return of(ew.Cast(call.attrs.dtype("output_datatype", F32)), result).name
 
 
-def _mel_places(call: Call, bins: Index, length: Index) -> str:
+def _mel_places(call: Call, bins: Index, length: Index) -> Value:
     """Where the triangles begin, peak and end: f64[bins + 2] whole numbers of the spectrum."""
-    rate, low, high = (
-        call.emit(Reshape((1,)), call.emit(ew.Cast(F64), call.input(i))) for i in (2, 3, 4)
-    )
+    rate, low, high = (of(Reshape((1,)), of(ew.Cast(F64), call.value(i))) for i in (2, 3, 4))
 
-    def number(value: float) -> str:
-        return call.constant(value, F64)
+    def mel(edge: Value) -> Value:
+        return of(ew.Log(), edge / 700.0 + 1.0) * (2595 / log(10))
 
-    def mel(edge: str) -> str:
-        ratio = call.emit(ew.Add(), call.emit(ew.Div(), edge, number(700)), number(1))
-        scale = call.emit(ew.Mul(), call.emit(ew.Log(), ratio), number(2595 / log(10)))
-        return scale
+    def number(index: Index) -> Value:
+        return of(ew.Cast(F64), Value(call, call.note((index,), I64)))
 
     first = mel(low)
-    reach = call.emit(ew.Sub(), mel(high), first)
-    count = call.emit(ew.Cast(F64), call.note((bins + 2,), I64))
-    line = call.emit(ew.Cast(F64), call.emit(Iota((bins + 2,))))
-    steps = call.emit(ew.Mul(), line, call.emit(ew.Div(), reach, count))
-    edges = call.emit(ew.Mul(), call.emit(ew.Add(), first, steps), number(log(10) / 2595))
-    hertz = call.emit(ew.Mul(), call.emit(ew.Sub(), call.emit(ew.Exp(), edges), number(1)),
-                      number(700))  # fmt: skip
-    extent = call.emit(ew.Cast(F64), call.note((length + 1,), I64))
-    return call.emit(ew.Floor(), call.emit(ew.Div(), call.emit(ew.Mul(), extent, hertz), rate))
+    reach = mel(high) - first
+    line = of(ew.Cast(F64), call.made(Iota((bins + 2,))))
+    edges = (first + line * (reach / number(bins + 2))) * (log(10) / 2595)
+    hertz = (of(ew.Exp(), edges) - 1.0) * 700.0
+    return of(ew.Floor(), number(length + 1) * hertz / rate)
 
 
 def window(call: Call) -> str:
