@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.index_bound import IndexBound
+from modelcc.ir.operators import Operators, Plain
 from modelcc.ir.scalar import FUNCTIONS, Combine
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import (
@@ -34,12 +35,11 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.types import BOOL, DType, TensorType
 
-Number_ = float | int | bool
 Matrix: TypeAlias = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Element:
+class Element(Operators):
     """A scalar expression under construction; arithmetic with Python numbers casts them."""
 
     scalar: Scalar
@@ -48,44 +48,8 @@ class Element:
     def dtype(self) -> DType:
         return self.scalar.dtype
 
-    def __add__(self, other: Element | Number_) -> Element:
-        return apply("add", self, other)
-
-    def __radd__(self, other: Number_) -> Element:
-        return apply("add", number(other, self.dtype), self)
-
-    def __sub__(self, other: Element | Number_) -> Element:
-        return apply("sub", self, other)
-
-    def __rsub__(self, other: Number_) -> Element:
-        return apply("sub", number(other, self.dtype), self)
-
-    def __mul__(self, other: Element | Number_) -> Element:
-        return apply("mul", self, other)
-
-    def __rmul__(self, other: Number_) -> Element:
-        return apply("mul", number(other, self.dtype), self)
-
-    def __truediv__(self, other: Element | Number_) -> Element:
-        return apply("div", self, other)
-
-    def __rtruediv__(self, other: Number_) -> Element:
-        return apply("div", number(other, self.dtype), self)
-
-    def __neg__(self) -> Element:
-        return apply("neg", self)
-
-    def __lt__(self, other: Element | Number_) -> Element:
-        return apply("lt", self, other)
-
-    def __le__(self, other: Element | Number_) -> Element:
-        return apply("le", self, other)
-
-    def __gt__(self, other: Element | Number_) -> Element:
-        return apply("gt", self, other)
-
-    def __ge__(self, other: Element | Number_) -> Element:
-        return apply("ge", self, other)
+    def applied(self, function: str, *args: Element | Plain) -> Element:
+        return apply(function, *args)
 
     def cast(self, dtype: DType) -> Element:
         """Value conversion; the identity when the dtype is already right."""
@@ -96,14 +60,14 @@ class Element:
         return self if self.dtype == dtype else Element(Bitcast(self.scalar, dtype))
 
 
-def number(value: Number_, dtype: DType) -> Element:
+def number(value: Plain, dtype: DType) -> Element:
     """A constant of ``dtype``."""
     if dtype.is_float:
         return Element(Number(float(value), dtype))
     return Element(Number(bool(value) if dtype == BOOL else int(value), dtype))
 
 
-def apply(function: str, *args: Element | Number_) -> Element:
+def apply(function: str, *args: Element | Plain) -> Element:
     """Apply a scalar function; Python numbers take the dtype of the first element operand."""
     dtype = next(a.dtype for a in args if isinstance(a, Element))
     scalars = tuple((a if isinstance(a, Element) else number(a, dtype)).scalar for a in args)
@@ -111,14 +75,14 @@ def apply(function: str, *args: Element | Number_) -> Element:
     return Element(Apply(function, scalars, result))
 
 
-def select(condition: Element, then: Element | Number_, other: Element | Number_) -> Element:
+def select(condition: Element, then: Element | Plain, other: Element | Plain) -> Element:
     """``then`` where ``condition`` else ``other``."""
     dtype = next(a.dtype for a in (then, other) if isinstance(a, Element))
     t, o = (a if isinstance(a, Element) else number(a, dtype) for a in (then, other))
     return Element(Select(condition.scalar, t.scalar, o.scalar, dtype))
 
 
-def guard(conditions: Sequence[Condition], inside: Element, outside: Element | Number_) -> Element:
+def guard(conditions: Sequence[Condition], inside: Element, outside: Element | Plain) -> Element:
     """``inside`` where all index conditions hold (its reads may be out of range elsewhere)."""
     if not conditions:
         return inside

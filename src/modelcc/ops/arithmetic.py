@@ -5,8 +5,9 @@ Operands of an elementwise op broadcast like NumPy's and have one dtype.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from modelcc.ir.op import (
     require,
     same_dtype,
 )
+from modelcc.ir.operators import Operators
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, Array, DType, TensorType
 from modelcc.ops.broadcast import unbroadcast
 from modelcc.ops.samples import bounded, sample, tensor
@@ -224,7 +226,7 @@ class Neg(Differentiable):
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class Value(Operators):
     """A graph value in a gradient formula; arithmetic appends nodes to ``build``."""
 
     build: Builder
@@ -240,29 +242,17 @@ class Value:
             return other
         return Value(self.build, self.build.constant(other, self.type.dtype))
 
-    def __add__(self, other: Value | float) -> Value:
-        return of(Add(), self, self.lift(other))
+    def applied(self, function: str, *args: Value | float) -> Value:
+        return of(_OPERATORS[function], *map(self.lift, args))
 
-    def __sub__(self, other: Value | float) -> Value:
-        return of(Sub(), self, self.lift(other))
+    # A sum or product with a number has the number last.
+    __radd__ = Operators.__add__
+    __rmul__ = Operators.__mul__
 
-    def __rsub__(self, other: float) -> Value:
-        return of(Sub(), self.lift(other), self)
 
-    def __mul__(self, other: Value | float) -> Value:
-        return of(Mul(), self, self.lift(other))
-
-    def __truediv__(self, other: Value | float) -> Value:
-        return of(Div(), self, self.lift(other))
-
-    def __rtruediv__(self, other: float) -> Value:
-        return of(Div(), self.lift(other), self)
-
-    def __neg__(self) -> Value:
-        return of(Neg(), self)
-
-    __radd__ = __add__
-    __rmul__ = __mul__
+_OPERATORS: Mapping[str, Op] = MappingProxyType(
+    {"add": Add(), "sub": Sub(), "mul": Mul(), "div": Div(), "neg": Neg()}
+)
 
 
 def of(op: Op, *xs: Value) -> Value:

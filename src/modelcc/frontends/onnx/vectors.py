@@ -6,8 +6,9 @@ results are read as index symbols, which shapes are made of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.op import Op
+from modelcc.ir.operators import Operators
 from modelcc.ir.types import I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops import gather as ga
@@ -30,7 +32,7 @@ BEYOND = 2**48
 
 
 @dataclass(frozen=True)
-class Vector:
+class Vector(Operators):
     """An i64 value of the model under conversion, with NumPy's operators."""
 
     call: Call
@@ -50,33 +52,22 @@ class Vector:
         if isinstance(count, int) and count > MOST_READ:
             self.call.fail(f"{count:,} numbers say shapes or axes where {MOST_READ:,} may")
 
-    def __add__(self, other: Vector | int) -> Vector:
-        return self._with(ew.Add(), other)
-
-    def __sub__(self, other: Vector | int) -> Vector:
-        return self._with(ew.Sub(), other)
-
-    def __mul__(self, other: Vector | int) -> Vector:
-        return self._with(ew.Mul(), other)
+    def applied(self, function: str, *args: Vector | float) -> Vector:
+        names = (_lifted(self.call, a).name for a in args)
+        return Vector(self.call, self.call.emit(_OPERATORS[function], *names))
 
     def __floordiv__(self, other: Vector | int) -> Vector:
         """Quotients of numbers that are not negative."""
-        return self._with(ew.Div(), other)
-
-    def __lt__(self, other: Vector | int) -> Vector:
-        return self._with(ew.Less(), other)
-
-    def __gt__(self, other: Vector | int) -> Vector:
-        return self._with(ew.Greater(), other)
+        return self.applied("div", self, other)
 
     def equals(self, other: Vector | int) -> Vector:
         """Where two are equal, as bools."""
-        return self._with(ew.Equal(), other)
+        return self.applied("eq", self, other)
 
     def clipped(self, low: Vector | int, high: Vector | int | None = None) -> Vector:
         """At least ``low``, then at most ``high``."""
-        raised = self._with(ew.Max(), low)
-        return raised if high is None else raised._with(ew.Min(), high)
+        raised = self.applied("max", self, low)
+        return raised if high is None else self.applied("min", raised, high)
 
     def bounded(self) -> Vector:
         """With those too large for any extent brought near, so that sums do not overflow."""
@@ -122,9 +113,13 @@ class Vector:
             self.name, label, known, tuple(demands), self.call.source
         )
 
-    def _with(self, op: Op, other: Vector | int) -> Vector:
-        return Vector(self.call, self.call.emit(op, self.name, _lifted(self.call, other).name))
 
+_OPERATORS: Mapping[str, Op] = MappingProxyType(
+    {
+        "add": ew.Add(), "sub": ew.Sub(), "mul": ew.Mul(), "div": ew.Div(), "lt": ew.Less(),
+        "gt": ew.Greater(), "eq": ew.Equal(), "max": ew.Max(), "min": ew.Min(),
+    }
+)  # fmt: skip
 
 MOST_READ = 1 << 16
 """Numbers from one operand that may be sizes, each of which has a name."""
@@ -177,5 +172,5 @@ def positions(count: int, call: Call) -> Vector:
     return vector_of(call, tuple(range(count)))
 
 
-def _lifted(call: Call, value: Vector | int) -> Vector:
+def _lifted(call: Call, value: Vector | float) -> Vector:
     return value if isinstance(value, Vector) else Vector(call, call.constant(np.array([value])))

@@ -28,13 +28,12 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
+from modelcc.ir.operators import Operators, Plain
 from modelcc.ir.types import BOOL, F32, F64, I32, I64, U32, U64, DType
-
-Number = float | int
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class Value(Operators):
     """An expression under construction; Python numbers take its dtype and lanes."""
 
     expr: Expr
@@ -47,83 +46,35 @@ class Value:
     def lanes(self) -> int:
         return self.expr.lanes
 
-    def number(self, value: Number) -> Value:
+    def number(self, value: Plain) -> Value:
         """A constant like this value."""
         return Value(Const(value, self.dtype, self.lanes))
 
-    def call(self, function: str, *others: Value | Number) -> Value:
+    def call(self, function: str, *others: Value | Plain) -> Value:
         """``function`` of this value and others."""
-        return self._apply(function, self, *others)
+        return self.applied(function, self, *others)
 
-    def __add__(self, other: Value | Number) -> Value:
-        return self._apply("add", self, other)
-
-    def __radd__(self, other: Number) -> Value:
-        return self._apply("add", other, self)
-
-    def __sub__(self, other: Value | Number) -> Value:
-        return self._apply("sub", self, other)
-
-    def __rsub__(self, other: Number) -> Value:
-        return self._apply("sub", other, self)
-
-    def __mul__(self, other: Value | Number) -> Value:
-        return self._apply("mul", self, other)
-
-    def __rmul__(self, other: Number) -> Value:
-        return self._apply("mul", other, self)
-
-    def __truediv__(self, other: Value | Number) -> Value:
-        return self._apply("div", self, other)
-
-    def __rtruediv__(self, other: Number) -> Value:
-        return self._apply("div", other, self)
-
-    def __neg__(self) -> Value:
-        return self._apply("neg", self)
-
-    def __and__(self, other: Value | Number) -> Value:
-        return self._apply("and", self, other)
-
-    def __or__(self, other: Value | Number) -> Value:
-        return self._apply("or", self, other)
-
-    def __xor__(self, other: Value | Number) -> Value:
-        return self._apply("xor", self, other)
-
-    def __lshift__(self, other: Value | Number) -> Value:
-        return self._apply("shl", self, other)
-
-    def __rshift__(self, other: Value | Number) -> Value:
-        return self._apply("shr", self, other)
-
-    def __lt__(self, other: Value | Number) -> Value:
-        return self._apply("lt", self, other)
-
-    def __gt__(self, other: Value | Number) -> Value:
-        return self._apply("gt", self, other)
-
-    def equal(self, other: Value | Number) -> Value:
+    def equal(self, other: Value | Plain) -> Value:
         """``self == other``, a bool."""
-        return self._apply("eq", self, other)
+        return self.applied("eq", self, other)
 
-    def differs(self, other: Value | Number) -> Value:
+    def differs(self, other: Value | Plain) -> Value:
         """``self != other``, a bool."""
-        return self._apply("ne", self, other)
+        return self.applied("ne", self, other)
 
-    def times(self, factor: Value | Number, plus: Value | Number) -> Value:
+    def times(self, factor: Value | Plain, plus: Value | Plain) -> Value:
         """``self * factor + plus`` with one rounding where the target can."""
         return Value(MulAdd(self.expr, self._value(factor).expr, self._value(plus).expr))
 
-    def at_least(self, low: Number) -> Value:
+    def at_least(self, low: Plain) -> Value:
         """``max(low, self)``; NaN stays NaN."""
-        return self._apply("max", low, self)
+        return self.applied("max", low, self)
 
-    def at_most(self, high: Number) -> Value:
+    def at_most(self, high: Plain) -> Value:
         """``min(high, self)``; NaN stays NaN."""
-        return self._apply("min", high, self)
+        return self.applied("min", high, self)
 
-    def where(self, condition: Value, other: Value | Number) -> Value:
+    def where(self, condition: Value, other: Value | Plain) -> Value:
         """This value where ``condition`` holds, else ``other``."""
         return Value(Choose(condition.expr, self.expr, self._value(other).expr))
 
@@ -146,10 +97,10 @@ class Value:
         """The float with these bits."""
         return Value(Bitcast(self.expr, F32 if self.dtype.bits == 32 else F64))
 
-    def _value(self, other: Value | Number) -> Value:
+    def _value(self, other: Value | Plain) -> Value:
         return other if isinstance(other, Value) else self.number(other)
 
-    def _apply(self, function: str, *args: Value | Number) -> Value:
+    def applied(self, function: str, *args: Value | Plain) -> Value:
         exprs = tuple(self._value(a).expr for a in args)
         is_test = function in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf")
         return Value(Call(function, exprs, BOOL if is_test else self.dtype, self.lanes))
