@@ -133,6 +133,11 @@ class Operand:
         return self[tuple(0 if d == 1 else i for i, d in zip(tail, self.shape, strict=True))]
 
 
+Inputs: TypeAlias = Sequence[Operand | None]
+Outputs: TypeAlias = Sequence[Operand]
+"""Operands, None where absent, and results."""
+
+
 class StageBuilder:
     """Collects stages of one op; every axis and tensor it makes has a fresh name.
 

@@ -87,14 +87,10 @@ class BoxPool(Op):
     width: int
 
     def infer(
-        self,
-        boxes: TensorType,
-        numbers: TensorType,
-        x: TensorType | None,
-        turned: TensorType | None,
+        self, boxes: TensorType, numbers: TensorType, *images: TensorType | None
     ) -> tuple[TensorType]:
-        name = type(self).__name__
-        given = [t for t in (x, turned) if t is not None]
+        name, (x, turned) = type(self).__name__, images
+        given = [t for t in images if t is not None]
         require_integer(numbers, name)
         fits = given and boxes.rank == 2 and numbers.rank == 1 and all(t.rank == 4 for t in given)
         require(
@@ -104,17 +100,14 @@ class BoxPool(Op):
         )
         require_float(boxes.dtype, name)
         same_dtype(boxes, *given)
-        self.require_meetings(boxes, numbers, x, turned)
+        self.require_meetings(boxes, numbers, *images)
         channels = extents_of(x, turned)[1]
         return (TensorType((boxes.shape[0], channels, self.height, self.width), boxes.dtype),)
 
     def meetings(
-        self,
-        boxes: TensorType,
-        numbers: TensorType,
-        x: TensorType | None,
-        turned: TensorType | None,
+        self, boxes: TensorType, numbers: TensorType, *images: TensorType | None
     ) -> Iterator[Meeting]:
+        x, turned = images
         yield boxes.shape[1], 4, f"a box of {boxes} has four corners"
         yield boxes.shape[0], numbers.shape[0], "boxes and numbers of images differ"
         if x is not None and turned is not None:

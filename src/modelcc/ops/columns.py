@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number, test
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum, product
 from modelcc.ir.loop import Buffer
@@ -89,9 +89,7 @@ class Col2Im(Op):
         inner = tuple(slice(b, b + n) for b, n in zip(self.before, image, strict=True))
         return y[(..., *inner)].astype(x.dtype)
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y,) = inputs, outputs
         assert x is not None
         images, size, work = product(y.shape[:2]), product(self.image), x.type.elements

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, product
 from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.types import BF16, I64, Array, TensorType
@@ -65,9 +65,7 @@ class _Cumulative(Op):
         found = accumulate(ahead, self.axis, dtype=ahead.dtype)
         return (np.flip(found, self.axis) if self.reverse else found).astype(x.dtype)
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y,) = inputs, outputs
         assert x is not None
         extent = x.shape[self.axis]

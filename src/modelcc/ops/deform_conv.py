@@ -44,29 +44,20 @@ class DeformConv(Op):
     )
 
     def infer(
-        self,
-        x: TensorType,
-        w: TensorType,
-        offset: TensorType,
-        b: TensorType | None = None,
-        mask: TensorType | None = None,
+        self, x: TensorType, w: TensorType, offset: TensorType, *rest: TensorType | None
     ) -> tuple[TensorType]:
         require_float(x.dtype, "DeformConv")
         require(
             x.rank == w.rank == offset.rank == 4,
             f"DeformConv needs [n, c, h, w], not {x}, {w} and {offset}",
         )
-        self.require_meetings(x, w, offset, b, mask)
+        self.require_meetings(x, w, offset, *rest)
         return (TensorType((x.shape[0], w.shape[0], *offset.shape[2:]), x.dtype),)
 
     def meetings(
-        self,
-        x: TensorType,
-        w: TensorType,
-        offset: TensorType,
-        b: TensorType | None = None,
-        mask: TensorType | None = None,
+        self, x: TensorType, w: TensorType, offset: TensorType, *rest: TensorType | None
     ) -> Iterator[Meeting]:
+        b, mask = (*rest, *(None,) * (2 - len(rest)))
         kernel = w.shape[2] * w.shape[3]
         yield x.shape[1], w.shape[1] * self.groups, "channels of x and of the weights"
         taps = kernel * 2 * self.offset_groups
@@ -80,14 +71,9 @@ class DeformConv(Op):
                 yield mask.shape[axis], offset.shape[axis], f"mask {mask} of offsets {offset}"
 
     def compute(
-        self,
-        at: StageBuilder,
-        x: Operand,
-        w: Operand,
-        offset: Operand,
-        b: Operand | None = None,
-        mask: Operand | None = None,
+        self, at: StageBuilder, x: Operand, w: Operand, offset: Operand, *rest: Operand | None
     ) -> Operand:
+        b, mask = (*rest, *(None,) * (2 - len(rest)))
         (result,) = self.infer(x.type, w.type, offset.type)
         wide = accumulator(x.dtype)
         columns = self._columns(at, x, w.shape[2:], offset, mask)
@@ -172,14 +158,8 @@ class DeformConv(Op):
         positions = [position(axis) for axis in (0, 1)]
         return kept_pixels(at, positions, sizes, masked)
 
-    def reference(
-        self,
-        x: Array,
-        w: Array,
-        offset: Array,
-        b: Array | None = None,
-        mask: Array | None = None,
-    ) -> Array:
+    def reference(self, x: Array, w: Array, offset: Array, *rest: Array | None) -> Array:
+        b, mask = (*rest, *(None,) * (2 - len(rest)))
         n, channels = x.shape[:2]
         kh, kw = w.shape[2:]
         oh, ow = offset.shape[2:]
@@ -196,13 +176,9 @@ class DeformConv(Op):
             image = x[k, c].astype(np.float64)
             columns[k, c, i, j] = sampled(image, positions) * weights[k, c // each, i, j]
         inner, outer = w.shape[1], len(w) // self.groups
-        result = np.stack(
-            [
-                np.einsum("ncijhw,cij->nhw", _of_group(columns, m // outer, inner), w[m])
-                for m in range(len(w))
-            ],
-            axis=1,
-        )
+        grouped = (_of_group(columns, m // outer, inner) for m in range(len(w)))
+        pairs = zip(grouped, w, strict=True)
+        result = np.stack([np.einsum("ncijhw,cij->nhw", *pair) for pair in pairs], axis=1)
         total = result if b is None else result + b[:, None, None]
         return total.astype(x.dtype)
 

@@ -24,7 +24,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, convert, number, test
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Outputs
 from modelcc.ir.index import minimum
 from modelcc.ir.op import Op, Sample, require
 from modelcc.ir.types import F32, F64, I32, I64, Array, DType, TensorType
@@ -216,9 +216,7 @@ class Forest(Op):
 
     # --- loops
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         keys, roots, nodes, target, first, weights = inputs
         assert keys is not None and roots is not None and nodes is not None and target is not None
         combine = _FUNCTIONS[self.aggregate]

@@ -17,7 +17,7 @@ from modelcc.ir.algorithm import (
     number,
     test,
 )
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.op import Builder, Op, require
@@ -120,9 +120,7 @@ class FourierTransform(Op):
 
     # --- loops
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         x, factors, filter, chirp = (*inputs, None, None)[:4]
         assert x is not None and factors is not None
         rows, work = x.shape[0], PASSES * x.type.elements

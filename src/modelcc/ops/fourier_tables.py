@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from modelcc.ir.algorithm import (
     splat,
     test,
 )
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Outputs
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import Choose, Expr, IndexOf, Var
 from modelcc.ir.op import Op, require
@@ -100,9 +99,7 @@ class FourierLengths(Op):
         fast = _late_fast_length(length)
         return np.array([fast, fast, length])
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (found,), whole = outputs, at.let(index_number(self.length))
         rest, fast = at.register(whole), at.register(whole)
         filter, chirp = at.register(integer(0)), at.register(integer(0))
@@ -156,9 +153,7 @@ class FourierTables(Op):
         found = [_parts(a, self.dtype) for a in parts]
         return found[0], found[1], found[2]
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         factors, filter, chirp = (split(y, y.shape[1]) for y in outputs)
         fast, size, _ = self.sizes
         unit_roots(at, fast, factors)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number, splat, test
-from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
+from modelcc.ir.compute import (
+    Element,
+    Inputs,
+    Operand,
+    Outputs,
+    StageBuilder,
+    apply,
+    index_value,
+    select,
+)
 from modelcc.ir.compute import number as constant
 from modelcc.ir.index import Index, product
 from modelcc.ir.loop import Expr
@@ -84,9 +93,7 @@ class RowHardmax(AxisOp):
     def reference(self, x: Array) -> Array:
         return Hardmax(self.axis).reference(x)
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y,) = inputs, outputs
         assert x is not None
         extent = x.shape[-1]

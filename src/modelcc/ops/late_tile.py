@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, splat, test
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.op import Op, require
 from modelcc.ir.types import I64, U8, Array, TensorType
@@ -42,9 +41,7 @@ class LateTile(Op):
     def reference(self, x: Array) -> Array:
         return np.tile(x, numbers(self.repeats))
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (y,) = inputs, outputs
         assert x is not None
         work, rows, times = y.type.elements, x.shape[0], self.repeats[0]

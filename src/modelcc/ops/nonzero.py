@@ -6,13 +6,12 @@ a size and slicing gives the exact shape.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, index_number, integer, number
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Outputs
 from modelcc.ir.index import Index
 from modelcc.ir.op import Op, require
 from modelcc.ir.types import BOOL, F16, I64, Array, TensorType
@@ -44,9 +43,7 @@ class NonZero(Op):
         whole[:, : found.shape[1]] = found
         return whole, np.array([found.shape[1]], np.int64)
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (where, count) = inputs, outputs
         assert x is not None
         total: Index = x.type.elements

@@ -63,32 +63,20 @@ USUAL: Mapping[str, tuple[float, ...]] = MappingProxyType(
 """The parameters, alpha and beta, that activations take, with the defaults of ONNX."""
 
 
+_ACTIVATIONS: Mapping[str, type[Op]] = MappingProxyType(
+    {
+        op.__name__: op
+        for op in (
+            *(Sigmoid, Tanh, Relu, HardSigmoid, LeakyRelu, Elu, Softsign, Softplus),
+            *(ThresholdedRelu, Affine, ScaledTanh),
+        )
+    }
+)
+
+
 def activation(name: Activation, given: Sequence[float] = ()) -> Op:
     """The op of an activation; ``given`` are its parameters, the usual ones if empty."""
-    numbers = given or USUAL.get(name, ())
-    match name:
-        case "Sigmoid":
-            return Sigmoid()
-        case "Tanh":
-            return Tanh()
-        case "Relu":
-            return Relu()
-        case "HardSigmoid":
-            return HardSigmoid(*numbers)
-        case "LeakyRelu":
-            return LeakyRelu(*numbers)
-        case "Elu":
-            return Elu(*numbers)
-        case "Softsign":
-            return Softsign()
-        case "Softplus":
-            return Softplus()
-        case "ThresholdedRelu":
-            return ThresholdedRelu(*numbers)
-        case "Affine":
-            return Affine(*numbers)
-        case "ScaledTanh":
-            return ScaledTanh(*numbers)
+    return _ACTIVATIONS[name](*(given or USUAL.get(name, ())))
 
 
 @dataclass(frozen=True)

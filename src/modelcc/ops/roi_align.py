@@ -19,7 +19,7 @@ from modelcc.ir.algorithm import (
     number,
     splat,
 )
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, minimum
 from modelcc.ir.loop import Choose, Expr, MulAdd, Var
 from modelcc.ir.op import Op
@@ -73,9 +73,7 @@ class RoiAlign(BoxPool):
 
     # --- loops
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (boxes, numbers, x, turned), (y,) = inputs, outputs
         assert boxes is not None and numbers is not None
         count, _, *extents = extents_of(x, turned)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_number, number, test
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer, Expr
 from modelcc.ir.op import Op
@@ -48,9 +47,7 @@ class MaxRoiPool(BoxPool):
         sample(_BOXES, _NUMBERS, tensor(2, "c", 6, "w"), None, height=2, width=2),
     )
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (boxes, numbers, x, turned), (y,) = inputs, outputs
         assert boxes is not None and numbers is not None
         bins = self.height, self.width

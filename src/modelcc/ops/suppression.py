@@ -19,7 +19,7 @@ from modelcc.ir.algorithm import (
     splat,
     test,
 )
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.loop import Buffer, Expr, Var
 from modelcc.ir.op import Op, require
@@ -121,9 +121,7 @@ class NonMaxSuppression(Op):
         whole[: len(rows)] = np.array(rows, np.int64).reshape(-1, 3)
         return whole, np.array([len(rows)], np.int64)
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         boxes, scores, most, overlap, least = inputs
         rows, count = outputs
         assert boxes is not None and scores is not None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, call, test
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, ceildiv, minimum, product
 from modelcc.ir.op import Op, require
@@ -86,9 +85,7 @@ class TopK(Op):
         order = np.moveaxis(order, -1, self.axis).astype(np.int64)
         return np.take_along_axis(x, order, self.axis), np.ascontiguousarray(order)
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (values, indices) = inputs, outputs
         assert x is not None
         inner = product(x.shape[self.axis + 1 :])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, add, call, index_number, integer, number, test
-from modelcc.ir.compute import Operand
+from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.loop import Buffer, Expr
 from modelcc.ir.op import Op, require
@@ -70,9 +69,7 @@ class Unique(Op):
         count = np.array([len(first)], np.int64)
         return np.pad(whole, padding), lines[0], inverse.astype(np.int64), lines[1], count
 
-    def algorithm(
-        self, at: AlgorithmBuilder, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
-    ) -> None:
+    def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
         (x,), (values, first, inverse, counts, count) = inputs, outputs
         assert x is not None
         extent = inverse.shape[0]
