@@ -13,11 +13,13 @@ from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio
 from modelcc.frontends.onnx.vectors import Vector
+from modelcc.frontends.onnx.views import reshaped
 from modelcc.ir.index import Expr, Index, Range
 from modelcc.ir.types import F64, I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
-from modelcc.ops import shape as sh
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import where
 from modelcc.ops.coordinates import Scale
 
 LARGEST = 4096
@@ -53,26 +55,20 @@ def _read(call: Call, i: int, what: str, known: Range) -> tuple[tuple[Index, Ind
     (count,) = call.shape(i)
     if not isinstance(count, int):
         unsupported(f"the number of elements of its {what} is not known before the model runs")
-    values = call.emit(ew.Cast(F64), call.input(i))
-    column = call.emit(sh.Reshape((count, 1)), values)
-    below = call.emit(sh.Reshape((count,)), _denominators(call, column))
-    above = call.emit(ew.Round(), call.emit(ew.Mul(), values, below))
-    both = Vector(call, call.emit(ew.Cast(I64), above)).joined(
-        Vector(call, call.emit(ew.Cast(I64), below))
-    )
+    values = of(ew.Cast(F64), call.value(i))
+    below = reshaped(_denominators(call, reshaped(values, count, 1)), count)
+    parts = (of(ew.Cast(I64), side).name for side in (of(ew.Round(), values * below), below))
+    above, below_ = (Vector(call, part) for part in parts)
+    both = above.joined(below_)
     bounds = [known] * count + [Range(1, FALLBACK)] * count
     found = both.read(f"{call.labels[i] or what}_ratio", bounds)
     return tuple(zip(found[:count], found[count:], strict=True))
 
 
-def _denominators(call: Call, values: str) -> str:
+def _denominators(call: Call, values: Value) -> Value:
     """The first of 1, 2, … that turns each of ``values`` [n, 1] into almost a whole number."""
-    tried = call.constant(np.arange(1, LARGEST + 1, dtype=np.float64))
-    product = call.emit(ew.Mul(), values, tried)
-    error = call.emit(ew.Abs(), call.emit(ew.Sub(), product, call.emit(ew.Round(), product)))
-    allowed = call.emit(
-        ew.Div(), call.emit(ew.Abs(), product), call.constant(float(PRECISION), F64)
-    )
-    fits = call.emit(ew.LessOrEqual(), error, allowed)
-    candidates = call.emit(ew.Where(), fits, tried, call.constant(float(FALLBACK), F64))
-    return call.emit(rd.ReduceMin((1,), True), candidates)
+    tried = call.literal(np.arange(1, LARGEST + 1, dtype=np.float64))
+    product = values * tried
+    error = of(ew.Abs(), product - of(ew.Round(), product))
+    fits = of(ew.LessOrEqual(), error, of(ew.Abs(), product) / float(PRECISION))
+    return of(rd.ReduceMin((1,), True), where(fits, tried, float(FALLBACK)))

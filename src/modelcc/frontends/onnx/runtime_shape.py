@@ -7,18 +7,20 @@ arithmetic on small tensors, which are then read as index symbols.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.late_steps import sliced_by
 from modelcc.frontends.onnx.vectors import Vector, axes_at, operand, positions, vector_of
+from modelcc.frontends.onnx.views import cast
 from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range, Sym, ceildiv, maximum, product
-from modelcc.ir.types import F64, I64, U64, DType
+from modelcc.ir.types import F64, I64, U64
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import above, where
 
 SIZE = Range(0, None)
 """What is known of a size."""
@@ -176,62 +178,41 @@ def pads(call: Call, rank: int) -> tuple[Index, ...]:
 
 def range_(call: Call) -> str:
     """``start, start + delta, …`` before ``limit``; any of them computed at run time."""
-    dtype = call.dtype()
-    start, limit, delta = (_scalar(call, i) for i in range(3))
-    count = _count(call, start, limit, delta, dtype)
-    (extent,) = Vector(call, count).read(f"{call.source[-1]}_count", SIZE)
-    line = call.emit(ew.Cast(dtype), call.emit(sh.Iota((extent,), 0, 0, 1), *()))
-    return call.emit(ew.Add(), call.emit(ew.Mul(), line, delta), start)
+    start, limit, delta = (of(sh.Reshape((1,)), call.value(i)) for i in range(3))
+    count = _count(call, start, limit, delta)
+    (extent,) = count.read(f"{call.source[-1]}_count", SIZE)
+    line = of(ew.Cast(call.dtype()), call.made(sh.Iota((extent,), 0, 0, 1)))
+    return (line * delta + start).name
 
 
 _COUNTED = 2**62
 """More elements are counted as so many: i64 has it, and no size may be as large."""
 
 
-def _count(call: Call, start: str, limit: str, delta: str, dtype: DType) -> str:
+def _count(call: Call, start: Value, limit: Value, delta: Value) -> Vector:
+    dtype = delta.type.dtype
     if dtype.is_float:
         # As in onnxruntime: the distance is rounded to the type, the quotient is not.
-        delta = _cast(call, F64, delta)
-        distance = _cast(call, F64, _minus(call, limit, start))
-        steps = call.emit(ew.Ceil(), call.emit(ew.Div(), distance, delta))
-        most = call.constant(np.full(1, _COUNTED), F64)
-        whole = call.emit(ew.Where(), call.emit(ew.Less(), steps, most), steps, most)
+        delta = cast(delta, F64)
+        steps = of(ew.Ceil(), cast(limit - start, F64) / delta)
+        most = call.literal(np.full(1, _COUNTED), F64)
+        whole = where(of(ew.Less(), steps, most), steps, most)
         # A step of 0 or NaN leaves no number of elements; a negative one ends the run.
-        zero = call.constant(np.zeros(1), F64)
-        still = call.emit(ew.Equal(), delta, zero)
-        real = call.emit(
-            ew.Equal(),
-            call.emit(ew.Where(), still, call.constant(np.full(1, np.nan), F64), steps),
-            steps,
-        )
-        count = Vector(call, call.emit(ew.Cast(I64), whole)).clipped(0)
-        return Vector(call, real).where(count, -1).name
+        still = of(ew.Equal(), delta, delta.lift(0.0))
+        real = of(ew.Equal(), where(still, float("nan"), steps), steps)
+        count = Vector(call, of(ew.Cast(I64), whole).name).clipped(0)
+        return Vector(call, real.name).where(count, -1)
     # Distances between the ends of a type need its unsigned one.
-    wide = partial(_cast, call, U64 if dtype.bits == 64 else I64)
-    nothing = call.constant(np.zeros(1), dtype)
-    up = call.emit(ew.Greater(), delta, nothing)
-    low, high = (call.emit(ew.Where(), up, *pair) for pair in ((start, limit), (limit, start)))
-    reach = _minus(call, wide(high), wide(low))
-    size = call.emit(ew.Where(), up, wide(delta), _minus(call, wide(nothing), wide(delta)))
-    one = wide(call.constant(np.ones(1, np.int64)))
-    full = call.emit(ew.Div(), _minus(call, reach, one), size)
-    count = Vector(call, _cast(call, I64, call.emit(ew.Add(), full, one)))
-    found = Vector(call, call.emit(ew.Less(), low, high)).where(count, 0)
+    wide = U64 if dtype.bits == 64 else I64
+    up = above(delta, 0)
+    low, high = where(up, start, limit), where(up, limit, start)
+    reach = cast(high, wide) - cast(low, wide)
+    size = where(up, cast(delta, wide), cast(delta.lift(0), wide) - cast(delta, wide))
+    full = (reach - 1) / size
+    count = Vector(call, cast(full + 1, I64).name)
+    found = Vector(call, of(ew.Less(), low, high).name).where(count, 0)
     # Without a step there is no number of elements; a negative one ends the run.
-    return Vector(call, call.emit(ew.Equal(), delta, nothing)).where(-1, found).name
-
-
-def _minus(call: Call, a: str, b: str) -> str:
-    return call.emit(ew.Sub(), a, b)
-
-
-def _cast(call: Call, dtype: DType, x: str) -> str:
-    return x if call.type_of(x).dtype == dtype else call.emit(ew.Cast(dtype), x)
-
-
-def _scalar(call: Call, i: int) -> str:
-    """Operand ``i`` as a vector of one."""
-    return call.emit(sh.Reshape((1,)), call.input(i))
+    return Vector(call, of(ew.Equal(), delta, delta.lift(0)).name).where(-1, found)
 
 
 def along_axis(call: Call, i: int, apply: Callable[[str], str]) -> str:

@@ -14,15 +14,13 @@ from modelcc.frontends.onnx.window import geometry
 from modelcc.ir.index import Index, Range
 from modelcc.ir.types import I64, DType
 from modelcc.ops import elementwise as ew
-from modelcc.ops.arithmetic import Value
+from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.boxes import BoxPool, ImageNumbers, worth_turning
 from modelcc.ops.deform_conv import DeformConv
 from modelcc.ops.generate import Iota
 from modelcc.ops.grid_sample import GridSample, Mode, Padding
 from modelcc.ops.roi_align import RoiAlign
 from modelcc.ops.roi_pool import MaxRoiPool
-from modelcc.ops.shape import Reshape
-from modelcc.ops.slicing import Slice
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 PADDINGS: tuple[Padding, ...] = get_args(Padding)
@@ -89,14 +87,8 @@ def deform_conv(call: Call) -> str:
     window = geometry(call, weight_kernel(call))
     if len(window.kernel) != 2:
         unsupported(f"a kernel of {len(window.kernel)} axes; 2 are supported")
-    groups = call.attrs.integer("group", 1)
-    op = DeformConv(
-        window.strides,
-        window.before,
-        window.dilations,
-        groups,
-        call.attrs.integer("offset_group", 1),
-    )
+    groups = call.attrs.integer("group", 1), call.attrs.integer("offset_group", 1)
+    op = DeformConv(window.strides, window.before, window.dilations, *groups)
     return call.emit(op, *call.inputs)
 
 
@@ -108,29 +100,25 @@ def affine_grid(call: Call) -> str:
         call.fail(f"theta {call.type()} does not map positions of {rank} axes")
     call.emitter.demand([(batch, "==", call.shape()[0])], call.source, True)
     aligned = call.attrs.flag("align_corners")
-    spatial = tuple(extents[1:])
-    total = _column(call, rank, rank)
-    for axis, extent in enumerate(spatial):
+    theta = call.value(0)
+    total = _column(theta, rank, rank)
+    for axis, extent in enumerate(extents[1:]):
         line = _positions(call, extent, aligned, dtype)
         along = (1, *(extent if a == axis else 1 for a in range(rank)), 1)
-        line = call.emit(Reshape(along), line)
-        part = call.emit(ew.Mul(), line, _column(call, rank, rank - 1 - axis))
-        total = call.emit(ew.Add(), total, part)
-    return total
+        total = total + reshaped(line, *along) * _column(theta, rank, rank - 1 - axis)
+    return total.name
 
 
-def _column(call: Call, rank: int, j: int) -> str:
+def _column(theta: Value, rank: int, j: int) -> Value:
     """Column ``j`` of theta, [n, 1, …, 1, rank]."""
-    batch = call.shape()[0]
-    column = call.emit(Slice((0, 0, j), (batch, rank, 1), (1, 1, 1)), call.input(0))
-    return call.emit(Reshape((batch, *(1,) * rank, rank)), column)
+    return reshaped(part(theta, 2, j, 1), theta.type.shape[0], *(1,) * rank, rank)
 
 
-def _positions(call: Call, extent: Index, aligned: bool, dtype: DType) -> str:
+def _positions(call: Call, extent: Index, aligned: bool, dtype: DType) -> Value:
     """``(2i - (extent - 1)) / extent``; the outermost are -1 and 1 if ``aligned``."""
-    line = call.emit(ew.Cast(dtype), call.emit(Iota((extent,), 0, 1 - extent, 2)))
-    whole = call.emit(ew.Cast(dtype), call.note((extent - 1 if aligned else extent,), I64))
-    return call.emit(ew.Div(), line, whole)
+    line = of(ew.Cast(dtype), call.made(Iota((extent,), 0, 1 - extent, 2)))
+    whole = Value(call, call.note((extent - 1 if aligned else extent,), I64))
+    return line / of(ew.Cast(dtype), whole)
 
 
 SAMPLING: Handlers = MappingProxyType(

@@ -14,6 +14,8 @@ from modelcc.ir.index import Index, Range, compare, total
 from modelcc.ir.types import BOOL
 from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import above, where
 from modelcc.ops.gather import Gather
 
 
@@ -52,20 +54,18 @@ def insert(call: Call) -> str:
     return call.group(SequenceValue(tuple(_inserted(call, elements, new, place))))
 
 
-def _wrapped(call: Call, place: str, count: int) -> str:
-    zero, size = (call.constant(v, call.type_of(place).dtype) for v in (0, count))
-    wrapped = call.emit(ew.Add(), place, size)
-    return call.emit(ew.Where(), call.emit(ew.Less(), place, zero), wrapped, place)
+def _wrapped(call: Call, place: str, count: int) -> Value:
+    x = Value(call, place)
+    return where(of(ew.Less(), x, x.lift(0)), x + count, x)
 
 
-def _inserted(call: Call, elements: tuple[str, ...], new: str, place: str) -> list[str]:
+def _inserted(call: Call, elements: tuple[str, ...], new: str, place: Value) -> list[str]:
     results: list[str] = []
     for i in range(len(elements) + 1):
-        here = call.constant(i, call.type_of(place).dtype)
-        old = elements[min(i, len(elements) - 1)] if elements else new
-        moved = elements[i - 1] if i else new
-        later = call.emit(ew.Where(), call.emit(ew.Equal(), place, here), new, moved)
-        results.append(call.emit(ew.Where(), call.emit(ew.Greater(), place, here), old, later))
+        old = Value(call, elements[min(i, len(elements) - 1)] if elements else new)
+        moved = Value(call, elements[i - 1] if i else new)
+        later = where(of(ew.Equal(), place, place.lift(i)), Value(call, new), moved)
+        results.append(where(above(place, i), old, later).name)
     return results
 
 
