@@ -15,8 +15,9 @@ from modelcc.ops.accumulate import Point, accumulator, require_float, widen
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape, numbers
 from modelcc.ops.samples import bounded, sample, tensor
-from modelcc.ops.statistics import cast, standardised, standardised_adjoint, statistics
+from modelcc.ops.statistics import standardised, standardised_adjoint, statistics
 from modelcc.ops.transcendental import Rsqrt
+from modelcc.ops.views import cast
 
 
 def require_channels(x: TensorType, *parameters: TensorType | None) -> None:

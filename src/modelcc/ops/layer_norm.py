@@ -15,7 +15,8 @@ from modelcc.ops.accumulate import Point, accumulator, require_float, widen
 from modelcc.ops.arithmetic import Add, Mul, Value, of
 from modelcc.ops.broadcast import unbroadcast
 from modelcc.ops.samples import sample, tensor
-from modelcc.ops.statistics import cast, standardised, standardised_adjoint, statistics
+from modelcc.ops.statistics import standardised, standardised_adjoint, statistics
+from modelcc.ops.views import cast
 
 
 class TrailingNorm(Op):

@@ -26,8 +26,8 @@ from modelcc.ops.layer_norm import LayerNorm as LayerNorm
 from modelcc.ops.layer_norm import RMSNorm as RMSNorm
 from modelcc.ops.pool import magnitude_power, root
 from modelcc.ops.samples import sample, tensor
-from modelcc.ops.statistics import cast
 from modelcc.ops.transcendental import Pow, Sqrt
+from modelcc.ops.views import cast
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
-from modelcc.ir.graph import Graph
-from modelcc.ir.index import Index, Range, Sym
+from modelcc.ir.index import Index
 from modelcc.ir.op import Builder, Meeting, Op, require, same_dtype
 from modelcc.ir.types import I32, Array, TensorType
 from modelcc.ops.accumulate import require_float
@@ -37,14 +35,14 @@ from modelcc.ops.activation import (
 from modelcc.ops.arithmetic import Cast, Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.comparison import Greater, where
-from modelcc.ops.control import At, Loop
 from modelcc.ops.generate import Full, Iota
+from modelcc.ops.iteration import Iteration, iterated
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import DynamicQuantizeLinear
 from modelcc.ops.quant_matmul import MatMulInteger
 from modelcc.ops.shape import Concat, Transpose
-from modelcc.ops.slicing import Slice
 from modelcc.ops.transcendental import Sigmoid, Tanh
+from modelcc.ops.views import part
 
 COUNTER = "rnn.step"
 """The counter of the loop over time."""
@@ -178,7 +176,7 @@ class Recurrent(Op):
     def split_bias(self, bias: Value, hidden: int) -> tuple[Value, Value | None]:
         """What is added to every step's share of x at once, ``[G*H]``, and what is left."""
         width = self.gates * hidden
-        return piece(bias, 0, 0, width) + piece(bias, 0, width, width), None
+        return part(bias, 0, 0, width) + part(bias, 0, width, width), None
 
     def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
         name = type(self).__name__
@@ -308,37 +306,27 @@ class Recurrent(Op):
                     "peepholes": weights.peepholes}  # fmt: skip
         if lengths is not None:
             captured["alive"] = _alive(lengths, time)
-        given = {name: value for name, value in captured.items() if value is not None}
-        body = self._body(states, given, time, which)
         backwards = self.backwards(which)
-        loop = Loop(body, COUNTER, time, len(states), False, (0,), (backwards,))
-        names = x.build.add(loop, *(v.name for v in (*states, *given.values())))
-        *last, y = (Value(x.build, name) for name in names)
+
+        def step(at: Iteration, old: list[Value]) -> tuple[list[Value], list[Value]]:
+            return self._step(at.backwards(time) if backwards else at, old, which)
+
+        *last, y = iterated(x.build, time, states, captured, step, (0,), COUNTER, (backwards,))
         stacked = of(Reshape((time, 1, batch, hidden)), y)
         return [stacked, *(of(Reshape((1, batch, hidden)), s) for s in last)]
 
-    def _body(
-        self, states: Sequence[Value], given: Mapping[str, Value], time: Index, which: int
-    ) -> Graph:
-        """One step: next states, and the element of y."""
-        build = GraphBuilder("step", {COUNTER: Range(0, None)})
-        old = [Value(build, build.input(f"state{n}", s.type)) for n, s in enumerate(states)]
-        inside = {n: Value(build, build.input(n, v.type)) for n, v in given.items()}
-        now = Sym(COUNTER)
-        now = time - 1 - now if self.backwards(which) else now
-        gx = of(At(0, now), inside["gx"])
-        r = inside["r"]
-        if "r_scale" in inside:
-            zero, sums = inside.get("r_zero"), inside.get("r_sums")
-            r = Quantised(r, inside["r_scale"], zero, sums)
-        weights = Weights(None, r, inside.get("bias"), inside.get("peepholes"))
+    def _step(self, at: Iteration, old: list[Value], which: int) -> tuple[list[Value], list[Value]]:
+        """Next states, and the element of y."""
+        r, scale = at["r"], at.get("r_scale")
+        own = r if scale is None else Quantised(r, scale, at.get("r_zero"), at.get("r_sums"))
+        weights = Weights(None, own, at.get("bias"), at.get("peepholes"))
+        gx = at.now("gx")
         new = self.step_values(gx, old, weights, self.functions(which))
-        y = new[0]
-        if "alive" in inside:
-            alive = of(At(0, now), inside["alive"])
-            y = where(alive, y, 0.0)
-            new = [where(alive, n, s) for n, s in zip(new, old, strict=True)]
-        return build.build([*(s.name for s in new), y.name])
+        if "alive" not in at:
+            return new, [new[0]]
+        alive = at.now("alive")
+        y = where(alive, new[0], 0.0)
+        return [where(alive, n, s) for n, s in zip(new, old, strict=True)], [y]
 
 
 def _alive(lengths: Value, time: Index) -> Value:
@@ -365,19 +353,9 @@ def source(like: Value, op: Op) -> Value:
     return Value(like.build, like.build.emit(op))
 
 
-def piece(x: Value, axis: int, start: int, extent: Index) -> Value:
-    """``extent`` elements of ``x`` along ``axis`` from ``start`` on."""
-    shape = x.type.shape
-    if shape[axis] == extent:
-        return x
-    starts = tuple(start if a == axis else 0 for a in range(len(shape)))
-    extents = tuple(extent if a == axis else e for a, e in enumerate(shape))
-    return of(Slice(starts, extents, (1,) * len(shape)), x)
-
-
 def direction(x: Value, which: int) -> Value:
     """The part of ``x`` that is direction ``which``."""
-    return of(Reshape(x.type.shape[1:]), piece(x, 0, which, 1))
+    return of(Reshape(x.type.shape[1:]), part(x, 0, which, 1))
 
 
 def _joined(parts: list[Value], axis: int) -> Value:

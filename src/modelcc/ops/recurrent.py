@@ -15,9 +15,10 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import Array, TensorType
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.matmul import MatMul
-from modelcc.ops.recurrence import Activation, Recurrent, Weights, piece
+from modelcc.ops.recurrence import Activation, Recurrent, Weights
 from modelcc.ops.samples import bounded, tensor
 from modelcc.ops.shape import Concat
+from modelcc.ops.views import part
 
 _sample = partial(bounded, (-0.8, 0.8))
 
@@ -101,29 +102,29 @@ class GRU(Recurrent):
         size = h.type.shape[-1]
         assert isinstance(size, int)
         late = self.linear_before_reset
-        share = of(MatMul(), h, weights.r if late else piece(weights.r, 1, 0, 2 * size))
+        share = of(MatMul(), h, weights.r if late else part(weights.r, 1, 0, 2 * size))
         z, reset = (
             of(
                 f[0],
-                self.clipped_value(piece(gx, 1, g * size, size) + piece(share, 1, g * size, size)),
+                self.clipped_value(part(gx, 1, g * size, size) + part(share, 1, g * size, size)),
             )
             for g in range(2)
         )
         if late:
-            memory = piece(share, 1, 2 * size, size)
+            memory = part(share, 1, 2 * size, size)
             memory = reset * (memory if weights.bias is None else memory + weights.bias)
         else:
-            memory = of(MatMul(), reset * h, piece(weights.r, 1, 2 * size, size))
-        candidate = of(f[1], self.clipped_value(piece(gx, 1, 2 * size, size) + memory))
+            memory = of(MatMul(), reset * h, part(weights.r, 1, 2 * size, size))
+        candidate = of(f[1], self.clipped_value(part(gx, 1, 2 * size, size) + memory))
         return [(1.0 - z) * candidate + z * h]
 
     def split_bias(self, bias: Value, hidden: int) -> tuple[Value, Value | None]:
         both, rest = super().split_bias(bias, hidden)
         if not self.linear_before_reset:
             return both, rest
-        of_x = piece(bias, 0, 2 * hidden, hidden)
-        shared = of(Concat(0), piece(both, 0, 0, 2 * hidden), of_x)
-        return shared, piece(bias, 0, 5 * hidden, hidden)
+        of_x = part(bias, 0, 2 * hidden, hidden)
+        shared = of(Concat(0), part(both, 0, 0, 2 * hidden), of_x)
+        return shared, part(bias, 0, 5 * hidden, hidden)
 
 
 @dataclass(frozen=True)
@@ -167,14 +168,14 @@ class LSTM(Recurrent):
         total = gx + self.recurrent_share(h, weights)
 
         def gate(which: int, place: int, memory: Value) -> Value:
-            value = piece(total, 1, which * size, size)
+            value = part(total, 1, which * size, size)
             if weights.peepholes is not None:
-                value = value + piece(weights.peepholes, 0, place * size, size) * memory
+                value = value + part(weights.peepholes, 0, place * size, size) * memory
             return of(f[0], self.clipped_value(value))
 
         i = gate(0, 0, c)
         forget = 1.0 - i if self.input_forget else gate(2, 2, c)
-        candidate = of(f[1], self.clipped_value(piece(total, 1, 3 * size, size)))
+        candidate = of(f[1], self.clipped_value(part(total, 1, 3 * size, size)))
         new = forget * c + i * candidate
         return [gate(1, 1, new) * of(f[2], new), new]
 

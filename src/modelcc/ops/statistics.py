@@ -9,7 +9,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_valu
 from modelcc.ir.index import Index, product
 from modelcc.ir.types import DType
 from modelcc.ops.accumulate import Point, accumulator, combined
-from modelcc.ops.arithmetic import Cast, Value, of
+from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.transcendental import Rsqrt
 
@@ -61,11 +61,6 @@ def statistics(
     squares = combined(at, outer, inner, "sum", square)
     inverse = at.stage(outer, lambda o: apply("rsqrt", squares[o] / count + epsilon))
     return Statistics(mean, inverse)
-
-
-def cast(x: Value, dtype: DType) -> Value:
-    """``x`` as ``dtype``; itself when it already is."""
-    return x if x.type.dtype == dtype else of(Cast(dtype), x)
 
 
 def standardised(

@@ -17,7 +17,6 @@ from modelcc.frontends.onnx.nn import convolution, gemm, max_pool
 from modelcc.frontends.onnx.padding import pad
 from modelcc.frontends.onnx.sampling import grid_sample
 from modelcc.frontends.onnx.shape import range_, trilu
-from modelcc.frontends.onnx.views import part, permuted
 from modelcc.ir.index import floordiv, product
 from modelcc.ir.op import Op
 from modelcc.ir.types import U2, U4, U8, Array, DType
@@ -30,6 +29,7 @@ from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.reduce import ReduceSumSquare
 from modelcc.ops.shape import Concat, Reshape, Transpose
+from modelcc.ops.views import part, permuted
 
 
 def fused_matmul(call: Call) -> str:

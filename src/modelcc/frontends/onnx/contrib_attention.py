@@ -30,7 +30,6 @@ from modelcc.frontends.onnx.contrib_rotary import (
     rotary_of_gemma,
 )
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.views import part, permuted, reshaped
 from modelcc.ir.index import Index
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
@@ -39,6 +38,7 @@ from modelcc.ops.comparison import above, where
 from modelcc.ops.gather import GatherND
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Concat, Expand, Pad
+from modelcc.ops.views import part, permuted, reshaped
 
 
 def _mask(call: Call, operand: int, q: Value, keys: Index) -> Value | None:

@@ -24,8 +24,7 @@ from modelcc.frontends.onnx.contrib_heads import (
     weighted,
 )
 from modelcc.frontends.onnx.contrib_rotary import both_rotated
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.views import cast, number_of, part, permuted, reshaped
+from modelcc.frontends.onnx.errors import number_of, unsupported
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import I32, I64, Array
 from modelcc.ops import elementwise as ew
@@ -37,6 +36,7 @@ from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Concat, Expand
 from modelcc.ops.time_axis import CacheUpdate
+from modelcc.ops.views import cast, part, permuted, reshaped
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
 from modelcc.frontends.onnx.contrib import standard
 from modelcc.frontends.onnx.random import dropout
-from modelcc.frontends.onnx.views import cast, reshaped
 from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import U32
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.padding import Pad
 from modelcc.ops.reduce import ReduceSum
+from modelcc.ops.views import cast, reshaped
 
 WORD = 32
 """Elements whose places in a mask are the bits of a number, the first one the lowest."""

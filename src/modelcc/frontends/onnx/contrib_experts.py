@@ -17,8 +17,6 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.contrib import type_of_bits, unpacked
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.iteration import Iteration, iterated
-from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
 from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, Array
 from modelcc.ops import activation as act
@@ -30,11 +28,13 @@ from modelcc.ops.gather import Gather
 from modelcc.ops.gather_elements import GatherElements, ScatterElements
 from modelcc.ops.gather_nd import ScatterND
 from modelcc.ops.generate import Full
+from modelcc.ops.iteration import Iteration, iterated
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.nonzero import NonZero
 from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.reduce import ReduceMax, ReduceSum
 from modelcc.ops.top_k import TopK
+from modelcc.ops.views import cast, part, permuted, reshaped
 
 JITTER = 0.01
 """How far below the greatest score the sparse mixer sees another one (Phi-3.5-MoE)."""

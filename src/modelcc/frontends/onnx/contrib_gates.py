@@ -6,7 +6,7 @@ import math
 from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
-from modelcc.frontends.onnx.views import cast, number_of, permuted, reshaped
+from modelcc.frontends.onnx.errors import number_of
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.types import F32
 from modelcc.ops import activation as act
@@ -14,6 +14,7 @@ from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMean, ReduceSum
+from modelcc.ops.views import cast, permuted, reshaped
 
 
 def normalised(x: Value, epsilon: float) -> Value:

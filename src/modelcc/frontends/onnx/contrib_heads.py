@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.views import number_of, part, permuted, reshaped
+from modelcc.frontends.onnx.errors import number_of
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.types import I32, DType
 from modelcc.ops import elementwise as ew
@@ -20,6 +20,7 @@ from modelcc.ops.attention import Softmax
 from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Expand
+from modelcc.ops.views import part, permuted, reshaped
 
 Three = tuple[Value, Value, Value]
 """Queries, keys and values."""

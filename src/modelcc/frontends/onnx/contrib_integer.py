@@ -6,12 +6,12 @@ from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.views import cast
 from modelcc.ir.types import F32, F64, I32, I64, U32, U64, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import BitCast, Value, of
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceSum
+from modelcc.ops.views import cast
 
 
 def product_of_integers(call: Call) -> str:

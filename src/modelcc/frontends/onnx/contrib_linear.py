@@ -11,9 +11,7 @@ from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.contrib_heads import repeated, scale_of
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.iteration import Iteration, iterated
-from modelcc.frontends.onnx.views import cast, number_of, part, permuted, reshaped
+from modelcc.frontends.onnx.errors import number_of, unsupported
 from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, DType
 from modelcc.ops import activation as act
@@ -21,9 +19,11 @@ from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.conv import Conv
 from modelcc.ops.generate import Full
+from modelcc.ops.iteration import Iteration, iterated
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceSum
 from modelcc.ops.shape import Concat
+from modelcc.ops.views import cast, part, permuted, reshaped
 
 RULES = ("linear", "gated", "delta", "gated_delta")
 

@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 from modelcc.frontends.onnx.call import Call, Handler, Handlers
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.views import cast
 from modelcc.ir.op import Op
 from modelcc.ir.types import I32
 from modelcc.ops.accumulate import accumulator
@@ -18,6 +17,7 @@ from modelcc.ops.norm import GroupNorm, LayerNorm, RMSNorm
 from modelcc.ops.quant import DequantizeLinear
 from modelcc.ops.reduce import ReduceMean, ReduceSum
 from modelcc.ops.shape import Full, Iota, Reshape, Transpose
+from modelcc.ops.views import cast
 
 
 def simplified(call: Call) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from modelcc.frontends.onnx.contrib_heads import (
     split_heads,
     weighted,
 )
-from modelcc.frontends.onnx.views import cast, number_of, part, reshaped
+from modelcc.frontends.onnx.errors import number_of
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import F32, I32, I64
 from modelcc.ops import elementwise as ew
@@ -33,6 +33,7 @@ from modelcc.ops.generate import Full
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMax, ReduceSum
 from modelcc.ops.shape import Concat
+from modelcc.ops.views import cast, part, reshaped
 
 
 def without_padding(call: Call) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from modelcc.frontends.onnx.parts import joined
 from modelcc.frontends.onnx.quant import dequantize, qlinear_conv, quantize
 from modelcc.frontends.onnx.quant_parameters import of_slices, of_tensor
 from modelcc.frontends.onnx.recurrent import LENGTHS, lstm_layer
-from modelcc.frontends.onnx.views import cast
 from modelcc.ir.op import Op
 from modelcc.ir.types import F32, I32, U8, Array
 from modelcc.ops import activation as act
@@ -33,6 +32,7 @@ from modelcc.ops.quant import DequantizeLinear, DynamicQuantizeLinear, QuantizeL
 from modelcc.ops.quant_matmul import MatMulInteger
 from modelcc.ops.recurrence import Quantised, Weights, direction
 from modelcc.ops.reduce import ReduceMean
+from modelcc.ops.views import cast
 
 
 def real(call: Call, i: int, axis: int | None = None) -> str:

@@ -6,14 +6,14 @@ import numpy as np
 
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.contrib_heads import joined_heads, split_heads
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.views import cast, number_of, part, reshaped
+from modelcc.frontends.onnx.errors import number_of, unsupported
 from modelcc.ir.types import I64, Array
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import where
 from modelcc.ops.elementwise import Cast, Cos, Sin
 from modelcc.ops.gather import Gather
 from modelcc.ops.shape import Concat, Iota, Reshape
+from modelcc.ops.views import cast, part, reshaped
 
 
 def rotated(x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.fourier import Form, transformed
-from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
 from modelcc.frontends.onnx.window import per_axis
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import F32, I64
@@ -20,6 +19,7 @@ from modelcc.ops.gather import Gather
 from modelcc.ops.gather_nd import GatherND
 from modelcc.ops.generate import Iota
 from modelcc.ops.shape import Concat, Expand
+from modelcc.ops.views import cast, part, permuted, reshaped
 
 At = Callable[[Value, Value], Value]
 """Elements of images at rows and columns."""

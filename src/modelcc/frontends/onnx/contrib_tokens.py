@@ -7,8 +7,8 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.errors import number_of
 from modelcc.frontends.onnx.selection import different
-from modelcc.frontends.onnx.views import cast, number_of, part, permuted, reshaped
 from modelcc.ir.index import Index
 from modelcc.ir.types import F32, I32, I64
 from modelcc.ops import elementwise as ew
@@ -20,6 +20,7 @@ from modelcc.ops.generate import Full, Iota
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
 from modelcc.ops.shape import Concat
+from modelcc.ops.views import cast, part, permuted, reshaped
 
 
 def no_repeated_grams(call: Call) -> str:

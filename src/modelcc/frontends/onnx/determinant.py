@@ -8,7 +8,6 @@ import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.views import part, reshaped
 from modelcc.ir.index import product
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
@@ -17,6 +16,7 @@ from modelcc.ops.gather import GatherElements
 from modelcc.ops.generate import Full
 from modelcc.ops.reduce import ArgMax
 from modelcc.ops.shape import Expand
+from modelcc.ops.views import part, reshaped
 
 LARGEST = 32
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Index
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,10 @@ class UnsupportedForm(Exception):  # noqa: N818 - control flow inside the import
 def unsupported(reason: str) -> NoReturn:
     """Give up the current node with ``reason``; the importer goes on with the next one."""
     raise UnsupportedForm(reason)
+
+
+def number_of(extent: Index, what: str) -> int:
+    """``extent`` as a number; not supported if it depends on a named dimension."""
+    if not isinstance(extent, int):
+        unsupported(f"its {what} depends on dimension {extent}")
+    return extent

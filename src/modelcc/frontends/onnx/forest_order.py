@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NoReturn
 
 import numpy as np
@@ -54,18 +54,8 @@ def parents_first(nodes: Nodes, owners: Array, roots: Array) -> tuple[Nodes, Arr
     place[order] = np.arange(len(order), dtype=np.int32)
     inner = ~nodes.leaf[order]
     left, right = (np.where(inner, place[side[order]], -1) for side in (nodes.left, nodes.right))
-    arranged = Nodes(
-        nodes.leaf[order],
-        nodes.feature[order],
-        nodes.key[order],
-        nodes.equals[order],
-        nodes.missing[order],
-        left,
-        right,
-        nodes.trees[order],
-        nodes.left_names[order],
-        nodes.right_names[order],
-    )
+    columns = {f.name: getattr(nodes, f.name)[order] for f in fields(nodes)}
+    arranged = Nodes(**{**columns, "left": left, "right": right})
     return arranged, place[owners], place[roots]
 
 

@@ -18,7 +18,6 @@ from modelcc.frontends.onnx.ml_scores import (
     two_scores,
 )
 from modelcc.frontends.onnx.pairwise_coupling import coupled
-from modelcc.frontends.onnx.views import reshaped
 from modelcc.ir.types import F32, Array
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
@@ -26,6 +25,7 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import above as greater
 from modelcc.ops.comparison import where
 from modelcc.ops.matmul import MatMul
+from modelcc.ops.views import reshaped
 
 
 def _numbers(call: Call, name: str) -> Array:

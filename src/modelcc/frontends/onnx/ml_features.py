@@ -10,7 +10,6 @@ from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import RecordsValue
 from modelcc.frontends.onnx.parts import joined
-from modelcc.frontends.onnx.views import cast
 from modelcc.ir.types import BOOL, F32, F64, I64, STRING, Array, DType, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
@@ -18,6 +17,7 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import above, where
 from modelcc.ops.gather import Gather
 from modelcc.ops.shape import Reshape
+from modelcc.ops.views import cast
 
 
 def _constants(call: Call, name: str, default: float) -> Array:

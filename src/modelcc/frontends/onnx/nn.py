@@ -11,7 +11,6 @@ from modelcc.frontends.onnx.conversion import computed_in, sums_of_bools
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.stretching import common_shape
-from modelcc.frontends.onnx.views import part
 from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, pooled, spatial
 from modelcc.ir.index import Index, Range, floordiv, minimum, product
 from modelcc.ir.op import equal
@@ -26,6 +25,7 @@ from modelcc.ops.padding import Pad
 from modelcc.ops.pool_indices import MaxPoolIndices
 from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.transcendental import Sqrt
+from modelcc.ops.views import part
 
 
 def convolution(call: Call) -> str:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.iteration import Iteration, iterated
-from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
 from modelcc.ir.types import F32
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.gather import Gather
+from modelcc.ops.iteration import Iteration, iterated
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Concat, Expand
+from modelcc.ops.views import cast, part, permuted, reshaped
 
 ROUNDS = 100
 """Rounds at most, unless there are more classes: libsvm's bound."""

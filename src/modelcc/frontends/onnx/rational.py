@@ -13,7 +13,6 @@ from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.ratio import Ratio
 from modelcc.frontends.onnx.vectors import Vector
-from modelcc.frontends.onnx.views import reshaped
 from modelcc.ir.index import Expr, Index, Range
 from modelcc.ir.types import F64, I64
 from modelcc.ops import elementwise as ew
@@ -21,6 +20,7 @@ from modelcc.ops import reduce as rd
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import where
 from modelcc.ops.coordinates import Scale
+from modelcc.ops.views import reshaped
 
 LARGEST = 4096
 """Denominators that are tried; where none of them will do it is ``FALLBACK``."""

@@ -19,17 +19,9 @@ DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 LENGTHS, FIRST_STATE, PEEPHOLES = 4, 5, 7
 
 
-def rnn(call: Call) -> tuple[str, ...]:
-    return _layer(call, RNN(**_shared(call)))
-
-
-def gru(call: Call) -> tuple[str, ...]:
+def _gru(call: Call) -> GRU:
     late = call.attrs.flag("linear_before_reset")
-    return _layer(call, GRU(linear_before_reset=late, **_shared(call)))
-
-
-def lstm(call: Call) -> tuple[str, ...]:
-    return _layer(call, lstm_layer(call))
+    return GRU(linear_before_reset=late, **_shared(call))
 
 
 def lstm_layer(call: Call) -> LSTM:
@@ -108,4 +100,10 @@ def as_i32(call: Call, lengths: str) -> str:
     return lengths if call.type_of(lengths).dtype == I32 else call.emit(Cast(I32), lengths)
 
 
-RECURRENT: Handlers = MappingProxyType({"RNN": rnn, "GRU": gru, "LSTM": lstm})
+RECURRENT: Handlers = MappingProxyType(
+    {
+        "RNN": lambda call: _layer(call, RNN(**_shared(call))),
+        "GRU": lambda call: _layer(call, _gru(call)),
+        "LSTM": lambda call: _layer(call, lstm_layer(call)),
+    }
+)

@@ -13,7 +13,6 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.late_steps import sliced_by
 from modelcc.frontends.onnx.vectors import Vector, axes_at, operand, positions, vector_of
-from modelcc.frontends.onnx.views import cast
 from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range, Sym, ceildiv, maximum, product
 from modelcc.ir.types import F64, I64, U64
@@ -21,6 +20,7 @@ from modelcc.ops import elementwise as ew
 from modelcc.ops import shape as sh
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import above, where
+from modelcc.ops.views import cast
 
 SIZE = Range(0, None)
 """What is known of a size."""

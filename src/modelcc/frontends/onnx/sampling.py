@@ -9,7 +9,6 @@ from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
-from modelcc.frontends.onnx.views import cast, part, permuted, reshaped
 from modelcc.frontends.onnx.window import geometry
 from modelcc.ir.index import Index, Range
 from modelcc.ir.types import I64, DType
@@ -21,6 +20,7 @@ from modelcc.ops.generate import Iota
 from modelcc.ops.grid_sample import GridSample, Mode, Padding
 from modelcc.ops.roi_align import RoiAlign
 from modelcc.ops.roi_pool import MaxRoiPool
+from modelcc.ops.views import cast, part, permuted, reshaped
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 PADDINGS: tuple[Padding, ...] = get_args(Padding)

@@ -14,7 +14,6 @@ from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.runtime_shape import around, sized
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.vectors import axes_at, positions, vector_of
-from modelcc.frontends.onnx.views import part
 from modelcc.ir.index import Index, Range, compare, floordiv, product, simplify
 from modelcc.ir.types import F32, F64, I64
 from modelcc.ops import elementwise as ew
@@ -23,6 +22,7 @@ from modelcc.ops.comparison import where
 from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Iota
 from modelcc.ops.shape import Reshape
+from modelcc.ops.views import part
 
 
 def dft(call: Call) -> str:

@@ -1,14 +1,14 @@
-"""Loops that handlers write themselves, over a graph body made of values."""
+"""Loops over a graph body that is made of values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from modelcc.frontends.onnx.call import Call
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym
+from modelcc.ir.op import Builder
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.comparison import Greater
@@ -32,6 +32,14 @@ class Iteration:
 
     def __contains__(self, name: str) -> bool:
         return name in self.captured
+
+    def get(self, name: str) -> Value | None:
+        """A captured value, if it is there."""
+        return self.captured.get(name)
+
+    def backwards(self, trips: Index) -> Iteration:
+        """The same, with the counter from the last of ``trips`` down."""
+        return replace(self, counter=trips - 1 - self.counter)
 
     def now(self, name: str, axis: int = 0) -> Value:
         """What a captured value holds at the counter along ``axis``, which is gone."""
@@ -65,26 +73,29 @@ Body = Callable[[Iteration, list[Value]], tuple[Sequence[Value], Sequence[Value]
 
 
 def iterated(
-    call: Call,
+    build: Builder,
     trips: Index,
     states: Sequence[Value],
     captured: Mapping[str, Value | None],
     body: Body,
     axes: Sequence[int] = (),
     counter: str = COUNTER,
+    backwards: Sequence[bool] = (),
     conditional: bool = False,
 ) -> list[Value]:
     """Last states of ``trips`` iterations, then their slices, each stacked along its axis.
 
-    Captured values that are None are left out.  If ``conditional``, the first state is a bool, and
+    Slices of axes that go ``backwards`` begin at the end.  Captured values that are None are left
+    out.  If ``conditional``, the first state is a bool, and
     no iteration starts where it does not hold.
     """
-    build = GraphBuilder("iteration", {counter: Range(0, None)})
+    inner = GraphBuilder("iteration", {counter: Range(0, None)})
     given = {name: value for name, value in captured.items() if value is not None}
-    old = [Value(build, build.input(f"state{n}", s.type)) for n, s in enumerate(states)]
-    inside = {name: Value(build, build.input(name, v.type)) for name, v in given.items()}
-    new, slices = body(Iteration(build, Sym(counter), inside), old)
-    graph = build.build([v.name for v in (*new, *slices)])
-    loop = Loop(graph, counter, trips, len(states), conditional, tuple(axes), (False,) * len(axes))
-    names = call.add(loop, *(v.name for v in (*states, *given.values())))
-    return [Value(call, name) for name in names]
+    old = [Value(inner, inner.input(f"state{n}", s.type)) for n, s in enumerate(states)]
+    inside = {name: Value(inner, inner.input(name, v.type)) for name, v in given.items()}
+    new, slices = body(Iteration(inner, Sym(counter), inside), old)
+    graph = inner.build([v.name for v in (*new, *slices)])
+    turned = tuple(backwards) or (False,) * len(axes)
+    loop = Loop(graph, counter, trips, len(states), conditional, tuple(axes), turned)
+    names = build.add(loop, *(v.name for v in (*states, *given.values())))
+    return [Value(build, name) for name in names]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import Index
 from modelcc.ir.types import DType
 from modelcc.ops.arithmetic import Cast, Value, of
@@ -10,17 +9,12 @@ from modelcc.ops.shape import Reshape, Transpose
 from modelcc.ops.slicing import Slice
 
 
-def number_of(extent: Index, what: str) -> int:
-    """``extent`` as a number; not supported if it depends on a named dimension."""
-    if not isinstance(extent, int):
-        unsupported(f"its {what} depends on dimension {extent}")
-    return extent
-
-
 def part(x: Value, axis: int, start: Index, count: Index, step: int = 1) -> Value:
     """``count`` elements of ``x`` along ``axis``, every ``step``-th from ``start`` on."""
     shape = x.type.shape
     axis %= len(shape)
+    if step == 1 and shape[axis] == count:
+        return x
     starts = tuple(start if a == axis else 0 for a in range(len(shape)))
     counts = tuple(count if a == axis else e for a, e in enumerate(shape))
     steps = tuple(step if a == axis else 1 for a in range(len(shape)))
