@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from modelcc.ir.index import Index, Sym
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.operators import Operators, Plain
+from modelcc.ir.operators import Arithmetic, Plain
 from modelcc.ir.scalar import FUNCTIONS, Combine
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import (
@@ -39,7 +39,7 @@ Matrix: TypeAlias = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Element(Operators):
+class Element(Arithmetic):
     """A scalar expression under construction; arithmetic with Python numbers casts them."""
 
     scalar: Scalar

@@ -7,7 +7,7 @@ from typing import Self
 Plain = float | int | bool
 
 
-class Operators:
+class Arithmetic:
     """Base: each operator is a function of the scalar language (:mod:`modelcc.ir.scalar`).
 
     Numbers take the element type of the expression that they stand beside.

@@ -24,7 +24,7 @@ from modelcc.ir.op import (
     require,
     same_dtype,
 )
-from modelcc.ir.operators import Operators
+from modelcc.ir.operators import Arithmetic
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, Array, DType, TensorType
 from modelcc.ops.broadcast import unbroadcast
 from modelcc.ops.samples import bounded, sample, tensor
@@ -226,7 +226,7 @@ class Neg(Differentiable):
 
 
 @dataclass(frozen=True, eq=False)
-class Value(Operators):
+class Value(Arithmetic):
     """A graph value in a gradient formula; arithmetic appends nodes to ``build``."""
 
     build: Builder
@@ -246,8 +246,8 @@ class Value(Operators):
         return of(_OPERATORS[function], *map(self.lift, args))
 
     # A sum or product with a number has the number last.
-    __radd__ = Operators.__add__
-    __rmul__ = Operators.__mul__
+    __radd__ = Arithmetic.__add__
+    __rmul__ = Arithmetic.__mul__
 
 
 _OPERATORS: Mapping[str, Op] = MappingProxyType(

@@ -39,16 +39,26 @@ def _same(n: int, pad: int = 1) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Conv(Op):
-    """``y[n, o, p] = b[o] + sum over i, k of x[n, i, p*stride + k*dilation - pad] * w[o, i, k]``.
-
-    x is ``[N, C, *S]``, w ``[O, C/groups, *K]``, b ``[O]``; pads are zeros, negative ones crop.
-    """
+class Windowed(Op):
+    """Base of all ops by a sliding window with weights ``[…, …, *kernel]``."""
 
     strides: tuple[int, ...]
     pads_before: tuple[Index, ...]
     pads_after: tuple[Index, ...]
     dilations: tuple[int, ...]
+
+    def window(self, w: Sequence[Index]) -> Window:
+        """The sliding window for weights of shape ``w``; of a transpose, what it transposes."""
+        return Window(tuple(w[2:]), self.strides, self.pads_before, self.pads_after, self.dilations)
+
+
+@dataclass(frozen=True)
+class Conv(Windowed):
+    """``y[n, o, p] = b[o] + sum over i, k of x[n, i, p*stride + k*dilation - pad] * w[o, i, k]``.
+
+    x is ``[N, C, *S]``, w ``[O, C/groups, *K]``, b ``[O]``; pads are zeros, negative ones crop.
+    """
+
     groups: int = 1
     samples = (
         _sample(tensor("n", 3, 8, 8), tensor(4, 3, 3, 3), tensor(4), **_same(2)),
@@ -70,10 +80,6 @@ class Conv(Op):
         _sample(tensor(1, 2, 6, 6), tensor(2, 2, 3, 3), pads_before=(-1, 0), pads_after=(0, -2)),
         _sample(tensor(1, 4, 5, dtype=F16), tensor(2, 4, 3, dtype=F16), tensor(2, dtype=F16)),
     )
-
-    def window(self, w: Sequence[Index]) -> Window:
-        """The sliding window for weights of shape ``w``."""
-        return Window(tuple(w[2:]), self.strides, self.pads_before, self.pads_after, self.dilations)
 
     def infer(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[TensorType]:
         dtype = _check("Conv", x, w, b)
@@ -198,17 +204,13 @@ def _weight_gradient(build: Builder, x: str, dy: str, window: Window, groups: in
 
 
 @dataclass(frozen=True)
-class ConvTranspose(Op):
+class ConvTranspose(Windowed):
     """The transpose of :class:`Conv` as a linear map of x: scatters ``x[n, i, p] * w[i, o, k]``.
 
     x is ``[N, C, *P]``, w ``[C, O/groups, *K]``; the result's spatial extents are
     ``(P-1)*stride + (K-1)*dilation + 1 - pads + output_padding``.
     """
 
-    strides: tuple[int, ...]
-    pads_before: tuple[Index, ...]
-    pads_after: tuple[Index, ...]
-    dilations: tuple[int, ...]
     groups: int
     output_padding: tuple[Index, ...]
     samples = (
@@ -231,10 +233,6 @@ class ConvTranspose(Op):
         _transposed(tensor(1, 2, 2, 3, 3), tensor(2, 2, 2, 2, 3), strides=(2, 1, 2)),
         _transposed(tensor(1, 2, 5, dtype=F16), tensor(2, 3, 3, dtype=F16)),
     )
-
-    def window(self, w: Sequence[Index]) -> Window:
-        """The sliding window of the convolution that this transposes."""
-        return Window(tuple(w[2:]), self.strides, self.pads_before, self.pads_after, self.dilations)
 
     def infer(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[TensorType]:
         dtype = _check("ConvTranspose", x, w, b)

@@ -11,13 +11,12 @@ import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
 from modelcc.ir.condition import Demands
-from modelcc.ir.index import Index
 from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import F32, I8, I16, I32, U8, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point
 from modelcc.ops.arithmetic import Add, Cast, Value, of
 from modelcc.ops.broadcast import Reshape
-from modelcc.ops.conv import Conv, with_bias
+from modelcc.ops.conv import Conv, Windowed, with_bias
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.quant import QuantizeLinear, quantised, saturated
 from modelcc.ops.samples import bounded, scalar, tensor, vector
@@ -126,17 +125,13 @@ def _integer_product(a: Array, b: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class ConvInteger(Op):
+class ConvInteger(Windowed):
     """:class:`Conv` of ``x - x_zero`` by ``w - w_zero`` in i32 (x, w, x_zero?, w_zero?).
 
     x_zero is a scalar, which is also what pads mean; w_zero a scalar or one per output channel.
     Without x_zero pads are ``padding``.  Weights may be i16, too.
     """
 
-    strides: tuple[int, ...]
-    pads_before: tuple[Index, ...]
-    pads_after: tuple[Index, ...]
-    dilations: tuple[int, ...]
     groups: int = 1
     padding: int = 0
     samples = (
@@ -247,17 +242,13 @@ class QLinearMatMul(Op):
 
 
 @dataclass(frozen=True)
-class QLinearConv(Op):
+class QLinearConv(Windowed):
     """The convolution of a quantised image, quantised.
 
     Operands: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b?.  Parameters of w may be
     one per output channel; b is i32 in units of ``x_scale * w_scale``.
     """
 
-    strides: tuple[int, ...]
-    pads_before: tuple[Index, ...]
-    pads_after: tuple[Index, ...]
-    dilations: tuple[int, ...]
     groups: int = 1
     samples = (
         _sample(

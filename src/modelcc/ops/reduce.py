@@ -109,7 +109,7 @@ class ReduceMax(_Extreme):
     samples = _EXTREMES
 
     def reference(self, x: Array) -> Array:
-        low = _least(x.dtype)
+        low = _limit(x.dtype, greatest=False)
         return np.asarray(np.max(x, self.axes, keepdims=self.keepdims, initial=low), x.dtype)
 
 
@@ -121,24 +121,18 @@ class ReduceMin(_Extreme):
     samples = _EXTREMES
 
     def reference(self, x: Array) -> Array:
-        high = _greatest(x.dtype)
+        high = _limit(x.dtype, greatest=True)
         return np.asarray(np.min(x, self.axes, keepdims=self.keepdims, initial=high), x.dtype)
 
 
-def _least(dtype: np.dtype[Any]) -> Any:
+def _limit(dtype: np.dtype[Any], greatest: bool) -> Any:
+    """The greatest, or the least, value there is."""
     if dtype == np.bool_:
-        return False
+        return greatest
     if dtype_of(dtype).is_integer:
-        return ml_dtypes.iinfo(dtype).min
-    return np.array(-np.inf, dtype)
-
-
-def _greatest(dtype: np.dtype[Any]) -> Any:
-    if dtype == np.bool_:
-        return True
-    if dtype_of(dtype).is_integer:
-        return ml_dtypes.iinfo(dtype).max
-    return np.array(np.inf, dtype)
+        info = ml_dtypes.iinfo(dtype)
+        return info.max if greatest else info.min
+    return np.array(np.inf if greatest else -np.inf, dtype)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from modelcc.frontends.onnx.attributes import Attributes
 from modelcc.frontends.onnx.body import Body, BodyInputs
 from modelcc.frontends.onnx.emit import ANYTHING, Emitter, require_index
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.groups import Group, OptionalValue, SequenceValue
+from modelcc.frontends.onnx.groups import GroupValue, OptionalValue, SequenceValue
 from modelcc.frontends.onnx.shapes import Contents, is_symbolic
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, Range
@@ -81,11 +81,11 @@ class Call:
         """A vector of known, possibly symbolic elements."""
         return self.emitter.note_indices(elements, dtype)
 
-    def group(self, group: Group) -> str:
+    def group(self, group: GroupValue) -> str:
         """A value that is no tensor."""
         return self.emitter.group(group)
 
-    def find_group(self, i: int) -> Group | None:
+    def find_group(self, i: int) -> GroupValue | None:
         """What operand ``i`` is, if it is no tensor."""
         return self.emitter.find_group(self.inputs[i])
 

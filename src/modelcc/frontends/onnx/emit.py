@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.groups import Group, MapValue, refuse_group
+from modelcc.frontends.onnx.groups import GroupValue, MapValue, refuse_group
 from modelcc.frontends.onnx.ratio import Ratio, as_ratio
 from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
 from modelcc.frontends.onnx.stretching import common_shape
@@ -72,7 +72,7 @@ class Emitter:
         self._sizes: dict[tuple[str, tuple[Range, ...]], tuple[Index, ...]] = {}
         self._noted: dict[str, Noted] = {}
         self._stored: dict[str, str] = {}
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, GroupValue] = {}
         self._equalities: dict[str, tuple[Index, Index]] = {}
 
     def note(self, contents: Contents, dtype: DType, name: str | None = None) -> str:
@@ -92,7 +92,7 @@ class Emitter:
         array = as_array(value, dtype)
         return self.note(array, dtype_of(array))
 
-    def group(self, group: Group) -> str:
+    def group(self, group: GroupValue) -> str:
         """A value that is no tensor."""
         key = f"{PREFIX}g{len(self._groups)}"
         self._groups[key] = group
@@ -142,7 +142,7 @@ class Emitter:
             self.steps.append(HostStep("literal", (), (literal,), settings))
         return literal
 
-    def find_group(self, name: str) -> Group | None:
+    def find_group(self, name: str) -> GroupValue | None:
         """What a value is that is no tensor."""
         return self._groups.get(name)
 

@@ -16,7 +16,7 @@ from modelcc.ir.types import DType
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupValue:
     """A value that is no tensor: of a ``kind``, and made of the values ``parts``."""
 
     kind: ClassVar[str]
@@ -26,13 +26,13 @@ class Group:
         """The values that it consists of."""
         return ()
 
-    def of(self, parts: Sequence[str]) -> Group:
+    def of(self, parts: Sequence[str]) -> GroupValue:
         """The same structure of as many other values."""
         return self
 
 
 @dataclass(frozen=True)
-class SequenceValue(Group):
+class SequenceValue(GroupValue):
     """A sequence of known length: its elements' values."""
 
     elements: tuple[str, ...]
@@ -42,12 +42,12 @@ class SequenceValue(Group):
     def parts(self) -> tuple[str, ...]:
         return self.elements
 
-    def of(self, parts: Sequence[str]) -> Group:
+    def of(self, parts: Sequence[str]) -> GroupValue:
         return SequenceValue(tuple(parts))
 
 
 @dataclass(frozen=True)
-class OptionalValue(Group):
+class OptionalValue(GroupValue):
     """An optional value: a tensor or sequence, or ``""`` where there is none."""
 
     value: str
@@ -57,12 +57,12 @@ class OptionalValue(Group):
     def parts(self) -> tuple[str, ...]:
         return (self.value,) if self.value else ()
 
-    def of(self, parts: Sequence[str]) -> Group:
+    def of(self, parts: Sequence[str]) -> GroupValue:
         return OptionalValue("".join(parts))
 
 
 @dataclass(frozen=True)
-class RecordsValue(Group):
+class RecordsValue(GroupValue):
     """A sequence of maps with the same keys: row i of the value of shape [n, len(keys)]."""
 
     keys: tuple[str | int, ...]
@@ -73,12 +73,12 @@ class RecordsValue(Group):
     def parts(self) -> tuple[str, ...]:
         return (self.value,)
 
-    def of(self, parts: Sequence[str]) -> Group:
+    def of(self, parts: Sequence[str]) -> GroupValue:
         return RecordsValue(self.keys, *parts)
 
 
 @dataclass(frozen=True)
-class MapValue(Group):
+class MapValue(GroupValue):
     """A map that the caller gives as input ``name``, from anything to ``dtype``."""
 
     name: str
@@ -86,13 +86,13 @@ class MapValue(Group):
     kind = "a map"
 
 
-def refuse_group(group: Group) -> None:
+def refuse_group(group: GroupValue) -> None:
     """Not supported: a tensor is wanted where there is a ``group``."""
     unsupported(f"it wants a tensor where there is {group.kind}")
 
 
 def structure_of(
-    value: str, name: str, find: Callable[[str], Group | None], leaves: list[tuple[str, str]]
+    value: str, name: str, find: Callable[[str], GroupValue | None], leaves: list[tuple[str, str]]
 ) -> Structure:
     """The structure of ``value``, called ``name``; its tensors' values and names go to ``leaves``.
 

@@ -22,10 +22,6 @@ def _invalid(message: str, where: str) -> ModelError:
 class Schema:
     """The rules for one operator in one operator set version."""
 
-    least_inputs: int
-    most_inputs: int
-    least_outputs: int
-    most_outputs: int
     attributes: Mapping[str, tuple[int, bool]]
     definition: onnx.defs.OpSchema
 
@@ -37,16 +33,17 @@ class Schema:
 
     def check(self, node: NodeProto, where: str) -> None:
         """:class:`ModelError` if ``node`` breaks the rules."""
+        rules = self.definition
         present = [i for i, name in enumerate(node.input) if name]
         count = max(present, default=-1) + 1
-        if not self.least_inputs <= count <= self.most_inputs or len(node.input) > self.most_inputs:
-            expected = _counted(self.least_inputs, self.most_inputs)
+        if not rules.min_input <= count <= rules.max_input or len(node.input) > rules.max_input:
+            expected = _counted(rules.min_input, rules.max_input)
             raise _invalid(f"it has {count} inputs, expected {expected}", where)
         for name, formal in zip(node.input[:count], self.operands(count), strict=True):
             if not name and formal.option != onnx.defs.OpSchema.FormalParameterOption.Optional:
                 raise _invalid(f"its operand {formal.name} is left out", where)
-        if not self.least_outputs <= len(node.output) <= self.most_outputs:
-            expected = _counted(self.least_outputs, self.most_outputs)
+        if not rules.min_output <= len(node.output) <= rules.max_output:
+            expected = _counted(rules.min_output, rules.max_output)
             raise _invalid(f"it has {len(node.output)} outputs, expected {expected}", where)
         self._check_attributes(node, where)
 
@@ -120,14 +117,7 @@ def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
     except onnx.defs.SchemaError:
         return None
     attributes = {name: (_code(a.type), bool(a.required)) for name, a in found.attributes.items()}
-    schema = Schema(
-        found.min_input,
-        found.max_input,
-        found.min_output,
-        found.max_output,
-        attributes,
-        found,
-    )
+    schema = Schema(attributes, found)
     # One that a function defines keeps its meaning, and onnxruntime runs it.
     return None if found.deprecated and not schema.has_definition else schema
 

@@ -18,7 +18,7 @@ from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.condition import Demand
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.op import Op
-from modelcc.ir.operators import Operators
+from modelcc.ir.operators import Arithmetic
 from modelcc.ir.types import I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops import gather as ga
@@ -32,7 +32,7 @@ BEYOND = 2**48
 
 
 @dataclass(frozen=True)
-class Vector(Operators):
+class Vector(Arithmetic):
     """An i64 value of the model under conversion, with NumPy's operators."""
 
     call: Call

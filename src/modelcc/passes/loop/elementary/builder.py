@@ -28,12 +28,12 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
-from modelcc.ir.operators import Operators, Plain
+from modelcc.ir.operators import Arithmetic, Plain
 from modelcc.ir.types import BOOL, F32, F64, I32, I64, U32, U64, DType
 
 
 @dataclass(frozen=True, eq=False)
-class Value(Operators):
+class Value(Arithmetic):
     """An expression under construction; Python numbers take its dtype and lanes."""
 
     expr: Expr
