@@ -58,7 +58,7 @@ class OptionalValue(GroupValue):
         return (self.value,) if self.value else ()
 
     def of(self, parts: Sequence[str]) -> GroupValue:
-        return OptionalValue("".join(parts))
+        return OptionalValue(*parts) if parts else self
 
 
 @dataclass(frozen=True)
