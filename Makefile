@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
-.PHONY: check test test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs
+.PHONY: check test test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs pool
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -92,3 +92,6 @@ fmt:  ## put the sources into the project's style
 docs:  ## the pages that are made from the sources
 	$(PYTHON) -m docs.generate
 	$(PYTHON) -m docs.tour
+
+pool:  ## the LLVM text of the thread pool, of runtime/pool.c; needs the pool extra
+	$(PYTHON) -m tools.compile_pool

@@ -1,4 +1,4 @@
-"""The thread pool: partition, nesting, several callers, fork, exit; pool.ll and pool.c alike."""
+"""The thread pool: partition, nesting, several callers, fork, exit; through LLVM and as C."""
 
 import ctypes
 import os

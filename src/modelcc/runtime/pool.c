@@ -1,4 +1,4 @@
-/* The thread pool of pool.h for Linux. pool.ll is the same program in LLVM; keep them alike.
+/* The thread pool of pool.h for Linux.
 
    A job is published by one store of `ticket`: a number that differs from the last one, and how
    many threads take part. Workers spin on it for a while, then sleep in the kernel (Franke,
@@ -62,9 +62,12 @@ struct mcc_pool {
     _Alignas(64) struct worker workers[];
 };
 
+/* On AArch64, ISB waits for about as long as PAUSE of x86-64 does; YIELD is a NOP on most cores. */
 static void relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__) && defined(__clang__)
+    __builtin_arm_isb(15);
 #elif defined(__aarch64__)
     __asm__ volatile("isb");
 #endif

@@ -1,6 +1,7 @@
 """The thread pool that compiled programs run on, from Python.
 
-The pool itself is LLVM text (pool.ll, and its twin pool.c), compiled when it is first wanted.
+The pool itself is pool.c.  The package has the LLVM text made of it, too (``make pool``), which is
+compiled when it is first wanted: users' machines have no C compiler.
 """
 
 import ctypes

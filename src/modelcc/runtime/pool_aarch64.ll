@@ -1,11 +1,20 @@
-
-; AArch64 Linux. ISB waits for about as long as PAUSE of x86-64 does; YIELD is a NOP on most cores.
-
-@futex_number = internal constant i64 98
-
+; Made of pool.c by tools/compile_pool.py; not to be changed by hand.
 declare void @llvm.aarch64.isb(i32)
 
+define internal void @futex_wake(ptr %word) {
+entry:
+  %call = call i64 (i64, ...) @syscall(i64 98, ptr %word, i32 129, i32 2147483647)
+  ret void
+}
+
 define internal void @relax() {
+entry:
   call void @llvm.aarch64.isb(i32 15)
+  ret void
+}
+
+define internal void @futex_wait(ptr %word, i32 %value) {
+entry:
+  %call = call i64 (i64, ...) @syscall(i64 98, ptr %word, i32 128, i32 %value, ptr null)
   ret void
 }

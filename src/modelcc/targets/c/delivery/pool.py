@@ -15,7 +15,5 @@ def _text(kind: str) -> str:
 
 
 def _renamed(text: str, name: str) -> str:
-    # The twin in LLVM is no business of whoever gets the C.
-    text = text.replace(" pool.ll is the same program in LLVM; keep them alike.", "")
     text = text.replace("pool.h", f"{name}_pool.h").replace("mcc_", f"{name}_")
     return text.replace("MCC_", f"{name.upper()}_")
