@@ -4,7 +4,7 @@ PYTHON ?= python
 MODELS ?= benchmarks/models
 PEERS ?= modelcc,modelcc-strict,onnxruntime,openvino,openvino-default
 
-.PHONY: check test test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs pool
+.PHONY: check test test-quick test-costs test-all levels targets replay bench bench-quick bench-int8 accuracy backends conformance fuzz fuzz-models fuzz-torch fuzz-operands fuzz-artifacts fmt docs pool
 check:  ## style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -12,6 +12,12 @@ check:  ## style and types
 
 test:  ## all tests, large matrices in a share that has every value of every parameter, on all cores
 	$(PYTHON) -m pytest -q -n auto
+
+test-quick:  ## a slice of every test of every package, on all cores, in a minute
+	$(PYTHON) -m pytest -q -n auto --quick
+
+test-costs:  ## which tests are too slow for test-quick, measured one after the other
+	$(PYTHON) -m pytest -q --costs
 
 test-all:  ## all tests, and all of every matrix
 	$(PYTHON) -m pytest -q -n auto --all-ops

@@ -1,12 +1,15 @@
 """``pytest --target c --cpu x86-64-v2``: what tests compile for, instead of the default.
 
 ``pytest --all-ops``: all of the large matrices, of which a run has a share (``shares.py``).
+
+``pytest --quick``: a slice of all tests (``quick.py``).
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +20,7 @@ from modelcc.environment import CPU, JOBS
 from modelcc.targets.registry import target_names
 from tests.axis import parameters
 from tests.packages import described
+from tests.quick import Costs, costly, taken
 from tests.shares import MARKER, left_out, wants_all
 
 
@@ -24,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     help_ = f"processor that tests compile for, as {CPU} (default: that, or this machine's)"
     parser.addoption("--cpu", default="", metavar="NAME", help=help_)
     parser.addoption("--all-ops", action="store_true", help="matrices of which a share is tested")
+    parser.addoption(
+        "--quick", action="store_true", help="a slice of every test, without slow ones"
+    )
+    help_ = "measure such a slice of all tests, and write down which are slow"
+    parser.addoption("--costs", action="store_true", help=help_)
     help_ = "target of the tests marked so, instead of their own ones; may be given several times"
     parser.addoption("--target", action="append", default=[], metavar="NAME", help=help_)
     help_ = "folder of a package with a target that is not installed, to be found all the same"
@@ -38,6 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """For this process, whose tests ask for it, and for those that tests start."""
     settings.load_profile("modelcc")
     config.addinivalue_line("markers", MARKER)
+    if config.getoption("--costs"):
+        config.pluginmanager.register(Costs())
     # Tests themselves run in several processes; each compiler's own would start them thousands of
     # times.
     os.environ.setdefault(JOBS, "1")
@@ -65,10 +76,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -k leaves out some
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not wants_all(config):
-        left = left_out(items)
-        config.hook.pytest_deselected(items=left)
-        without = set(left)
-        items[:] = [item for item in items if item not in without]
+        _leave_out(config, items, left_out(items))
+    if config.getoption("--quick") or config.getoption("--costs"):
+        without = () if config.getoption("--costs") else costly()
+        chosen = taken([item.nodeid for item in items], without)
+        pairs = zip(items, chosen, strict=True)
+        _leave_out(config, items, [item for item, taken in pairs if not taken])
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], left: Sequence[pytest.Item]
+) -> None:
+    config.hook.pytest_deselected(items=left)
+    without = set(left)
+    items[:] = [item for item in items if item not in without]
 
 
 @pytest.fixture
