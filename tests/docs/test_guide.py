@@ -20,6 +20,7 @@ from modelcc.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+TOP = ("README", "ARCHITECTURE", "CONTRIBUTING")
 GUIDE = [page for page in PAGES if page.name not in GENERATED]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -70,7 +71,7 @@ def test_generated_pages_are_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text("utf-8") == generated(name), "run `make docs`"
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "ARCHITECTURE.md"])
+@pytest.mark.parametrize("page", [*PAGES, *(ROOT / f"{name}.md" for name in TOP)])
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
