@@ -9,13 +9,12 @@ from modelcc.ir.index import DIM, Sym
 from modelcc.ir.loop import Buffer, Call, Const, For, Function, Load, Parameter, Splat, Store
 from modelcc.ir.program import (
     Binding,
-    BranchSteps,
     CopyTensor,
     Definition,
     Launch,
     Program,
-    RepeatSteps,
 )
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.types import BOOL, F32, Array, TensorType
 
 n, b, i = Sym("n"), Sym("batch"), Sym("i")
@@ -108,15 +107,16 @@ def nested_program() -> Program:
         Binding("y", row, "output"),
     )  # fmt: skip
     add = Launch("add_row", ("x", "sum", "next"), (b, step), ("Add_0",))
-    halving = RepeatSteps("i", None, (Launch("halve", ("y", "more")),), "more")
+    halving = Repeat("i", None, (), (), (Launch("halve", ("y", "more")),), "more")
     return Program(
         "nested", ("x", "go"), ("y",), {binding.name: binding for binding in bindings},
         (add_row(), halve()),
         (
             CopyTensor("first", "zero"),
-            RepeatSteps("step", b, (add,), source=("Loop_1",)),
-            BranchSteps(
+            Repeat("step", b, (), (), (add,), source=("Loop_1",)),
+            Branch(
                 "go",
+                (),
                 (CopyTensor("more", "yes"), CopyTensor("y", "total"), halving),
                 (CopyTensor("y", "total"),),
             ),

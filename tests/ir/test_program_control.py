@@ -14,12 +14,13 @@ from program_cases import nested_program, nested_result
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
-from modelcc.ir.program import Binding, BranchSteps, CopyTensor, Program, RepeatSteps, leaves
+from modelcc.ir.program import Binding, Program, Step, leaves
 from modelcc.ir.program_cost import step_work
 from modelcc.ir.program_interpreter import interpret_program
 from modelcc.ir.program_parser import constants_by_digest, parse_program
 from modelcc.ir.program_text import print_program
 from modelcc.ir.program_verifier import verify_program
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.types import BOOL, F32, Array, TensorType
 from modelcc.runtime.loader import load_objects
 from modelcc.targets.c.emitter import EmitOptions as COptions
@@ -92,7 +93,7 @@ def _compiled_c(folder: Path) -> tuple[int, object]:
     return code.address("nested_run"), code
 
 
-def with_steps(*changed: CopyTensor | BranchSteps | RepeatSteps) -> Program:
+def with_steps(*changed: Step) -> Program:
     program = nested_program()
     return replace(program, steps=(*program.steps[: 3 - len(changed)], *changed))
 
@@ -105,8 +106,8 @@ def with_binding(name: str, type: TensorType, offset: object) -> Program:
 
 ROW = TensorType((7,), F32)
 LOOP, LAST = nested_program().steps[1:]
-assert isinstance(LOOP, RepeatSteps)
-assert isinstance(LAST, BranchSteps)
+assert isinstance(LOOP, Repeat)
+assert isinstance(LAST, Branch)
 REFUSED = {
     "no end": (with_steps(replace(LOOP, trips=None), LAST), "neither a bound nor a condition"),
     "counter twice": (

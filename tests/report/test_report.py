@@ -9,7 +9,8 @@ import modelcc
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Buffer, Function, Parameter
-from modelcc.ir.program import Binding, Launch, Program, RepeatSteps
+from modelcc.ir.program import Binding, Launch, Program
+from modelcc.ir.region import Repeat
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.conv import Conv
 from modelcc.report.page import report_page
@@ -74,7 +75,7 @@ def test_a_loop_has_the_rounding_of_what_it_launches() -> None:
     launches = (Launch("copy", ("x", "y")), Launch("copy", ("x", "y"), rounding=4.5))
     flat = TensorType((16,), F32)
     bindings = {"x": Binding("x", flat, "input"), "y": Binding("y", flat, "output")}
-    steps = (launches[0], RepeatSteps("i", 3, launches))
+    steps = (launches[0], Repeat("i", 3, (), (), launches))
     program = Program("p", ("x",), ("y",), bindings, (KERNEL,), steps, 0)
     rows = report_of(program, "native", {}).kernels
     assert [row.rounding for row in rows] == [1.0, 4.5]

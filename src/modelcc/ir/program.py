@@ -35,6 +35,7 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, size_conditions
 from modelcc.ir.types import TensorType
 
@@ -98,43 +99,19 @@ class Allocate:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class BranchSteps:
-    """Runs ``then`` if the bool tensor ``condition`` (one element) holds, else ``other``."""
-
-    condition: str
-    then: tuple[Step, ...]
-    other: tuple[Step, ...] = ()
-    source: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class RepeatSteps:
-    """Runs ``body`` with ``counter`` at 0, 1, … before ``trips`` (None: no bound).
-
-    With ``condition`` it ends before the first iteration at whose start that bool tensor (one
-    element) is false.  One of the two is given.
-    """
-
-    counter: str
-    trips: Index | None
-    body: tuple[Step, ...]
-    condition: str | None = None
-    source: tuple[str, ...] = ()
-
-
 Leaf: TypeAlias = Launch | CopyTensor | ReadSize | Allocate
-Step: TypeAlias = "Leaf | BranchSteps | RepeatSteps"
+Step: TypeAlias = "Leaf | Branch[Step] | Repeat[Step]"
+"""Branches and loops have no outputs here: what goes into them and out is copied, or in its place."""
 
 
 def leaves(steps: Sequence[Step]) -> Iterator[Leaf]:
     """Steps that hold no others, in the order of the text."""
     for step in steps:
         match step:
-            case BranchSteps():
+            case Branch():
                 yield from leaves(step.then)
                 yield from leaves(step.other)
-            case RepeatSteps():
+            case Repeat():
                 yield from leaves(step.body)
             case _:
                 yield step
@@ -145,9 +122,9 @@ def counters(steps: Sequence[Step]) -> dict[str, int]:
     found: dict[str, int] = {}
     for step in steps:
         match step:
-            case BranchSteps():
+            case Branch():
                 found |= counters((*step.then, *step.other))
-            case RepeatSteps():
+            case Repeat():
                 found |= {step.counter: 0, **counters(step.body)}
             case _:
                 pass
@@ -163,10 +140,10 @@ def step_tensors(step: Step) -> tuple[str, ...]:
             found = ()
         case CopyTensor():
             found = (step.target, step.source_tensor)
-        case BranchSteps():
+        case Branch():
             inner = (n for s in (*step.then, *step.other) for n in step_tensors(s))
             found = (step.condition, *inner)
-        case RepeatSteps():
+        case Repeat():
             own = () if step.condition is None else (step.condition,)
             found = (*own, *(n for s in step.body for n in step_tensors(s)))
     return tuple(dict.fromkeys(found))

@@ -8,14 +8,13 @@ from modelcc.ir.index import evaluate
 from modelcc.ir.loop_cost import Cost, function_cost
 from modelcc.ir.program import (
     Allocate,
-    BranchSteps,
     CopyTensor,
     Launch,
     Program,
-    RepeatSteps,
     Step,
     leaves,
 )
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize
 
 Work = tuple[int, str, tuple[str, ...], int, int, float]
@@ -62,9 +61,9 @@ def _name(step: Step) -> str:
             return f"read {', '.join(step.symbols)}"
         case Allocate():
             return f"allocate {step.name}"
-        case BranchSteps():
+        case Branch():
             return f"branch on {step.condition}"
-        case RepeatSteps():
+        case Repeat():
             return f"loop of {' '.join(_name(inner) for inner in step.body)}"
 
 
@@ -77,10 +76,10 @@ def _work(step: Step, program: Program, costs: _Costs, env: Mapping[str, int]) -
             return 0, 2 * evaluate(program.bindings[step.target].type.bytes, env)
         case ReadSize() | Allocate():
             return 0, 0
-        case BranchSteps():
+        case Branch():
             sides = (step.then, step.other)
             return max(_total(side, program, costs, env) for side in sides)
-        case RepeatSteps():
+        case Repeat():
             trips = 1 if step.trips is None else evaluate(step.trips, env)
             inside = {**env, step.counter: 0}
             flops, size = _total(step.body, program, costs, inside)

@@ -19,13 +19,12 @@ from modelcc.ir.loop_interpreter import Kernel, OutOfBoundError, compile_loops
 from modelcc.ir.pack import pack, unpack
 from modelcc.ir.program import (
     Allocate,
-    BranchSteps,
     CopyTensor,
     Launch,
     Program,
-    RepeatSteps,
     Step,
 )
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize
 from modelcc.ir.tensor_interpreter import check_conditions
 from modelcc.ir.types import Array, TensorType, dtype_of
@@ -90,17 +89,17 @@ def _run_step(
             check_conditions(step, memory.dims, values)
         case Allocate():
             memory.allocate(step.name, evaluate(step.size, values))
-        case BranchSteps():
+        case Branch():
             inside = dict(values)
             taken = step.then if memory.array(step.condition, values)[0] else step.other
             for inner in taken:
                 _run_step(inner, kernels, memory, inside)
-        case RepeatSteps():
+        case Repeat():
             _run_loop(step, kernels, memory, values)
 
 
 def _run_loop(
-    loop: RepeatSteps, kernels: Mapping[str, _Kernel], memory: _Memory, values: Mapping[str, int]
+    loop: Repeat[Step], kernels: Mapping[str, _Kernel], memory: _Memory, values: Mapping[str, int]
 ) -> None:
     trips = None if loop.trips is None else evaluate(loop.trips, values)
     for number in count() if trips is None else range(trips):

@@ -17,15 +17,14 @@ from modelcc.ir.mlir_syntax import value_name
 from modelcc.ir.program import (
     Allocate,
     Binding,
-    BranchSteps,
     CopyTensor,
     Definition,
     Launch,
     Place,
     Program,
-    RepeatSteps,
     Step,
 )
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.rounding_text import parse_rounding
 from modelcc.ir.tensor import ReadSize
 
@@ -200,16 +199,16 @@ class _ProgramParser:
             requires.append(self._at.condition(" require ", "\n"))
         return ReadSize(tuple(symbols), tensor, tuple(requires), source)
 
-    def _branch(self) -> BranchSteps:
+    def _branch(self) -> Branch[Step]:
         condition = value_name(self._at.take("value"))
         source = parse_source(self._at)
         then = self._steps_within()
         other = self._steps_within() if self._at.accept("else") else ()
-        return BranchSteps(condition, then, other, source)
+        return Branch(condition, (), then, other, source)
 
-    def _repeat(self) -> RepeatSteps:
+    def _repeat(self) -> Repeat[Step]:
         counter = self._at.symbol()
         trips = self._at.index_before(" while ", " from ", " {") if self._at.accept("<") else None
         condition = value_name(self._at.take("value")) if self._at.accept("while") else None
         source = parse_source(self._at)
-        return RepeatSteps(counter, trips, self._steps_within(), condition, source)
+        return Repeat(counter, trips, (), (), self._steps_within(), condition, source)

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.program import (
     Allocate,
-    BranchSteps,
     CopyTensor,
     Launch,
     Program,
-    RepeatSteps,
     Step,
 )
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize
 
 
@@ -27,16 +26,16 @@ def mentioned_symbols(
         own = frozenset(n for index in _own_indices(program, step) for n in symbols(index))
         inner = (mentioned_symbols(program, each, known) for each in _inner(step))
         found = own.union(*inner)
-        if isinstance(step, BranchSteps | RepeatSteps):
+        if isinstance(step, Branch | Repeat):
             known[id(step)] = found
     return found
 
 
 def _inner(step: Step) -> tuple[Step, ...]:
     match step:
-        case BranchSteps():
+        case Branch():
             return (*step.then, *step.other)
-        case RepeatSteps():
+        case Repeat():
             return step.body
         case _:
             return ()
@@ -57,9 +56,9 @@ def _own_indices(program: Program, step: Step) -> Iterator[Index]:
             ends = (end for n in step.symbols for end in (program.dims[n].lo, program.dims[n].hi))
             yield from (end for end in ends if end is not None)
             yield from (side for c in step.requires for side in (c.left, c.right))
-        case BranchSteps():
+        case Branch():
             names = (step.condition,)
-        case RepeatSteps():
+        case Repeat():
             names = () if step.condition is None else (step.condition,)
             if step.trips is not None:
                 yield step.trips

@@ -37,13 +37,12 @@ from modelcc.ir.mlir_syntax import string_text, type_text, value_text
 from modelcc.ir.program import (
     Allocate,
     Binding,
-    BranchSteps,
     CopyTensor,
     Launch,
     Program,
-    RepeatSteps,
     Step,
 )
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.rounding_text import rounding_text
 from modelcc.ir.tensor import ReadSize
 
@@ -82,7 +81,7 @@ def _program_lines(program: Program) -> Iterator[str]:
 def _step_lines(step: Step, indent: str) -> Iterator[str]:
     yield indent + step_text(step)
     match step:
-        case BranchSteps():
+        case Branch():
             for inner in step.then:
                 yield from _step_lines(inner, indent + "  ")
             if step.other:
@@ -90,7 +89,7 @@ def _step_lines(step: Step, indent: str) -> Iterator[str]:
             for inner in step.other:
                 yield from _step_lines(inner, indent + "  ")
             yield indent + "}"
-        case RepeatSteps():
+        case Repeat():
             for inner in step.body:
                 yield from _step_lines(inner, indent + "  ")
             yield indent + "}"
@@ -119,9 +118,9 @@ def step_text(step: Step) -> str:
         case Allocate():
             source = source_text(step.source)
             return f"allocate {value_text(step.name)}{source} size {step.size}"
-        case BranchSteps():
+        case Branch():
             return f"if {value_text(step.condition)}{source_text(step.source)} {{"
-        case RepeatSteps():
+        case Repeat():
             bound = "" if step.trips is None else f" < {step.trips}"
             going = "" if step.condition is None else f" while {value_text(step.condition)}"
             head = f"repeat {quote_name(step.counter)}{bound}{going}"

@@ -16,16 +16,15 @@ from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.program import (
     Allocate,
     Binding,
-    BranchSteps,
     CopyTensor,
     Launch,
     Program,
-    RepeatSteps,
     Step,
     counters,
 )
 from modelcc.ir.program_contents import Values, require_inside
 from modelcc.ir.program_walk import step_place, walk_steps
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize
 from modelcc.ir.types import BOOL, I64
 
@@ -172,15 +171,15 @@ def _verify_step(
             _require_symbols(step.size, known, where)
         case ReadSize():
             pass
-        case BranchSteps():
+        case Branch():
             _verify_condition(program, step.condition, where)
             _verify_steps(program, step.then, known)
             _verify_steps(program, step.other, known)
-        case RepeatSteps():
+        case Repeat():
             _verify_loop(program, step, known)
 
 
-def _verify_loop(program: Program, loop: RepeatSteps, known: frozenset[str]) -> None:
+def _verify_loop(program: Program, loop: Repeat[Step], known: frozenset[str]) -> None:
     where = step_place(loop)
     if loop.counter in known:
         raise ModelError(f"'{loop.counter}' is already defined", where)

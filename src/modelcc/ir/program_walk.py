@@ -18,15 +18,14 @@ from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.program import (
     Allocate,
     Binding,
-    BranchSteps,
     CopyTensor,
     Launch,
     Program,
-    RepeatSteps,
     Step,
 )
 from modelcc.ir.program_contents import Contents, Memory, Values, given_values
 from modelcc.ir.program_symbols import mentioned_symbols
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, size_conditions
 
 WALKED = 4
@@ -69,9 +68,9 @@ def step_place(step: Step) -> tuple[str, ...]:
             what = f"read of {', '.join(map(repr, step.symbols))}"
         case Allocate():
             what = f"allocation of '{step.name}'"
-        case BranchSteps():
+        case Branch():
             what = f"branch on '{step.condition}'"
-        case RepeatSteps():
+        case Repeat():
             what = f"loop over '{step.counter}'"
     return (*step.source, what)
 
@@ -107,9 +106,9 @@ class _Walk:
                     self._launch(step, self._functions[step.function], values)
                 case CopyTensor():
                     self._copy(step, values)
-                case BranchSteps():
+                case Branch():
                     self._branch(step, values)
-                case RepeatSteps():
+                case Repeat():
                     self._repeat(step, values)
         return values
 
@@ -146,7 +145,7 @@ class _Walk:
             raise ModelError(f"cannot copy {source} bytes to {target}{given_values(values)}", where)
         self.memory.access((step.source_tensor,), (step.target,), values, where)
 
-    def _branch(self, step: BranchSteps, values: Values) -> None:
+    def _branch(self, step: Branch[Step], values: Values) -> None:
         self.memory.access((step.condition,), (), values, step_place(step))
         before = self.memory.contents
         ends: list[Contents] = []
@@ -161,7 +160,7 @@ class _Walk:
             raise _EndOfRun
         self.memory.contents = ends[0].merged(ends[-1])
 
-    def _repeat(self, step: RepeatSteps, values: Values) -> None:
+    def _repeat(self, step: Repeat[Step], values: Values) -> None:
         """A loop; one in another that is met again as it was before has the same effect."""
         if not self._inside:
             self._iterations(step, values)
@@ -176,14 +175,14 @@ class _Walk:
         contents, sizes = self._after[state]
         memory.contents, memory.sizes = contents.copy(), sizes.copy()
 
-    def _iterations(self, step: RepeatSteps, values: Values) -> None:
+    def _iterations(self, step: Repeat[Step], values: Values) -> None:
         self._inside += 1
         try:
             self._walked_iterations(step, values)
         finally:
             self._inside -= 1
 
-    def _walked_iterations(self, step: RepeatSteps, values: Values) -> None:
+    def _walked_iterations(self, step: Repeat[Step], values: Values) -> None:
         trips = None if step.trips is None else evaluate(step.trips, values)
         for number in _walked(trips):
             inside = {**values, step.counter: number}

@@ -26,11 +26,9 @@ from modelcc.ir.program import (
     FAULT_BYTES,
     Allocate,
     Binding,
-    BranchSteps,
     CopyTensor,
     Launch,
     Program,
-    RepeatSteps,
     Step,
     counters,
     step_tensors,
@@ -115,7 +113,7 @@ class _Steps:
                     self.now += 1
                     then, other = self.steps(item.then), self.steps(item.other)
                     condition = self.bound(item.condition)
-                    found.append(BranchSteps(condition, then, other, item.source))
+                    found.append(Branch(condition, (), then, other, item.source))
                 case Repeat():
                     found += self._loop(item)
         return tuple(found)
@@ -145,7 +143,8 @@ class _Steps:
             if self._place(last) != self._place(carry.last):
                 end.append(CopyTensor(self.bound(carry.last), self._name(last), loop.source))
         condition = None if loop.condition is None else self.bound(loop.condition)
-        repeat = RepeatSteps(loop.counter, loop.trips, tuple(body), condition, loop.source)
+        end_of = (tuple(body), condition, loop.source)
+        repeat: Repeat[Step] = Repeat(loop.counter, loop.trips, (), (), *end_of)
         return [*begin, repeat, *end]
 
     def _copied(
@@ -220,9 +219,9 @@ def _dims(
 def _trips(steps: Sequence[Step]) -> Iterator[Index]:
     for step in steps:
         match step:
-            case BranchSteps():
+            case Branch():
                 yield from _trips((*step.then, *step.other))
-            case RepeatSteps():
+            case Repeat():
                 yield 0 if step.trips is None else step.trips
                 yield from _trips(step.body)
             case _:

@@ -10,16 +10,15 @@ from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import (
     Allocate,
     Binding,
-    BranchSteps,
     CopyTensor,
     Launch,
     Program,
-    RepeatSteps,
     Step,
     checks,
     leaves,
     step_tensors,
 )
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, size_conditions
 from modelcc.targets.c.checked import CheckedCode
 from modelcc.targets.c.code import Code, folded, words_of
@@ -93,9 +92,9 @@ class StepsCode:
                 self._launch(step, self._functions[step.function])
             case CopyTensor():
                 self._copy(step)
-            case BranchSteps():
+            case Branch():
                 self._branch(step)
-            case RepeatSteps():
+            case Repeat():
                 self._repeat(step)
             case ReadSize():
                 self._read_size(step)
@@ -124,14 +123,14 @@ class StepsCode:
         self._pending -= {step.name}
         self._bind_waiting((step.name,))
 
-    def _branch(self, step: BranchSteps) -> None:
+    def _branch(self, step: Branch[Step]) -> None:
         with self._code.block(f"if ({self._holds(step.condition)})"):
             self._inside(step.then)
         if step.other:
             with self._code.block("else"):
                 self._inside(step.other)
 
-    def _repeat(self, step: RepeatSteps) -> None:
+    def _repeat(self, step: Repeat[Step]) -> None:
         trips = "" if step.trips is None else self._index.text(step.trips)
         with self._code.nested():
             counter = self._code.fresh(step.counter)

@@ -11,15 +11,14 @@ from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import (
     Allocate,
     Binding,
-    BranchSteps,
     CopyTensor,
     Launch,
     Program,
-    RepeatSteps,
     Step,
     checks,
     leaves,
 )
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, size_conditions
 from modelcc.targets.llvm.checked import CheckedCode
 from modelcc.targets.llvm.code import Block, Code
@@ -83,9 +82,9 @@ class StepsCode:
                 self._launch(step, self._functions[step.function])
             case CopyTensor():
                 self._copy(step)
-            case BranchSteps():
+            case Branch():
                 self._branch(step)
-            case RepeatSteps():
+            case Repeat():
                 self._repeat(step)
             case ReadSize():
                 self._read_size(step)
@@ -130,7 +129,7 @@ class StepsCode:
         self._go_on_if(self._code.emit(f"icmp ne ptr {memory}, null", "given"), -1)
         self._code.scope.cache[_memory_key(step.name)] = memory
 
-    def _branch(self, step: BranchSteps) -> None:
+    def _branch(self, step: Branch[Step]) -> None:
         condition = self._holds(step.condition)
         before = self._code.scope.block
         then, then_end = self._region("then", step.then)
@@ -148,7 +147,7 @@ class StepsCode:
                 self.step(step)
             return block, scope.block
 
-    def _repeat(self, step: RepeatSteps) -> None:
+    def _repeat(self, step: Repeat[Step]) -> None:
         """A top-tested loop: head, test of the condition, body."""
         name = step.counter
         trips = None if step.trips is None else self._index.operand(step.trips)
