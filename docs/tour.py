@@ -96,22 +96,23 @@ assert same(run_program(fused, {"x": example}, {"batch": 5})["y"])
 # Vectors, tiles and packed weights appear here, for a processor described by a few numbers.
 from modelcc.ir.loop_parser import parse_functions
 from modelcc.ir.loop_text import print_functions
-from modelcc.levels.text import scheduled_functions
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program
 
 scheduled = schedule_program(fused, CpuModel(vector_bits=256, vector_registers=16))
-functions = scheduled_functions(scheduled)
+functions = scheduled.functions
 print("# loop\n" + print_functions(functions))
 assert tuple(parse_functions(print_functions(functions))) == functions
 
 # 7. The program: launches of these functions, and a plan of one arena --------------------------
 from modelcc.ir.program_interpreter import interpret_program
 from modelcc.ir.program_text import print_program
-from modelcc.passes.program.from_scheduled import lower_to_program
+from modelcc.passes.program.apply_plan import apply_plan
 from modelcc.passes.program.plan_memory import plan_memory
 
-program = lower_to_program(scheduled, plan_memory(scheduled))
+(result,) = interpret_program(scheduled, {"x": example}).values()
+assert same(result)
+program = apply_plan(scheduled, plan_memory(scheduled))
 print("# program, without its functions\n" + print_program(program).split("func @")[0])
 (result,) = interpret_program(program, {"x": example}).values()
 assert same(result)

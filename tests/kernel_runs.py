@@ -20,7 +20,7 @@ from modelcc.ir.loop_interpreter import compile_loops
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.pack import pack, unpack
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.program import Launch, Program
 from modelcc.ir.tensor import View
 from modelcc.ir.types import Array, TensorType
 from modelcc.passes.loop.expand_math import expand_math
@@ -37,21 +37,19 @@ GUARD = 256
 """Bytes on each side of a buffer; the largest vector has 64."""
 
 
-def functions_of(program: ScheduledProgram) -> list[Function]:
+def functions_of(program: Program) -> list[Function]:
     """Every function once, verified."""
-    calls = [item for item in program.items if isinstance(item, KernelCall)]
-    functions = list({call.function.name: call.function for call in calls}.values())
-    verify_functions(functions)
-    return functions
+    verify_functions(program.functions)
+    return list(program.functions)
 
 
-def interpreted(program: ScheduledProgram) -> Executor:
+def interpreted(program: Program) -> Executor:
     """The loop level's meaning; out-of-range accesses raise ``IndexError``."""
     kernels = {f.name: compile_loops(f) for f in functions_of(program)}
     return lambda name, arrays, sizes: kernels[name](arrays, sizes)
 
 
-def native(program: ScheduledProgram) -> Executor:
+def native(program: Program) -> Executor:
     """Machine code of the processor to test, parallel loops on one thread."""
     machine = chosen_machine()
     functions = {f.name: expand_math(expand_narrow(f)) for f in functions_of(program)}
@@ -116,7 +114,7 @@ def poisoned(array: Array, type_: TensorType) -> Array:
 
 
 def run_scheduled(
-    program: ScheduledProgram,
+    program: Program,
     execute: Executor,
     inputs: Mapping[str, Array],
     sizes: Mapping[str, int],
@@ -134,10 +132,11 @@ def run_scheduled(
     for name in program.inputs:
         memory.fill(name, poisoned(inputs[name], program.types[name]))
     last = _last_reads(program)
-    for position, item in enumerate(program.items):
+    for position, item in enumerate(program.steps):
         if isinstance(item, View):
             memory.view(item)
             continue
+        assert isinstance(item, Launch)
         free = {name for name, end in last.items() if in_place and end == position}
         for output, source in item.in_place:
             if source in free and output not in memory.buffers:
@@ -145,27 +144,28 @@ def run_scheduled(
                 free.remove(source)
         buffers = [memory.get(name) for name in item.arguments]
         values = [evaluate(s, sizes) for s in item.sizes]
-        execute(item.function.name, [b.array for b in buffers], values)
+        execute(item.callee, [b.array for b in buffers], values)
         for name, buffer in zip(item.arguments, buffers, strict=True):
-            assert buffer.intact, f"{item.function.name} writes around {name}"
+            assert buffer.intact, f"{item.callee} writes around {name}"
     return {name: memory.logical(name) for name in program.outputs}
 
 
-def _last_reads(program: ScheduledProgram) -> dict[str, int]:
+def _last_reads(program: Program) -> dict[str, int]:
     """Position of the last item that reads a tensor, where that is known to be the last use."""
     last: dict[str, int] = {}
     kept = {*program.outputs, *program.constants}
-    for position, item in enumerate(program.items):
+    for position, item in enumerate(program.steps):
         if isinstance(item, View):
             kept |= {item.input, item.output}
             continue
+        assert isinstance(item, Launch)
         for name in item.arguments:
             last[name] = position
     return {name: position for name, position in last.items() if name not in kept}
 
 
 class _Memory:
-    def __init__(self, program: ScheduledProgram, sizes: Mapping[str, int]) -> None:
+    def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
         self.program = program
         self.sizes = sizes
         self.buffers: dict[str, Guarded] = {}

@@ -18,7 +18,7 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import DIM, evaluate
 from modelcc.ir.op import Op, Sample
-from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.program import Program
 from modelcc.ir.types import Array, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
 from modelcc.ops.samples import arrays, sizes
@@ -67,14 +67,14 @@ def graph_of(op: Op, sample: Sample, data: tuple[Array | None, ...], constant: b
     return build.build(build.add(op, *names))
 
 
-def scheduled(op: Op, sample: Sample, constant: bool = False) -> ScheduledProgram:
+def scheduled(op: Op, sample: Sample, constant: bool = False) -> Program:
     graph = graph_of(op, sample, arrays(op, sample), constant)
     return schedule_program(FuseKernels()(lower_graph(graph)), chosen_cpu())
 
 
 def check(
     op: Op,
-    program: ScheduledProgram,
+    program: Program,
     execute: Executor,
     data: tuple[Array | None, ...],
     env: Mapping[str, int],

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from modelcc.ir.constant import Constant
-from modelcc.ir.index import DIM, Sym
+from modelcc.ir.index import DIM, Index, Sym
 from modelcc.ir.loop import Buffer, Call, Const, For, Function, Load, Parameter, Splat, Store
 from modelcc.ir.program import (
     Binding,
     CopyTensor,
     Definition,
     Launch,
+    Place,
+    Placement,
     Program,
 )
 from modelcc.ir.region import Branch, Repeat
@@ -47,26 +51,40 @@ def small_program() -> Program:
     """``y = (x + x) * w - x``, ``same = x``; ``h`` and ``g`` in the arena."""
     shape = TensorType((b, 7), F32)
     flat = TensorType((7 * b,), F32)
-    bindings = (
-        Binding("x", shape, "input"),
-        Binding("h", flat, "arena", 0), Binding("g", flat, "arena", Sym("g_at")),
-        Binding("w", TensorType((1,), F32), "constant"), Binding("y", shape, "output"),
-        Binding("same", shape, "output"),
-    )  # fmt: skip
+    places = {
+        "x": (shape, Binding("input")), "h": (flat, Binding("arena", 0)),
+        "g": (flat, Binding("arena", Sym("g_at"))),
+        "w": (TensorType((1,), F32), Binding("constant")),
+        "y": (shape, Binding("output")), "same": (shape, Binding("output")),
+    }  # fmt: skip
     return Program(
-        "small", ("x",), ("y", "same"), {binding.name: binding for binding in bindings},
-        (binary("add", "add"), binary("sub", "sub"), scale()),
+        "small", ("x",), ("y", "same"),
         (
             Launch("add", ("x", "x", "h"), (7 * b,), ("Add_0",)),
             Launch("scale", ("h", "w", "g"), (7 * b,), ("Mul_1",)),
             Launch("sub", ("g", "x", "y"), (7 * b,)),
             CopyTensor("same", "x", ("Identity_3",)),
         ),
-        2 * Sym("g_at"),
-        (Definition("g_at", (28 * b + 63) // 64 * 64),),
+        {name: type for name, (type, _) in places.items()},
+        (binary("add", "add"), binary("sub", "sub"), scale()),
         {"w": Constant(np.array([3.5], np.float32))},
         {"batch": DIM},
+        placement=Placement(
+            {name: binding for name, (_, binding) in places.items()},
+            2 * Sym("g_at"),
+            (Definition("g_at", (28 * b + 63) // 64 * 64),),
+        ),
     )  # fmt: skip
+
+
+def with_tensor(
+    program: Program, name: str, type: TensorType, offset: Index, place: Place = "arena"
+) -> Program:
+    """``program`` with a tensor at a place of its own."""
+    placed = program.placed
+    bindings = {**placed.bindings, name: Binding(place, offset)}
+    types = {**program.types, name: type}
+    return replace(program, types=types, placement=replace(placed, bindings=bindings))
 
 
 def add_row() -> Function:
@@ -97,20 +115,18 @@ def nested_program() -> Program:
     The sum alternates between two halves of a buffer.  See :func:`nested_result`.
     """
     row, flag, step = TensorType((7,), F32), TensorType((1,), BOOL), Sym("step")
-    bindings = (
-        Binding("x", TensorType((b, 7), F32), "input"), Binding("go", flag, "input"),
-        Binding("zero", row, "constant"), Binding("yes", flag, "constant"),
-        Binding("first", row, "arena", 0),
-        Binding("sum", row, "arena", 64 * (step % 2)),
-        Binding("next", row, "arena", 64 * ((step + 1) % 2)),
-        Binding("total", row, "arena", 64 * (b % 2)), Binding("more", flag, "arena", 128),
-        Binding("y", row, "output"),
-    )  # fmt: skip
+    places = {
+        "x": (TensorType((b, 7), F32), Binding("input")), "go": (flag, Binding("input")),
+        "zero": (row, Binding("constant")), "yes": (flag, Binding("constant")),
+        "first": (row, Binding("arena", 0)), "sum": (row, Binding("arena", 64 * (step % 2))),
+        "next": (row, Binding("arena", 64 * ((step + 1) % 2))),
+        "total": (row, Binding("arena", 64 * (b % 2))), "more": (flag, Binding("arena", 128)),
+        "y": (row, Binding("output")),
+    }  # fmt: skip
     add = Launch("add_row", ("x", "sum", "next"), (b, step), ("Add_0",))
     halving = Repeat("i", None, (), (), (Launch("halve", ("y", "more")),), "more")
     return Program(
-        "nested", ("x", "go"), ("y",), {binding.name: binding for binding in bindings},
-        (add_row(), halve()),
+        "nested", ("x", "go"), ("y",),
         (
             CopyTensor("first", "zero"),
             Repeat("step", b, (), (), (add,), source=("Loop_1",)),
@@ -121,9 +137,11 @@ def nested_program() -> Program:
                 (CopyTensor("y", "total"),),
             ),
         ),
-        192, (),
+        {name: type for name, (type, _) in places.items()},
+        (add_row(), halve()),
         {"zero": Constant(np.zeros(7, np.float32)), "yes": Constant(np.array([True]))},
         {"batch": DIM},
+        placement=Placement({name: binding for name, (_, binding) in places.items()}, 192),
     )  # fmt: skip
 
 

@@ -4,14 +4,15 @@ The executor knows nothing of storages or plans: it follows a lowered program's 
 every buffer a kernel writes with that tensor's tag, and checks the tags of what a kernel reads.
 """
 
+from dataclasses import dataclass, field
+
 import numpy as np
 from hypothesis import strategies as st
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.index import Range, Sym, evaluate
 from modelcc.ir.loop import Buffer, Function, Parameter
-from modelcc.ir.program import CopyTensor
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.program import CopyTensor, Launch, Program
 from modelcc.ir.tensor import View
 from modelcc.ir.types import F32, TensorType
 from modelcc.passes.program.stacking import definition_values
@@ -20,15 +21,29 @@ from modelcc.passes.program.timeline import timeline
 ALIGNMENT = 64
 
 
-def kernel(inputs, outputs, types, name="k", **options):
-    """A call of an empty function with one parameter for each tensor."""
+@dataclass(frozen=True)
+class Call(Launch):
+    """A launch that knows its function."""
+
+    function: Function = field(kw_only=True)
+
+
+def kernel(inputs, outputs, types, **options):
+    """A call of an empty function with one parameter for each tensor, named after their sizes."""
     arguments = (*inputs, *outputs)
     parameters = tuple(
         Parameter(Buffer(f"b{i}", F32, types[n].physical.size(types[n].shape)), n in outputs)
         for i, n in enumerate(arguments)
     )
-    function = Function(name, parameters, (), ())
-    return KernelCall(function, arguments, outputs=tuple(outputs), **options)
+    given, made = ([str(types[n].elements) for n in names] for names in (inputs, outputs))
+    name = f"{'_'.join(given)} to {'_'.join(made)}"
+    return Call(name, arguments, function=Function(name, parameters, (), ()), **options)
+
+
+def program_of(inputs, outputs, steps, types, **rest):
+    """The program of such calls, and of views."""
+    callees = {step.callee: step.function for step in steps if isinstance(step, Call)}
+    return Program("p", inputs, outputs, tuple(steps), types, tuple(callees.values()), **rest)
 
 
 def tensor(*shape):
@@ -66,29 +81,24 @@ def scheduled_programs(draw, symbolic=False):
             items.append(kernel(read, [new], types))
         live.append(new)
     outputs = tuple(draw(st.lists(st.sampled_from(live), min_size=1, max_size=3)))
-    return ScheduledProgram(
-        "p",
-        inputs,
-        outputs,
-        tuple(items),
-        types,
-        {"w": Constant(np.zeros(16, np.float32))},
-        {"n": Range(1, None), "m": Range(1, 300)} if symbolic else {},
-    )
+    dims = {"n": Range(1, None), "m": Range(1, 300)} if symbolic else {}
+    constants = {"w": Constant(np.zeros(16, np.float32))}
+    return program_of(inputs, outputs, items, types, constants=constants, dims=dims)
 
 
 def execute(scheduled, program, values):
     """Run ``program`` on tags; AssertionError where a kernel would read or write wrong memory."""
-    known = definition_values(program.definitions, values)
-    memory = {b.name: [None] for b in program.bindings.values() if b.place != "arena"}
-    size = evaluate(program.arena, known)
+    bindings = program.placed.bindings
+    known = definition_values(program.placed.definitions, values)
+    memory = {name: [None] for name, b in bindings.items() if b.place != "arena"}
+    size = evaluate(program.placed.arena, known)
     assert size % ALIGNMENT == 0
     arena = np.full(size, -1)
     bases = timeline(scheduled).bases
     tag = {name: i for i, name in enumerate(scheduled.types)}
 
     def region(bound, name):
-        binding = program.bindings[bound]
+        binding = bindings[bound]
         if binding.place != "arena":
             return memory[bound]
         start = evaluate(binding.offset, known)
@@ -107,20 +117,21 @@ def execute(scheduled, program, values):
     parts = {}
     for call, launch in zip(timeline(scheduled).calls.values(), launches, strict=True):
         pairs = list(zip(launch.arguments, call.arguments, strict=True))
+        outputs = scheduled.results(call)
         for bound, name in pairs:
-            if name not in call.outputs:
+            if name not in outputs:
                 check(bound, name)
-        _check_aliases(call, pairs, region)
+        _check_aliases(call, outputs, pairs, region)
         for bound, name in pairs:
-            if name in call.outputs:
-                assert program.bindings[bound].place in ("arena", "output")
+            if name in outputs:
+                assert bindings[bound].place in ("arena", "output")
                 _write(region(bound, name), tag[name], name in call.partial, parts, name)
     for step in program.steps:
         if isinstance(step, CopyTensor):
             memory[step.target][0] = memory[step.source_tensor][0]
-            assert program.bindings[step.target].place == "output"
+            assert bindings[step.target].place == "output"
     for bound, name in zip(program.outputs, scheduled.outputs, strict=True):
-        assert program.bindings[bound].place == "output"
+        assert bindings[bound].place == "output"
         check(bound, name)
 
 
@@ -134,10 +145,10 @@ def _write(target, tag, is_partial, parts, name):
     parts[name] = True
 
 
-def _check_aliases(call, pairs, region):
+def _check_aliases(call, outputs, pairs, region):
     allowed = set(call.in_place)
     for bound, name in pairs:
-        if name in call.outputs:
+        if name in outputs:
             for other_bound, other in pairs:
                 if other == name or (name, other) in allowed:
                     continue

@@ -13,7 +13,6 @@ import modelcc
 from modelcc.driver import pipeline, target_of
 from modelcc.ir.loop import Call, Function, Gather
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
-from modelcc.ir.scheduled import KernelCall
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
 from tests.frontends.onnx_models import run_onnxruntime
@@ -85,7 +84,7 @@ def test_places_and_weights_are_those_of_all_channels() -> None:
     options = chosen_options(threads=1)
     stages = before_block(pipeline(target_of(options), options, Workplace()), "loop")
     program = run_stages(stages, model)
-    kernels = [item.function for item in program.items if isinstance(item, KernelCall)]
+    kernels = program.functions
     reading = [f for f in kernels if gathers(f)]
     assert len(reading) == 1 and not calls(reading[0], "floor")
 

@@ -10,7 +10,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import modelcc
 from modelcc.driver import pipeline, target_of
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.program import Launch, Program
 from modelcc.ir.types import U32, Array
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
@@ -68,7 +68,7 @@ def of_blocks(code: int, axis: int, rows: int = 3) -> ModelProto:
     return model(nodes, rows, 96, constants)
 
 
-def scheduled(net: ModelProto) -> ScheduledProgram:
+def scheduled(net: ModelProto) -> Program:
     stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "loop")
     return run_stages(stages, net)
 
@@ -91,7 +91,7 @@ def product(net: ModelProto, x: Array) -> Array:
 def assert_packed(net: ModelProto, bits: int, elements: int) -> None:
     """One kernel, and no constant that holds the weights in more than their bits."""
     program = scheduled(net)
-    assert sum(isinstance(item, KernelCall) for item in program.items) == 1
+    assert sum(isinstance(step, Launch) for step in program.steps) == 1
     words = [n for n in program.constants if program.types[n].dtype == U32]
     sizes = {n: c.nbytes for n, c in program.constants.items()}
     assert sum(sizes[n] for n in words) <= elements * bits // 8 * 1.4

@@ -16,7 +16,6 @@ import modelcc
 from modelcc.driver import pipeline, target_of
 from modelcc.ir.loop import Call, Dot4, Function
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
-from modelcc.ir.scheduled import KernelCall
 from modelcc.ir.types import Array
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
@@ -99,7 +98,7 @@ def assert_agrees(
 def functions(model: ModelProto) -> list[Function]:
     stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "loop")
     program = run_stages(stages, model)
-    return [item.function for item in program.items if isinstance(item, KernelCall)]
+    return list(program.functions)
 
 
 def has_dots(function: Function) -> bool:

@@ -53,16 +53,15 @@ def _filled(outcome: Outcome, model: Any, plans: Plans, texts: str) -> Outcome:
         program = run_stages(stages, model)
     launches: dict[str, list[Any]] = defaultdict(list)
     for launch in _launches(program.steps):
-        launches[launch.function].append(launch)
+        launches[getattr(launch, "callee", None) or launch.function].append(launch)
     kernels = [
         _kernel(function, launches[function.name], target, plans, texts)
         for function in program.functions
     ]
     sizes = [getattr(constant, "nbytes", None) for constant in program.constants.values()]
     constants = None if None in sizes else sum(sizes)
-    return replace(
-        outcome, kernels=tuple(kernels), arena=str(program.arena), constants=constants
-    )  # fmt: skip
+    arena = getattr(program, "placement", program).arena
+    return replace(outcome, kernels=tuple(kernels), arena=str(arena), constants=constants)
 
 
 def _kernel(function: Any, launches: list[Any], target: Any, plans: Plans, texts: str) -> Kernel:

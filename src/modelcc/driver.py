@@ -35,8 +35,6 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.mapped import release_all
 from modelcc.ir.program import Program, checks
-from modelcc.ir.region import map_leaves
-from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
 from modelcc.ir.structure import Interface
 from modelcc.ir.tensor import TensorProgram
 from modelcc.levels.text import verify_level
@@ -68,7 +66,7 @@ from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from modelcc.passes.graph.simplify_control import SimplifyControl
 from modelcc.passes.graph.trim_windows import TrimWindows
 from modelcc.passes.pass_base import Pass
-from modelcc.passes.program.from_scheduled import lower_to_program
+from modelcc.passes.program.apply_plan import apply_plan
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.passes.tensor.check_indices import CheckIndices
@@ -294,12 +292,9 @@ def compile_model(
     times: list[StageTime] = []
     interfaces: list[Interface | None] = []
     files: list[Seen] = []
-    notes: list[str] = []
 
     def note(run: StageRun) -> None:
         times.append(StageTime(run.stage.label, run.seconds))
-        if isinstance(run.after, ScheduledProgram) and run.stage.block == "schedule":
-            notes.extend(run.after.notes)
         if isinstance(run.after, Graph):
             interfaces.append(run.after.interface)
         if isinstance(run.before, Graph) and isinstance(run.after, TensorProgram):
@@ -322,7 +317,7 @@ def compile_model(
         watching = all_of(note, log_stage, check_stage, observer)
         begin = announcer(stages, workplace)
         artifact: Artifact = run_stages(stages, source(), watching, begin)
-    artifact = _with_notes(_with_interface(artifact, interfaces), tuple(notes))
+    artifact = _with_interface(artifact, interfaces)
     _warn_of_notes(artifact, options)
     if cache and key:
         keep(artifact, key, cache, before, files)
@@ -330,11 +325,7 @@ def compile_model(
 
 
 def check_stage(run: StageRun) -> None:
-    """Verify what a stage made: :class:`StageError` names it, :class:`ModelError` is the user's.
-
-    Scheduled programs are checked once they have become host programs, which holds the same
-    functions.
-    """
+    """Verify what a stage made: :class:`StageError` names it, :class:`ModelError` is the user's."""
     if not isinstance(run.after, Graph | TensorProgram | Program):
         return
     try:
@@ -362,15 +353,6 @@ def _with_interface(artifact: Artifact, found: Sequence[Interface | None]) -> Ar
     return replace(artifact, manifest=artifact.manifest.with_interface(found[-1]))
 
 
-def _with_notes(artifact: Artifact, notes: tuple[str, ...]) -> Artifact:
-    """With what the user is to know in its report."""
-    text = artifact.sources.get(REPORT) if notes else None
-    if text is None:
-        return artifact
-    report = replace(report_from_json(text), notes=notes)
-    return replace(artifact, sources={**artifact.sources, REPORT: report.to_json()})
-
-
 def _warn_of_notes(artifact: Artifact, options: Options) -> None:
     """Only what is tuned may be done otherwise than the user wished."""
     report = report_in(artifact) if options.tuned else None
@@ -387,25 +369,15 @@ def _importer(options: Options) -> Callable[[ModelSource], Graph]:
 
 def _on_functions(
     legalize: Callable[[Function], Function],
-) -> Callable[[ScheduledProgram], ScheduledProgram]:
-    def run(program: ScheduledProgram) -> ScheduledProgram:
-        done: dict[int, Function] = {}  # by identity: functions are large to compare
-
-        def legal(item: ScheduledItem) -> ScheduledItem:
-            if not isinstance(item, KernelCall):
-                return item
-            function = done.get(id(item.function))
-            if function is None:
-                function = done[id(item.function)] = legalize(item.function)
-            return replace(item, function=function)
-
-        return replace(program, items=map_leaves(program.items, legal))
+) -> Callable[[Program], Program]:
+    def run(program: Program) -> Program:
+        return replace(program, callees=tuple(map(legalize, program.functions)))
 
     return run
 
 
-def _planned(program: ScheduledProgram) -> Program:
-    return lower_to_program(program, plan_memory(program))
+def _planned(program: Program) -> Program:
+    return apply_plan(program, plan_memory(program))
 
 
 def _emitter(target: Target) -> Callable[[Program], Emitted]:
@@ -426,7 +398,7 @@ def _builder(target: Target, workplace: Workplace) -> Callable[[Emitted], Built]
 def _packager(target: Target) -> Callable[[Built], Artifact]:
     def run(built: Built) -> Artifact:
         program = built.program
-        shapes = [program.bindings[name].type.shape for name in program.inputs]
+        shapes = [program.types[name].shape for name in program.inputs]
         demands = [check.condition for check in checks(program)]
         sizes = nominal_sizes(program.dims, _greatest(program), shapes, demands)
         report = report_of(program, target.name, sizes)
@@ -437,7 +409,7 @@ def _packager(target: Target) -> Callable[[Built], Artifact]:
 
 def _greatest(program: Program) -> dict[str, int]:
     """The sizes that a static arena is planned for; none if it grows with its dimensions."""
-    if not isinstance(program.arena, int):
+    if not isinstance(program.placed.arena, int):
         return {}
     return {name: known.hi for name, known in program.dims.items() if isinstance(known.hi, int)}
 

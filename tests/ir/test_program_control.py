@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from loop_programs import aligned
 from machines import chosen_machine
-from program_cases import nested_program, nested_result
+from program_cases import nested_program, nested_result, with_tensor
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import Sym
-from modelcc.ir.program import Binding, Program, Step, leaves
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.program import Program, Step, leaves
 from modelcc.ir.program_cost import step_work
 from modelcc.ir.program_interpreter import interpret_program
 from modelcc.ir.program_parser import constants_by_digest, parse_program
@@ -98,10 +98,8 @@ def with_steps(*changed: Step) -> Program:
     return replace(program, steps=(*program.steps[: 3 - len(changed)], *changed))
 
 
-def with_binding(name: str, type: TensorType, offset: object) -> Program:
-    program = nested_program()
-    bindings = {**program.bindings, name: Binding(name, type, "arena", offset)}  # type: ignore[arg-type]
-    return replace(program, bindings=bindings)
+def with_binding(name: str, type: TensorType, offset: Index) -> Program:
+    return with_tensor(nested_program(), name, type, offset)
 
 
 ROW = TensorType((7,), F32)
@@ -113,7 +111,7 @@ REFUSED = {
     "counter twice": (
         with_steps(replace(LOOP, body=(LOOP,)), LAST), "Loop_1, loop over 'step': 'step' is alr"),
     "unknown bound": (with_steps(replace(LOOP, trips=Sym("m")), LAST), "'m' is not defined"),
-    "no condition": (with_steps(replace(LAST, condition="no")), "tensor 'no' has no binding"),
+    "no condition": (with_steps(replace(LAST, condition="no")), "there is no tensor 'no'"),
     "no bool": (with_steps(replace(LAST, condition="x")), "condition 'x' must be one bool, not"),
     "many bools": (
         replace(

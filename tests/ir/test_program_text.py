@@ -10,7 +10,7 @@ from program_cases import small_program
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.index_bound import IndexBound
-from modelcc.ir.program import Launch, Program
+from modelcc.ir.program import Launch, Placement, Program
 from modelcc.ir.program_parser import constants_by_digest, parse_program
 from modelcc.ir.program_text import print_program
 
@@ -26,7 +26,8 @@ def test_round_trip() -> None:
 
 def test_dimensions_without_bounds() -> None:
     dims = {"batch": Range(None, None), "a": Range(1, Sym("batch") - 1), "b c": Range(None, 7)}
-    program = replace(small_program(), dims=dims, definitions=(), arena=64, name="odd é")
+    placement = replace(small_program().placed, definitions=(), arena=64)
+    program = replace(small_program(), dims=dims, placement=placement, name="odd é")
     assert read_back(program) == program
 
 
@@ -42,7 +43,7 @@ def test_launches_that_round_otherwise(rounding: float) -> None:
 
 
 def test_program_without_steps() -> None:
-    program = Program("empty", (), (), {}, (), (), 0)
+    program = Program("empty", (), (), (), {}, (), placement=Placement({}))
     assert read_back(program) == program
 
 

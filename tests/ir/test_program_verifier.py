@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from program_cases import b, small_program
+from program_cases import b, small_program, with_tensor
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import Sym
-from modelcc.ir.program import Binding, CopyTensor, Definition, Launch, Program, Step
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.program import CopyTensor, Definition, Launch, Place, Program, Step
 from modelcc.ir.program_verifier import verify_program
 from modelcc.ir.types import F32, F64, TensorType
 
@@ -20,9 +21,11 @@ def test_accepts() -> None:
     verify_program(small_program())
 
 
-def with_binding(binding: Binding) -> Program:
-    program = small_program()
-    return replace(program, bindings={**program.bindings, binding.name: binding})
+def with_binding(
+    name: str, type: TensorType, place: Place, offset: Index = 0, **changes: Any
+) -> Program:
+    program = with_tensor(small_program(), name, type, offset, place)
+    return replace(program, placement=replace(program.placed, **changes))
 
 
 def with_steps(*steps: Step) -> Program:
@@ -34,22 +37,21 @@ REFUSED = {
     "an undefined dimension": (
         replace(small_program(), dims={}), "index symbol 'batch' is not defined"),
     "a symbol twice": (
-        replace(small_program(), definitions=(Definition("batch", 3),)),
+        with_binding("h", FLAT, "arena", definitions=(Definition("batch", 3),)),
         "'batch' is already defined"),
     "no such input": (
-        with_binding(Binding("z", FLAT, "input")), "z: the program has no input of this name"),
-    "unaligned": (with_binding(Binding("h", FLAT, "arena", 4)), "offset 4 is no multiple of 64"),
+        with_binding("z", FLAT, "input"), "z: the program has no input of this name"),
+    "unaligned": (with_binding("h", FLAT, "arena", 4), "offset 4 is no multiple of 64"),
     "outside": (
-        with_binding(Binding("h", FLAT, "arena", 2 * Sym("g_at"))), "h: bytes .* lie outside"),
+        with_binding("h", FLAT, "arena", 2 * Sym("g_at")), "h: bytes .* lie outside"),
     "no binding": (
-        with_steps(CopyTensor("h", "q")), "copy to 'h': tensor 'q' has no binding"),
-    "no kernel": (with_steps(replace(ADD, function="mul")), "there is no kernel"),
+        with_steps(CopyTensor("h", "q")), "copy to 'h': there is no tensor 'q'"),
+    "no kernel": (with_steps(replace(ADD, callee="mul")), "there is no kernel"),
     "arguments": (
         with_steps(replace(ADD, arguments=("x", "h"))), "Add_0, @add: the kernel takes 3 tensors"),
     "dtype": (
-        replace(
-            with_binding(Binding("g", TensorType((7 * b,), F64), "arena", Sym("g_at"))),
-            arena=4 * Sym("g_at"),
+        with_binding(
+            "g", TensorType((7 * b,), F64), "arena", Sym("g_at"), arena=4 * Sym("g_at")
         ),
         "%z has elements of f32, but 'g' is f64"),
     "written input": (
@@ -62,7 +64,7 @@ REFUSED = {
         replace(small_program(), steps=small_program().steps[:3]), "output 'same' is never"),
     "overwritten": (
         replace(
-            with_binding(Binding("o", TensorType((b,), F32), "arena", 0)),
+            with_binding("o", TensorType((b,), F32), "arena"),
             steps=(ADD, Launch("add", ("w", "w", "o"), (1,), ("Evil",)), *small_program().steps[1:])
         ),
         "Mul_1, @scale: 'h' is read after 'o' of Evil, @add has overwritten it"),
@@ -77,7 +79,6 @@ def test_refuses(case: str) -> None:
 
 
 def test_views_are_one_tensor() -> None:
-    view = Binding("view", TensorType((b, 7), F32), "arena", 0)
-    program = with_binding(view)
+    program = with_binding("view", TensorType((b, 7), F32), "arena")
     scale = Launch("scale", ("view", "w", "g"), (7 * b,))
     verify_program(replace(program, steps=(ADD, scale, *program.steps[2:])))

@@ -9,7 +9,7 @@ import modelcc
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Buffer, Function, Parameter
-from modelcc.ir.program import Binding, Launch, Program
+from modelcc.ir.program import Binding, Launch, Placement, Program, Step
 from modelcc.ir.region import Repeat
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.conv import Conv
@@ -29,15 +29,21 @@ KERNEL = Function(
 )
 
 
+def program_of(steps: tuple[Step, ...], places: dict[str, int]) -> Program:
+    """From ``x`` to ``y`` by way of tensors at some places of an arena."""
+    bindings = {name: Binding("arena", offset) for name, offset in places.items()}
+    bindings |= {"x": Binding("input"), "y": Binding("output")}
+    types = dict.fromkeys(bindings, TensorType((16,), F32))
+    placement = Placement(bindings, 192)
+    return Program("p", ("x",), ("y",), steps, types, (KERNEL,), placement=placement)
+
+
 def test_a_tensor_is_live_until_its_view_is_read() -> None:
     """``v`` shows the memory of ``a``, which nobody may use while ``b`` comes and goes."""
     places = {"a": 0, "v": 0, "b": 64, "c": 128, "d": 64}
-    flat = TensorType((16,), F32)
-    bindings = {name: Binding(name, flat, "arena", offset) for name, offset in places.items()}
-    bindings |= {"x": Binding("x", flat, "input"), "y": Binding("y", flat, "output")}
     pairs = (("x", "a"), ("x", "b"), ("b", "c"), ("c", "d"), ("v", "y"))
     steps = tuple(Launch("copy", pair) for pair in pairs)
-    report = report_of(Program("p", ("x",), ("y",), bindings, (KERNEL,), steps, 192), "native", {})
+    report = report_of(program_of(steps, places), "native", {})
     spans = {region.name: (region.first, region.last) for region in report.regions}
     assert spans["a"] == (0, 0)
     assert spans["v"] == (0, 4)
@@ -73,9 +79,6 @@ def test_kernels_that_are_no_plain_sums_say_so() -> None:
 
 def test_a_loop_has_the_rounding_of_what_it_launches() -> None:
     launches = (Launch("copy", ("x", "y")), Launch("copy", ("x", "y"), rounding=4.5))
-    flat = TensorType((16,), F32)
-    bindings = {"x": Binding("x", flat, "input"), "y": Binding("y", flat, "output")}
     steps = (launches[0], Repeat("i", 3, (), (), launches))
-    program = Program("p", ("x",), ("y",), bindings, (KERNEL,), steps, 0)
-    rows = report_of(program, "native", {}).kernels
+    rows = report_of(program_of(steps, {}), "native", {}).kernels
     assert [row.rounding for row in rows] == [1.0, 4.5]

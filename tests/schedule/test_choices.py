@@ -11,7 +11,6 @@ import modelcc
 from modelcc.driver import pipeline, target_of
 from modelcc.ir.loop import Choose, Function
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
-from modelcc.ir.scheduled import KernelCall
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
 from tests.frontends.onnx_models import run_onnxruntime
@@ -28,7 +27,7 @@ def chosen_lanes(model: ModelProto) -> list[int]:
     """Lanes of the values that are chosen from."""
     stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "loop")
     program = run_stages(stages, model)
-    functions: list[Function] = [i.function for i in program.items if isinstance(i, KernelCall)]
+    functions: list[Function] = [*program.functions]
     return [
         e.lanes
         for f in functions

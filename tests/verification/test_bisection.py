@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
-from small_models import mlp
+import pytest
+from onnx import ModelProto, helper
+from small_models import mlp, model
 
-from modelcc.driver import import_model, pipeline, target_of
+from modelcc.driver import Emitted, import_model, pipeline, target_of
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.program import Program
 from modelcc.ops.activation import Relu
 from modelcc.ops.elementwise import Tanh
 from modelcc.pipeline import (
@@ -22,10 +29,11 @@ from modelcc.pipeline import (
     run_stages,
 )
 from modelcc.targets.base import Workplace
-from modelcc.verification.bisection import differences_by_interpreter, find_culprit
+from modelcc.verification.bisection import Differences, differences_by_interpreter, find_culprit
 from tests.machines import chosen_options
 
 OPTIONS = chosen_options(threads=1)
+TARGET = target_of(OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -45,51 +53,97 @@ class Renames:
         return replace(graph, nodes=tuple(nodes))
 
 
-def runs_of(stages: tuple[Stage, ...]) -> list[StageRun]:
+def layers() -> ModelProto:
+    """Products of which the first waits, in the arena, for the sum with the third."""
+    generator = np.random.default_rng(3)
+    shapes = {"w0": (6, 20), "w1": (20, 20), "w2": (20, 20), "w3": (20, 3)}
+    arrays = {n: generator.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    nodes = (
+        helper.make_node("MatMul", ["x", "w0"], ["h"]),
+        helper.make_node("MatMul", ["h", "w1"], ["g"]),
+        helper.make_node("MatMul", ["g", "w2"], ["e"]),
+        helper.make_node("Add", ["h", "e"], ["s"]),
+        helper.make_node("MatMul", ["s", "w3"], ["y"]),
+    )
+    return model(nodes, {"x": (2, 6)}, {"y": (2, 3)}, arrays)
+
+
+def runs_of(stages: tuple[Stage, ...], source: ModelProto) -> list[StageRun]:
     runs: list[StageRun] = []
-    run_stages(stages, mlp(), runs.append)
+    run_stages(stages, source, runs.append)
     return runs
 
 
-def checker() -> object:
-    graph = import_model(mlp(), OPTIONS)
+def checker(source: ModelProto) -> Differences:
+    graph = import_model(source, OPTIONS)
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 6)).astype(np.float32)}
-    return differences_by_interpreter(feeds, {}, interpret(graph, feeds))
+    load = partial(TARGET.load, threads=1)
+    return differences_by_interpreter(feeds, {}, interpret(graph, feeds), load)
 
 
 def good_stages() -> tuple[Stage, ...]:
-    return before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "emit")
+    return pipeline(TARGET, OPTIONS, Workplace())
 
 
 def test_nothing_is_found_in_a_good_pipeline() -> None:
-    assert find_culprit(runs_of(good_stages()), checker()) is None
+    for source in (mlp(), layers()):
+        assert find_culprit(runs_of(good_stages(), source), checker(source)) is None
 
 
 def test_the_stage_and_its_rewrite_are_found() -> None:
-    good = good_stages()
+    good = before_block(good_stages(), "emit")
     bad = (*before_block(good, "lower"), *block("graph", Renames()), *from_block(good, "lower"))
-    culprit = find_culprit(runs_of(bad), checker())
+    culprit = find_culprit(runs_of(bad, mlp()), checker(mlp()))
     assert culprit is not None
     assert (culprit.stage, culprit.rewrite) == ("graph/Renames", 2)
     assert not culprit.differences[0].agrees
 
 
-def test_stages_without_interpreter_come_with_the_next_one() -> None:
-    def spoil(program: object) -> object:
-        functions = {}
-        for item in program.items:  # type: ignore[attr-defined]
-            if hasattr(item, "function"):
-                functions[item.function.name] = replace(item.function, body=())
-        items = tuple(
-            replace(i, function=functions[i.function.name]) if hasattr(i, "function") else i
-            for i in program.items  # type: ignore[attr-defined]
-        )
-        return replace(program, items=items)  # type: ignore[type-var]
+def does_nothing(program: Program) -> Program:
+    """The first kernel has lost its body."""
+    first, *others = program.callees
+    return replace(program, callees=(replace(first, body=()), *others))
 
-    good = good_stages()
-    bad = (*before_block(good, "plan"), Stage("loop", "spoil", spoil), *from_block(good, "plan"))
-    culprit = find_culprit(runs_of(bad), checker())
-    assert culprit is not None and "loop/spoil" in culprit.stage and "schedule" in culprit.stage
+
+def too_early(program: Program) -> Program:
+    """The last step comes first."""
+    return replace(program, steps=(program.steps[-1], *program.steps[:-1]))
+
+
+def in_one_place(program: Program) -> Program:
+    """All that is in the arena begins where it does."""
+    placed = program.placed
+    bindings = {name: replace(binding, offset=0) for name, binding in placed.bindings.items()}
+    return replace(program, placement=replace(placed, bindings=bindings))
+
+
+def stores_nothing(emitted: Emitted) -> Emitted:
+    """Vectors and numbers stay in registers."""
+    modules = [replace(m, text=re.sub(r"\n *store [^\n]*", "", m.text)) for m in emitted.modules]
+    return replace(emitted, modules=tuple(modules))
+
+
+FAULTS: dict[str, Callable[[Any], Any]] = {
+    "schedule/schedule": does_nothing,
+    "loop/legalize": does_nothing,
+    "plan/order_steps": too_early,
+    "plan/plan_memory": in_one_place,
+    "emit/emit": stores_nothing,
+}
+
+
+@pytest.mark.parametrize("label", FAULTS)
+def test_a_fault_after_scheduling_is_found(label: str) -> None:
+    def faulty(stage: Stage) -> Stage:
+        right = stage.run
+        return replace(stage, run=lambda program: FAULTS[label](right(program)))
+
+    bad = tuple(faulty(stage) if stage.label == label else stage for stage in good_stages())
+    culprit = find_culprit(runs_of(bad, layers()), checker(layers()))
+    assert culprit is not None
+    # Of emitting, building and packaging the last alone gives something to run.
+    named = f"{label}, build/build, package/package" if label == "emit/emit" else label
+    assert culprit.stage == named
 
 
 def test_names_are_distinct_and_stages_limited() -> None:

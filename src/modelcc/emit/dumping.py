@@ -8,13 +8,12 @@ from typing import Any
 from modelcc.driver import Emitted
 from modelcc.ir.graph import Graph
 from modelcc.ir.program import Program
-from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.levels.text import level_text
 from modelcc.pipeline import Observer, StageRun
 from modelcc.targets.base import MODULE_LINE
 
-_TEXTS = (Graph, TensorProgram, ScheduledProgram, Program)
+_TEXTS = (Graph, TensorProgram, Program)
 
 
 def dump_observer(folder: Path) -> Observer:

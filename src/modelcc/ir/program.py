@@ -1,18 +1,25 @@
-"""Program level: the host program — an arena with planned offsets, and steps.
+"""Program level: the host program — steps, the functions that they call, and where memory is.
 
-Sizes and offsets are index expressions of the model's named dimensions (and of earlier
-``definitions``), evaluated once per call signature.
+Scheduling makes a program without ``placement``: every tensor is memory of its own, branches and
+loops hand on what they compute, and a view is another name::
 
-    program @model(%x: f32[batch, 784]) -> (%y: f32[batch, 10]) {
-      constant %w : f32[784, 512] digest 3f…
-      arena 64-aligned, size = a0 + 2048*batch
-      region %h = arena[0 .. 2048*batch]
-      launch @gemm_bias_relu(%x, %w, %b, %h; batch) from "fc1"
+    program @model {
+      input %x: f32[batch, 784]
+      launch @gemm(%x, %w, %h; batch) from "fc1"
+      view %v = %h
+      launch @softmax(%v, %y; batch) in_place(%y over %v)
     }
 
-Steps nest: a branch and a loop hold steps.  A loop's counter is an index symbol inside it, for
-sizes of launches and for offsets, so that iterations address slices of tensors in place, and
-state that cannot be updated in place alternates between two halves of a buffer.
+Planning memory gives it one: an arena with offsets for what is neither passed nor constant.  What
+a view shows lies where it does, and states that are not updated in place are copied::
+
+      arena 2048*batch
+      place %h: f32[batch, 512] at 0
+
+Sizes and offsets are index expressions of the model's named dimensions (and of earlier
+``definitions``), evaluated once per call signature.  A loop's counter is an index symbol inside
+it, for sizes of launches and for offsets, so that iterations address slices of tensors in place,
+and state that cannot be updated in place alternates between two halves of a buffer.
 
 Sizes may depend on data: a step reads index symbols from memory, to be used after it in its
 block.  What they make large without bounds is allocated then::
@@ -36,22 +43,23 @@ from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.tensor import ReadSize, size_conditions
+from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.ir.types import TensorType
+
+Callee: TypeAlias = Function
+"""What a step can launch, by its name: a loop function."""
 
 Place = Literal["input", "output", "constant", "arena"]
 
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a named tensor lives.  ``offset`` is in bytes, into the arena; 0 elsewhere.
+    """Where a tensor lives.  ``offset`` is in bytes, into the arena; 0 elsewhere.
 
     It may mention the counter of a loop that all steps naming the tensor are in.  ``segment``
     names a part of the arena that is allocated while the program runs.
     """
 
-    name: str
-    type: TensorType
     place: Place
     offset: Index = 0
     segment: str = ""
@@ -66,19 +74,38 @@ class Definition:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Where every tensor that a step mentions lives; what was a view is bound where its base is.
+
+    ``arena`` is the arena's size in bytes.  Every binding starts at a multiple of 64 bytes.
+    """
+
+    bindings: Mapping[str, Binding]
+    arena: Index = 0
+    definitions: tuple[Definition, ...] = ()
+
+
+@dataclass(frozen=True)
 class Launch:
-    """Runs kernel ``function`` on tensors, in parameter order, and index arguments.
+    """Runs ``callee`` on tensors, in parameter order, and index arguments.
 
     The run ends after it if it has met an index outside of one of ``bounds``, which are those of
     the function's checks by their numbers.  ``rounding`` is that of the tensor level's kernel.
+
+    What memory may be planned by: ``in_place`` lists (output, input) tensors that may share one
+    buffer, since they have one size and every input element is read only to compute the output
+    element at the same offset; ``partial`` names outputs of which a part only is written
+    (concatenation).
     """
 
-    function: str
+    callee: str
     arguments: tuple[str, ...]
     sizes: tuple[Index, ...] = ()
     source: tuple[str, ...] = ()
     bounds: tuple[IndexBound, ...] = ()
     rounding: float = 1.0
+    in_place: tuple[tuple[str, str], ...] = ()
+    partial: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,75 +126,116 @@ class Allocate:
     source: tuple[str, ...] = ()
 
 
-Leaf: TypeAlias = Launch | CopyTensor | ReadSize | Allocate
+Leaf: TypeAlias = Launch | View | CopyTensor | ReadSize | Allocate
 Step: TypeAlias = "Leaf | Branch[Step] | Repeat[Step]"
-"""Branches and loops have no outputs here: what goes into them and out is copied, or in its place."""
+"""With a placement there are no views, and branches and loops neither carry nor return anything;
+without one nothing is copied or allocated."""
+
+
+def inner_steps(step: Step) -> tuple[Step, ...]:
+    """The steps that a branch or loop holds."""
+    match step:
+        case Branch():
+            return (*step.then, *step.other)
+        case Repeat():
+            return step.body
+        case _:
+            return ()
 
 
 def leaves(steps: Sequence[Step]) -> Iterator[Leaf]:
     """Steps that hold no others, in the order of the text."""
     for step in steps:
-        match step:
-            case Branch():
-                yield from leaves(step.then)
-                yield from leaves(step.other)
-            case Repeat():
-                yield from leaves(step.body)
-            case _:
-                yield step
+        if isinstance(step, Branch | Repeat):
+            yield from leaves(inner_steps(step))
+        else:
+            yield step
 
 
 def counters(steps: Sequence[Step]) -> dict[str, int]:
     """Counters of the loops among steps, at their first iteration."""
     found: dict[str, int] = {}
     for step in steps:
-        match step:
-            case Branch():
-                found |= counters((*step.then, *step.other))
-            case Repeat():
-                found |= {step.counter: 0, **counters(step.body)}
-            case _:
-                pass
+        found |= {step.counter: 0} if isinstance(step, Repeat) else {}
+        found |= counters(inner_steps(step))
     return found
+
+
+def own_tensors(step: Step) -> tuple[str, ...]:
+    """Names of the tensors that a step touches, those in it left out."""
+    match step:
+        case Launch() | ReadSize():
+            return step.arguments
+        case View():
+            return (step.input, step.output)
+        case CopyTensor():
+            return (step.target, step.source_tensor)
+        case Allocate():
+            return ()
+        case Branch():
+            return (step.condition,)
+        case Repeat():
+            states = [n for c in step.carries for n in (c.initial, c.state, c.next, c.last)]
+            return (*states,) if step.condition is None else (*states, step.condition)
 
 
 def step_tensors(step: Step) -> tuple[str, ...]:
     """Names of the tensors that a step and those in it touch, each once."""
-    match step:
-        case Launch() | ReadSize():
-            found = step.arguments
-        case Allocate():
-            found = ()
-        case CopyTensor():
-            found = (step.target, step.source_tensor)
-        case Branch():
-            inner = (n for s in (*step.then, *step.other) for n in step_tensors(s))
-            found = (step.condition, *inner)
-        case Repeat():
-            own = () if step.condition is None else (step.condition,)
-            found = (*own, *(n for s in step.body for n in step_tensors(s)))
-    return tuple(dict.fromkeys(found))
+    inner = (name for each in inner_steps(step) for name in step_tensors(each))
+    return tuple(dict.fromkeys((*own_tensors(step), *inner)))
 
 
 @dataclass(frozen=True)
 class Program:
-    """The whole compiled model: what the runtime executes and the emitters print.
+    """What runs on the host: from scheduling on, what the runtime executes and emitters print.
 
-    ``bindings`` names every tensor a step mentions; views share place and offset with their base.
-    ``arena`` is the arena's size in bytes.  Every binding starts at a multiple of 64 bytes.
+    ``types`` has the type, with its physical layout, of every tensor that a step mentions.
     ``dims`` bounds the inputs' dimensions, then the symbols that steps read from memory.
+    ``notes`` tell the user what of their wishes was not done.  Without a ``placement`` memory is
+    not planned yet.
     """
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    bindings: Mapping[str, Binding]
-    functions: tuple[Function, ...]
     steps: tuple[Step, ...]
-    arena: Index
-    definitions: tuple[Definition, ...] = ()
+    types: Mapping[str, TensorType]
+    callees: tuple[Callee, ...]
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
     dims: Bounds = field(default_factory=dict[str, Range])
+    notes: tuple[str, ...] = ()
+    placement: Placement | None = None
+
+    @property
+    def placed(self) -> Placement:
+        """Where memory is; ``ValueError`` if that is not planned yet."""
+        if self.placement is None:
+            raise ValueError(f"the memory of program {self.name!r} is not planned yet")
+        return self.placement
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The loop functions among the callees."""
+        return self.callees
+
+    @cached_property
+    def callee(self) -> Mapping[str, Callee]:
+        """The callees by their names."""
+        return {callee.name: callee for callee in self.callees}
+
+    def results(self, launch: Launch) -> tuple[str, ...]:
+        """The tensors that a launch writes, in the order of the parameters."""
+        pairs = zip(self.callee[launch.callee].parameters, launch.arguments, strict=True)
+        return tuple(name for parameter, name in pairs if parameter.mutable)
+
+    @cached_property
+    def bases(self) -> Mapping[str, str]:
+        """What views are of: tensors that are none."""
+        found: dict[str, str] = {}
+        for step in leaves(self.steps):
+            if isinstance(step, View):
+                found[step.output] = found.get(step.input, step.input)
+        return found
 
     @cached_property
     def read_sizes(self) -> tuple[str, ...]:
@@ -180,9 +248,9 @@ class Program:
         found = (s.name for s in leaves(self.steps) if isinstance(s, Allocate))
         return tuple(dict.fromkeys(found))
 
-    def position(self, binding: Binding) -> int:
+    def position(self, name: str) -> int:
         """Which of the inputs, outputs or constants a tensor is; ``KeyError`` if it is none."""
-        return self._positions[binding.place][binding.name]
+        return self._positions[self.placed.bindings[name].place][name]
 
     @cached_property
     def _positions(self) -> Mapping[Place, Mapping[str, int]]:

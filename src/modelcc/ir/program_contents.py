@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
-from modelcc.ir.program import Binding, Program
+from modelcc.ir.program import Placement, Program
 
 ALIGNMENT = 64
 
@@ -23,19 +23,19 @@ Region: TypeAlias = tuple[str, int, int]
 
 
 def require_inside(
-    program: Program, binding: Binding, values: Values, size: int | None = None
+    program: Program, placement: Placement, name: str, values: Values, size: int | None = None
 ) -> tuple[int, int]:
     """First byte of a tensor in the arena and the one after its last; aligned and inside.
 
     ``size`` is that of its segment, None for the arena that is there from the start.
     """
-    where = (program.name, binding.name)
+    where = (program.name, name)
     try:
-        start = evaluate(binding.offset, values)
-        end = start + evaluate(binding.type.bytes, values)
+        start = evaluate(placement.bindings[name].offset, values)
+        end = start + evaluate(program.types[name].bytes, values)
     except KeyError as error:
         raise ModelError(f"{error} is needed before a step has read it", where) from error
-    arena = evaluate(program.arena, values) if size is None else size
+    arena = evaluate(placement.arena, values) if size is None else size
     if start % ALIGNMENT:
         message = f"offset {start} is no multiple of {ALIGNMENT}{given_values(values)}"
         raise ModelError(message, where)
@@ -112,14 +112,16 @@ class Memory:
 
     def __init__(self, program: Program) -> None:
         self._program = program
+        self._given = {*program.inputs, *program.constants}
         self.contents = Contents()
         self.sizes: dict[str, int] = {}
         self._lost: dict[Region, str] = {}
 
     def holds(self, name: str, values: Values) -> bool:
         """Whether the tensor holds what was written to it."""
-        binding = self._program.bindings[name]
-        if binding.place in ("input", "constant") or evaluate(binding.type.bytes, values) == 0:
+        program = self._program
+        base = program.bases.get(name, name)
+        if base in self._given or evaluate(program.types[name].bytes, values) == 0:
             return True
         return self.contents.holds(self._region(name, values))
 
@@ -155,11 +157,12 @@ class Memory:
                 self._lost[segment, *gone] = f"'{name}' of {', '.join(where)}"
 
     def _region(self, name: str, values: Values) -> Region:
-        binding = self._program.bindings[name]
-        if binding.place != "arena":
-            return f"tensor {name}", 0, 1
+        program, placement = self._program, self._program.placement
+        binding = None if placement is None else placement.bindings[name]
+        if placement is None or binding is None or binding.place != "arena":
+            return f"tensor {program.bases.get(name, name)}", 0, 1
         size = self.sizes.get(binding.segment) if binding.segment else None
-        return (binding.segment, *require_inside(self._program, binding, values, size))
+        return (binding.segment, *require_inside(program, placement, name, values, size))
 
 
 def given_values(values: Values) -> str:

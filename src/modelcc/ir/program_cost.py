@@ -15,7 +15,7 @@ from modelcc.ir.program import (
     leaves,
 )
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.tensor import ReadSize
+from modelcc.ir.tensor import ReadSize, View
 
 Work = tuple[int, str, tuple[str, ...], int, int, float]
 """Number of a step, what it runs, where it stems from, its operations, bytes of its buffers, and
@@ -39,7 +39,7 @@ class _Costs:
     """What calls cost, those alike counted once."""
 
     def __init__(self, program: Program) -> None:
-        self._functions = {function.name: function for function in program.functions}
+        self._functions = program.callee
         self._known: dict[tuple[str, tuple[int, ...]], Cost] = {}
 
     def of(self, name: str, sizes: tuple[int, ...]) -> Cost:
@@ -54,7 +54,9 @@ class _Costs:
 def _name(step: Step) -> str:
     match step:
         case Launch():
-            return step.function
+            return step.callee
+        case View():
+            return f"view {step.input}"
         case CopyTensor():
             return f"copy {step.source_tensor}"
         case ReadSize():
@@ -70,11 +72,11 @@ def _name(step: Step) -> str:
 def _work(step: Step, program: Program, costs: _Costs, env: Mapping[str, int]) -> tuple[int, int]:
     match step:
         case Launch():
-            cost = costs.of(step.function, tuple(evaluate(size, env) for size in step.sizes))
+            cost = costs.of(step.callee, tuple(evaluate(size, env) for size in step.sizes))
             return cost.flops, cost.bytes
         case CopyTensor():
-            return 0, 2 * evaluate(program.bindings[step.target].type.bytes, env)
-        case ReadSize() | Allocate():
+            return 0, 2 * evaluate(program.types[step.target].bytes, env)
+        case View() | ReadSize() | Allocate():
             return 0, 0
         case Branch():
             sides = (step.then, step.other)

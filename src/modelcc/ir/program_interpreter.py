@@ -1,11 +1,14 @@
-"""Reference interpreter of the program level: an arena in NumPy, kernels by the loop interpreter.
+"""Reference interpreter of the program level: memory in NumPy, kernels by the loop interpreter.
 
-The arena starts full of 0xFF (NaN as floats), so that reading what no step has written shows.
+An arena, and memory of tensors that have their own, starts full of 0xFF (NaN as floats), so that
+reading what no step has written shows.  Before memory is planned what a branch or an iteration
+makes is gone after it, but for what it hands on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
@@ -17,15 +20,9 @@ from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_interpreter import Kernel, OutOfBoundError, compile_loops
 from modelcc.ir.pack import pack, unpack
-from modelcc.ir.program import (
-    Allocate,
-    CopyTensor,
-    Launch,
-    Program,
-    Step,
-)
+from modelcc.ir.program import Allocate, Binding, CopyTensor, Launch, Placement, Program, Step
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.tensor import ReadSize
+from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.tensor_interpreter import check_conditions
 from modelcc.ir.types import Array, TensorType, dtype_of
 
@@ -35,16 +32,16 @@ def interpret_program(program: Program, feeds: Mapping[str, Array]) -> dict[str,
 
     Raises :class:`ModelError` if an input is missing or does not fit its type.
     """
-    types = {name: program.bindings[name].type for name in program.inputs}
+    types = {name: program.types[name] for name in program.inputs}
     _check_feeds(types, feeds)
     shapes = ((name, types[name], feeds[name].shape) for name in program.inputs)
     values = bind_dimensions(shapes, program.dims)
-    for definition in program.definitions:
+    placement = program.placement or Placement({})
+    for definition in placement.definitions:
         values[definition.symbol] = evaluate(definition.value, values)
-    memory = _Memory(program, feeds, values)
-    kernels = {f.name: _kernel(f) for f in program.functions}
-    for step in program.steps:
-        _run_step(step, kernels, memory, values)
+    memory = _Memory(program, placement, feeds, values)
+    run = _Run(memory, {f.name: _kernel(f) for f in program.callees})
+    run.steps(program.steps, values)
     return {name: memory.logical(name, values) for name in program.outputs}
 
 
@@ -64,94 +61,154 @@ def _check_feeds(types: Mapping[str, TensorType], feeds: Mapping[str, Array]) ->
             raise ModelError(f"input {name!r} must be {type}, but the array is {feeds[name].dtype}")
 
 
-def _run_step(
-    step: Step, kernels: Mapping[str, _Kernel], memory: _Memory, values: dict[str, int]
-) -> None:
-    """Run a step; sizes that it reads are added to ``values``."""
-    match step:
-        case Launch():
-            kernel, buffers = kernels[step.function]
-            arrays = [
-                memory.array(name, values).view(dtype)
-                for name, dtype in zip(step.arguments, buffers, strict=True)
-            ]
-            try:
-                kernel(arrays, [evaluate(size, values) for size in step.sizes])
-            except OutOfBoundError as fault:
-                bound = step.bounds[fault.number]
-                raise ModelError(bound.fault(fault.value, values), bound.source) from fault
-        case CopyTensor():
-            source = memory.array(step.source_tensor, values).view(np.uint8)
-            memory.array(step.target, values).view(np.uint8)[:] = source
-        case ReadSize():
-            numbers = memory.array(step.tensor, values)[: len(step.symbols)].tolist()
-            values |= zip(step.symbols, numbers, strict=True)
-            check_conditions(step, memory.dims, values)
-        case Allocate():
-            memory.allocate(step.name, evaluate(step.size, values))
-        case Branch():
-            inside = dict(values)
-            taken = step.then if memory.array(step.condition, values)[0] else step.other
-            for inner in taken:
-                _run_step(inner, kernels, memory, inside)
-        case Repeat():
-            _run_loop(step, kernels, memory, values)
+class _Run:
+    """Steps in a memory."""
 
+    def __init__(self, memory: _Memory, kernels: Mapping[str, _Kernel]) -> None:
+        self._memory = memory
+        self._kernels = kernels
 
-def _run_loop(
-    loop: Repeat[Step], kernels: Mapping[str, _Kernel], memory: _Memory, values: Mapping[str, int]
-) -> None:
-    trips = None if loop.trips is None else evaluate(loop.trips, values)
-    for number in count() if trips is None else range(trips):
-        inside = {**values, loop.counter: number}
-        if loop.condition is not None and not memory.array(loop.condition, inside)[0]:
-            break
-        for step in loop.body:
-            _run_step(step, kernels, memory, inside)
+    def steps(self, steps: Iterable[Step], values: dict[str, int]) -> None:
+        """Run steps; sizes that they read are added to ``values``."""
+        for step in steps:
+            self._step(step, values)
+
+    def _step(self, step: Step, values: dict[str, int]) -> None:
+        memory = self._memory
+        match step:
+            case Launch():
+                self._launch(step, values)
+            case View():
+                memory.view(step, values)
+            case CopyTensor():
+                memory.copy(step.source_tensor, step.target, values)
+            case ReadSize():
+                numbers = memory.array(step.tensor, values)[: len(step.symbols)].tolist()
+                values |= zip(step.symbols, numbers, strict=True)
+                check_conditions(step, memory.dims, values)
+            case Allocate():
+                memory.allocate(step.name, evaluate(step.size, values))
+            case Branch():
+                memory.make(step.outputs, values)
+                taken = step.then if memory.array(step.condition, values)[0] else step.other
+                with memory:
+                    self.steps(taken, dict(values))
+            case Repeat():
+                self._loop(step, values)
+
+    def _launch(self, step: Launch, values: Mapping[str, int]) -> None:
+        kernel, buffers = self._kernels[step.callee]
+        arrays = [
+            self._memory.array(name, values).view(dtype)
+            for name, dtype in zip(step.arguments, buffers, strict=True)
+        ]
+        try:
+            kernel(arrays, [evaluate(size, values) for size in step.sizes])
+        except OutOfBoundError as fault:
+            bound = step.bounds[fault.number]
+            raise ModelError(bound.fault(fault.value, values), bound.source) from fault
+
+    def _loop(self, loop: Repeat[Step], values: Mapping[str, int]) -> None:
+        memory = self._memory
+        trips = None if loop.trips is None else evaluate(loop.trips, values)
+        memory.make((*(carry.last for carry in loop.carries), *loop.filled), values)
+        with memory:
+            for carry in loop.carries:
+                memory.copy(carry.initial, carry.state, values)
+            for number in count() if trips is None else range(trips):
+                inside = {**values, loop.counter: number}
+                if loop.condition is not None and not memory.array(loop.condition, inside)[0]:
+                    break
+                with memory:
+                    self.steps(loop.body, inside)
+                    for carry in loop.carries:
+                        memory.copy(carry.next, carry.state, inside)
+            for carry in loop.carries:
+                memory.copy(carry.state, carry.last, values)
 
 
 class _Memory:
-    """Flat arrays of all bindings; those in the arena are views of it."""
+    """Flat arrays of all tensors: views of the arena, or arrays of their own.
+
+    As a context it is a region: what is made in it is gone after it.
+    """
 
     def __init__(
-        self, program: Program, feeds: Mapping[str, Array], values: Mapping[str, int]
+        self,
+        program: Program,
+        placement: Placement,
+        feeds: Mapping[str, Array],
+        values: Mapping[str, int],
     ) -> None:
         self._program = program
+        self._bindings = placement.bindings
         self.dims = program.dims
-        self._arenas = {"": np.full(evaluate(program.arena, values), 0xFF, np.uint8)}
-        self._own: dict[str, Array] = {}
+        self._arenas = {"": _fresh(evaluate(placement.arena, values))}
+        self._own = ChainMap[str, Array]()
         for name in program.inputs:
-            layout = program.bindings[name].type.physical
+            layout = program.types[name].physical
             self._own[name] = pack(feeds[name], layout).reshape(-1)
         for name, constant in program.constants.items():
             self._own[name] = np.ascontiguousarray(constant.data).reshape(-1)
-        for name in program.outputs:
-            if name not in program.allocated:
-                self.allocate(name, evaluate(program.bindings[name].type.bytes, values))
+        self.make((n for n, b in self._bindings.items() if b.place == "output"
+                   and n not in program.allocated), values)  # fmt: skip
+
+    def __enter__(self) -> None:
+        self._own = self._own.new_child()
+
+    def __exit__(self, *_: object) -> None:
+        self._own = self._own.parents
 
     def allocate(self, name: str, size: int) -> None:
         """Memory of ``size`` bytes for an output or a segment."""
-        fresh = np.full(size, 0xFF, np.uint8)
         if name in self._program.outputs:
-            self._own[name] = fresh.view(self._program.bindings[name].type.dtype.numpy)
+            self._own.maps[-1][name] = _fresh(size).view(self._program.types[name].dtype.numpy)
         else:
-            self._arenas[name] = fresh
+            self._arenas[name] = _fresh(size)
+
+    def make(self, names: Iterable[str], values: Mapping[str, int]) -> None:
+        """Memory for tensors that outlive the region to come, unless they have some."""
+        for name in names:
+            if name not in self._own:
+                self._own[name] = self._new(name, values)
+
+    def view(self, step: View, values: Mapping[str, int]) -> None:
+        """Another name for a tensor's memory."""
+        self._own[step.output] = self.array(step.input, values)
+
+    def copy(self, source: str, target: str, values: Mapping[str, int]) -> None:
+        """The bytes of one tensor to another."""
+        contents = self.array(source, values).view(np.uint8)
+        self.array(target, values).view(np.uint8)[:] = contents
 
     def array(self, name: str, values: Mapping[str, int]) -> Array:
         """The physical elements of a tensor where loops have got to ``values``."""
-        binding = self._program.bindings[name]
-        if binding.place != "arena":
-            return self._own[name]
+        binding = self._bindings.get(name)
+        if binding is not None and binding.place == "arena":
+            return self._in_arena(name, binding, values)
+        if name not in self._own:
+            self._own[name] = self._new(name, values)
+        return self._own[name]
+
+    def _new(self, name: str, values: Mapping[str, int]) -> Array:
+        type = bind_type(self._program.types[name], values)
+        return _fresh(evaluate(type.bytes, values)).view(type.dtype.numpy)
+
+    def _in_arena(self, name: str, binding: Binding, values: Mapping[str, int]) -> Array:
+        type = bind_type(self._program.types[name], values)
         start = evaluate(binding.offset, values)
-        size = evaluate(bind_type(binding.type, values).bytes, values)
+        end = start + evaluate(type.bytes, values)
         arena = self._arenas[binding.segment]
-        if start < 0 or start + size > len(arena):
-            raise ModelError(
-                f"tensor {name!r} takes bytes {start} to {start + size} of an arena of {len(arena)}"
-            )
-        return arena[start : start + size].view(binding.type.dtype.numpy)
+        if start < 0 or end > len(arena):
+            message = f"tensor {name!r} takes bytes {start} to {end} of an arena of {len(arena)}"
+            raise ModelError(message)
+        return arena[start:end].view(type.dtype.numpy)
 
     def logical(self, name: str, values: Mapping[str, int]) -> Array:
         """A tensor in row-major order, of its logical shape."""
-        type = bind_type(self._program.bindings[name].type, values)
+        type = bind_type(self._program.types[name], values)
         return unpack(self.array(name, values), type.physical, type.static_shape())
+
+
+def _fresh(size: int) -> Array:
+    return np.full(size, 0xFF, np.uint8)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,22 +12,26 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.index import Index, Range
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.index_bound_text import parse_bound
-from modelcc.ir.loop import Function
 from modelcc.ir.loop_parser import FunctionParser, LoopScanner, parse_source
 from modelcc.ir.mlir_syntax import value_name
 from modelcc.ir.program import (
     Allocate,
     Binding,
+    Callee,
     CopyTensor,
     Definition,
     Launch,
     Place,
+    Placement,
     Program,
     Step,
 )
-from modelcc.ir.region import Branch, Repeat
+from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.rounding_text import parse_rounding
-from modelcc.ir.tensor import ReadSize
+from modelcc.ir.tensor import ReadSize, View
+from modelcc.ir.types import TensorType
+
+I = TypeVar("I")  # noqa: E741
 
 
 def constants_by_digest(program: Program) -> dict[str, Constant]:
@@ -50,11 +55,13 @@ class _ProgramParser:
         self._digests = constants
         self._names: dict[Place, list[str]] = {"input": [], "output": []}
         self._bindings: dict[str, Binding] = {}
+        self._types: dict[str, TensorType] = {}
         self._constants: dict[str, Constant] = {}
         self._dims: dict[str, Range] = {}
         self._definitions: list[Definition] = []
         self._steps: list[Step] = []
-        self._arena: Index = 0
+        self._notes: list[str] = []
+        self._arena: Index | None = None
 
     def program(self) -> Program:
         """The whole text."""
@@ -64,14 +71,20 @@ class _ProgramParser:
         self._at.expect("{")
         while not self._at.accept("}"):
             self._item()
-        functions: list[Function] = []
+        callees: list[Callee] = []
         while self._at.end < len(self._at.text):
-            functions.append(FunctionParser(self._at).function())
+            callees.append(FunctionParser(self._at).function())
         return Program(
-            name, tuple(self._names["input"]), tuple(self._names["output"]), self._bindings,
-            tuple(functions), tuple(self._steps), self._arena, tuple(self._definitions),
-            self._constants, self._dims,
+            name, tuple(self._names["input"]), tuple(self._names["output"]), tuple(self._steps),
+            self._types, tuple(callees), self._constants, self._dims, tuple(self._notes),
+            self._placement(),
         )  # fmt: skip
+
+    def _placement(self) -> Placement | None:
+        """Where memory is, if there is an arena."""
+        if self._arena is None:
+            return None
+        return Placement(self._bindings, self._arena, tuple(self._definitions))
 
     def _item(self) -> None:
         word = self._at.word("item of a program")
@@ -90,13 +103,16 @@ class _ProgramParser:
                 self._definitions.append(Definition(symbol, self._line_index()))
             case "arena":
                 self._arena = self._line_index()
+            case "note":
+                self._notes.append(self._at.string())
             case "input" | "output":
-                binding = self._binding(word)
-                self._names[word].append(binding.name)
+                self._names[word].append(self._bound(word))
             case "constant":
                 self._constant()
             case "place":
-                self._binding("arena")
+                self._place()
+            case "tensor":
+                self._typed()
             case _:
                 self._steps.append(self._step(word, "program"))
 
@@ -104,12 +120,14 @@ class _ProgramParser:
         match word:
             case "launch":
                 return self._launch()
+            case "view":
+                return View(*self._pair())
             case "copy":
-                return self._copy()
+                return CopyTensor(*self._pair())
             case "read":
                 return self._read_size()
             case "allocate":
-                name = value_name(self._at.take("value"))
+                name = self._value()
                 source = parse_source(self._at)
                 self._at.expect("size ")
                 return Allocate(name, self._line_index(), source)
@@ -131,32 +149,46 @@ class _ProgramParser:
     def _line_index(self) -> Index:
         return self._at.parsed_index(self._at.rest_of_line())
 
-    def _binding(self, place: Place) -> Binding:
-        placed = place == "arena" and self._at.accept("in ")
-        segment = value_name(self._at.take("value")) if placed else ""
-        name = value_name(self._at.take("value"))
+    def _value(self) -> str:
+        return value_name(self._at.take("value"))
+
+    def _typed(self) -> str:
+        """A tensor, whose type is noted."""
+        name = self._value()
         self._at.expect(":")
-        type = self._at.type()
-        offset: Index = 0
-        if place == "arena":
-            self._at.expect("at")
-            offset = self._line_index()
-        self._bindings[name] = Binding(name, type, place, offset, segment)
-        return self._bindings[name]
+        self._types[name] = self._at.type()
+        return name
+
+    def _bound(self, place: Place) -> str:
+        name = self._typed()
+        self._bindings[name] = Binding(place)
+        return name
+
+    def _place(self) -> None:
+        segment = self._value() if self._at.accept("in ") else ""
+        name = self._typed()
+        self._at.expect("at")
+        self._bindings[name] = Binding("arena", self._line_index(), segment)
+
+    def _list(self, item: Callable[[], I]) -> tuple[I, ...]:
+        """Items in parentheses, between commas."""
+        self._at.expect("(")
+        found: list[I] = []
+        while not self._at.accept(")"):
+            found.append(item())
+            self._at.accept(",")
+        return tuple(found)
 
     def _constant(self) -> None:
-        unused = self._at.accept("unused ")
-        binding = self._binding("constant")
-        if unused:
-            del self._bindings[binding.name]
+        name = self._bound("constant")
         self._at.expect("digest")
-        digest = self._at.string()
+        digest, type = self._at.string(), self._types[name]
         found = self._digests.get(digest)
-        if found is None and 0 in binding.type.shape and binding.type.is_static:
-            found = Constant(np.zeros(binding.type.static_shape(), binding.type.dtype.numpy))
+        if found is None and 0 in type.shape and type.is_static:
+            found = Constant(np.zeros(type.static_shape(), type.dtype.numpy))
         if found is None:
-            raise self._at.error(f"constant '{binding.name}' ({digest[:8]}…) is not at hand")
-        self._constants[binding.name] = found
+            raise self._at.error(f"constant '{name}' ({digest[:8]}…) is not at hand")
+        self._constants[name] = found
 
     def _launch(self) -> Launch:
         self._at.expect("@")
@@ -164,12 +196,14 @@ class _ProgramParser:
         self._at.expect("(")
         tensors: list[str] = []
         while self._at.text.startswith("%", self._at.end):
-            tensors.append(value_name(self._at.take("value")))
+            tensors.append(self._value())
             self._at.accept(",")
         sizes: list[Index] = []
         while self._at.accept(";") or self._at.accept(","):
             sizes.append(self._at.index_before(",", ")"))
         self._at.expect(")")
+        in_place = self._list(self._shared) if self._at.accept("in_place") else ()
+        partial = self._list(self._value) if self._at.accept("partial") else ()
         source, rounding = parse_source(self._at), parse_rounding(self._at)
         bounds: list[IndexBound] = []
         while self._at.accept("check "):
@@ -177,13 +211,20 @@ class _ProgramParser:
             if bound is None:
                 raise self._at.error("expected the bound of an index")
             bounds.append(bound)
-        return Launch(name, tuple(tensors), tuple(sizes), source, tuple(bounds), rounding)
+        return Launch(
+            name, tuple(tensors), tuple(sizes), source, tuple(bounds), rounding, in_place, partial
+        )  # fmt: skip
 
-    def _copy(self) -> CopyTensor:
-        target = value_name(self._at.take("value"))
+    def _shared(self) -> tuple[str, str]:
+        output = self._value()
+        self._at.expect("over ")
+        return output, self._value()
+
+    def _pair(self) -> tuple[str, str, tuple[str, ...]]:
+        """What is made, of what, and where it stems from."""
+        target = self._value()
         self._at.expect("=")
-        source = value_name(self._at.take("value"))
-        return CopyTensor(target, source, parse_source(self._at))
+        return target, self._value(), parse_source(self._at)
 
     def _read_size(self) -> ReadSize:
         symbols: list[str] = []
@@ -192,7 +233,7 @@ class _ProgramParser:
             while self._at.accept(","):
                 symbols.append(self._at.symbol())
             self._at.expect("=")
-        tensor = value_name(self._at.take("value"))
+        tensor = self._value()
         source = parse_source(self._at)
         requires: list[Condition] = []
         while self._at.accept("require "):
@@ -200,15 +241,28 @@ class _ProgramParser:
         return ReadSize(tuple(symbols), tensor, tuple(requires), source)
 
     def _branch(self) -> Branch[Step]:
-        condition = value_name(self._at.take("value"))
+        condition = self._value()
+        outputs = self._list(self._value) if self._at.accept("->") else ()
         source = parse_source(self._at)
         then = self._steps_within()
         other = self._steps_within() if self._at.accept("else") else ()
-        return Branch(condition, (), then, other, source)
+        return Branch(condition, outputs, then, other, source)
 
     def _repeat(self) -> Repeat[Step]:
-        counter = self._at.symbol()
-        trips = self._at.index_before(" while ", " from ", " {") if self._at.accept("<") else None
-        condition = value_name(self._at.take("value")) if self._at.accept("while") else None
-        source = parse_source(self._at)
-        return Repeat(counter, trips, (), (), self._steps_within(), condition, source)
+        at, ends = self._at, (" while ", " carry(", " fill(", " from ", " {")
+        counter = at.symbol()
+        trips = at.index_before(*ends) if at.accept("<") else None
+        condition = self._value() if at.accept("while") else None
+        carries = self._list(self._carry) if at.accept("carry") else ()
+        filled = self._list(self._value) if at.accept("fill") else ()
+        source = parse_source(at)
+        return Repeat(counter, trips, carries, filled, self._steps_within(), condition, source)
+
+    def _carry(self) -> Carry:
+        state = self._value()
+        self._at.expect("=")
+        initial = self._value()
+        self._at.expect("then ")
+        following = self._value()
+        self._at.expect("last ")
+        return Carry(state, initial, following, self._value())

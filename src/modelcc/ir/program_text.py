@@ -23,59 +23,70 @@
     }
     func @add(%x: f32[n], …
 
-Constants are handles to their content's digest.
+Constants are handles to their content's digest.  Before memory is planned there is no arena and
+nothing is copied, but views and what memory may be planned by; branches and loops name what they
+hand on::
+
+      tensor %h: tensor<?xf32, ["7*batch"]>
+      view %v = %h
+      launch @add(%v, %x, %z; 7*batch) in_place(%z over %v) partial(%z) from "Add_0"
+      if %c -> (%z) from "If_0" {
+      repeat step < 8 carry(%s = %first then %next last %end) fill(%y) from "Loop_0" {
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from modelcc.ir.index import Index, quote_name
 from modelcc.ir.index_bound_text import bound_text
 from modelcc.ir.loop_text import function_lines, source_text
 from modelcc.ir.mlir_syntax import string_text, type_text, value_text
-from modelcc.ir.program import (
-    Allocate,
-    Binding,
-    CopyTensor,
-    Launch,
-    Program,
-    Step,
-)
-from modelcc.ir.region import Branch, Repeat
+from modelcc.ir.program import Allocate, CopyTensor, Launch, Placement, Program, Step
+from modelcc.ir.region import Branch, Carry, Repeat
 from modelcc.ir.rounding_text import rounding_text
-from modelcc.ir.tensor import ReadSize
+from modelcc.ir.tensor import ReadSize, View
 
 
 def print_program(program: Program) -> str:
     """The text of ``program`` and its kernels."""
     lines = [*_program_lines(program)]
-    for function in program.functions:
+    for function in program.callees:
         lines += ["", *function_lines(function)]
     return "\n".join(lines) + "\n"
 
 
 def _program_lines(program: Program) -> Iterator[str]:
     yield f"program @{value_text(program.name)[1:]} {{"
+    for note in program.notes:
+        yield f"  note {string_text(note)}"
     for name, known in program.dims.items():
         yield f"  dim {quote_name(name)} in {_bound(known.lo)} .. {_bound(known.hi)}".rstrip()
-    for definition in program.definitions:
+    for definition in () if program.placement is None else program.placement.definitions:
         yield f"  define {quote_name(definition.symbol)} = {definition.value}"
-    yield f"  arena {program.arena}"
+    if program.placement is not None:
+        yield f"  arena {program.placement.arena}"
     for word, names in (("input", program.inputs), ("output", program.outputs)):
         for name in names:
-            yield f"  {word} {_typed(program.bindings[name])}"
+            yield f"  {word} {_typed(program, name)}"
     for name, constant in program.constants.items():
-        binding = program.bindings.get(name) or Binding(name, constant.type, "constant")
-        unbound = "" if name in program.bindings else "unused "
-        yield f"  constant {unbound}{_typed(binding)} digest {string_text(constant.digest)}"
-    for binding in program.bindings.values():
-        if binding.place == "arena":
-            where = f" in {value_text(binding.segment)}" if binding.segment else ""
-            yield f"  place{where} {_typed(binding)} at {binding.offset}"
+        yield f"  constant {_typed(program, name)} digest {string_text(constant.digest)}"
+    passed = {*program.inputs, *program.outputs, *program.constants}
+    for name in program.types:
+        if name not in passed:
+            yield f"  {_memory(program, program.placement, name)}"
     for step in program.steps:
         yield from _step_lines(step, "  ")
     yield "}"
+
+
+def _memory(program: Program, placement: Placement | None, name: str) -> str:
+    """A tensor that is neither passed nor constant."""
+    if placement is None:
+        return f"tensor {_typed(program, name)}"
+    binding = placement.bindings[name]
+    where = f" in {value_text(binding.segment)}" if binding.segment else ""
+    return f"place{where} {_typed(program, name)} at {binding.offset}"
 
 
 def _step_lines(step: Step, indent: str) -> Iterator[str]:
@@ -101,12 +112,10 @@ def step_text(step: Step) -> str:
     """One step, also for messages; of a branch or loop its first line."""
     match step:
         case Launch():
-            tensors = ", ".join(map(value_text, step.arguments))
-            sizes = "; " + ", ".join(map(str, step.sizes)) if step.sizes else ""
-            name = value_text(step.function)[1:]
-            bounds = "".join(f" check {bound_text(bound)}" for bound in step.bounds)
-            clauses = source_text(step.source) + rounding_text(step.rounding)
-            return f"launch @{name}({tensors}{sizes}){clauses}{bounds}"
+            return f"launch {_launch(step)}"
+        case View():
+            tensors = f"{value_text(step.output)} = {value_text(step.input)}"
+            return f"view {tensors}{source_text(step.source)}"
         case CopyTensor():
             tensors = f"{value_text(step.target)} = {value_text(step.source_tensor)}"
             return f"copy {tensors}{source_text(step.source)}"
@@ -119,16 +128,44 @@ def step_text(step: Step) -> str:
             source = source_text(step.source)
             return f"allocate {value_text(step.name)}{source} size {step.size}"
         case Branch():
-            return f"if {value_text(step.condition)}{source_text(step.source)} {{"
+            outputs = f" -> ({_values(step.outputs)})" if step.outputs else ""
+            return f"if {value_text(step.condition)}{outputs}{source_text(step.source)} {{"
         case Repeat():
-            bound = "" if step.trips is None else f" < {step.trips}"
-            going = "" if step.condition is None else f" while {value_text(step.condition)}"
-            head = f"repeat {quote_name(step.counter)}{bound}{going}"
-            return f"{head}{source_text(step.source)} {{"
+            return f"repeat {_loop_head(step)}{source_text(step.source)} {{"
 
 
-def _typed(binding: Binding) -> str:
-    return f"{value_text(binding.name)}: {type_text(binding.type)}"
+def _launch(step: Launch) -> str:
+    sizes = "; " + ", ".join(map(str, step.sizes)) if step.sizes else ""
+    name = value_text(step.callee)[1:]
+    pairs = ", ".join(f"{value_text(y)} over {value_text(x)}" for y, x in step.in_place)
+    memory = f" in_place({pairs})" if pairs else ""
+    memory += f" partial({_values(step.partial)})" if step.partial else ""
+    bounds = "".join(f" check {bound_text(bound)}" for bound in step.bounds)
+    clauses = source_text(step.source) + rounding_text(step.rounding)
+    return f"@{name}({_values(step.arguments)}{sizes}){memory}{clauses}{bounds}"
+
+
+def _loop_head(loop: Repeat[Step]) -> str:
+    head = quote_name(loop.counter)
+    head += "" if loop.trips is None else f" < {loop.trips}"
+    head += "" if loop.condition is None else f" while {value_text(loop.condition)}"
+    head += f" carry({', '.join(map(_carry, loop.carries))})" if loop.carries else ""
+    return head + (f" fill({_values(loop.filled)})" if loop.filled else "")
+
+
+def _carry(carry: Carry) -> str:
+    state, first, following, last = map(
+        value_text, (carry.state, carry.initial, carry.next, carry.last)
+    )
+    return f"{state} = {first} then {following} last {last}"
+
+
+def _values(names: Iterable[str]) -> str:
+    return ", ".join(map(value_text, names))
+
+
+def _typed(program: Program, name: str) -> str:
+    return f"{value_text(name)}: {type_text(program.types[name])}"
 
 
 def _bound(bound: Index | None) -> str:

@@ -1,4 +1,4 @@
-"""Checks that host programs are well formed: names, bindings, launches, and lifetimes.
+"""Checks that host programs are well formed: names, types, launches, memory, and lifetimes.
 
 What depends on named dimensions is checked for a few values of them: wrong for one is wrong.
 :mod:`modelcc.ir.program_walk` goes through the steps with these values.
@@ -7,6 +7,7 @@ What depends on named dimensions is checked for a few values of them: wrong for 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, evaluate, substitute, symbols
@@ -16,59 +17,107 @@ from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.program import (
     Allocate,
     Binding,
+    Callee,
     CopyTensor,
     Launch,
+    Placement,
     Program,
     Step,
     counters,
+    own_tensors,
 )
 from modelcc.ir.program_contents import Values, require_inside
 from modelcc.ir.program_walk import step_place, walk_steps
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.tensor import ReadSize
-from modelcc.ir.types import BOOL, I64
+from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_view
+from modelcc.ir.tensor import ReadSize, View
+from modelcc.ir.types import I64
 
 SAMPLES = (0, 1, 6)
 """How far above their least values the named dimensions are taken."""
 
 
-def verify_program(program: Program) -> None:
-    """Raise :class:`ModelError` naming the first binding or step that breaks a rule of programs.
+def verify_program(program: Program, before: Program | None = None) -> None:
+    """Raise :class:`ModelError` naming the first tensor or step that breaks a rule of programs.
 
-    Kernels verify; launches fit their kernels; tensors lie within the arena at multiples of 64
-    bytes; what a step reads has been written and no tensor that overlaps it was written since.
+    Kernels verify; launches fit their kernels; what a step reads has been written and no tensor
+    that overlaps it was written since.  With a placement tensors lie within the arena at multiples
+    of 64 bytes, and nothing is left to be placed; without one branches and loops hand on what they
+    compute.
+
+    ``before`` is a program that was found to be well formed: kernels that are in it as well are
+    not looked into again, nor is what the same steps do if the kernels take the same.
     """
-    verify_functions(program.functions)
+    if program is before:
+        return
+    _verify_callees(program, before)
     samples = _samples(program)
     late = frozenset(program.read_sizes)
     inner = late | counters(program.steps).keys()
-    for index in (program.arena, *(d.value for d in program.definitions)):
-        if symbols(index) & late:
-            raise ModelError(f"{index} is needed before sizes are read", (program.name,))
     known = frozenset((*samples[0], *inner))
-    for binding in program.bindings.values():
-        _verify_binding(program, binding, samples, inner, known)
-    for name in (*program.inputs, *program.outputs):
-        if name not in program.bindings:
-            raise ModelError(f"'{name}' has no binding", (program.name,))
-    _verify_steps(program, program.steps, frozenset(samples[0]) - late)
-    for values in samples:
-        walk_steps(program, values)
+    for name, type in program.types.items():
+        for index in type.shape:
+            _require_symbols(index, known, (program.name, name))
+    if program.placement is not None:
+        _verify_placement(program, program.placement, samples, inner, known)
+    for name in (*program.inputs, *program.outputs, *program.constants):
+        _verify_named(program, (name,), (program.name,))
+    verifier = _Verifier(program)
+    verifier.steps(program.steps, frozenset(samples[0]) - late)
+    if before is None or not _runs_alike(program, before):
+        for values in samples:
+            walk_steps(program, values)
+
+
+def _verify_callees(program: Program, before: Program | None) -> None:
+    old: Mapping[str, Callee] = {} if before is None else before.callee
+    names = program.callee.keys()
+    if len(names) != len(program.callees):
+        verify_functions(program.callees)
+    changed = (f for f in program.callees if not _does_the_same(f, old.get(f.name)))
+    verify_functions(tuple(changed))
+
+
+def _does_the_same(callee: Callee, before: Callee | None) -> bool:
+    """Whether no more than alignments and names of sources differ.  Bodies are long to compare:
+    one that is another object counts as changed."""
+    if before is None or callee.body is not before.body:
+        return False
+    return callee.sizes == before.sizes and _unaligned(callee) == _unaligned(before)
+
+
+def _unaligned(callee: Callee) -> list[Parameter]:
+    return [replace(p, buffer=replace(p.buffer, align=1)) for p in callee.parameters]
+
+
+def _runs_alike(program: Program, before: Program) -> bool:
+    """Whether steps touch the same memory in the same order, whatever kernels do with it."""
+    same = (
+        program.steps is before.steps
+        and program.types is before.types
+        and program.placement is before.placement
+        and program.dims is before.dims
+    )
+    return same and all(
+        new.parameters == old.parameters and new.sizes == old.sizes
+        for new, old in zip(program.callees, before.callees, strict=True)
+    )
 
 
 def _samples(program: Program) -> tuple[Values, ...]:
     """Some values of all symbols."""
     known = set(program.dims)
-    for definition in program.definitions:
+    placement = program.placement or Placement({})
+    for definition in placement.definitions:
         _require_symbols(definition.value, known, (program.name, definition.symbol))
         if definition.symbol in known:
             raise ModelError(f"'{definition.symbol}' is already defined", (program.name,))
         known.add(definition.symbol)
-    _require_symbols(program.arena, known, (program.name, "arena"))
+    _require_symbols(placement.arena, known, (program.name, "arena"))
     samples: list[Values] = []
     for more in SAMPLES:
         values = _dimensions(program.dims, more)
-        for definition in program.definitions:
+        for definition in placement.definitions:
             values[definition.symbol] = evaluate(definition.value, values)
         if values not in samples:
             samples.append(values)
@@ -90,144 +139,191 @@ def _require_symbols(index: Index, known: Set[str], where: tuple[str, ...]) -> N
         raise ModelError(f"index symbol '{min(symbols(index) - known)}' is not defined", where)
 
 
-def _verify_binding(
+def _verify_placement(
     program: Program,
-    binding: Binding,
+    placement: Placement,
     samples: Sequence[Values],
     inner: frozenset[str],
     known: frozenset[str],
 ) -> None:
-    where = (program.name, binding.name)
-    for index in (*binding.type.shape, binding.offset):
-        _require_symbols(index, known, where)
-    owners = {
-        "input": program.inputs,
-        "output": program.outputs,
-        "constant": tuple(program.constants),
-    }
-    if binding.place != "arena":
-        if binding.name not in owners[binding.place]:
-            raise ModelError(f"the program has no {binding.place} of this name", where)
-        return
+    late = frozenset(program.read_sizes)
+    for index in (placement.arena, *(d.value for d in placement.definitions)):
+        if symbols(index) & late:
+            raise ModelError(f"{index} is needed before sizes are read", (program.name,))
+    for name, binding in placement.bindings.items():
+        where = (program.name, name)
+        _require_symbols(binding.offset, known, where)
+        if name not in program.types:
+            raise ModelError("there is no tensor of this name", where)
+        if binding.place != "arena":
+            if name not in program.named(binding.place):
+                raise ModelError(f"the program has no {binding.place} of this name", where)
+        else:
+            _verify_in_arena(program, placement, name, binding, samples, inner)
+    for name in program.types:
+        if name not in placement.bindings:
+            raise ModelError(f"tensor '{name}' has no binding", (program.name,))
+
+
+def _verify_in_arena(
+    program: Program,
+    placement: Placement,
+    name: str,
+    binding: Binding,
+    samples: Sequence[Values],
+    inner: frozenset[str],
+) -> None:
     if binding.segment:
         if binding.segment not in program.allocated:
+            where = (program.name, name)
             raise ModelError(f"segment '{binding.segment}' is never allocated", where)
         return
-    if inner.isdisjoint(n for i in (*binding.type.shape, binding.offset) for n in symbols(i)):
+    indices = (*program.types[name].shape, binding.offset)
+    if inner.isdisjoint(n for index in indices for n in symbols(index)):
         for values in samples:
-            require_inside(program, binding, values)
-
-
-# --- steps
-
-
-def _verify_steps(program: Program, steps: Sequence[Step], known: frozenset[str]) -> None:
-    functions = {f.name: f for f in program.functions}
-    for step in steps:
-        if isinstance(step, ReadSize):
-            known = _verify_read(program, step, known)
-        else:
-            _verify_step(program, step, functions, known)
-
-
-def _verify_read(program: Program, step: ReadSize, known: frozenset[str]) -> frozenset[str]:
-    """``known`` with the symbols that the step reads."""
-    where = step_place(step)
-    _verify_named(program, (step.tensor,), where)
-    found = program.bindings[step.tensor].type
-    if found.dtype != I64:
-        raise ModelError(f"sizes are read from i64 elements, not from {found}", where)
-    for name in step.symbols:
-        if name in known:
-            raise ModelError(f"'{name}' is already defined", where)
-        if name not in program.dims:
-            raise ModelError(f"symbol '{name}' has no bounds", where)
-    known |= frozenset(step.symbols)
-    for name in step.symbols:
-        for end in (program.dims[name].lo, program.dims[name].hi):
-            _require_symbols(0 if end is None else end, known, where)
-    for demand in step.requires:
-        for side in (demand.left, demand.right):
-            _require_symbols(side, known, where)
-    return known
-
-
-def _verify_step(
-    program: Program, step: Step, functions: Mapping[str, Function], known: frozenset[str]
-) -> None:
-    where = step_place(step)
-    match step:
-        case Launch():
-            _verify_named(program, step.arguments, where)
-            function = functions.get(step.function)
-            if function is None:
-                raise ModelError("there is no kernel of this name", where)
-            for size in (*step.sizes, *(bound.extent for bound in step.bounds)):
-                _require_symbols(size, known, where)
-            _verify_launch(program, step, function)
-        case CopyTensor():
-            _verify_named(program, (step.target, step.source_tensor), where)
-        case Allocate():
-            _require_symbols(step.size, known, where)
-        case ReadSize():
-            pass
-        case Branch():
-            _verify_condition(program, step.condition, where)
-            _verify_steps(program, step.then, known)
-            _verify_steps(program, step.other, known)
-        case Repeat():
-            _verify_loop(program, step, known)
-
-
-def _verify_loop(program: Program, loop: Repeat[Step], known: frozenset[str]) -> None:
-    where = step_place(loop)
-    if loop.counter in known:
-        raise ModelError(f"'{loop.counter}' is already defined", where)
-    if loop.trips is None and loop.condition is None:
-        raise ModelError("the loop has neither a bound nor a condition", where)
-    if loop.trips is not None:
-        _require_symbols(loop.trips, known, where)
-    if loop.condition is not None:
-        _verify_condition(program, loop.condition, where)
-    _verify_steps(program, loop.body, known | {loop.counter})
+            require_inside(program, placement, name, values)
 
 
 def _verify_named(program: Program, names: Iterable[str], where: tuple[str, ...]) -> None:
     for name in names:
-        if name not in program.bindings:
-            raise ModelError(f"tensor '{name}' has no binding", where)
+        if name not in program.types:
+            raise ModelError(f"there is no tensor '{name}'", where)
 
 
-def _verify_condition(program: Program, name: str, where: tuple[str, ...]) -> None:
-    _verify_named(program, (name,), where)
-    type = program.bindings[name].type
-    if type.dtype != BOOL or type.elements != 1:
-        raise ModelError(f"condition '{name}' must be one bool, not {type}", where)
+class _Verifier:
+    """Steps of one program; ``known`` are the index symbols that have a value."""
 
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._placed = program.placement is not None
+        self._given = {"input": {*program.inputs}, "constant": {*program.constants}}
+        self._checks: dict[str, int] = {}
 
-def _verify_launch(program: Program, step: Launch, function: Function) -> None:
-    counts = (len(step.arguments), len(step.sizes))
-    wanted = (len(function.parameters), len(function.sizes))
-    if counts != wanted:
-        raise ModelError(
-            f"the kernel takes {wanted[0]} tensors and {wanted[1]} sizes, not {counts[0]} and "
-            f"{counts[1]}",
-            step_place(step),
-        )
-    if len(step.bounds) != checks_in(function):
-        message = f"the kernel has {checks_in(function)} checks, not {len(step.bounds)}"
-        raise ModelError(message, step_place(step))
-    for parameter, name in zip(function.parameters, step.arguments, strict=True):
-        _verify_argument(parameter, program.bindings[name], step_place(step))
+    def steps(self, steps: Sequence[Step], known: frozenset[str]) -> None:
+        """Check steps, and those in them, one after the other."""
+        for step in steps:
+            where = step_place(step)
+            _verify_named(self._program, own_tensors(step), where)
+            if isinstance(step, View) if self._placed else isinstance(step, CopyTensor | Allocate):
+                planned = "already" if self._placed else "not yet"
+                raise ModelError(f"memory is {planned} planned", where)
+            if isinstance(step, ReadSize):
+                known = self._read(step, known, where)
+            else:
+                self._step(step, known, where)
 
+    def _step(self, step: Step, known: frozenset[str], where: tuple[str, ...]) -> None:
+        match step:
+            case Launch():
+                self._launch(step, known, where)
+            case View():
+                verify_view(step, self._program.types, self._program.dims, where)
+            case Allocate():
+                _require_symbols(step.size, known, where)
+            case Branch():
+                self._branch(step, known, where)
+            case Repeat():
+                self._loop(step, known, where)
+            case CopyTensor() | ReadSize():
+                pass
 
-def _verify_argument(parameter: Parameter, binding: Binding, where: tuple[str, ...]) -> None:
-    buffer = parameter.buffer
-    if buffer.dtype not in (binding.type.dtype, binding.type.dtype.storage):
-        raise ModelError(
-            f"%{buffer.name} has elements of {buffer.dtype}, but '{binding.name}' is "
-            f"{binding.type}",
-            where,
-        )
-    if parameter.mutable and binding.place in ("input", "constant"):
-        raise ModelError(f"'{binding.name}' is an {binding.place} and cannot be written", where)
+    def _read(
+        self, step: ReadSize, known: frozenset[str], where: tuple[str, ...]
+    ) -> frozenset[str]:
+        """``known`` with the symbols that the step reads."""
+        program = self._program
+        found = program.types[step.tensor]
+        if found.dtype != I64:
+            raise ModelError(f"sizes are read from i64 elements, not from {found}", where)
+        for name in step.symbols:
+            if name in known:
+                raise ModelError(f"'{name}' is already defined", where)
+            if name not in program.dims:
+                raise ModelError(f"symbol '{name}' has no bounds", where)
+        known |= frozenset(step.symbols)
+        for name in step.symbols:
+            for end in (program.dims[name].lo, program.dims[name].hi):
+                _require_symbols(0 if end is None else end, known, where)
+        for demand in step.requires:
+            for side in (demand.left, demand.right):
+                _require_symbols(side, known, where)
+        return known
+
+    def _branch(self, branch: Branch[Step], known: frozenset[str], where: tuple[str, ...]) -> None:
+        verify_condition(branch.condition, self._program.types, where)
+        for steps in (branch.then, branch.other):
+            self.steps(steps, known)
+            self._verify_written(branch.outputs, steps, where)
+
+    def _loop(self, loop: Repeat[Step], known: frozenset[str], where: tuple[str, ...]) -> None:
+        if loop.counter in known:
+            raise ModelError(f"'{loop.counter}' is already defined", where)
+        if loop.trips is None and loop.condition is None:
+            raise ModelError("the loop has neither a bound nor a condition", where)
+        if loop.trips is not None:
+            _require_symbols(loop.trips, known, where)
+        if loop.condition is not None:
+            verify_condition(loop.condition, self._program.types, where)
+        for carry in loop.carries:
+            verify_carry(carry, self._program.types, where)
+        self.steps(loop.body, known | {loop.counter})
+        made = (*(carry.next for carry in loop.carries), *loop.filled)
+        self._verify_written(made, loop.body, where)
+
+    def _verify_written(
+        self, names: Sequence[str], steps: Sequence[Step], where: tuple[str, ...]
+    ) -> None:
+        """What a region hands on is written in it."""
+        if not names:
+            return
+        if self._placed:
+            raise ModelError(f"memory is already planned, and hands on '{names[0]}'", where)
+        written: set[str] = set()
+        for step in steps:
+            if isinstance(step, Launch):
+                written.update(self._program.results(step))
+            elif isinstance(step, Branch | Repeat):
+                written.update(step.outputs)
+        missing = next((name for name in names if name not in written), None)
+        if missing is not None:
+            raise ModelError(f"no step within computes '{missing}'", where)
+
+    def _launch(self, step: Launch, known: frozenset[str], where: tuple[str, ...]) -> None:
+        program = self._program
+        function = program.callee.get(step.callee)
+        if function is None:
+            raise ModelError("there is no kernel of this name", where)
+        for size in (*step.sizes, *(bound.extent for bound in step.bounds)):
+            _require_symbols(size, known, where)
+        counts = (len(step.arguments), len(step.sizes))
+        wanted = (len(function.parameters), len(function.sizes))
+        if counts != wanted:
+            message = f"the kernel takes {wanted[0]} tensors and {wanted[1]} sizes"
+            raise ModelError(f"{message}, not {counts[0]} and {counts[1]}", where)
+        if len(step.bounds) != self._checks_in(function):
+            message = f"the kernel has {self._checks_in(function)} checks, not {len(step.bounds)}"
+            raise ModelError(message, where)
+        for parameter, name in zip(function.parameters, step.arguments, strict=True):
+            self._argument(parameter, name, where)
+        written = program.results(step)
+        for name in (*(output for output, _ in step.in_place), *step.partial):
+            if name not in written:
+                raise ModelError(f"the kernel does not write '{name}'", where)
+
+    def _checks_in(self, function: Function) -> int:
+        found = self._checks.get(function.name)
+        if found is None:
+            found = self._checks[function.name] = checks_in(function)
+        return found
+
+    def _argument(self, parameter: Parameter, name: str, where: tuple[str, ...]) -> None:
+        buffer, type = parameter.buffer, self._program.types[name]
+        if buffer.dtype not in (type.dtype, type.dtype.storage):
+            message = f"%{buffer.name} has elements of {buffer.dtype}, but '{name}' is {type}"
+            raise ModelError(message, where)
+        if not parameter.mutable:
+            return
+        base = self._program.bases.get(name, name)
+        for kind, names in self._given.items():
+            if base in names:
+                raise ModelError(f"'{name}' is an {kind} and cannot be written", where)

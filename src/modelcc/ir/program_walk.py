@@ -17,7 +17,6 @@ from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.program import (
     Allocate,
-    Binding,
     CopyTensor,
     Launch,
     Program,
@@ -26,7 +25,8 @@ from modelcc.ir.program import (
 from modelcc.ir.program_contents import Contents, Memory, Values, given_values
 from modelcc.ir.program_symbols import mentioned_symbols
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.tensor import ReadSize, size_conditions
+from modelcc.ir.tensor import ReadSize, View, size_conditions
+from modelcc.ir.types import TensorType
 
 WALKED = 4
 """Loops of at most this many iterations are walked through completely."""
@@ -53,7 +53,7 @@ def walk_steps(program: Program, values: Values) -> None:
     except _EndOfRun:
         return
     for name in program.outputs:
-        if program.bindings[name].place == "output" and not walk.memory.holds(name, values):
+        if not walk.memory.holds(name, values):
             raise ModelError(f"output '{name}' is never written", (program.name,))
 
 
@@ -61,7 +61,9 @@ def step_place(step: Step) -> tuple[str, ...]:
     """Where ``step`` is, for messages."""
     match step:
         case Launch():
-            what = f"@{step.function}"
+            what = f"@{step.callee}"
+        case View():
+            what = f"view '{step.output}'"
         case CopyTensor():
             what = f"copy to '{step.target}'"
         case ReadSize():
@@ -86,7 +88,6 @@ _LoopState: TypeAlias = tuple[int, frozenset[tuple[str, int]], object, frozenset
 class _Walk:
     def __init__(self, program: Program, late: Values) -> None:
         self._program = program
-        self._functions = {f.name: f for f in program.functions}
         self._late = late
         self._inside = 0
         self._after: dict[_LoopState, tuple[Contents, dict[str, int]]] = {}
@@ -103,7 +104,9 @@ class _Walk:
                 case Allocate():
                     self.memory.sizes[step.name] = evaluate(step.size, values)
                 case Launch():
-                    self._launch(step, self._functions[step.function], values)
+                    self._launch(step, self._program.callee[step.callee], values)
+                case View():
+                    pass
                 case CopyTensor():
                     self._copy(step, values)
                 case Branch():
@@ -131,14 +134,14 @@ class _Walk:
         sizes = dict(zip(function.sizes, given, strict=True))
         pairs = list(zip(function.parameters, step.arguments, strict=True))
         for parameter, name in pairs:
-            _verify_size(parameter, self._program.bindings[name], sizes, values, where)
+            _verify_size(parameter, name, self._program.types[name], sizes, values, where)
         reads = tuple(name for p, name in pairs if not p.mutable)
         self.memory.access(reads, tuple(n for p, n in pairs if p.mutable), values, where)
 
     def _copy(self, step: CopyTensor, values: Values) -> None:
         where = step_place(step)
         source, target = (
-            evaluate(self._program.bindings[name].type.bytes, values)
+            evaluate(self._program.types[name].bytes, values)
             for name in (step.source_tensor, step.target)
         )
         if source != target:
@@ -177,10 +180,15 @@ class _Walk:
 
     def _iterations(self, step: Repeat[Step], values: Values) -> None:
         self._inside += 1
+        where = step_place(step)
+        for carry in step.carries:
+            self.memory.access((carry.initial,), (carry.state,), values, where)
         try:
             self._walked_iterations(step, values)
         finally:
             self._inside -= 1
+        for carry in step.carries:
+            self.memory.access((carry.state,), (carry.last,), values, where)
 
     def _walked_iterations(self, step: Repeat[Step], values: Values) -> None:
         trips = None if step.trips is None else evaluate(step.trips, values)
@@ -194,6 +202,8 @@ class _Walk:
                 if trips is None or step.condition is not None:
                     return  # there may have been no such iteration
                 raise
+            for carry in step.carries:
+                self.memory.access((carry.next,), (carry.state,), inside, step_place(step))
 
 
 def _chosen(
@@ -224,14 +234,19 @@ def _walked(trips: int | None) -> Sequence[int]:
 
 
 def _verify_size(
-    parameter: Parameter, binding: Binding, sizes: Values, values: Values, where: tuple[str, ...]
+    parameter: Parameter,
+    name: str,
+    type: TensorType,
+    sizes: Values,
+    values: Values,
+    where: tuple[str, ...],
 ) -> None:
     buffer = parameter.buffer
     wanted = evaluate(buffer.size, sizes) * buffer.dtype.bytes
-    present = evaluate(binding.type.bytes, values)
+    present = evaluate(type.bytes, values)
     if wanted > present:
         raise ModelError(
-            f"%{buffer.name} needs {wanted} bytes, but '{binding.name}' ({binding.type}) has "
+            f"%{buffer.name} needs {wanted} bytes, but '{name}' ({type}) has "
             f"{present}{given_values(values)}",
             where,
         )

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Range, compare, symbols
 from modelcc.ir.loop_verifier import verify_function
-from modelcc.ir.region import Branch, Carry, Repeat
+from modelcc.ir.region import Branch, Repeat
+from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_view
 from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.stage_verifier import verify_scatter, verify_stage, verify_symbols
 from modelcc.ir.tensor import (
@@ -31,7 +32,7 @@ from modelcc.ir.tensor import (
     leaf_items,
 )
 from modelcc.ir.tensor_ranges import written_twice
-from modelcc.ir.types import BOOL, I64, TensorType
+from modelcc.ir.types import I64, TensorType
 
 
 def verify_tensor_program(program: TensorProgram, before: TensorProgram | None = None) -> None:
@@ -81,7 +82,7 @@ class _Verifier:
                 _verify_defined(name, defined, complete, position, item_place(item))
             match item:
                 case View():
-                    _verify_view(item, program)
+                    verify_view(item, program.types, program.dims, item_place(item))
                 case Kernel():
                     if self._is_known(item, dims):
                         known.add(id(item))
@@ -114,7 +115,7 @@ class _Verifier:
 
     def _branch(self, branch: Branch[Item], dims: Bounds, outside: set[str]) -> None:
         place = item_place(branch)
-        _verify_condition(branch.condition, self._program, place)
+        verify_condition(branch.condition, self._program.types, place)
         for items in (branch.then, branch.other):
             self.items(items, dims, outside)
             written = {n for i in items if not isinstance(i, View) for n in item_outputs(i)}
@@ -134,9 +135,9 @@ class _Verifier:
         if loop.condition is not None:
             if loop.condition not in states:
                 raise ModelError(f"condition {loop.condition!r} is no state of the loop", place)
-            _verify_condition(loop.condition, program, place)
+            verify_condition(loop.condition, program.types, place)
         for carry in loop.carries:
-            _verify_carry(carry, program, place)
+            verify_carry(carry, program.types, place)
         self.items(loop.body, loop.inside(dims), outside | set(states))
         written = [n for i in loop.body if not isinstance(i, View) for n in item_outputs(i)]
         needed = (*(carry.next for carry in loop.carries), *loop.filled)
@@ -185,20 +186,6 @@ def item_place(item: Item) -> tuple[str, ...]:
             return (*item.source, f"branch on {item.condition!r}")
         case Repeat():
             return (*item.source, f"loop over {item.counter!r}")
-
-
-def _verify_carry(carry: Carry, program: TensorProgram, place: tuple[str, ...]) -> None:
-    wanted = program.types[carry.state]
-    for name in (carry.initial, carry.next, carry.last):
-        if program.types[name] != wanted:
-            message = f"state {carry.state!r} is {wanted}, but {name!r} is {program.types[name]}"
-            raise ModelError(message, place)
-
-
-def _verify_condition(name: str, program: TensorProgram, place: tuple[str, ...]) -> None:
-    type = program.types[name]
-    if type.dtype != BOOL or type.elements != 1:
-        raise ModelError(f"condition {name!r} must be one bool, not {type}", place)
 
 
 def _verify_algorithm(item: Algorithm, program: TensorProgram, dims: Bounds) -> None:
@@ -310,17 +297,6 @@ def _verify_layout(name: str, type: TensorType, place: tuple[str, ...]) -> None:
     if type.layout.rank != type.rank or axes != set(range(type.rank)):
         plain = type.with_layout(None)
         raise ModelError(f"layout {type.layout} of {name!r} does not fit {plain}", place)
-
-
-def _verify_view(view: View, program: TensorProgram) -> None:
-    output, source = program.types[view.output], program.types[view.input]
-    place = item_place(view)
-    if output.dtype != source.dtype:
-        raise ModelError(f"a view of {source} cannot be {output}: dtypes differ", place)
-    if compare(output.elements, "==", source.elements, program.dims) is False:
-        raise ModelError(f"a view of {source} cannot be {output}: sizes differ", place)
-    if not (output.physical.is_row_major and source.physical.is_row_major):
-        raise ModelError(f"a view of {source} as {output} needs row-major layouts", place)
 
 
 # --- kernels ---------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from modelcc.ir.program import Program
 from modelcc.ir.program_parser import parse_program
 from modelcc.ir.program_text import print_program
 from modelcc.ir.program_verifier import verify_program
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram, leaf_calls
 from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
@@ -68,8 +67,6 @@ def level_text(program: Any) -> str:
             return print_graph(program)
         case TensorProgram():
             return print_tensor_program(program)
-        case ScheduledProgram():
-            return print_functions(scheduled_functions(program))
         case Program():
             return print_program(program)
         case _:
@@ -107,27 +104,19 @@ def verify_level(program: Any, before: Any = None) -> None:
         case TensorProgram():
             known = before if isinstance(before, TensorProgram) else None
             verify_tensor_program(program, known)
-        case ScheduledProgram():
-            verify_functions(scheduled_functions(program))
         case Program():
-            verify_program(program)
+            verify_program(program, before if isinstance(before, Program) else None)
         case tuple():
             verify_functions(cast(Functions, program))
         case _:
             pass
 
 
-def scheduled_functions(program: ScheduledProgram) -> Functions:
-    """The loop functions of a scheduled program, each once."""
-    calls = (item for item in leaf_calls(program.items) if isinstance(item, KernelCall))
-    return tuple(dict.fromkeys(call.function for call in calls))
-
-
 def constants_of(program: Any) -> dict[str, Constant]:
     """The constants of a program by digest."""
     if isinstance(program, Graph):
         return constants_by_digest(program)
-    if isinstance(program, TensorProgram | ScheduledProgram | Program):
+    if isinstance(program, TensorProgram | Program):
         return {constant.digest: constant for constant in program.constants.values()}
     return {}
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modelcc.ir.index import evaluate
-from modelcc.ir.loop import Function
 from modelcc.ir.program import (
-    Binding,
     CopyTensor,
     Launch,
     Program,
@@ -150,20 +148,21 @@ def times_text(rounding: float) -> str:
 def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report:
     """The report of ``program`` for these values of its named dimensions."""
     env = dict(sizes)
-    for definition in program.definitions:
+    for definition in program.placed.definitions:
         env[definition.symbol] = evaluate(definition.value, env)
     regions = _regions(program, env)
     return Report(
         model=program.name,
         target=target,
         sizes=dict(sizes),
-        inputs={name: str(program.bindings[name].type) for name in program.inputs},
-        outputs={name: str(program.bindings[name].type) for name in program.outputs},
+        inputs={name: str(program.types[name]) for name in program.inputs},
+        outputs={name: str(program.types[name]) for name in program.outputs},
         kernels=tuple(KernelRow(*row) for row in step_work(program, env)),
         regions=regions,
-        arena=evaluate(program.arena, env),
+        arena=evaluate(program.placed.arena, env),
         lower_bound=most_live(regions),
         constants=sum(c.nbytes for c in program.constants.values()),
+        notes=program.notes,
     )
 
 
@@ -206,14 +205,14 @@ def _aligned(size: int) -> int:
 
 
 def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
-    functions = {function.name: function for function in program.functions}
+    bindings = program.placed.bindings
     inside = {**counters(program.steps), **env}
     spans: dict[str, tuple[int, int]] = {}
     last_at: dict[int, int] = {}
     for number, step in enumerate(program.steps):
-        written = _written(step, functions)
+        written = _written(program, step)
         for name in step_tensors(step):
-            binding = program.bindings[name]
+            binding = bindings[name]
             if binding.place != "arena" or binding.segment:
                 continue
             offset = evaluate(binding.offset, inside)
@@ -222,23 +221,21 @@ def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
             first, _ = spans.get(name, (begin, number))
             spans[name] = (first, number)
             last_at[offset] = number
-    return tuple(_region(program.bindings[name], span, inside) for name, span in spans.items())
+    return tuple(_region(program, name, span, inside) for name, span in spans.items())
 
 
-def _written(step: Step, functions: Mapping[str, Function]) -> frozenset[str]:
+def _written(program: Program, step: Step) -> frozenset[str]:
     """Tensors that a step and those in it write."""
     found: set[str] = set()
     for leaf in leaves((step,)):
         if isinstance(leaf, CopyTensor):
             found.add(leaf.target)
-            continue
-        if not isinstance(leaf, Launch):
-            continue
-        pairs = zip(leaf.arguments, functions[leaf.function].parameters, strict=True)
-        found |= {name for name, parameter in pairs if parameter.mutable}
+        elif isinstance(leaf, Launch):
+            found.update(program.results(leaf))
     return frozenset(found)
 
 
-def _region(binding: Binding, span: tuple[int, int], env: Mapping[str, int]) -> Region:
-    offset, size = evaluate(binding.offset, env), evaluate(binding.type.bytes, env)
-    return Region(binding.name, str(binding.type), offset, size, *span)
+def _region(program: Program, name: str, span: tuple[int, int], env: Mapping[str, int]) -> Region:
+    type = program.types[name]
+    offset = evaluate(program.placed.bindings[name].offset, env)
+    return Region(name, str(type), offset, evaluate(type.bytes, env), *span)

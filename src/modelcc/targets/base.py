@@ -16,7 +16,6 @@ from modelcc.ir.capacity import Capacity
 from modelcc.ir.graph import Graph
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
-from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.pass_base import Pass
 from modelcc.runtime.session import Session
@@ -135,7 +134,7 @@ class Target(Protocol):
         """Its rewrites of tensor programs: algorithms and layouts that pay on this machine."""
         ...
 
-    def schedule(self, program: TensorProgram) -> ScheduledProgram:
+    def schedule(self, program: TensorProgram) -> Program:
         """Kernels become loop functions; constants are packed as these want them."""
         ...
 

@@ -54,8 +54,8 @@ def package(
         ),
         machine=machine,
         dims=tuple(_dim(n, r) for n, r in program.dims.items() if n not in late),
-        definitions=tuple((d.symbol, d.value) for d in program.definitions),
-        arena=program.arena,
+        definitions=tuple((d.symbol, d.value) for d in program.placed.definitions),
+        arena=program.placed.arena,
         constants=table,
         objects=tuple(files),
         sizes=program.read_sizes,
@@ -69,7 +69,7 @@ def package(
 
 
 def _spec(program: Program, bound: str, name: str) -> TensorSpec:
-    found = program.bindings[bound].type
+    found = program.types[bound]
     return TensorSpec(name, found.dtype, found.shape)
 
 
@@ -96,7 +96,7 @@ def _dim(name: str, known: Range) -> DimSpec:
 
 
 def _check_dimensions(program: Program) -> None:
-    extents = [dim for name in program.inputs for dim in program.bindings[name].type.shape]
+    extents = [dim for name in program.inputs for dim in program.types[name].shape]
     given = {name for dim in extents if not isinstance(dim, int) for name in dim.symbols}
     given |= set(program.read_sizes)
     for name in program.dims:

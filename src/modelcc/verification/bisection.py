@@ -1,7 +1,8 @@
 """Finding the pass, and the rewrite in it, that changed what a program means.
 
-Programs of all stages are kept and interpreted in a binary search: once the result is wrong, it
-stays wrong.  Rewriting passes can stop after N rewrites, so the search goes on inside them.
+Programs of all stages are kept and interpreted in a binary search, and what they were compiled to
+is run: once the result is wrong, it stays wrong.  Rewriting passes can stop after N rewrites, so
+the search goes on inside them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from modelcc.artifact.file import Artifact
 from modelcc.ir.types import Array
 from modelcc.levels.interpretation import INTERPRETED, interpret_level
 from modelcc.pipeline import Stage, StageRun
+from modelcc.runtime.session import Session
 from modelcc.verification.comparison import Difference, compare
+
+RUN = (*INTERPRETED, Artifact)
+"""Kinds of programs that give results."""
 
 Differences = Callable[[Any], "tuple[Difference, ...]"]
 """Outputs of a program, on whatever level it is, compared with what they should be."""
@@ -36,15 +42,23 @@ def differences_by_interpreter(
     feeds: Mapping[str, Array],
     sizes: Mapping[str, int],
     expected: Mapping[str, Array],
+    load: Callable[[Artifact], Session],
     tolerance: float | None = None,
 ) -> Differences:
-    """Compares the interpretation of a program for ``feeds`` with ``expected``."""
+    """Compares the interpretation of a program for ``feeds`` with ``expected``; what is compiled
+    is loaded and run."""
+
+    def results_of(program: Any) -> tuple[Array, ...]:
+        if not isinstance(program, Artifact):
+            return interpret_level(program, feeds, sizes)
+        found = load(program).run(feeds)
+        return tuple(found[name] for name in expected)
 
     def differences(program: Any) -> tuple[Difference, ...]:
         try:
-            results = interpret_level(program, feeds, sizes)
+            results = results_of(program)
         except Exception as error:  # a broken program may fail in any way: that is a finding
-            problem = f"the interpreter stops: {type(error).__name__}: {error}"
+            problem = f"the run stops: {type(error).__name__}: {error}"
             return (Difference("program", 0.0, 0.0, 0.0, problem=problem),)
         named = zip(expected.items(), results, strict=True)
         return tuple(compare(name, got, want, tolerance) for (name, want), got in named)
@@ -54,7 +68,7 @@ def differences_by_interpreter(
 
 def find_culprit(runs: Sequence[StageRun], differences: Differences) -> Culprit | None:
     """The stage of ``runs`` that broke the program; None if it is right after all of them."""
-    states = [run for run in runs if isinstance(run.after, INTERPRETED)]
+    states = [run for run in runs if isinstance(run.after, RUN)]
     if not states or not _wrong(differences(states[-1].after)):
         return None
     low, high = 0, len(states) - 1
@@ -70,7 +84,7 @@ def find_culprit(runs: Sequence[StageRun], differences: Differences) -> Culprit 
 
 
 def _span(runs: Sequence[StageRun], states: Sequence[StageRun], bad: int) -> str:
-    """Stages since the last program known to be right: those without interpreter come along."""
+    """Stages since the last program known to be right: some give nothing that can be run."""
     first = runs.index(states[bad - 1]) + 1 if bad else 0
     last = runs.index(states[bad])
     return ", ".join(run.stage.label for run in runs[first : last + 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
@@ -176,8 +177,11 @@ def first_wrong_stage(request: Request, result: Verification) -> Verification:
     subject = subject_of(request)
     expected = interpret(subject.graph, subject.feeds)
     runs: list[StageRun] = []
-    compile_model(request.model, request.options, request.workplace, runs.append)
-    check = differences_by_interpreter(subject.feeds, subject.sizes, expected, request.tolerance)
+    compiled = compile_model(request.model, request.options, request.workplace, runs.append)
+    load = partial(compiled.target.load, threads=request.options.threads)
+    check = differences_by_interpreter(
+        subject.feeds, subject.sizes, expected, load, request.tolerance
+    )
     return replace(result, culprit=find_culprit(runs, check))
 
 

@@ -48,11 +48,10 @@ def self_copies(model: ModelProto) -> int:
 
     compile_model(model, chosen_options(), observer=note)
     program, found = programs[-1], 0
-    functions = {function.name: function for function in program.functions}
     for launch in (step for step in leaves(program.steps) if isinstance(step, Launch)):
-        function = functions[launch.function]
+        function = program.callee[launch.callee]
         pairs = zip(function.parameters, launch.arguments, strict=True)
-        places = {parameter.buffer.name: program.bindings[name] for parameter, name in pairs}
+        places = {parameter.buffer.name: program.placed.bindings[name] for parameter, name in pairs}
         for s in statements(function.body):
             match s:
                 case Store(buffer, offset, Load(source, start)) if offset == start:

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduled_programs import execute, kernel, scheduled_programs, tensor
+from scheduled_programs import execute, kernel, program_of, scheduled_programs, tensor
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.index import Range, Sym, evaluate, symbols
 from modelcc.ir.program import CopyTensor
-from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import View
 from modelcc.ir.types import F32, TensorType, blocked
-from modelcc.passes.program.from_scheduled import lower_to_program
+from modelcc.passes.program.apply_plan import apply_plan
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.passes.program.stacking import definition_values
@@ -21,7 +20,7 @@ from modelcc.passes.program.timeline import timeline
 
 def lowered(scheduled):
     plan = plan_memory(scheduled)
-    return plan, lower_to_program(scheduled, plan)
+    return plan, apply_plan(scheduled, plan)
 
 
 @settings(max_examples=150)
@@ -30,8 +29,8 @@ def test_static_programs_keep_every_tensor(scheduled, reorder):
     scheduled = order_steps(scheduled) if reorder else scheduled
     plan, program = lowered(scheduled)
     execute(scheduled, program, {})
-    assert isinstance(program.arena, int) and not program.definitions
-    assert program.arena == plan.peak >= plan.lower_bound
+    assert isinstance(plan.arena, int) and not plan.definitions
+    assert program.placed.arena == plan.peak >= plan.lower_bound
 
 
 @settings(max_examples=100)
@@ -58,7 +57,7 @@ def calls(program):
 
 
 def scheduled(items, types, inputs=("x",), outputs=("y",), **rest):
-    return ScheduledProgram("p", inputs, outputs, tuple(items), types, **rest)
+    return program_of(inputs, outputs, items, types, **rest)
 
 
 def test_order_finishes_one_branch_before_the_next():
@@ -80,9 +79,9 @@ def test_results_go_straight_to_the_output_even_through_views_and_in_place():
         View("y", "a"),
     ]
     plan, program = lowered(scheduled(items, types))
-    assert program.arena == 0
+    assert program.placed.arena == 0
     assert [s.arguments for s in program.steps] == [("x", "y"), ("y", "y")]
-    assert program.bindings["y"].type == types["y"]
+    assert program.types["y"] == types["y"]
     assert plan.home["h"].place == "output"
 
 
@@ -137,8 +136,8 @@ def test_outputs_that_nobody_writes_are_copied():
         CopyTensor("w.output", "w"),
         CopyTensor("h.output", "h"),
     ]
-    assert program.bindings["x"].place == "input"
-    assert program.bindings["w"].place == "constant"
+    assert program.placed.bindings["x"].place == "input"
+    assert program.placed.bindings["w"].place == "constant"
 
 
 def test_partial_writers_share_one_live_buffer():
@@ -214,9 +213,11 @@ def test_equal_kernels_become_one_function():
     items.append(kernel(["d"], ["z"], types))
     _, program = lowered(scheduled(items, types, outputs=("y", "z")))
     # the caller's buffers may be unaligned, so first and last kernel differ from the middle
-    assert [s.function for s in program.steps] == ["k", "k_2", "k_2", "k_2", "k_3", "k_4"]
-    aligns = {f.name: [p.buffer.align for p in f.parameters] for f in program.functions}
-    assert aligns == {"k": [4, 64], "k_2": [64, 64], "k_3": [64, 4], "k_4": [64, 4]}
+    middle = ["16 to 16_2"] * 3
+    called = ["16 to 16", *middle, "16 to 16_3", "16 to 32"]
+    assert [s.callee for s in program.steps] == called
+    aligns = [[p.buffer.align for p in f.parameters] for f in program.functions]
+    assert aligns == [[4, 64], [64, 64], [64, 4], [64, 4]]
     assert program.steps[1].source == ("node_b",)
 
 
@@ -224,7 +225,7 @@ def test_outputs_must_be_row_major():
     types = {"x": tensor(1, 32, 4, 4), "y": TensorType((1, 32, 4, 4), F32, blocked(4, 1, 16))}
     program = scheduled([kernel(["x"], ["y"], types)], types)
     with pytest.raises(ValueError, match="output 'y' of p has layout"):
-        lower_to_program(program, plan_memory(program))
+        apply_plan(program, plan_memory(program))
 
 
 def test_a_tensor_that_nobody_writes_is_reported():

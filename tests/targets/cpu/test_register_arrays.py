@@ -11,7 +11,7 @@ from machines import chosen_cpu
 
 from modelcc.ir.loop import Alloc, For
 from modelcc.ir.loop_traversal import statements
-from modelcc.ir.scheduled import leaf_calls
+from modelcc.ir.program import Launch
 from modelcc.ir.tensor import Kernel, Stage, TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
@@ -114,8 +114,8 @@ def test_a_transform_against_numpy() -> None:
 
 def test_arrays_are_registers() -> None:
     """One loop around vectors of points, no local memory, and nothing read or computed twice."""
-    (call,) = leaf_calls(schedule_program(program_of(ACROSS), chosen_cpu()).items)
-    found = list(statements(call.function.body))  # type: ignore[union-attr]
+    (function,) = schedule_program(program_of(ACROSS), chosen_cpu()).functions
+    found = list(statements(function.body))
     assert not any(isinstance(s, Alloc) for s in found)
     assert 1 <= sum(isinstance(s, For) for s in found) <= 3
 
@@ -136,8 +136,8 @@ def test_results_take_the_place_of_operands_that_no_later_element_needs(
         {},
     )
     verify_tensor_program(program)
-    (call,) = leaf_calls(schedule_program(program, chosen_cpu()).items)
-    assert bool(call.in_place) == shared
+    (call,) = schedule_program(program, chosen_cpu()).steps
+    assert isinstance(call, Launch) and bool(call.in_place) == shared
 
 
 @pytest.mark.parametrize(

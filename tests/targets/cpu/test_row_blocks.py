@@ -15,7 +15,7 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.index import Index, Sym
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram
+from modelcc.ir.program import Launch, Program
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.types import F16, F32, Array, DType, TensorType
 from modelcc.ops.activation import Relu
@@ -142,9 +142,7 @@ def feeds(graph: Graph, sizes: dict[str, int]) -> dict[str, Array]:
     return {n: a.astype(types[n].dtype.numpy) for n, a in arrays.items()}
 
 
-def check(
-    program: ScheduledProgram, graph: Graph, arrays: dict[str, Array], sizes: dict[str, int]
-) -> None:
+def check(program: Program, graph: Graph, arrays: dict[str, Array], sizes: dict[str, int]) -> None:
     wanted = interpret(graph, arrays)
     narrow = 2e-3 if any(a.dtype == np.float16 for a in arrays.values()) else 2e-5
     for executor in (interpreted, native):
@@ -214,7 +212,7 @@ def test_halves_are_summed_in_single_precision(small: bool) -> None:
 def test_memory_does_not_grow_with_the_square_of_the_length() -> None:
     shape = Shape(m=4096, n=4096)
     program = schedule_program(fused(attention_of(shape)), chosen_cpu())
-    calls = [item for item in program.items if isinstance(item, KernelCall)]
+    calls = [step for step in program.steps if isinstance(step, Launch)]
     used = {name for call in calls for name in call.arguments}
     sizes = [e for e in (program.types[n].elements for n in used) if isinstance(e, int)]
     assert max(sizes) <= shape.h * 4096 * shape.e

@@ -10,7 +10,6 @@ from machines import chosen_cpu
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.loop_text import print_functions
 from modelcc.ir.types import F32, TensorType, blocked
-from modelcc.levels.text import scheduled_functions
 from modelcc.ops.arithmetic import Add
 from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import MatMul
@@ -30,7 +29,7 @@ def fetches(rows: int, summed: int, columns: int = 48) -> list[str]:
     w = make.constant(np.zeros((summed, columns), np.float32))
     graph = make.build([make.emit(Add(), make.emit(MatMul(), x, w), r)])
     program = schedule_program(FuseKernels()(lower_graph(graph)), MACHINE)
-    lines = print_functions(scheduled_functions(program)).splitlines()
+    lines = print_functions(program.functions).splitlines()
     found = [line.strip() for line in lines if "prefetch" in line]
     return [line for line in found if "%x1" not in line]
 
@@ -72,7 +71,7 @@ def planes(images: int, channels: int, kernel: int = 1) -> list[str]:
         for name, type_ in program.types.items()
     }
     scheduled = schedule_program(FuseKernels()(replace(program, types=types)), MACHINE)
-    lines = print_functions(scheduled_functions(scheduled)).splitlines()
+    lines = print_functions(scheduled.functions).splitlines()
     return [line.strip() for line in lines if "prefetch %x0" in line]
 
 

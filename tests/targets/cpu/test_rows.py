@@ -13,9 +13,8 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.index import Sym
 from modelcc.ir.loop_text import print_functions
-from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.program import Program
 from modelcc.ir.types import F32, TensorType
-from modelcc.levels.text import scheduled_functions
 from modelcc.ops.attention import Softmax
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.elementwise import Add, Mul
@@ -27,7 +26,7 @@ from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.llvm.emitter import emit_llvm
 
 
-def softmax_of(length: int) -> ScheduledProgram:
+def softmax_of(length: int) -> Program:
     make = GraphBuilder()
     x = make.input("x", TensorType((5, length), F32))
     graph = make.build([make.emit(Softmax(axis=1), x)])
@@ -47,13 +46,13 @@ def test_softmax_of_any_length(length: int) -> None:
 
 @pytest.mark.parametrize("length", [49, 50, 61])
 def test_no_masked_store_holds_up_the_next_row(length: int) -> None:
-    functions = scheduled_functions(softmax_of(length))
+    functions = softmax_of(length).functions
     assert "masked.store" not in emit_llvm([expand_math(f) for f in functions])
 
 
 def test_a_single_element_left_over_is_a_scalar() -> None:
-    assert "mask(" not in print_functions(scheduled_functions(softmax_of(49)))
-    assert "mask(2)" in print_functions(scheduled_functions(softmax_of(50)))
+    assert "mask(" not in print_functions(softmax_of(49).functions)
+    assert "mask(2)" in print_functions(softmax_of(50).functions)
 
 
 def products_of_shared_rows(weights: str, result: str, stored: bool) -> Graph:

@@ -12,7 +12,6 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.index import Sym
 from modelcc.ir.loop_text import print_functions
 from modelcc.ir.types import F32, TensorType
-from modelcc.levels.text import scheduled_functions
 from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import Einsum, MatMul
 from modelcc.passes.tensor.from_graph import lower_graph
@@ -30,7 +29,7 @@ def accumulators(rows: int, summed: int, columns: int) -> int:
 
 def summed_at_once(graph: Graph) -> int:
     """Vectors of sums."""
-    text = print_functions(scheduled_functions(schedule_program(lower_graph(graph), chosen_cpu())))
+    text = print_functions(schedule_program(lower_graph(graph), chosen_cpu()).functions)
     return len(set(re.findall(r"%acc\d*", text)))
 
 
@@ -61,7 +60,7 @@ def test_the_only_image_of_a_named_batch_is_tiled() -> None:
     program = AssignLayouts()(lower_graph(graph))
     (function,) = (
         f
-        for f in scheduled_functions(schedule_program(program, chosen_cpu()))
+        for f in schedule_program(program, chosen_cpu()).functions
         if "acc" in print_functions([f])
     )
     divided = re.findall(r"n floordiv \d+", print_functions([function]))

@@ -35,7 +35,6 @@ from modelcc.ir.loop_typing import type_fault
 from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.op import Op
 from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS
-from modelcc.ir.scheduled import KernelCall
 from modelcc.ir.types import (
     BF16,
     BOOL,
@@ -156,11 +155,9 @@ def kernels(op: type[Op], machine: Machine) -> list[Function]:
         own = op(**sample.attributes)
         graph, cpu = graph_of(own, sample, arrays(own, sample), False), cpu_model(machine, 1)
         program = FuseKernels()(lower_graph(graph, capacity_of(cpu)))
-        items = schedule_program(program, cpu).items
-        functions = {i.function.name: i.function for i in items if isinstance(i, KernelCall)}
         found += [
             expand_math(expand_narrow(replace(f, name=f"{f.name}_{number}")))
-            for f in functions.values()
+            for f in schedule_program(program, cpu).functions
         ]
     return found
 

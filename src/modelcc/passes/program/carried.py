@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.index import Index, Sym, mod
+from modelcc.ir.program import Launch
 from modelcc.ir.region import Carry
 from modelcc.passes.program.late_memory import aligned
 from modelcc.passes.program.storage import Storage, storage_of
@@ -102,4 +103,4 @@ def _in_place(line: Timeline, carry: Carry) -> bool:
     if needed[1] != written:
         return needed[1] < written
     call = line.calls.get(written)
-    return call is not None and (carry.next, carry.state) in call.in_place
+    return isinstance(call, Launch) and (carry.next, carry.state) in call.in_place

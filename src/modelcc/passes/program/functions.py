@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modelcc.ir.loop import Function, Parameter, Stmt
-from modelcc.ir.scheduled import KernelCall
+from modelcc.ir.program import Launch
 
 Content: TypeAlias = tuple[tuple[Parameter, ...], tuple[str, ...], tuple[Stmt, ...]]
 
@@ -20,29 +20,31 @@ class UniqueFunctions:
     names: tuple[str, ...]
 
 
-def unique_functions(calls: Sequence[KernelCall], foreign: Collection[str] = ()) -> UniqueFunctions:
-    """Functions of ``calls``, equal ones once, named after the first of them.
+def unique_functions(
+    calls: Sequence[tuple[Launch, Function]], foreign: Collection[str] = ()
+) -> UniqueFunctions:
+    """Functions that are called, equal ones once, named after the first of them.
 
     Those that get tensors of ``foreign`` buffers, which the caller allocates, rely on no more
     than the alignment of one element there.  ``source`` becomes that of all steps together.
     """
     numbers: dict[Content, int] = {}
-    known: dict[tuple[object, ...], int] = {}  # by identity: bodies are large to compare
+    known: dict[tuple[str, tuple[Parameter, ...]], tuple[Function, int]] = {}
     found: list[list[Function]] = []
     places: list[int] = []
-    for call in calls:
-        function = replace(call.function, parameters=_parameters(call, foreign))
-        own = (id(function.body), function.sizes, function.parameters)
-        place = known.get(own)
-        if place is None:
+    for call, function in calls:
+        own = function.name, _parameters(call, function, foreign)
+        before, place = known.get(own, (None, 0))
+        if before is None or before.body is not function.body:  # bodies are large to compare
+            function = replace(function, parameters=own[1])
             content = (function.parameters, function.sizes, function.body)
             place = numbers.setdefault(content, len(numbers))
-            known[own] = place
-        if place == len(found):
-            found.append([])
-        found[place].append(function)
+            known[own] = function, place
+            if place == len(found):
+                found.append([])
+            found[place].append(function)
         places.append(place)
-    names = _names(found)
+    names = _names([same[0].name for same in found])
     functions = tuple(
         replace(same[0], name=name, source=_sources(same))
         for name, same in zip(names, found, strict=True)
@@ -50,10 +52,12 @@ def unique_functions(calls: Sequence[KernelCall], foreign: Collection[str] = ())
     return UniqueFunctions(functions, tuple(names[place] for place in places))
 
 
-def _parameters(call: KernelCall, foreign: Collection[str]) -> tuple[Parameter, ...]:
+def _parameters(
+    call: Launch, function: Function, foreign: Collection[str]
+) -> tuple[Parameter, ...]:
     return tuple(
         _element_aligned(parameter) if tensor in foreign else parameter
-        for parameter, tensor in zip(call.function.parameters, call.arguments, strict=True)
+        for parameter, tensor in zip(function.parameters, call.arguments, strict=True)
     )
 
 
@@ -62,12 +66,12 @@ def _element_aligned(parameter: Parameter) -> Parameter:
     return replace(parameter, buffer=replace(buffer, align=min(buffer.align, buffer.dtype.bytes)))
 
 
-def _names(found: Sequence[Sequence[Function]]) -> list[str]:
+def _names(wanted: Sequence[str]) -> list[str]:
     names: dict[str, None] = {}
-    for same in found:
-        name, number = same[0].name, 2
+    for stem in wanted:
+        name, number = stem, 2
         while name in names:
-            name = f"{same[0].name}_{number}"
+            name = f"{stem}_{number}"
             number += 1
         names[name] = None
     return list(names)

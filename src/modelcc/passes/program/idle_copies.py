@@ -12,25 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.index import Index
-from modelcc.ir.loop import For, If, Load, Stmt, Store
+from modelcc.ir.loop import For, Function, If, Load, Stmt, Store
 from modelcc.ir.loop_traversal import map_blocks
-from modelcc.ir.scheduled import KernelCall
+from modelcc.ir.program import Launch
 from modelcc.passes.program.plan_memory import MemoryPlan
 
 
-def without_idle_copies(call: KernelCall, plan: MemoryPlan) -> KernelCall:
-    """``call`` of a function that stores nothing that is there, in the memory of ``plan``."""
+def without_idle_copies(function: Function, call: Launch, plan: MemoryPlan) -> Function:
+    """What ``call`` launches without stores of what is there, in the memory of ``plan``."""
     places: dict[tuple[str, Index], str] = {}
     homes: dict[str, str] = {}
-    for parameter, tensor in zip(call.function.parameters, call.arguments, strict=True):
+    for parameter, tensor in zip(function.parameters, call.arguments, strict=True):
         place = (plan.home[tensor].name, plan.offset(tensor))
         homes[parameter.buffer.name] = places.setdefault(place, parameter.buffer.name)
     if len(places) == len(homes):
-        return call
-    body = _without_copies(call.function.body, homes)
-    if body == call.function.body:
-        return call
-    return replace(call, function=replace(call.function, body=body))
+        return function
+    body = _without_copies(function.body, homes)
+    return function if body == function.body else replace(function, body=body)
 
 
 def _without_copies(body: Sequence[Stmt], homes: Mapping[str, str]) -> tuple[Stmt, ...]:

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, ceildiv, symbols
 from modelcc.ir.index_upper import upper_bound
-from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.program import Program
 from modelcc.ir.tensor import ReadSize
 from modelcc.passes.program.storage import Storage
 from modelcc.passes.program.timeline import Timeline
@@ -43,7 +43,7 @@ class LateMemory:
     offsets: Mapping[str, Index] = field(default_factory=dict[str, Index])
 
 
-def bounded(program: ScheduledProgram, found: Sequence[Storage], line: Timeline) -> list[Storage]:
+def bounded(program: Program, found: Sequence[Storage], line: Timeline) -> list[Storage]:
     """Storages with sizes in terms of the inputs' dimensions, where these bound them.
 
     Dimensions with a greatest size count as that, so the arena of a model whose dimensions are all
@@ -60,7 +60,7 @@ def bounded(program: ScheduledProgram, found: Sequence[Storage], line: Timeline)
     return [replace(s, size=most(s.size) or _late(s, line)) for s in found]
 
 
-def _inner_symbols(program: ScheduledProgram, line: Timeline) -> tuple[frozenset[str], Bounds]:
+def _inner_symbols(program: Program, line: Timeline) -> tuple[frozenset[str], Bounds]:
     """Symbols without a value before the program runs, and bounds of all."""
     counters = {span.loop.counter for span in line.loops}
     return frozenset(program.read_sizes) | counters, line.bounds(program.dims)
@@ -77,7 +77,7 @@ def _late(storage: Storage, line: Timeline) -> Index:
 
 
 def late_memory(
-    program: ScheduledProgram, found: Sequence[Storage], line: Timeline
+    program: Program, found: Sequence[Storage], line: Timeline
 ) -> tuple[LateMemory, ...]:
     """What the host has to be asked for, in the order of steps."""
     gone = frozenset(program.read_sizes)

@@ -17,13 +17,8 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from modelcc.ir.index import Index, evaluate, symbols
-from modelcc.ir.scheduled import (
-    KernelCall,
-    ScheduledItem,
-    ScheduledProgram,
-    leaf_calls,
-    scheduled_tensors,
-)
+from modelcc.ir.program import Launch, Program, Step, leaves, step_tensors
+from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.passes.program.late_memory import aligned
 from modelcc.passes.program.nominal import nominal_values
@@ -103,7 +98,7 @@ class _Partial:
     peak: int = 0
 
 
-def order_steps(program: ScheduledProgram) -> ScheduledProgram:
+def order_steps(program: Program) -> Program:
     """``program`` with its kernels in an order of lower peak memory, or unchanged.
 
     Symbolic sizes are compared at typical values.
@@ -114,7 +109,7 @@ def order_steps(program: ScheduledProgram) -> ScheduledProgram:
     order, peak = _ordered(problem, effects)
     if peak >= _peak(effects, range(len(steps))):
         return program
-    return replace(program, items=_items(program, steps, order))
+    return replace(program, steps=_ordered_steps(program, steps, order))
 
 
 def _ordered(problem: _Problem, effects: _Effects) -> tuple[list[int], int]:
@@ -138,7 +133,7 @@ class _Step:
     ``binds`` are symbols that are read, or that a demand speaks of.
     """
 
-    item: ScheduledItem
+    item: Step
     arguments: tuple[str, ...]
     outputs: tuple[str, ...]
     in_place: tuple[tuple[str, str], ...] = ()
@@ -147,35 +142,34 @@ class _Step:
     binds: tuple[str, ...] = ()
 
 
-def _steps(program: ScheduledProgram) -> list[_Step]:
+def _steps(program: Program) -> list[_Step]:
     found: list[_Step] = []
-    for item in program.items:
+    for item in program.steps:
         match item:
-            case KernelCall():
-                step = _Step(item, item.arguments, item.outputs, item.in_place, item.partial)
+            case Launch():
+                results = program.results(item)
+                step = _Step(item, item.arguments, results, item.in_place, item.partial)
                 found.append(replace(step, needs=_symbols_of(program, step, item.sizes)))
             case ReadSize():
                 checked = item.symbols or tuple(sorted(item.needs))
                 step = _Step(item, item.arguments, (), binds=checked)
                 found.append(replace(step, needs=_symbols_of(program, step) | item.needs))
-            case View():
-                pass
-            case _:
-                step = _Step(item, scheduled_tensors(item), item.outputs)
-                sizes = [size for call in leaf_calls((item,)) if isinstance(call, KernelCall)
+            case Branch() | Repeat():
+                step = _Step(item, step_tensors(item), item.outputs)
+                sizes = [size for call in leaves((item,)) if isinstance(call, Launch)
                          for size in call.sizes]  # fmt: skip
                 found.append(replace(step, needs=_symbols_of(program, step, sizes)))
+            case _:
+                pass
     return found
 
 
-def _symbols_of(
-    program: ScheduledProgram, step: _Step, sizes: Sequence[Index] = ()
-) -> frozenset[str]:
+def _symbols_of(program: Program, step: _Step, sizes: Sequence[Index] = ()) -> frozenset[str]:
     shapes = [program.types[name].shape for name in step.arguments]
     return frozenset(n for index in (*sizes, *chain(*shapes)) for n in symbols(index))
 
 
-def _problem(program: ScheduledProgram, calls: Sequence[_Step]) -> _Problem:
+def _problem(program: Program, calls: Sequence[_Step]) -> _Problem:
     line = timeline(program)
     arena = [s for s in storages(program, line) if s.place == "arena"]
     sizes = [aligned(s.size) for s in arena]
@@ -298,12 +292,12 @@ def _after(problem: _Problem, state: _Partial, rank: _Rank, followers: Sequence[
     return _Partial(done, (*order, step), ready, live, peak)
 
 
-def _items(
-    program: ScheduledProgram, steps: Sequence[_Step], order: Sequence[int]
-) -> tuple[ScheduledItem, ...]:
+def _ordered_steps(
+    program: Program, steps: Sequence[_Step], order: Sequence[int]
+) -> tuple[Step, ...]:
     """Steps in ``order``, each preceded by the views it needs; unused views at the end."""
-    views = {item.output: item for item in program.items if isinstance(item, View)}
-    items: list[ScheduledItem] = []
+    views = {item.output: item for item in program.steps if isinstance(item, View)}
+    items: list[Step] = []
 
     def place_view(name: str) -> None:
         view = views.pop(name, None)

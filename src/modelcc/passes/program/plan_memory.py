@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from modelcc.ir.index import Index, evaluate, symbols
-from modelcc.ir.program import Definition
-from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.program import Definition, Program
 from modelcc.passes.program.block import Block, Offsets, height, lower_bound
 from modelcc.passes.program.carried import share_carried
 from modelcc.passes.program.late_memory import LateMemory, aligned, bounded, late_memory
@@ -64,7 +63,7 @@ class MemoryPlan:
         return self.offsets.get(storage.name, 0) + storage.within.get(tensor, 0)
 
 
-def plan_memory(program: ScheduledProgram) -> MemoryPlan:
+def plan_memory(program: Program) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
     line = timeline(program)
     found = share_in_place(line, share_carried(line, storages(program, line)))

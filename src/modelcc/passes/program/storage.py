@@ -17,10 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modelcc.ir.index import Bounds, Index, bounds_of, maximum, symbols
-from modelcc.ir.program import Place
-from modelcc.ir.scheduled import KernelCall, ScheduledProgram
-from modelcc.ir.tensor import ReadSize
-from modelcc.passes.program.timeline import Timeline
+from modelcc.ir.program import Launch, Place, Program
+from modelcc.passes.program.timeline import Call, Timeline
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Storage:
     within: Mapping[str, Index] = field(default_factory=dict[str, Index], hash=False)
 
 
-def storages(program: ScheduledProgram, line: Timeline) -> tuple[Storage, ...]:
+def storages(program: Program, line: Timeline) -> tuple[Storage, ...]:
     """Every buffer a step or the caller touches; a view lives in its base's.
 
     A size that is negative for some dimensions, as in a branch that these never take, counts as 0.
@@ -83,7 +81,7 @@ class _Roots:
     read: frozenset[str]
 
     @staticmethod
-    def of(program: ScheduledProgram) -> _Roots:
+    def of(program: Program) -> _Roots:
         return _Roots(
             frozenset(program.inputs),
             {name: place for place, name in reversed(list(enumerate(program.outputs)))},
@@ -92,7 +90,7 @@ class _Roots:
 
 
 def _storage(
-    program: ScheduledProgram,
+    program: Program,
     roots: _Roots,
     line: Timeline,
     base: str,
@@ -130,7 +128,7 @@ def share_in_place(line: Timeline, found: Sequence[Storage]) -> tuple[Storage, .
     """
     shared = _Shared(found)
     for step, call in line.calls.items():
-        for output, operand in call.in_place:
+        for output, operand in call.in_place if isinstance(call, Launch) else ():
             target, source = shared.of(output), shared.of(operand)
             if _may_share(step, call, output, operand, target, source, shared):
                 shared.merge(target, source)
@@ -178,7 +176,7 @@ class _Shared:
 
 def _may_share(
     step: int,
-    call: KernelCall | ReadSize,
+    call: Call,
     output: str,
     operand: str,
     target: _Joined,

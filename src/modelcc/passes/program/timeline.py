@@ -1,4 +1,4 @@
-"""The steps of a scheduled program in one line, and when each tensor is needed.
+"""The steps of a program in one line, and when each tensor is needed.
 
 Calls, and reads of sizes, are numbered in the order of the text.  A branch takes a number before
 its sides, one after the other, for reading its condition; a loop takes one before its body, to set
@@ -19,18 +19,18 @@ from functools import cached_property
 from typing import TypeAlias
 
 from modelcc.ir.index import Bounds
+from modelcc.ir.program import Allocate, CopyTensor, Launch, Program, Step
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram
 from modelcc.ir.tensor import ReadSize, View
 
-Call: TypeAlias = KernelCall | ReadSize
+Call: TypeAlias = Launch | ReadSize
 
 
 @dataclass(frozen=True)
 class LoopSpan:
     """A loop and its numbers: before its body and after it."""
 
-    loop: Repeat[ScheduledItem]
+    loop: Repeat[Step]
     begin: int
     end: int
 
@@ -42,7 +42,7 @@ class Timeline:
 
     calls: dict[int, Call] = field(default_factory=dict[int, "Call"])
     touches: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    bases: dict[str, str] = field(default_factory=dict[str, str])
+    bases: Mapping[str, str] = field(default_factory=dict[str, str])
     loops: tuple[LoopSpan, ...] = ()
     end: int = 0
 
@@ -76,44 +76,44 @@ class Timeline:
         return first, last
 
 
-def timeline(program: ScheduledProgram) -> Timeline:
+def timeline(program: Program) -> Timeline:
     """The timeline of ``program``."""
-    writer = _Writer()
-    writer.items(program.items)
-    return Timeline(writer.calls, writer.touches, writer.bases, tuple(writer.loops), writer.now)
+    writer = _Writer(program.bases)
+    writer.steps(program.steps)
+    return Timeline(writer.calls, writer.touches, program.bases, tuple(writer.loops), writer.now)
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, bases: Mapping[str, str]) -> None:
+        self._bases = bases
         self.calls: dict[int, Call] = {}
         self.touches: dict[str, list[int]] = {}
-        self.bases: dict[str, str] = {}
         self.loops: list[LoopSpan] = []
         self.now = 0
 
-    def items(self, items: Sequence[ScheduledItem]) -> None:
-        for item in items:
-            match item:
-                case View():
-                    self.bases[item.output] = self.bases.get(item.input, item.input)
-                case KernelCall() | ReadSize():
-                    self.calls[self.now] = item
-                    self._touch(*item.arguments)
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            match step:
+                case Launch() | ReadSize():
+                    self.calls[self.now] = step
+                    self._touch(*step.arguments)
                 case Branch():
-                    self._touch(item.condition)
-                    self.items(item.then)
-                    self.items(item.other)
+                    self._touch(step.condition)
+                    self.steps(step.then)
+                    self.steps(step.other)
                 case Repeat():
-                    self._loop(item)
+                    self._loop(step)
+                case View() | CopyTensor() | Allocate():
+                    pass
 
-    def _loop(self, loop: Repeat[ScheduledItem]) -> None:
+    def _loop(self, loop: Repeat[Step]) -> None:
         begin = self.now
         self._touch(*(n for c in loop.carries for n in (c.initial, c.state)))
-        self.items(loop.body)
+        self.steps(loop.body)
         self.loops.append(LoopSpan(loop, begin, self.now))
         self._touch(*(n for c in loop.carries for n in (c.next, c.last)))
 
     def _touch(self, *names: str) -> None:
         for name in names:
-            self.touches.setdefault(self.bases.get(name, name), []).append(self.now)
+            self.touches.setdefault(self._bases.get(name, name), []).append(self.now)
         self.now += 1

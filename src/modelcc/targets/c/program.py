@@ -53,7 +53,7 @@ def program_head(program: Program) -> str:
     """What a reader of the file has to know to compile and call it."""
 
     def listed(kind: str, names: Iterable[str]) -> list[str]:
-        found = [f"  {n}: {name}, {program.bindings[name].type}" for n, name in enumerate(names)]
+        found = [f"  {n}: {name}, {program.types[name]}" for n, name in enumerate(names)]
         return [f"{kind}:", *found] if found else []
 
     lines = [
@@ -63,10 +63,10 @@ def program_head(program: Program) -> str:
         *listed("inputs", program.inputs),
         *listed("outputs", program.outputs),
         *listed("constants", program.constants),
-        f"arena: {program.arena} bytes, 64-aligned",
+        f"arena: {program.placed.arena} bytes, 64-aligned",
     ]
     lines += [f"sizes: {', '.join(program.dims)}"] if program.dims else []
-    lines += [f"  where {d.symbol} = {d.value}" for d in program.definitions]
+    lines += [f"  where {d.symbol} = {d.value}" for d in program.placed.definitions]
     return "\n".join(lines)
 
 

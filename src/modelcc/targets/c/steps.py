@@ -19,7 +19,7 @@ from modelcc.ir.program import (
     step_tensors,
 )
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.tensor import ReadSize, size_conditions
+from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.targets.c.checked import CheckedCode
 from modelcc.targets.c.code import Code, folded, words_of
 from modelcc.targets.c.indices import IndexCode
@@ -45,7 +45,7 @@ class StepsCode:
         self._checked = 0
         self._sizes_checked = len(checks(program))
         self._indexed = 0
-        self._functions = {f.name: f for f in program.functions}
+        self._bindings = program.placed.bindings
         self._slots = {name: place for place, name in enumerate(program.dims)}
         self._allocated = {name: which for which, name in enumerate(program.allocated)}
         self._code = Code()
@@ -89,7 +89,7 @@ class StepsCode:
             self._code.comment(", ".join(step.source))
         match step:
             case Launch():
-                self._launch(step, self._functions[step.function])
+                self._launch(step, self._program.callee[step.callee])
             case CopyTensor():
                 self._copy(step)
             case Branch():
@@ -100,6 +100,8 @@ class StepsCode:
                 self._read_size(step)
             case Allocate():
                 self._allocate(step)
+            case View():
+                raise ValueError(f"view {step.output!r} has no place")
 
     def _read_size(self, step: ReadSize) -> None:
         for position, name in enumerate(step.symbols):
@@ -164,7 +166,7 @@ class StepsCode:
                 continue
             self._define(name, f"sizes[{position}]")
             scope.bounds[name] = known
-        for definition in self._program.definitions:
+        for definition in self._program.placed.definitions:
             self._define(definition.symbol, self._index.text(definition.value))
 
     def _named(self, hint: str) -> str:
@@ -182,36 +184,35 @@ class StepsCode:
     def _bind_tensors(self, steps: Sequence[Step], first: Sequence[str] = ()) -> None:
         """Name the addresses that are known here, in order of use; others wait for their loop."""
         for name in dict.fromkeys((*first, *(n for step in steps for n in step_tensors(step)))):
-            binding = self._program.bindings[name]
-            missing = self._missing(binding)
+            missing = self._missing(name, self._bindings[name])
             if missing:
                 self._waiting.setdefault(missing, []).append(name)
             elif name not in self._tensors:
-                self._bind_tensor(binding)
+                self._bind_tensor(name, self._bindings[name])
 
     def _bind_waiting(self, known: Sequence[str]) -> None:
         """Name the addresses that waited for symbols or memory."""
         self._bind_tensors((), [name for each in known for name in self._waiting.pop(each, ())])
 
-    def _missing(self, binding: Binding) -> str | None:
+    def _missing(self, tensor: str, binding: Binding) -> str | None:
         """A symbol, or memory, that the address of a tensor needs and that is not there yet."""
-        for name in (binding.segment, binding.name):
+        for name in (binding.segment, tensor):
             if name in self._pending:
                 return name
         scopes = self._code.scopes
         needed = sorted(symbols(binding.offset))
         return next((n for n in needed if not any(n in s.symbols for s in scopes)), None)
 
-    def _bind_tensor(self, binding: Binding) -> None:
+    def _bind_tensor(self, name: str, binding: Binding) -> None:
         if binding.place == "arena":
             offset = "" if binding.offset == 0 else f" + {self._index.inner(binding.offset)}"
             start = self._tensors[binding.segment] if binding.segment else "arena"
             source = f"(uint8_t *){start}{offset}"
         else:
-            position = self._program.position(binding)
+            position = self._program.position(name)
             source = f"{binding.place}s[{position}]"
-        spelled = self._tensors[binding.name] = self._named(binding.name)
-        self._code.line(f"void *const {spelled} = {source};", str(binding.type))
+        spelled = self._tensors[name] = self._named(name)
+        self._code.line(f"void *const {spelled} = {source};", str(self._program.types[name]))
 
     def _launch(self, step: Launch, function: Function) -> None:
         arguments = [self._tensors[name] for name in step.arguments]
@@ -230,5 +231,5 @@ class StepsCode:
 
     def _copy(self, step: CopyTensor) -> None:
         target, source = self._tensors[step.target], self._tensors[step.source_tensor]
-        size = self._index.text(self._program.bindings[step.target].type.bytes)
+        size = self._index.text(self._program.types[step.target].bytes)
         self._code.line(f"memmove({target}, {source}, (size_t)({size}));")

@@ -13,9 +13,9 @@ from modelcc.ir.index import Bounds, Index, Sym, substitute
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function
 from modelcc.ir.packed_constant import PackedConstant
+from modelcc.ir.program import Launch, Program, Step, step_tensors
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar_tree import reads
-from modelcc.ir.scheduled import KernelCall, ScheduledItem, ScheduledProgram, leaf_calls
 from modelcc.ir.tensor import (
     Algorithm,
     Item,
@@ -39,9 +39,7 @@ from modelcc.schedule.workload import contraction_key, workload_key
 from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.scatter import schedule_scatter
-from modelcc.targets.cpu.scheduled_kernel import (
-    ScheduledKernel,
-)
+from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 
 WORTH_SHARING = 8
 """Copies of which one function is made, that takes all places as arguments, rather than some."""
@@ -73,26 +71,28 @@ def schedule_program(
     machine: CpuModel,
     ready: Callable[[Function], None] | None = None,
     wanted: Wanted = DEFAULTS,
-) -> ScheduledProgram:
+) -> Program:
     """Schedule every kernel of ``program``, as ``wanted``; equal kernels share one function.
 
-    ``ready`` is told of each function as soon as it is there, of some more than once.
+    ``ready`` is told of each function as soon as it is there.
     :class:`ModelError` if a schedule that a user gave does not fit, or no kernel has its key.
     """
     scheduler = _Scheduler(program, machine, ready, wanted)
-    items = scheduler.items(program.items, program.dims)
+    steps = scheduler.steps(program.items, program.dims)
     check_used(wanted.given, scheduler.keys, scheduler.contractions)
     packed = scheduler.packed
-    steps = [item for item in leaf_calls(items) if not isinstance(item, View)]
-    used = frozenset(a for step in steps for a in step.arguments)
-    kept = used | frozenset(program.outputs) | _read_by_others(items)
-    return ScheduledProgram(
+    named = (name for step in steps for name in step_tensors(step))
+    kept = dict.fromkeys((*program.inputs, *program.outputs, *named))
+    types = {**program.types, **packed.types}
+    constants = {**program.constants, **packed.constants}
+    return Program(
         program.name,
         program.inputs,
         program.outputs,
-        items,
-        {**program.types, **packed.types},
-        {n: c for n, c in {**program.constants, **packed.constants}.items() if n in kept},
+        steps,
+        {name: types[name] for name in kept},
+        tuple(scheduler.callees.values()),
+        {name: constant for name, constant in constants.items() if name in kept},
         program.dims,
         tuple(scheduler.notes),
     )
@@ -103,30 +103,9 @@ def scheduled_kernels(
 ) -> tuple[Scheduled, ...]:
     """Each distinct kernel of stages and how it runs; ``wanted`` as for a program."""
     scheduler = _Scheduler(program, machine, None, wanted)
-    scheduler.items(program.items, program.dims)
+    scheduler.steps(program.items, program.dims)
     check_used(wanted.given, scheduler.keys, scheduler.contractions)
     return scheduler.kernels()
-
-
-def _read_by_others(items: Sequence[ScheduledItem]) -> frozenset[str]:
-    """Tensors that views, branches and loops read."""
-    found: set[str] = set()
-    for item in items:
-        match item:
-            case View():
-                found.add(item.input)
-            case Branch():
-                found |= {item.condition, *_read_by_others((*item.then, *item.other))}
-            case Repeat():
-                found |= {carry.initial for carry in item.carries} | _read_by_others(item.body)
-            case _:
-                pass
-    return frozenset(found)
-
-
-def _as_it_is(item: Algorithm) -> KernelCall:
-    arguments = (*item.inputs, *item.outputs)
-    return KernelCall(item.function, arguments, item.sizes, item.outputs, source=item.source)
 
 
 class _Canonical(NamedTuple):
@@ -144,9 +123,11 @@ class _Canonical(NamedTuple):
 @dataclass
 class _Uses:
     """The function of a kernel, the nodes that it is of and its calls: looked up together, since
-    a kernel of many stages is long to hash."""
+    a kernel of many stages is long to hash.  ``callees`` are it and its forms for loops, by their
+    counters."""
 
     scheduled: ScheduledKernel
+    callees: dict[str, Function] = field(default_factory=dict[str, Function])
     nodes: dict[str, None] = field(default_factory=dict[str, None])
     calls: int = 0
 
@@ -167,7 +148,9 @@ class _Scheduler:
         self._wanted = wanted
         self._algorithms = wanted.algorithms
         self._cache: dict[CanonicalKernel, _Uses] = {}
-        self._scatters: dict[tuple[CanonicalKernel, str], ScheduledKernel] = {}
+        self._scatters: dict[tuple[CanonicalKernel, str], _Uses] = {}
+        self._as_they_are: dict[Function, Function] = {}
+        self.callees: dict[str, Function] = {}
         self._constants = frozenset(program.constants)
         self._copies = Counter[CanonicalKernel]()
         self._seen: dict[int, _Canonical] = {}
@@ -179,14 +162,12 @@ class _Scheduler:
         self.contractions: set[str] = set()
         self.notes = dict.fromkeys(wanted.notes)
 
-    def items(
-        self, items: Sequence[Item], dims: Bounds, counter: str = ""
-    ) -> tuple[ScheduledItem, ...]:
+    def steps(self, items: Sequence[Item], dims: Bounds, counter: str = "") -> tuple[Step, ...]:
         """Items under ``dims``, which bound the counters of loops around them, too.
 
         ``counter`` is that of the innermost of these loops, empty outside of all.
         """
-        result: list[ScheduledItem] = []
+        result: list[Step] = []
         self._copies.update(self._shared_copies(items, dims))
         for item in items:
             match item:
@@ -197,15 +178,32 @@ class _Scheduler:
                 case View() | ReadSize():
                     result.append(item)
                 case Algorithm():
-                    result.append(_as_it_is(item))
+                    result.append(self._algorithm(item))
                 case Branch(condition, outputs, then, other, source):
-                    sides = self.items(then, dims, counter), self.items(other, dims, counter)
+                    sides = self.steps(then, dims, counter), self.steps(other, dims, counter)
                     result.append(Branch(condition, outputs, *sides, source))
                 case Repeat(name, trips, carries, filled, body, condition, source):
-                    inner = self.items(body, item.inside(dims), name)
+                    inner = self.steps(body, item.inside(dims), name)
                     loop = Repeat(name, trips, carries, filled, inner, condition, source)
                     result.append(loop)
         return tuple(result)
+
+    def _called(self, function: Function) -> Function:
+        """A function under a name that no other callee has."""
+        name, number = function.name, 2
+        while name in self.callees:
+            name = f"{function.name}_{number}"
+            number += 1
+        called = self.callees[name] = replace(function, name=name)
+        if self._ready is not None:
+            self._ready(called)
+        return called
+
+    def _algorithm(self, item: Algorithm) -> Launch:
+        called = self._as_they_are.get(item.function)
+        if called is None:
+            called = self._as_they_are[item.function] = self._called(item.function)
+        return Launch(called.name, (*item.inputs, *item.outputs), item.sizes, item.source)
 
     def _shared_copies(self, items: Sequence[Item], dims: Bounds) -> Iterator[CanonicalKernel]:
         """For each copy what it has in common with those of other places."""
@@ -221,7 +219,7 @@ class _Scheduler:
         free, values = with_free_sizes(exact, self._read)
         return _Canonical(free, own, values, bounds, *with_free_place(free, everywhere=True))
 
-    def _kernel(self, item: Kernel, dims: Bounds, counter: str) -> list[KernelCall]:
+    def _kernel(self, item: Kernel, dims: Bounds, counter: str) -> list[Launch]:
         found = self._seen.pop(id(item), None) or self._canonical(item, dims)
         self.contractions.add(item.asked)
         if self._algorithms and any(stage.reduce for stage in item.stages):
@@ -241,14 +239,21 @@ class _Scheduler:
         uses.nodes.update(dict.fromkeys(item.source))
         uses.calls += 1
         sizes = {**values, **{name: substitute(size, values) for name, size in sizes.items()}}
-        call = _call(item, uses.scheduled, found.names, sizes, self.packed, self._parts)
-        call = replace(call, bounds=found.bounds)
-        threads = self._machine.threads
-        if self._constant_bytes(call) * 2 >= self._machine.l2_bytes * threads:
-            call = replace(call, function=there_and_back(call.function, counter, threads))
-        if self._ready is not None:
-            self._ready(call.function)
-        return [call]
+        call = self._call(item, uses.scheduled, found.names, sizes, found.bounds)
+        large = self._constant_bytes(call) * 2 >= self._machine.l2_bytes * self._machine.threads
+        callee = self._callee(uses, counter if large else "")
+        return [replace(call, callee=callee.name)]
+
+    def _callee(self, uses: _Uses, counter: str = "") -> Function:
+        """The function of a kernel; with a counter, in its form for that loop."""
+        found = uses.callees.get(counter)
+        if found is None:
+            plain = uses.scheduled.function
+            turned = there_and_back(plain, counter, self._machine.threads) if counter else plain
+            same = counter and turned is plain
+            found = self._callee(uses) if same else self._called(turned)
+            uses.callees[counter] = found
+        return found
 
     def _check_algorithm(self, item: Kernel, dims: Bounds) -> None:
         """A contraction is as it was although an algorithm was asked for: refuse it, or tell."""
@@ -304,22 +309,41 @@ class _Scheduler:
             if uses.scheduled.schedule is not None
         )
 
-    def _scatter(self, item: Scatter, dims: Bounds) -> KernelCall:
+    def _scatter(self, item: Scatter, dims: Bounds) -> Launch:
         kernel = Kernel("Scatter", item.inputs, item.outputs, (item.stage,), item.source)
         found = self._canonical(kernel, dims)
         key = found.kernel
         initial = key.inputs[item.inputs.index(item.initial)]
-        scheduled = self._scatters.get((key, initial))
-        if scheduled is None:
+        uses = self._scatters.get((key, initial))
+        if uses is None:
             name = f"s{len(self._scatters)}_Scatter"
             scheduled = schedule_scatter(key, initial, name, self._machine, item.source)
-            self._scatters[key, initial] = scheduled
-        call = _call(kernel, scheduled, found.names, found.values, self.packed, self._parts)
-        if self._ready is not None:
-            self._ready(call.function)
-        return replace(call, bounds=found.bounds)
+            uses = self._scatters[key, initial] = _Uses(scheduled)
+        call = self._call(kernel, uses.scheduled, found.names, found.values, found.bounds)
+        return replace(call, callee=self._callee(uses).name)
 
-    def _constant_bytes(self, call: KernelCall) -> int:
+    def _call(
+        self,
+        kernel: Kernel,
+        scheduled: ScheduledKernel,
+        own: Mapping[str, str],
+        sizes: Mapping[str, Index],
+        bounds: tuple[IndexBound, ...],
+    ) -> Launch:
+        arguments = [p.buffer.name for p in scheduled.function.parameters]
+        layouts, packed = scheduled.layouts, self.packed
+        return Launch(
+            scheduled.function.name,
+            tuple(packed.get(own[a], layouts[a]) if a in layouts else own[a] for a in arguments),
+            tuple(sizes.get(s, Sym(s)) for s in scheduled.function.sizes),
+            kernel.source,
+            bounds,
+            kernel.rounding,
+            tuple((own[y], own[x]) for y, x in scheduled.in_place),
+            _partially_written(kernel, self._parts),
+        )
+
+    def _constant_bytes(self, call: Launch) -> int:
         """Bytes of the weights that a call reads."""
         names = [n for n in call.arguments if n in self.packed.constants]
         return sum(self.packed.constants[name].nbytes for name in names)
@@ -347,28 +371,6 @@ class _PackedConstants:
         self.types[fresh] = own.with_layout(layout)
         self.constants[fresh] = PackedConstant(self.program.constants[name], layout)
         return fresh
-
-
-def _call(
-    kernel: Kernel,
-    scheduled: ScheduledKernel,
-    own: Mapping[str, str],
-    sizes: Mapping[str, Index],
-    packed: _PackedConstants,
-    parts: Mapping[str, int],
-) -> KernelCall:
-    arguments = [p.buffer.name for p in scheduled.function.parameters]
-    layouts = scheduled.layouts
-    return KernelCall(
-        scheduled.function,
-        tuple(packed.get(own[a], layouts[a]) if a in layouts else own[a] for a in arguments),
-        tuple(sizes.get(s, Sym(s)) for s in scheduled.function.sizes),
-        kernel.outputs,
-        tuple((own[y], own[x]) for y, x in scheduled.in_place),
-        _partially_written(kernel, parts),
-        kernel.source,
-        rounding=kernel.rounding,
-    )
 
 
 def _parts(program: TensorProgram) -> Counter[str]:

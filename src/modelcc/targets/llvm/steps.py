@@ -10,16 +10,16 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import (
     Allocate,
-    Binding,
     CopyTensor,
     Launch,
+    Place,
     Program,
     Step,
     checks,
     leaves,
 )
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.tensor import ReadSize, size_conditions
+from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.targets.llvm.checked import CheckedCode
 from modelcc.targets.llvm.code import Block, Code
 from modelcc.targets.llvm.emitter import signature
@@ -37,7 +37,7 @@ class StepsCode:
 
     def __init__(self, program: Program, declarations: dict[str, None]) -> None:
         self._program = program
-        self._functions = {f.name: f for f in program.functions}
+        self._bindings = program.placed.bindings
         self._slots = {name: place for place, name in enumerate(program.dims)}
         self._allocated = {name: which for which, name in enumerate(program.allocated)}
         self.declarations = declarations
@@ -79,7 +79,7 @@ class StepsCode:
             self._code.effect(f"; {', '.join(step.source)}")
         match step:
             case Launch():
-                self._launch(step, self._functions[step.function])
+                self._launch(step, self._program.callee[step.callee])
             case CopyTensor():
                 self._copy(step)
             case Branch():
@@ -90,6 +90,8 @@ class StepsCode:
                 self._read_size(step)
             case Allocate():
                 self._allocate(step)
+            case View():
+                raise ValueError(f"view {step.output!r} has no place")
 
     def _read_size(self, step: ReadSize) -> None:
         source = self._address(step.tensor)
@@ -185,7 +187,7 @@ class StepsCode:
             slot = self._code.emit(f"getelementptr i64, ptr %sizes, i64 {position}", "size")
             self._index.bind(name, self._code.emit(f"load i64, ptr {slot}", name))
             scope.bounds[name] = known
-        for definition in self._program.definitions:
+        for definition in self._program.placed.definitions:
             self._index.bind(definition.symbol, self._index.operand(definition.value))
 
     def _launch(self, step: Launch, function: Function) -> None:
@@ -228,25 +230,25 @@ class StepsCode:
     def _copy(self, step: CopyTensor) -> None:
         callee = self._code.intrinsic("void", "llvm.memmove.p0.p0.i64", "ptr, ptr, i64, i1")
         target, source = self._address(step.target), self._address(step.source_tensor)
-        size = self._index.operand(self._program.bindings[step.target].type.bytes)
+        size = self._index.operand(self._program.types[step.target].bytes)
         self._code.effect(f"call {callee}(ptr {target}, ptr {source}, i64 {size}, i1 false)")
 
     def _address(self, name: str) -> str:
-        binding = self._program.bindings[name]
+        binding = self._bindings[name]
         if binding.place == "arena":
             return self._in_arena(binding.offset, binding.segment)
-        return self._code.cached(_memory_key(name)) or self._argument(binding)
+        return self._code.cached(_memory_key(name)) or self._argument(name, binding.place)
 
-    def _argument(self, binding: Binding) -> str:
-        key = f"argument {binding.place} {binding.name}"
+    def _argument(self, name: str, place: Place) -> str:
+        key = f"argument {place} {name}"
         found = self._code.cached(key)
         if found is None:
-            position = self._program.position(binding)
-            slot = f"%{binding.place}s"
+            position = self._program.position(name)
+            slot = f"%{place}s"
             if position:
                 step = f"getelementptr ptr, ptr {slot}, i64 {position}"
                 slot = self._code.emit(step, "p", depth=0)
-            found = self._code.emit(f"load ptr, ptr {slot}", binding.name, depth=0)
+            found = self._code.emit(f"load ptr, ptr {slot}", name, depth=0)
             self._code.scopes[0].cache[key] = found
         return found
 

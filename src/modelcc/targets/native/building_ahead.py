@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from modelcc.artifact.constants import padded_size
 from modelcc.artifact.memory import Memory
 from modelcc.ir.loop import Function
-from modelcc.ir.scheduled import ScheduledProgram
+from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
 from modelcc.targets.base import Module, Target, Workplace
 from modelcc.targets.cpu.schedule import schedule_program
@@ -54,7 +54,7 @@ class _BuildingAhead(NativeTarget):
         default_factory=dict[tuple[object, ...], tuple[Function, str]], repr=False
     )
 
-    def schedule(self, program: TensorProgram) -> ScheduledProgram:
+    def schedule(self, program: TensorProgram) -> Program:
         """As ever; building begins."""
         read = {name for item in leaf_items(program.items) for name in item_inputs(item)}
         constants = (constant for name, constant in program.constants.items() if name in read)

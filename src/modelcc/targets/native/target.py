@@ -15,7 +15,6 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program
-from modelcc.ir.scheduled import ScheduledProgram
 from modelcc.ir.tensor import TensorProgram
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
@@ -127,7 +126,7 @@ class NativeTarget:
         bytes = self.multiplies_bytes
         return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted, bytes)
 
-    def schedule(self, program: TensorProgram) -> ScheduledProgram:
+    def schedule(self, program: TensorProgram) -> Program:
         """Kernels become loop functions; constants are packed as these want them."""
         return schedule_program(program, self.cpu, wanted=self.wanted)
 

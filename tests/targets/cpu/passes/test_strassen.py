@@ -21,7 +21,6 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import F32, Array, TensorType
-from modelcc.levels.text import scheduled_functions
 from modelcc.ops.activation import Relu
 from modelcc.ops.arithmetic import Add
 from modelcc.ops.matmul import Gemm, MatMul
@@ -162,7 +161,7 @@ def test_results_may_be_in_blocks_of_channels() -> None:
     assert_near(run_program(after, data, {})["z"], wanted)
     scheduled = schedule_program(after, chosen_cpu())
     assert_near(run_scheduled(scheduled, native(scheduled), data, {})["z"], wanted)
-    text = print_functions(scheduled_functions(scheduled))
+    text = print_functions(scheduled.functions)
     assert not [s for s in text.splitlines() if "muladd" in s and "splat" not in s]
 
 
@@ -220,7 +219,7 @@ def test_quadrants_are_written_as_they_are_read(transposed: bool) -> None:
 def test_products_fetch_the_next_block_once() -> None:
     """All lines of it, and few others."""
     program = Strassen(Always())(program_of(Case((1, 128), 256, 768)))
-    text = print_functions(scheduled_functions(schedule_program(program, CpuModel())))
+    text = print_functions(schedule_program(program, CpuModel()).functions)
     blocks = [line for line in text.splitlines() if "prefetch %x1[" in line]
     assert len(blocks) == 7, "each of the products fetches a share"
 

@@ -133,7 +133,7 @@ class Facts:
     @property
     def arena(self) -> Index:
         """Bytes of scratch memory."""
-        return self.program.arena
+        return self.program.placed.arena
 
     @property
     def static_arena(self) -> int | None:
@@ -199,7 +199,7 @@ def _tensors(
     late = {name: number for number, name in enumerate(program.allocated)}
     fields = _fields(names, [own in late for own in bound])
     return tuple(
-        Tensor(name, field, program.bindings[own].type, side, late.get(own))
+        Tensor(name, field, program.types[own], side, late.get(own))
         for own, name, field in zip(bound, names, fields, strict=True)
     )
 

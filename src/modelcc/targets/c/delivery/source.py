@@ -152,7 +152,7 @@ def _arena(facts: Facts) -> str:
         "(void)fits;",
         "if (dims == NULL || !dims_in_range(dims)) return -1;",
     ]
-    for number, definition in enumerate(facts.program.definitions):
+    for number, definition in enumerate(facts.program.placed.definitions):
         spelled = f"d{number}"
         lines += inner_lines(f"const int64_t {spelled} = {checked(definition.value, names)};")
         names[definition.symbol] = spelled

@@ -1,0 +1,263 @@
+"""Puts the tensors of a program where its memory plan says.
+
+Before::
+
+    launch @gemm(%x, %w, %h)
+    view %v = %h
+    launch @softmax(%v, %y)
+
+After::
+
+    place %h at 0
+    place %v at 0
+    launch @gemm(%x, %w, %h)
+    launch @softmax(%v, %y)
+
+Branches and loops keep their form.  A state is copied where a loop begins or ends only if the
+memory plan has not put the tensors that it passes through in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from modelcc.ir.index import DIM, Index, Range, Sym, substitute, symbols
+from modelcc.ir.index_extremum import maximum
+from modelcc.ir.output_names import bound_names
+from modelcc.ir.program import (
+    FAULT_BYTES,
+    Allocate,
+    Binding,
+    CopyTensor,
+    Launch,
+    Placement,
+    Program,
+    Step,
+    counters,
+    inner_steps,
+    leaves,
+    step_tensors,
+)
+from modelcc.ir.region import Branch, Carry, Repeat
+from modelcc.ir.tensor import ReadSize, View
+from modelcc.ir.types import TensorType
+from modelcc.passes.program.functions import unique_functions
+from modelcc.passes.program.idle_copies import without_idle_copies
+from modelcc.passes.program.plan_memory import MemoryPlan
+
+
+def apply_plan(program: Program, plan: MemoryPlan) -> Program:
+    """``program`` in the memory that ``plan`` gives it.
+
+    Outputs that no kernel can write directly (an input, a constant, the same tensor twice) are
+    copied at the end.  One that bears an input's name, or an earlier output's, is bound as
+    ``name.output``; ``outputs`` keeps its order.
+    """
+    launches = [step for step in leaves(program.steps) if isinstance(step, Launch)]
+    foreign = {n for s in plan.storages if s.place in ("input", "output") for n in s.tensors}
+    calls = [(s, without_idle_copies(program.callee[s.callee], s, plan)) for s in launches]
+    unique = unique_functions(calls, foreign)
+    writer = _Steps(program, plan, iter(unique.names))
+    body = writer.steps(program.steps)
+    outputs = _output_names(program, plan)
+    begin = (Allocate(m.name, m.size) for m in plan.late if m.step < 0)
+    steps = (*begin, *body, *_copies(program, outputs, writer))
+    places = _places(program, steps, outputs, writer)
+    return Program(
+        name=program.name,
+        inputs=program.inputs,
+        outputs=outputs,
+        steps=steps,
+        types={name: place.type for name, place in places.items()},
+        callees=unique.functions,
+        constants={n: c for n, c in program.constants.items() if n in places},
+        dims=_dims(program, launches),
+        notes=program.notes,
+        placement=Placement(
+            {name: place.binding for name, place in places.items()},
+            _arena(plan, launches),
+            plan.definitions,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a tensor is, under the name that steps use."""
+
+    name: str
+    type: TensorType
+    binding: Binding
+
+    @property
+    def memory(self) -> tuple[str, str, Index]:
+        """What tells whether two tensors are in one place."""
+        own = "" if self.binding.place == "arena" else self.name
+        return (own, self.binding.segment, self.binding.offset)
+
+
+def _arena(plan: MemoryPlan, launches: Sequence[Launch]) -> Index:
+    """The arena's size, with room for an index that is out of range."""
+    checked = any(launch.bounds for launch in launches)
+    return maximum(plan.arena, FAULT_BYTES) if checked else plan.arena
+
+
+@dataclass
+class _Steps:
+    """Steps in planned memory; ``names`` are those of the functions they launch, in order.
+
+    ``states`` are what a loop's state is where the loop begins or has ended.
+    """
+
+    program: Program
+    plan: MemoryPlan
+    names: Iterator[str]
+    states: dict[str, _Place] = field(default_factory=dict[str, _Place])
+    now: int = 0
+
+    def bound(self, tensor: str) -> str:
+        """The name steps use: arena tensors keep theirs, others share that of their buffer."""
+        storage = self.plan.home[tensor]
+        return tensor if storage.place == "arena" else storage.name
+
+    def steps(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        found: list[Step] = []
+        for step in steps:
+            match step:
+                case Launch():
+                    found.append(self._launch(step))
+                    found += self._allocations(step.source)
+                case ReadSize():
+                    found.append(replace(step, tensor=self.bound(step.tensor)))
+                    found += self._allocations(step.source)
+                case Branch():
+                    self.now += 1
+                    sides = self.steps(step.then), self.steps(step.other)
+                    condition = self.bound(step.condition)
+                    found.append(Branch(condition, (), *sides, step.source))
+                case Repeat():
+                    found += self._loop(step)
+                case View() | CopyTensor() | Allocate():
+                    pass
+        return tuple(found)
+
+    def _allocations(self, source: tuple[str, ...]) -> list[Step]:
+        """What is asked for after the step that has this number in the timeline."""
+        now, self.now = self.now, self.now + 1
+        return [Allocate(m.name, m.size, source) for m in self.plan.late if m.step == now]
+
+    def _launch(self, call: Launch) -> Launch:
+        tensors = tuple(self.bound(t) for t in call.arguments)
+        return replace(call, callee=next(self.names), arguments=tensors, in_place=(), partial=())
+
+    def _loop(self, loop: Repeat[Step]) -> list[Step]:
+        turn = Sym(loop.counter)
+        begin: list[Step] = []
+        self.now += 1
+        body = list(self.steps(loop.body))
+        self.now += 1
+        end: list[Step] = []
+        for carry in loop.carries:
+            first = self._state(carry, loop, 0, "first")
+            begin += self._copied(loop, first, carry.initial)
+            body += self._copied(loop, self._state(carry, loop, turn + 1, "next"), carry.next)
+            last = self._state(carry, loop, loop.trips, "last")
+            if last.memory != self.place(carry.last).memory:
+                end.append(CopyTensor(self.bound(carry.last), self._name(last), loop.source))
+        condition = None if loop.condition is None else self.bound(loop.condition)
+        repeat = replace(loop, carries=(), filled=(), body=tuple(body), condition=condition)
+        return [*begin, repeat, *end]
+
+    def _copied(self, loop: Repeat[Step], target: _Place, tensor: str) -> list[CopyTensor]:
+        """A copy of ``tensor`` to ``target``, unless it is there."""
+        if target.memory == self.place(tensor).memory:
+            return []
+        return [CopyTensor(self._name(target), self.bound(tensor), loop.source)]
+
+    def _state(self, carry: Carry, loop: Repeat[Step], at: Index | None, suffix: str) -> _Place:
+        """Where the state is when the counter is ``at``."""
+        place = self.place(carry.state)
+        offset = place.binding.offset
+        if loop.counter not in symbols(offset) or at is None:
+            return place
+        binding = replace(place.binding, offset=substitute(offset, {loop.counter: at}))
+        return replace(place, name=f"{carry.state}.{suffix}", binding=binding)
+
+    def place(self, tensor: str) -> _Place:
+        """Where a tensor is."""
+        home = self.plan.home[tensor]
+        segment = self.plan.segment.get(home.name, "")
+        binding = Binding(home.place, self.plan.offset(tensor), segment)
+        return _Place(self.bound(tensor), self.program.types[tensor], binding)
+
+    def _name(self, place: _Place) -> str:
+        if place.name not in self.plan.home:
+            self.states[place.name] = place
+        return place.name
+
+
+def _copies(program: Program, outputs: Sequence[str], writer: _Steps) -> Iterator[Step]:
+    """Steps that write the outputs which no kernel writes, those of data-dependent size
+    allocated before."""
+    read = frozenset(program.read_sizes)
+    for bound, name in zip(outputs, program.outputs, strict=True):
+        if bound == writer.bound(name):
+            continue
+        size = program.types[name].bytes
+        if symbols(size) & read:
+            yield Allocate(bound, size)
+        yield CopyTensor(bound, writer.bound(name))
+
+
+def _dims(program: Program, launches: Sequence[Launch]) -> dict[str, Range]:
+    """Bounds of every dimension that matters: named by a tensor's shape or a step's size."""
+    sizes = [dim for t in program.types.values() for dim in t.shape]
+    sizes += [size for launch in launches for size in launch.sizes]
+    sizes += _trips(program.steps)
+    reads = [step for step in leaves(program.steps) if isinstance(step, ReadSize)]
+    read = {n: program.dims[n] for step in reads for n in step.symbols}
+    sizes += [side for step in reads for c in step.requires for side in (c.left, c.right)]
+    ends = [end for known in read.values() for end in (known.lo, known.hi)]
+    sizes += [end for end in ends if end is not None]
+    inner = read.keys() | counters(program.steps).keys()
+    named = sorted({name for size in sizes for name in symbols(size)} - inner)
+    known = {name: bounds for name, bounds in program.dims.items() if name in named}
+    return known | {name: DIM for name in named if name not in known} | read
+
+
+def _trips(steps: Sequence[Step]) -> Iterator[Index]:
+    for step in steps:
+        if isinstance(step, Repeat):
+            yield 0 if step.trips is None else step.trips
+        yield from _trips(inner_steps(step))
+
+
+def _output_names(program: Program, plan: MemoryPlan) -> tuple[str, ...]:
+    taken = set(program.inputs) | set(program.constants)
+    taken |= {name for name in program.outputs if plan.home[name].place == "arena"}
+    return bound_names(program.outputs, taken)
+
+
+def _places(
+    program: Program, steps: Sequence[Step], outputs: Sequence[str], writer: _Steps
+) -> Mapping[str, _Place]:
+    """Where everything is that is passed, or that a step mentions."""
+    places: dict[str, _Place] = {}
+    for name in program.inputs:
+        places[name] = _Place(name, program.types[name], Binding("input"))
+    for bound, name in zip(outputs, program.outputs, strict=True):
+        places[bound] = _Place(bound, _output_type(program, name), Binding("output"))
+    for name in dict.fromkeys(n for step in steps for n in step_tensors(step)):
+        if name in writer.states:
+            places[name] = writer.states[name]
+        elif name not in places:
+            places[name] = writer.place(name)
+    return places
+
+
+def _output_type(program: Program, name: str) -> TensorType:
+    found = program.types[name]
+    if not found.physical.is_row_major:
+        raise ValueError(f"output '{name}' of {program.name} has layout {found.layout}")
+    return found
