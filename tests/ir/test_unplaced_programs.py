@@ -131,6 +131,14 @@ REFUSED = {
     "an input": (program(Launch("add", ("zero", "zero", "x"), (7,))), "'x' is an input and cannot"),
     "a copy": (program(COPY), "memory is not yet planned"),
     "a view that is placed": (program(placement=Placement({})), "tensor '.*' has no binding"),
+    "made in a branch": (
+        program(
+            replace(CHOICE, outputs=(), then=(Launch("add", ("zero", "zero", "v"), (7,)),) * 2,
+                    other=(Launch("add", ("zero", "zero", "v"), (7,)),)),
+            Launch("add", ("v", "zero", "y"), (7,))),
+        "'v' is read before any step"),
+    "made in an iteration": (
+        program(SUMMING, Launch("add", ("next", "zero", "y"), (7,))), "'next' is read before any"),
     "symbol": (program(dims={}), "index symbol 'batch' is not defined"),
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ a tensor takes every piece away that it overlaps, so a step costs no more than f
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -19,7 +19,10 @@ ALIGNMENT = 64
 
 Values: TypeAlias = Mapping[str, int]
 Region: TypeAlias = tuple[str, int, int]
-"""Segment of the arena, or a tensor with its own memory; start and end in it."""
+"""Segment of the arena, with start and end in it; or ``OWN``, and the number of a tensor."""
+
+OWN = " "
+"""Stands for the memory of tensors that have their own, each one interval."""
 
 
 def require_inside(
@@ -113,6 +116,7 @@ class Memory:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._given = {*program.inputs, *program.constants}
+        self._numbers: dict[str, int] = {}
         self.contents = Contents()
         self.sizes: dict[str, int] = {}
         self._lost: dict[Region, str] = {}
@@ -124,6 +128,19 @@ class Memory:
         if base in self._given or evaluate(program.types[name].bytes, values) == 0:
             return True
         return self.contents.holds(self._region(name, values))
+
+    def enter(self) -> Contents | None:
+        """What is held where a branch or an iteration begins; None once memory is planned, when
+        what these make stays where it is."""
+        return self.contents.copy() if self._program.placement is None else None
+
+    def leave(self, before: Contents | None, handed: Sequence[str], values: Values) -> None:
+        """Hold what was held before, and what is handed on."""
+        if before is not None:
+            regions = [self._region(name, values) for name in handed if self.holds(name, values)]
+            self.contents = before
+            for region in regions:
+                self.contents.put(region)
 
     def access(
         self,
@@ -160,7 +177,9 @@ class Memory:
         program, placement = self._program, self._program.placement
         binding = None if placement is None else placement.bindings[name]
         if placement is None or binding is None or binding.place != "arena":
-            return f"tensor {program.bases.get(name, name)}", 0, 1
+            base = program.bases.get(name, name)
+            number = self._numbers.setdefault(base, len(self._numbers))
+            return OWN, number, number + 1
         size = self.sizes.get(binding.segment) if binding.segment else None
         return (binding.segment, *require_inside(program, placement, name, values, size))
 

@@ -154,10 +154,12 @@ class _Walk:
         ends: list[Contents] = []
         for steps in (step.then, step.other):
             self.memory.contents = before.copy()
+            outside = self.memory.enter()
             try:
                 self.steps(steps, values)
             except _EndOfRun:
                 continue  # with these dimensions no run goes on behind this side
+            self.memory.leave(outside, step.outputs, values)
             ends.append(self.memory.contents)
         if not ends:
             raise _EndOfRun
@@ -180,7 +182,7 @@ class _Walk:
 
     def _iterations(self, step: Repeat[Step], values: Values) -> None:
         self._inside += 1
-        where = step_place(step)
+        where, outside = step_place(step), self.memory.enter()
         for carry in step.carries:
             self.memory.access((carry.initial,), (carry.state,), values, where)
         try:
@@ -189,11 +191,13 @@ class _Walk:
             self._inside -= 1
         for carry in step.carries:
             self.memory.access((carry.state,), (carry.last,), values, where)
+        self.memory.leave(outside, step.outputs, values)
 
     def _walked_iterations(self, step: Repeat[Step], values: Values) -> None:
         trips = None if step.trips is None else evaluate(step.trips, values)
+        handed = (*(carry.state for carry in step.carries), *step.filled)
         for number in _walked(trips):
-            inside = {**values, step.counter: number}
+            inside, outside = {**values, step.counter: number}, self.memory.enter()
             if step.condition is not None:
                 self.memory.access((step.condition,), (), inside, step_place(step))
             try:
@@ -204,6 +208,7 @@ class _Walk:
                 raise
             for carry in step.carries:
                 self.memory.access((carry.next,), (carry.state,), inside, step_place(step))
+            self.memory.leave(outside, handed, inside)
 
 
 def _chosen(

@@ -227,7 +227,7 @@ class TensorType:
         """Number of logical elements."""
         return product(self.shape)
 
-    @property
+    @cached_property
     def bytes(self) -> Index:
         """Bytes of the physical buffer."""
         return self.physical.size(self.shape) * self.dtype.bytes
