@@ -18,7 +18,7 @@ NO_CODE = {
     "test_arguments.py": "options themselves, which nothing is compiled with",
     "test_targets.py": "equality of targets, no code",
     "targets/c/test_target.py": "text, or C without vectors",
-    "targets/native/test_building_ahead.py": "targets, which build nothing",
+    "targets/native/test_background.py": "targets, which build nothing",
     "typing/users.py": "types, which only pyright looks at",
 }
 """Where options may name no processor → why."""

@@ -89,8 +89,15 @@ from modelcc.pipeline import (
 )
 from modelcc.report.report import Report, StageTime, report_from_json, report_of
 from modelcc.report.stage_progress import announcer, log_stage
-from modelcc.targets.base import Module, Target, TargetOptions, Workplace
-from modelcc.targets.native.building_ahead import building_ahead
+from modelcc.targets.base import (
+    BuildContext,
+    InOrder,
+    Module,
+    Target,
+    TargetOptions,
+    Workplace,
+)
+from modelcc.targets.native.background import build_context
 from modelcc.targets.native.target import NativeTarget
 from modelcc.targets.registry import make_target
 from modelcc.tune.database import FILE, Database
@@ -107,24 +114,18 @@ REPORT = "report.json"
 
 
 @dataclass(frozen=True)
-class Emitted:
-    """A program and its source modules."""
+class Translation:
+    """A program with its source modules, and once they are built with their object files."""
 
     program: Program
     modules: tuple[Module, ...]
+    objects: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True)
-class Built:
-    """A program, its source modules and their object files."""
-
-    program: Program
-    modules: tuple[Module, ...]
-    objects: tuple[bytes, ...]
-
-
-def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[Stage, ...]:
-    """All stages from a model to an artifact, in order."""
+def pipeline(
+    target: Target, options: Options, workplace: Workplace, context: BuildContext | None = None
+) -> tuple[Stage, ...]:
+    """All stages from a model to an artifact, in order; a ``context`` may begin to build early."""
     graphs, tensors = target.graph_passes(), target.tensor_passes()
     to_tensor = partial(lower_graph, capacity=target.capacity)
     stages = (
@@ -175,14 +176,21 @@ def pipeline(target: Target, options: Options, workplace: Workplace) -> tuple[St
             *_in_regions(*tensors.layouts, InlineStages(), PermuteProducts()),
             *_in_regions(*tensors.operands, FuseKernels(), *tensors.kernels),
         ),
-        *block("schedule", ("schedule", target.schedule)),
-        *block("loop", ("legalize", _on_functions(target.legalize))),
-        *block("plan", order_steps, ("plan_memory", _planned)),
-        *block("emit", ("emit", _emitter(target))),
-        *block("build", ("build", _builder(target, workplace))),
-        *block("package", ("package", _packager(target))),
+        *_back_end(target, context or InOrder(target, workplace)),
     )
     return _restricted(numbered(stages), options)
+
+
+def _back_end(target: Target, context: BuildContext) -> tuple[Stage, ...]:
+    """From the tensor level to an artifact."""
+    return (
+        *block("schedule", ("schedule", _scheduler(target, context))),
+        *block("loop", ("legalize", _on_functions(context.legalize))),
+        *block("plan", order_steps, ("plan_memory", _planned)),
+        *block("emit", ("emit", _emitter(context))),
+        *block("build", ("build", _builder(context))),
+        *block("package", ("package", _packager(target, context))),
+    )
 
 
 def _checked(lower: Callable[[Graph], TensorProgram], options: Options) -> tuple[Any, ...]:
@@ -311,9 +319,8 @@ def compile_model(
         return loaded
 
     # Whoever watches wants to see one stage after the other.
-    place = workplace if observer is None else replace(workplace, jobs=1)
-    with building_ahead(target, place) as working, no_cycle_collection():
-        stages = from_block(pipeline(working, options, workplace), entering)
+    with build_context(target, workplace, observer is not None) as context, no_cycle_collection():
+        stages = from_block(pipeline(target, options, workplace, context), entering)
         watching = all_of(note, log_stage, check_stage, observer)
         begin = announcer(stages, workplace)
         artifact: Artifact = run_stages(stages, source(), watching, begin)
@@ -367,6 +374,14 @@ def _importer(options: Options) -> Callable[[ModelSource], Graph]:
     return run
 
 
+def _scheduler(target: Target, context: BuildContext) -> Callable[[TensorProgram], Program]:
+    def run(program: TensorProgram) -> Program:
+        context.scheduling(program)
+        return target.schedule(program, context.scheduled)
+
+    return run
+
+
 def _on_functions(
     legalize: Callable[[Function], Function],
 ) -> Callable[[Program], Program]:
@@ -380,29 +395,28 @@ def _planned(program: Program) -> Program:
     return apply_plan(program, plan_memory(program))
 
 
-def _emitter(target: Target) -> Callable[[Program], Emitted]:
-    def run(program: Program) -> Emitted:
-        return Emitted(program, target.emit(program))
+def _emitter(context: BuildContext) -> Callable[[Program], Translation]:
+    def run(program: Program) -> Translation:
+        return Translation(program, context.emit(program))
 
     return run
 
 
-def _builder(target: Target, workplace: Workplace) -> Callable[[Emitted], Built]:
-    def run(emitted: Emitted) -> Built:
-        objects = target.build(emitted.modules, workplace)
-        return Built(emitted.program, emitted.modules, objects)
+def _builder(context: BuildContext) -> Callable[[Translation], Translation]:
+    def run(emitted: Translation) -> Translation:
+        return replace(emitted, objects=context.build(emitted.modules))
 
     return run
 
 
-def _packager(target: Target) -> Callable[[Built], Artifact]:
-    def run(built: Built) -> Artifact:
+def _packager(target: Target, context: BuildContext) -> Callable[[Translation], Artifact]:
+    def run(built: Translation) -> Artifact:
         program = built.program
         shapes = [program.types[name].shape for name in program.inputs]
         demands = [check.condition for check in checks(program)]
         sizes = nominal_sizes(program.dims, _greatest(program), shapes, demands)
         report = report_of(program, target.name, sizes)
-        return target.package(program, built.objects, {REPORT: report.to_json()})
+        return context.package(program, built.objects, {REPORT: report.to_json()})
 
     return run
 

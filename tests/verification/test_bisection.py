@@ -13,7 +13,7 @@ import pytest
 from onnx import ModelProto, helper
 from small_models import mlp, model
 
-from modelcc.driver import Emitted, import_model, pipeline, target_of
+from modelcc.driver import Translation, import_model, pipeline, target_of
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.program import Program
@@ -117,7 +117,7 @@ def in_one_place(program: Program) -> Program:
     return replace(program, placement=replace(placed, bindings=bindings))
 
 
-def stores_nothing(emitted: Emitted) -> Emitted:
+def stores_nothing(emitted: Translation) -> Translation:
     """Vectors and numbers stay in registers."""
     modules = [replace(m, text=re.sub(r"\n *store [^\n]*", "", m.text)) for m in emitted.modules]
     return replace(emitted, modules=tuple(modules))

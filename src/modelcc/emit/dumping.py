@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from modelcc.driver import Emitted
+from modelcc.driver import Translation
 from modelcc.ir.graph import Graph
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
@@ -33,6 +33,6 @@ def dump_observer(folder: Path) -> Observer:
 
 
 def _text(program: Any) -> str | None:
-    if isinstance(program, Emitted):
+    if isinstance(program, Translation):
         return "\n".join(f"{MODULE_LINE}{module.name}\n{module.text}" for module in program.modules)
     return level_text(program) if isinstance(program, _TEXTS) else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from modelcc.driver import Emitted, pipeline
+from modelcc.driver import Translation, pipeline
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.levels.text import (
@@ -188,5 +188,5 @@ def _modules(
     if level == "loop":
         return target.emit_functions(source)
     stages = before_block(pipeline(target, options, workplace), "build")
-    emitted: Emitted = _run(resumed(stages, level), source, observer, workplace)
+    emitted: Translation = _run(resumed(stages, level), source, observer, workplace)
     return emitted.modules

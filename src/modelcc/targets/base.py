@@ -98,6 +98,10 @@ class Module:
     text: str
 
 
+OnFunction = Callable[[Function], None]
+"""Told of a callee of the program that is being scheduled."""
+
+
 class Target(Protocol):
     """One kind of machine; implementations are frozen dataclasses."""
 
@@ -134,8 +138,9 @@ class Target(Protocol):
         """Its rewrites of tensor programs: algorithms and layouts that pay on this machine."""
         ...
 
-    def schedule(self, program: TensorProgram) -> Program:
-        """Kernels become loop functions; constants are packed as these want them."""
+    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
+        """Kernels become loop functions, each of which ``on_function`` is told of as soon as it is
+        there; constants are packed as these want them."""
         ...
 
     def list_schedules(self, program: TensorProgram) -> str:
@@ -176,3 +181,69 @@ class Target(Protocol):
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, ready to run in this process on ``threads`` threads."""
         ...
+
+
+class BuildContext(Protocol):
+    """How one program becomes an artifact.
+
+    It hears of functions as soon as they are scheduled, and may go on with them in the background;
+    what its stages give is what those of the target give.
+    """
+
+    def scheduling(self, program: TensorProgram) -> None:
+        """The program is about to be scheduled."""
+        ...
+
+    def scheduled(self, function: Function) -> None:
+        """A callee is there."""
+        ...
+
+    def legalize(self, function: Function) -> Function:
+        """As :meth:`Target.legalize`."""
+        ...
+
+    def emit(self, program: Program) -> tuple[Module, ...]:
+        """As :meth:`Target.emit`."""
+        ...
+
+    def build(self, modules: Sequence[Module]) -> tuple[bytes, ...]:
+        """As :meth:`Target.build`."""
+        ...
+
+    def package(
+        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+    ) -> Artifact:
+        """As :meth:`Target.package`."""
+        ...
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """The context in which one stage follows the other."""
+
+    target: Target
+    workplace: Workplace
+
+    def scheduling(self, program: TensorProgram) -> None:
+        """Nothing can begin yet."""
+
+    def scheduled(self, function: Function) -> None:
+        """It waits for the others."""
+
+    def legalize(self, function: Function) -> Function:
+        """As the target does."""
+        return self.target.legalize(function)
+
+    def emit(self, program: Program) -> tuple[Module, ...]:
+        """As the target does."""
+        return self.target.emit(program)
+
+    def build(self, modules: Sequence[Module]) -> tuple[bytes, ...]:
+        """As the target does."""
+        return self.target.build(modules, self.workplace)
+
+    def package(
+        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+    ) -> Artifact:
+        """As the target does."""
+        return self.target.package(program, objects, notes)

@@ -5,12 +5,13 @@ A second opinion on what LLVM makes of the same loops, and C to read or to take 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
+from modelcc.artifact.memory import Memory
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
@@ -137,14 +138,18 @@ class CTarget(NativeTarget):
                 raise ModelError(f"target c cannot emit {form!r}", (), f"it knows {known}")
 
     def package(
-        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+        self,
+        program: Program,
+        objects: Sequence[bytes],
+        notes: Mapping[str, str],
+        allocate: Callable[[int], Memory] = Memory,
     ) -> Artifact:
         """The finished artifact; ``notes`` are texts to carry along, by name."""
         check_closed(objects)
         names = list(map(user_name, program.outputs))
         machine = MachineSpec(self.machine.triple, self.machine.cpu, self.machine.features)
         label = Label(versions={"c": self.compiler().version}, sources=notes)
-        return package(program, entry_name(program), objects, machine, names, label)
+        return package(program, entry_name(program), objects, machine, names, label, allocate)
 
     def compiler(self) -> CCompiler:
         """The C compiler; :class:`ModelError` if there is none."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, cast
 
 from modelcc.artifact.file import Artifact
@@ -36,6 +37,7 @@ from modelcc.targets.base import (
     SCHEDULE,
     GraphPasses,
     Module,
+    OnFunction,
     TargetOptions,
     TensorPasses,
     Workplace,
@@ -126,9 +128,9 @@ class NativeTarget:
         bytes = self.multiplies_bytes
         return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted, bytes)
 
-    def schedule(self, program: TensorProgram) -> Program:
+    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
         """Kernels become loop functions; constants are packed as these want them."""
-        return schedule_program(program, self.cpu, wanted=self.wanted)
+        return schedule_program(program, self.cpu, on_function, self.wanted)
 
     @property
     def wanted(self) -> Wanted:
@@ -171,9 +173,12 @@ class NativeTarget:
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The modules that run the steps, then those of the kernels and the thread pool's."""
+        return self.assembled(program, self.emit_functions(program.functions))
+
+    def assembled(self, program: Program, kernels: Sequence[Module]) -> tuple[Module, ...]:
+        """All modules of a program, given those of its kernels."""
         texts = emit_entry_points(program, emission(self.machine))
-        steps = map(Module, STEPS, texts)
-        return (*steps, *self.emit_functions(program.functions), *self._pool(program.functions))
+        return (*map(Module, STEPS, texts), *kernels, *self._pool(program.functions))
 
     def _pool(self, functions: Sequence[Function]) -> tuple[Module, ...]:
         """The thread pool, for programs that use it, so that loading them needs no LLVM."""
@@ -196,6 +201,15 @@ class NativeTarget:
 
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """ELF object files; finished ones are kept in the workplace's cache."""
+        return self.built(modules, workplace, partial(self._optimised, workplace))
+
+    def built(
+        self,
+        modules: Sequence[Module],
+        workplace: Workplace,
+        optimised: Callable[[Sequence[str]], Sequence[bytes]],
+    ) -> tuple[bytes, ...]:
+        """Object files, of most modules those that ``optimised`` makes of their texts."""
         cache = self.object_cache(workplace)
         long = [m.text for m in modules if m.name in STEPS and len(m.text) > LONG_STEPS]
         plain = replace(self.codegen, optimize=0)
@@ -203,11 +217,10 @@ class NativeTarget:
             zip(long, build(long, self.machine, plain, jobs=1, cache=cache), strict=True)
         )
         others = [module.text for module in modules if module.text not in objects]
-        objects |= zip(others, self.build_optimised(others, workplace), strict=True)
+        objects |= zip(others, optimised(others), strict=True)
         return tuple(objects[module.text] for module in modules)
 
-    def build_optimised(self, texts: Sequence[str], workplace: Workplace) -> list[bytes]:
-        """An ELF object file of each text."""
+    def _optimised(self, workplace: Workplace, texts: Sequence[str]) -> list[bytes]:
         return build(
             texts,
             self.machine,
@@ -240,9 +253,14 @@ class NativeTarget:
                 raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")
 
     def package(
-        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+        self,
+        program: Program,
+        objects: Sequence[bytes],
+        notes: Mapping[str, str],
+        allocate: Callable[[int], Memory] = Memory,
     ) -> Artifact:
-        """The finished artifact; ``notes`` are texts to carry along, by name."""
+        """The finished artifact; ``notes`` are texts to carry along, by name, and ``allocate``
+        gives memory for at least so many bytes of constants."""
         check_closed(objects)
         names = list(map(user_name, program.outputs))
         origin = machine_identity() if self.machine == host_machine() else ""
@@ -250,11 +268,7 @@ class NativeTarget:
         machine = MachineSpec(target.triple, target.cpu, target.features, origin)
         label = Label(versions={"llvm": llvm_version()}, sources=notes)
         entry = entry_name(program)
-        return package(program, entry, objects, machine, names, label, self.allocate)
-
-    def allocate(self, size: int) -> Memory:
-        """Memory for at least ``size`` bytes of constants."""
-        return Memory(size)
+        return package(program, entry, objects, machine, names, label, allocate)
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""

@@ -1,0 +1,108 @@
+"""Kernels built in the background while others are still being scheduled.
+
+LLVM works in processes of its own.  Here they get each function as soon as it is scheduled, not
+when all have been scheduled, ordered, planned and emitted; what is built is the same.  The memory
+for constants is made ready meanwhile, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+from modelcc.artifact.constants import padded_size
+from modelcc.artifact.file import Artifact
+from modelcc.ir.loop import Function
+from modelcc.ir.program import Program
+from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
+from modelcc.targets.base import BuildContext, InOrder, Module, Target, Workplace
+from modelcc.targets.native.memory_ahead import MemoryAhead
+from modelcc.targets.native.parallel_build import Builder
+from modelcc.targets.native.target import NativeTarget, progress_of
+
+
+@contextmanager
+def build_context(
+    target: Target, workplace: Workplace, in_order: bool = False
+) -> Generator[BuildContext]:
+    """For one compilation in ``workplace``: in the background where ``target`` can do that, unless
+    stages have to come ``in_order``.
+
+    It takes several processes, which end with the context.
+    """
+    if in_order or type(target) is not NativeTarget or workplace.jobs < 2:
+        yield InOrder(target, workplace)
+        return
+    cache = target.object_cache(workplace)
+    builder = Builder(target.machine, target.codegen, workplace.jobs, cache)
+    with closing(builder), closing(MemoryAhead()) as memory:
+        yield Background(target, workplace, builder, memory)
+
+
+class Background:
+    """What was made of functions is kept by their names; a function of the same name that is
+    another is made anew."""
+
+    def __init__(
+        self, target: NativeTarget, workplace: Workplace, builder: Builder, memory: MemoryAhead
+    ) -> None:
+        self._target = target
+        self._workplace = workplace
+        self._builder = builder
+        self._memory = memory
+        self._legal: dict[str, tuple[Function, Function]] = {}
+        self._texts: dict[str, tuple[Function, str]] = {}
+
+    def scheduling(self, program: TensorProgram) -> None:
+        """Memory for its constants is made ready."""
+        read = {name for item in leaf_items(program.items) for name in item_inputs(item)}
+        constants = (constant for name, constant in program.constants.items() if name in read)
+        self._memory.expect(padded_size(constants))
+
+    def scheduled(self, function: Function) -> None:
+        """Building it begins."""
+        self._builder.start(self._text(self.legalize(function)))
+
+    def legalize(self, function: Function) -> Function:
+        """As the target does; each function once."""
+        known, legal = self._legal.get(function.name, (None, function))
+        if known is not function:
+            legal = self._target.legalize(function)
+            self._legal[function.name] = function, legal
+        return legal
+
+    def _text(self, function: Function) -> str:
+        """Without a comment that names the sources, for which steps share it is not known yet."""
+        bare = replace(function, source=())
+        known, text = self._texts.get(function.name, (None, ""))
+        if known is None or not _same(known, bare):
+            (module,) = self._target.emit_functions([bare])
+            text = module.text
+            self._texts[function.name] = bare, text
+        return text
+
+    def emit(self, program: Program) -> tuple[Module, ...]:
+        """As the target does, without the comments that name the sources of kernels."""
+        texts = map(self._text, program.functions)
+        kernels = [Module(f"kernels{n}", text) for n, text in enumerate(texts)]
+        return self._target.assembled(program, kernels)
+
+    def build(self, modules: Sequence[Module]) -> tuple[bytes, ...]:
+        """As the target does; most is done by now."""
+        progress = progress_of(self._workplace)
+        return self._target.built(
+            modules, self._workplace, lambda texts: self._builder.build(texts, progress)
+        )
+
+    def package(
+        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
+    ) -> Artifact:
+        """As the target does; memory is there by now."""
+        return self._target.package(program, objects, notes, self._memory.take)
+
+
+def _same(one: Function, other: Function) -> bool:
+    """Bodies are large to compare: they are the same if they are one object."""
+    alike = (one.parameters, one.sizes) == (other.parameters, other.sizes)
+    return alike and one.body is other.body
