@@ -68,7 +68,12 @@ def test_compile_reports_as_json(folder: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["cached"] is True
 
 
-LEVELS = {"graph": ".graph.mlir", "tensor": ".tensor.txt", "program": ".program.txt"}
+LEVELS = {
+    "graph": ".graph.mlir",
+    "tensor": ".tensor.txt",
+    "launches": ".launches.txt",
+    "program": ".program.txt",
+}
 
 
 @pytest.mark.parametrize("level", LEVELS)

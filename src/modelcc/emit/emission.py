@@ -27,13 +27,32 @@ from modelcc.targets.base import MODULE_LINE, SCHEDULE, Module, Target, Workplac
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.native.diagnostics import CodegenError
 
-FORMS = ("graph", "tensor", SCHEDULE, "loop", "program", "llvm", "asm", "c", "obj", "so")
+FORMS = (
+    "graph",
+    "tensor",
+    SCHEDULE,
+    "launches",
+    "loop",
+    "program",
+    "llvm",
+    "asm",
+    "c",
+    "obj",
+    "so",
+)
 """Everything that can be printed, from the model to the machine."""
 
 SOURCES = ("llvm", "c")
 """Forms that are a target's source language."""
 
-_LEAVES = {"graph": "lower", "tensor": "schedule", "loop": "emit", "program": "emit"}
+_LEAVES: Mapping[str, str] = {
+    "graph": "lower",
+    "tensor": "schedule",
+    "launches": "loop",
+    "loop": "emit",
+    "program": "emit",
+}
+"""The block before which a level is what it is called."""
 _SUFFIX: Mapping[str, str] = {
     SCHEDULE: ".schedule.txt",
     "llvm": ".ll",

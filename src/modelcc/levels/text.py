@@ -53,6 +53,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
         for level in (
             Level("graph", ".graph.mlir", "graph"),
             Level("tensor", ".tensor.txt", "schedule"),
+            Level("launches", ".launches.txt", "loop"),
             Level("loop", ".loop.txt", None),
             Level("program", ".program.txt", "emit"),
         )
@@ -84,12 +85,22 @@ def parse_level(
             program = parse_tensor_program(text, constants)
         case "loop":
             program = parse_functions(text)
-        case "program":
+        case "launches" | "program":
             program = parse_program(text, constants)
+            _verify_placed(program, level == "program")
         case _:
             raise ModelError(f"there is no level {level!r}", (), f"levels: {', '.join(LEVELS)}")
     verify_level(program)
     return program
+
+
+def _verify_placed(program: Program, wanted: bool) -> None:
+    if wanted and program.placement is None:
+        message, hint = "memory is not planned: the text has no arena", "it is one of launches"
+        raise ModelError(message, (program.name,), hint)
+    if not wanted and program.placement is not None:
+        message, hint = "memory is planned: the text has an arena", "it is one of a program"
+        raise ModelError(message, (program.name,), hint)
 
 
 def verify_level(program: Any, before: Any = None) -> None:
