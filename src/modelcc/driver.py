@@ -91,11 +91,11 @@ from modelcc.report.report import Report, StageTime, report_from_json, report_of
 from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import (
     BuildContext,
-    InOrder,
     Module,
     Target,
     TargetOptions,
     Workplace,
+    in_order,
 )
 from modelcc.targets.native.background import build_context
 from modelcc.targets.native.target import NativeTarget
@@ -176,7 +176,7 @@ def pipeline(
             *_in_regions(*tensors.layouts, InlineStages(), PermuteProducts()),
             *_in_regions(*tensors.operands, FuseKernels(), *tensors.kernels),
         ),
-        *_back_end(target, context or InOrder(target, workplace)),
+        *_back_end(target, context or in_order(target, workplace)),
     )
     return _restricted(numbered(stages), options)
 
@@ -319,7 +319,7 @@ def compile_model(
         return loaded
 
     # Whoever watches wants to see one stage after the other.
-    with build_context(target, workplace, observer is not None) as context, no_cycle_collection():
+    with build_context(target, workplace, observer is None) as context, no_cycle_collection():
         stages = from_block(pipeline(target, options, workplace, context), entering)
         watching = all_of(note, log_stage, check_stage, observer)
         begin = announcer(stages, workplace)

@@ -6,17 +6,17 @@ What depends on named dimensions is checked for a few values of them: wrong for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import Bounds, Index, evaluate, substitute, symbols
+from modelcc.ir.index import Bounds, evaluate, substitute
 from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.loop_traversal import checks_in
 from modelcc.ir.loop_verifier import verify_functions
+from modelcc.ir.placement_verifier import require_symbols, verify_placement
 from modelcc.ir.program import (
     Allocate,
-    Binding,
     Callee,
     CopyTensor,
     Launch,
@@ -26,7 +26,7 @@ from modelcc.ir.program import (
     counters,
     own_tensors,
 )
-from modelcc.ir.program_contents import Values, require_inside
+from modelcc.ir.program_contents import Values
 from modelcc.ir.program_walk import step_place, walk_steps
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.region_verifier import verify_carry, verify_condition, verify_view
@@ -57,9 +57,9 @@ def verify_program(program: Program, before: Program | None = None) -> None:
     known = frozenset((*samples[0], *inner))
     for name, type in program.types.items():
         for index in type.shape:
-            _require_symbols(index, known, (program.name, name))
+            require_symbols(index, known, (program.name, name))
     if program.placement is not None:
-        _verify_placement(program, program.placement, samples, inner, known)
+        verify_placement(program, program.placement, samples, inner, known)
     for name in (*program.inputs, *program.outputs, *program.constants):
         _verify_named(program, (name,), (program.name,))
     verifier = _Verifier(program)
@@ -109,11 +109,11 @@ def _samples(program: Program) -> tuple[Values, ...]:
     known = set(program.dims)
     placement = program.placement or Placement({})
     for definition in placement.definitions:
-        _require_symbols(definition.value, known, (program.name, definition.symbol))
+        require_symbols(definition.value, known, (program.name, definition.symbol))
         if definition.symbol in known:
             raise ModelError(f"'{definition.symbol}' is already defined", (program.name,))
         known.add(definition.symbol)
-    _require_symbols(placement.arena, known, (program.name, "arena"))
+    require_symbols(placement.arena, known, (program.name, "arena"))
     samples: list[Values] = []
     for more in SAMPLES:
         values = _dimensions(program.dims, more)
@@ -132,56 +132,6 @@ def _dimensions(dims: Bounds, more: int) -> dict[str, int]:
         value = (low if isinstance(low, int) else 1) + more * (position + 1)
         values[name] = min(value, high) if isinstance(high, int) else value
     return values
-
-
-def _require_symbols(index: Index, known: Set[str], where: tuple[str, ...]) -> None:
-    if not symbols(index) <= known:
-        raise ModelError(f"index symbol '{min(symbols(index) - known)}' is not defined", where)
-
-
-def _verify_placement(
-    program: Program,
-    placement: Placement,
-    samples: Sequence[Values],
-    inner: frozenset[str],
-    known: frozenset[str],
-) -> None:
-    late = frozenset(program.read_sizes)
-    for index in (placement.arena, *(d.value for d in placement.definitions)):
-        if symbols(index) & late:
-            raise ModelError(f"{index} is needed before sizes are read", (program.name,))
-    for name, binding in placement.bindings.items():
-        where = (program.name, name)
-        _require_symbols(binding.offset, known, where)
-        if name not in program.types:
-            raise ModelError("there is no tensor of this name", where)
-        if binding.place != "arena":
-            if name not in program.named(binding.place):
-                raise ModelError(f"the program has no {binding.place} of this name", where)
-        else:
-            _verify_in_arena(program, placement, name, binding, samples, inner)
-    for name in program.types:
-        if name not in placement.bindings:
-            raise ModelError(f"tensor '{name}' has no binding", (program.name,))
-
-
-def _verify_in_arena(
-    program: Program,
-    placement: Placement,
-    name: str,
-    binding: Binding,
-    samples: Sequence[Values],
-    inner: frozenset[str],
-) -> None:
-    if binding.segment:
-        if binding.segment not in program.allocated:
-            where = (program.name, name)
-            raise ModelError(f"segment '{binding.segment}' is never allocated", where)
-        return
-    indices = (*program.types[name].shape, binding.offset)
-    if inner.isdisjoint(n for index in indices for n in symbols(index)):
-        for values in samples:
-            require_inside(program, placement, name, values)
 
 
 def _verify_named(program: Program, names: Iterable[str], where: tuple[str, ...]) -> None:
@@ -219,7 +169,7 @@ class _Verifier:
             case View():
                 verify_view(step, self._program.types, self._program.dims, where)
             case Allocate():
-                _require_symbols(step.size, known, where)
+                require_symbols(step.size, known, where)
             case Branch():
                 self._branch(step, known, where)
             case Repeat():
@@ -243,10 +193,10 @@ class _Verifier:
         known |= frozenset(step.symbols)
         for name in step.symbols:
             for end in (program.dims[name].lo, program.dims[name].hi):
-                _require_symbols(0 if end is None else end, known, where)
+                require_symbols(0 if end is None else end, known, where)
         for demand in step.requires:
             for side in (demand.left, demand.right):
-                _require_symbols(side, known, where)
+                require_symbols(side, known, where)
         return known
 
     def _branch(self, branch: Branch[Step], known: frozenset[str], where: tuple[str, ...]) -> None:
@@ -261,7 +211,7 @@ class _Verifier:
         if loop.trips is None and loop.condition is None:
             raise ModelError("the loop has neither a bound nor a condition", where)
         if loop.trips is not None:
-            _require_symbols(loop.trips, known, where)
+            require_symbols(loop.trips, known, where)
         if loop.condition is not None:
             verify_condition(loop.condition, self._program.types, where)
         for carry in loop.carries:
@@ -294,7 +244,7 @@ class _Verifier:
         if function is None:
             raise ModelError("there is no kernel of this name", where)
         for size in (*step.sizes, *(bound.extent for bound in step.bounds)):
-            _require_symbols(size, known, where)
+            require_symbols(size, known, where)
         counts = (len(step.arguments), len(step.sizes))
         wanted = (len(function.parameters), len(function.sizes))
         if counts != wanted:

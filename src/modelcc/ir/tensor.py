@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.constant import Constant
@@ -241,10 +241,6 @@ class ReadSize:
     tensor: str
     requires: tuple[Condition, ...] = ()
     source: tuple[str, ...] = ()
-    sizes: ClassVar[tuple[Index, ...]] = ()
-    outputs: ClassVar[tuple[str, ...]] = ()
-    partial: ClassVar[tuple[str, ...]] = ()
-    in_place: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:

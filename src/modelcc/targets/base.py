@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -183,67 +184,23 @@ class Target(Protocol):
         ...
 
 
-class BuildContext(Protocol):
-    """How one program becomes an artifact.
+@dataclass(frozen=True)
+class BuildContext:
+    """How one program becomes an artifact: the target's own functions, or what gives the same.
 
-    It hears of functions as soon as they are scheduled, and may go on with them in the background;
-    what its stages give is what those of the target give.
+    It hears of the program that is about to be ``scheduling``, and of each function as soon as
+    that is ``scheduled``, to go on with it in the background.
     """
 
-    def scheduling(self, program: TensorProgram) -> None:
-        """The program is about to be scheduled."""
-        ...
-
-    def scheduled(self, function: Function) -> None:
-        """A callee is there."""
-        ...
-
-    def legalize(self, function: Function) -> Function:
-        """As :meth:`Target.legalize`."""
-        ...
-
-    def emit(self, program: Program) -> tuple[Module, ...]:
-        """As :meth:`Target.emit`."""
-        ...
-
-    def build(self, modules: Sequence[Module]) -> tuple[bytes, ...]:
-        """As :meth:`Target.build`."""
-        ...
-
-    def package(
-        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
-    ) -> Artifact:
-        """As :meth:`Target.package`."""
-        ...
+    legalize: Callable[[Function], Function]
+    emit: Callable[[Program], tuple[Module, ...]]
+    build: Callable[[Sequence[Module]], tuple[bytes, ...]]
+    package: Callable[[Program, Sequence[bytes], Mapping[str, str]], Artifact]
+    scheduling: Callable[[TensorProgram], None] = lambda program: None
+    scheduled: OnFunction = lambda function: None
 
 
-@dataclass(frozen=True)
-class InOrder:
+def in_order(target: Target, workplace: Workplace) -> BuildContext:
     """The context in which one stage follows the other."""
-
-    target: Target
-    workplace: Workplace
-
-    def scheduling(self, program: TensorProgram) -> None:
-        """Nothing can begin yet."""
-
-    def scheduled(self, function: Function) -> None:
-        """It waits for the others."""
-
-    def legalize(self, function: Function) -> Function:
-        """As the target does."""
-        return self.target.legalize(function)
-
-    def emit(self, program: Program) -> tuple[Module, ...]:
-        """As the target does."""
-        return self.target.emit(program)
-
-    def build(self, modules: Sequence[Module]) -> tuple[bytes, ...]:
-        """As the target does."""
-        return self.target.build(modules, self.workplace)
-
-    def package(
-        self, program: Program, objects: Sequence[bytes], notes: Mapping[str, str]
-    ) -> Artifact:
-        """As the target does."""
-        return self.target.package(program, objects, notes)
+    build = partial(target.build, workplace=workplace)
+    return BuildContext(target.legalize, target.emit, build, target.package)

@@ -16,7 +16,7 @@ from modelcc.artifact.file import Artifact
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
-from modelcc.targets.base import BuildContext, InOrder, Module, Target, Workplace
+from modelcc.targets.base import BuildContext, Module, Target, Workplace, in_order
 from modelcc.targets.native.memory_ahead import MemoryAhead
 from modelcc.targets.native.parallel_build import Builder
 from modelcc.targets.native.target import NativeTarget, progress_of
@@ -24,23 +24,22 @@ from modelcc.targets.native.target import NativeTarget, progress_of
 
 @contextmanager
 def build_context(
-    target: Target, workplace: Workplace, in_order: bool = False
+    target: Target, workplace: Workplace, early: bool = True
 ) -> Generator[BuildContext]:
-    """For one compilation in ``workplace``: in the background where ``target`` can do that, unless
-    stages have to come ``in_order``.
+    """For one compilation in ``workplace``; in the background if ``early`` and the target allow it.
 
-    It takes several processes, which end with the context.
+    That takes several processes, which end with the context.
     """
-    if in_order or type(target) is not NativeTarget or workplace.jobs < 2:
-        yield InOrder(target, workplace)
+    if not early or type(target) is not NativeTarget or workplace.jobs < 2:
+        yield in_order(target, workplace)
         return
     cache = target.object_cache(workplace)
     builder = Builder(target.machine, target.codegen, workplace.jobs, cache)
     with closing(builder), closing(MemoryAhead()) as memory:
-        yield Background(target, workplace, builder, memory)
+        yield _Background(target, workplace, builder, memory).context
 
 
-class Background:
+class _Background:
     """What was made of functions is kept by their names; a function of the same name that is
     another is made anew."""
 
@@ -53,6 +52,13 @@ class Background:
         self._memory = memory
         self._legal: dict[str, tuple[Function, Function]] = {}
         self._texts: dict[str, tuple[Function, str]] = {}
+
+    @property
+    def context(self) -> BuildContext:
+        """What is done for the stages."""
+        return BuildContext(
+            self.legalize, self.emit, self.build, self.package, self.scheduling, self.scheduled
+        )
 
     def scheduling(self, program: TensorProgram) -> None:
         """Memory for its constants is made ready."""
