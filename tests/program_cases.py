@@ -18,6 +18,8 @@ from modelcc.ir.program import (
     Placement,
     Program,
 )
+from modelcc.ir.program_parser import constants_by_digest, parse_program
+from modelcc.ir.program_text import print_program
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.types import BOOL, F32, Array, TensorType
 
@@ -152,3 +154,9 @@ def nested_result(x: Array, go: bool) -> Array:
         total = total * np.float32(0.5)
         go = bool(total[0] > 1)
     return total
+
+
+def check_text(program: Program) -> None:
+    """The text of a program reads back, to one of the same text: NaN equals nothing."""
+    text = print_program(program)
+    assert print_program(parse_program(text, constants_by_digest(program))) == text

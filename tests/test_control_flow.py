@@ -10,6 +10,7 @@ import modelcc
 from modelcc.driver import pipeline, target_of
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
+from modelcc.ir.program import Program
 from modelcc.ir.types import Array
 from modelcc.levels.interpretation import INTERPRETED, interpret_level
 from modelcc.levels.text import constants_of, level_text, parse_level, verify_level
@@ -17,6 +18,7 @@ from modelcc.ops.registry import dialects
 from modelcc.pipeline import StageRun, run_stages
 from modelcc.targets.base import Workplace
 from tests.machines import chosen_options
+from tests.program_cases import check_text
 from tests.random_control import control_models
 
 QUICK = settings(
@@ -45,6 +47,8 @@ def test_every_stage_keeps_the_meaning(graph: Graph) -> None:
 
     def check(run: StageRun) -> None:
         verify_level(run.after)
+        if isinstance(run.after, Program):
+            check_text(run.after)
         if not isinstance(run.after, INTERPRETED):
             return
         for batch, results in zip((2, 3), wanted, strict=True):

@@ -11,12 +11,14 @@ from modelcc.driver import pipeline, target_of
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.index import evaluate
+from modelcc.ir.program import Program
 from modelcc.ir.types import Array
 from modelcc.levels.interpretation import INTERPRETED, interpret_level
 from modelcc.levels.text import verify_level
 from modelcc.pipeline import StageRun, run_stages
 from modelcc.targets.base import Workplace
 from tests.machines import chosen_options
+from tests.program_cases import check_text
 from tests.random_models import RandomModel, image_models, product_models, row_models
 
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -52,6 +54,8 @@ def test_every_stage_keeps_the_meaning(model: RandomModel) -> None:
 
     def check(run: StageRun) -> None:
         verify_level(run.after)
+        if isinstance(run.after, Program):
+            check_text(run.after)
         if isinstance(run.after, INTERPRETED):
             results = interpret_level(run.after, arrays, {"batch": 2})
             for name, got in zip(graph.outputs, results, strict=True):

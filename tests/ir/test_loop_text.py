@@ -23,7 +23,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_parser import parse_function, parse_functions
 from modelcc.ir.loop_text import print_function, print_functions
-from modelcc.ir.types import F32, I32
+from modelcc.ir.types import DTYPES, F32, I32, DType
 from modelcc.passes.loop.expand_math import expand_math
 
 
@@ -32,6 +32,17 @@ def test_round_trip(case: Case) -> None:
     text = print_function(case.function)
     assert parse_function(text) == case.function
     assert print_function(parse_function(text)) == text
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_vectors_of_any_type(dtype: DType) -> None:
+    if dtype.kind in ("string", "complex"):
+        pytest.skip("there are no vectors of it")
+    value = Const(dtype.kind == "float", dtype, 16)
+    function = Function(
+        "f", (Parameter(Buffer("y", dtype, 16), True),), (), (Store("y", 0, value),)
+    )
+    assert parse_function(print_function(function)) == function
 
 
 def test_several_functions() -> None:

@@ -52,7 +52,7 @@ from modelcc.ir.types import BOOL, DTYPES, DType
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _NAME: Final = re.compile(r'[A-Za-z_][\w.]*|"(?:[^"\\]|\\.)*"')
-_TYPE: Final = re.compile(r"([a-z]+\d*[a-z0-9]*?)(?:x(\d+))?(?=[\[\]( ])")
+_TYPE: Final = re.compile(r"([a-z][a-z0-9]*?)(?:x(\d+))?(?=[\[\]( ])")
 _FUNCTION_NAME: Final = re.compile(r"[\w.$-]+")
 _INDEX_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 _COMPARISON: Final = re.compile(r"<=|>=|==|!=|<|>")
