@@ -12,7 +12,6 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.loop import Store
 from modelcc.ir.loop_traversal import statements
-from modelcc.ir.program import Launch
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.activation import Relu
@@ -112,6 +111,5 @@ def test_groups_from_within_blocks_are_read_in_vectors(width: int) -> None:
     graph = narrow_groups(width)
     scheduled, feeds = schedule_program(compiled(graph), chosen_cpu()), feeds_of(graph)
     assert_same(run_scheduled(scheduled, native(scheduled), feeds, {}), interpret(graph, feeds))
-    calls = [i for i in scheduled.steps if isinstance(i, Launch)]
-    stores = [s for c in calls for s in statements(c.function.body) if isinstance(s, Store)]
+    stores = [s for f in scheduled.functions for s in statements(f.body) if isinstance(s, Store)]
     assert stores and all(s.value.lanes > 1 for s in stores)
