@@ -23,9 +23,11 @@ from modelcc.ir.pack import pack, unpack
 from modelcc.ir.program import Launch, Program
 from modelcc.ir.tensor import View
 from modelcc.ir.types import Array, TensorType
+from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.runtime.loader import load_objects
+from modelcc.targets.isa.table import lanes_of
 from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
@@ -52,8 +54,11 @@ def interpreted(program: Program) -> Executor:
 def native(program: Program) -> Executor:
     """Machine code of the processor to test, parallel loops on one thread."""
     machine = chosen_machine()
-    functions = {f.name: expand_math(expand_narrow(f)) for f in functions_of(program)}
-    text = emit_llvm(list(functions.values()), emission(machine))
+    options = emission(machine)
+    available = lanes_of(options.instructions.encodings)
+    plain = (expand_math(expand_narrow(f)) for f in functions_of(program))
+    functions = {f.name: expand_instructions(f, available) for f in plain}
+    text = emit_llvm(list(functions.values()), options)
     obj = compile_llvm(text, machine, CodegenOptions(optimize=1))
     code = load_objects([obj], {"mcc_parallel_for": 1})
 

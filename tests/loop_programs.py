@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.index import Sym, maximum, minimum
+from modelcc.ir.instructions import DOT4
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -20,7 +21,6 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
-    Dot4,
     Expr,
     Fold,
     For,
@@ -28,6 +28,7 @@ from modelcc.ir.loop import (
     Gather,
     If,
     IndexOf,
+    Intrinsic,
     Let,
     Load,
     MulAdd,
@@ -147,8 +148,8 @@ def byte_dots(lanes: int) -> Case:
     body = (
         Register("s", Load("y", 0, I32, lanes)),
         For("k", 0, 6, (
-            Assign("s", Dot4(Load("a", 4 * k, U8, 4), rows, sums)),
-            Assign("s", Dot4(columns, rows, sums)),
+            Assign("s", Intrinsic(DOT4, (Load("a", 4 * k, U8, 4), rows, sums))),
+            Assign("s", Intrinsic(DOT4, (columns, rows, sums))),
         )),
         Store("y", 0, sums),
     )  # fmt: skip

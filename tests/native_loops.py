@@ -12,8 +12,10 @@ from machines import chosen_machine
 
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
+from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import ThreadPool
+from modelcc.targets.isa.table import lanes_of
 from modelcc.targets.llvm.emitter import PARALLEL_FOR, emit_llvm
 from modelcc.targets.llvm.instructions import Instructions
 from modelcc.targets.native.emission import emission
@@ -36,7 +38,9 @@ def build(functions: Sequence[Function], instructions: Instructions | None = Non
     options = emission(machine)
     if instructions is not None:
         options = replace(options, instructions=instructions)
-    return [compile_llvm(emit_llvm(functions, options), machine)]
+    available = lanes_of(options.instructions.encodings)
+    legal = [expand_instructions(function, available) for function in functions]
+    return [compile_llvm(emit_llvm(legal, options), machine)]
 
 
 def call(

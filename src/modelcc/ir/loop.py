@@ -16,7 +16,7 @@ Example, 16 lanes at a time with a masked tail::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from modelcc.ir.condition import Condition
@@ -127,23 +127,49 @@ class MulAdd:
 
 
 @dataclass(frozen=True)
-class Dot4:
-    """Lane l is ``c[l] + sum over q < 4 of a[4*l + q] * b[4*l + q]`` in i32, modulo 2**32.
+class Operand:
+    """A vector that an instruction takes: ``each`` elements for each lane of its result."""
 
-    ``a`` is u8 and ``b`` i8; an ``a`` of 4 lanes is the same for every lane of ``c``.
+    name: str
+    dtype: DType
+    each: int = 1
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """What an instruction computes.
+
+    ``meaning`` is lane ``l`` of the result: a scalar expression that reads the operands as if they
+    were buffers.  :mod:`modelcc.ir.instructions` makes loops and vectors of it.
     """
 
-    a: Expr
-    b: Expr
-    c: Expr
+    name: str
+    operands: tuple[Operand, ...]
+    meaning: Expr = field(hash=False)
 
     @property
     def dtype(self) -> DType:
-        return self.c.dtype
+        return self.meaning.dtype
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    """An instruction's result.
+
+    An operand that has the elements of a single lane is the same for every lane.
+    """
+
+    instruction: Instruction
+    args: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.instruction.dtype
 
     @property
     def lanes(self) -> int:
-        return self.c.lanes
+        shapes = zip(self.args, self.instruction.operands, strict=False)
+        return max((arg.lanes // operand.each for arg, operand in shapes), default=0)
 
 
 @dataclass(frozen=True)
@@ -242,8 +268,8 @@ class Test:
 
 
 Expr: TypeAlias = (
-    Const | Var | IndexOf | Load | Gather | Call | MulAdd | Dot4 | Choose | Convert | Bitcast
-    | Splat | Shuffle | Fold | Test
+    Const | Var | IndexOf | Load | Gather | Call | MulAdd | Intrinsic | Choose | Convert
+    | Bitcast | Splat | Shuffle | Fold | Test
 )  # fmt: skip
 
 

@@ -165,13 +165,9 @@ def _minimum(a: Array, b: Array) -> Any:
     return np.where(a < b, a, b)[()]
 
 
-def _dot4(a: Array, b: Array, c: Any) -> Any:
-    products = a.reshape(-1, 4).astype(np.int32) * b.reshape(-1, 4).astype(np.int32)
-    return (c + products.sum(axis=1, dtype=np.int32)).reshape(np.shape(c))[()]
-
-
-def _shuffle(a: Array, b: Array, places: Sequence[int]) -> Array:
-    return np.concatenate((a, b))[list(places)]
+def _shuffle(a: Array, b: Array, places: Sequence[int]) -> Any:
+    found = np.concatenate((a, b))[list(places)]
+    return found if len(places) > 1 else found[0]
 
 
 def _folded(function: Callable[..., Any]) -> Callable[[Array], Any]:
@@ -202,7 +198,6 @@ _PRIMITIVES: Mapping[str, Any] = {
     "undefined": _undefined,
     "maximum": _maximum,
     "minimum": _minimum,
-    "dot4": _dot4,
     "shuffle": _shuffle,
     "where": np.where,
     "full": np.full,

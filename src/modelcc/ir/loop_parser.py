@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from modelcc.ir.condition import Comparison, Condition
 from modelcc.ir.index import Index, parse_index, symbols
+from modelcc.ir.instructions import instruction_of
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -20,7 +21,6 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
-    Dot4,
     Expr,
     Fold,
     For,
@@ -28,6 +28,8 @@ from modelcc.ir.loop import (
     Gather,
     If,
     IndexOf,
+    Instruction,
+    Intrinsic,
     Let,
     Load,
     LoopKind,
@@ -150,10 +152,18 @@ class FunctionParser:
         self._at = scanner
         self._buffers: dict[str, Buffer] = {}
         self._values: dict[str, tuple[DType, int]] = {}
+        self._instructions: dict[str, Instruction] = {}
 
     def function(self) -> Function:
-        """``func @name(buffers; sizes) from "…" { … }``."""
+        """``func @name(buffers; sizes) from "…" { … }``, after the instructions that it uses."""
+        while self._at.accept("instruction "):
+            instruction = instruction_of(FunctionParser(self._at).definition())
+            self._instructions[instruction.name] = instruction
         self._at.expect("func")
+        return self.definition()
+
+    def definition(self) -> Function:
+        """What follows on the first word."""
         self._at.expect("@")
         name = self._at.function_name()
         self._at.expect("(")
@@ -382,8 +392,6 @@ class FunctionParser:
         match word:
             case "muladd":
                 return MulAdd(*args)
-            case "dot4":
-                return Dot4(*args)
             case "shuffle":
                 return Shuffle(*args, places=tuple(map(int, detail.split())))
             case "choose":
@@ -396,6 +404,8 @@ class FunctionParser:
                 return Splat(args[0], int(detail))
             case "fold":
                 return Fold(detail, args[0])
+            case _ if word in self._instructions:
+                return Intrinsic(self._instructions[word], tuple(args))
             case _:
                 function = FUNCTIONS.get(word)
                 if function is None:

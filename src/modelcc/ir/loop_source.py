@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.index import Index, python_source, symbols
+from modelcc.ir.instructions import vectors
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -33,7 +34,6 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
-    Dot4,
     Expr,
     Fold,
     For,
@@ -41,6 +41,7 @@ from modelcc.ir.loop import (
     Gather,
     If,
     IndexOf,
+    Intrinsic,
     Let,
     Load,
     MulAdd,
@@ -79,17 +80,19 @@ def python_function(function: Function) -> Source:
     sizes = [writer.bound("I", name) for name in function.sizes]
     writer.lines.append(f"def run({', '.join(buffers + sizes)}):")
     writer.block(function.body, 1)
-    return Source("\n".join(writer.lines) + "\n", writer.constants)
+    lines = (*writer.meanings.values(), *writer.lines)
+    return Source("\n".join(lines) + "\n", writer.constants)
 
 
 @dataclass
 class _Writer:
     lines: list[str] = field(default_factory=list[str])
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
+    meanings: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def bound(self, kind: str, name: str) -> str:
-        """The Python name of a buffer (B), an index symbol (I) or a value (V)."""
+        """The Python name of a buffer (B), instruction (F), index symbol (I) or value (V)."""
         known = self.names.get((kind, name))
         if known is None:
             readable = re.sub(r"\W", "_", name, flags=re.ASCII)
@@ -183,10 +186,24 @@ class _Writer:
                 return f"({a} * {b} + {c})"
             case Shuffle():
                 return f"shuffle({self.expression(e.a)}, {self.expression(e.b)}, {e.places})"
-            case Dot4():
-                return f"dot4({', '.join(self.expression(x) for x in (e.a, e.b, e.c))})"
+            case Intrinsic():
+                return f"{self._meaning(e)}({', '.join(map(self.expression, e.args))})"
             case _:
                 return self._shaping(e)
+
+    def _meaning(self, e: Intrinsic) -> str:
+        """A function of the arguments, which does what the instruction means."""
+        shapes = tuple(arg.lanes for arg in e.args)
+        name = f"{self.bound('F', e.instruction.name)}_{'_'.join(map(str, shapes))}"
+        if name not in self.meanings:
+            args = [
+                Var(f".{o.name}", o.dtype, n)
+                for o, n in zip(e.instruction.operands, shapes, strict=True)
+            ]
+            result = self.expression(vectors(Intrinsic(e.instruction, tuple(args))))
+            head = f"def {name}({', '.join(map(self.expression, args))}):"
+            self.meanings[name] = f"{head}\n    return {result}"
+        return name
 
     def _shaping(self, e: Expr) -> str:
         match e:

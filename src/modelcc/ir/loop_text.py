@@ -24,6 +24,7 @@
       }
     }
 
+Instructions that a function uses are told before it, as :mod:`modelcc.ir.instructions` shows.
 Types of values follow from those of buffers and constants, so only conversions spell theirs.
 """
 
@@ -32,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from modelcc.ir.index import Index, quote_name
+from modelcc.ir.instructions import instruction_function, instructions_in
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -44,7 +46,6 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
-    Dot4,
     Expr,
     Fold,
     For,
@@ -52,6 +53,7 @@ from modelcc.ir.loop import (
     Gather,
     If,
     IndexOf,
+    Intrinsic,
     Let,
     Load,
     MulAdd,
@@ -85,10 +87,16 @@ def print_function(function: Function) -> str:
 
 def function_lines(function: Function) -> Iterator[str]:
     """The lines of :func:`print_function`."""
+    for instruction in instructions_in(function.body):
+        yield from _definition_lines("instruction", instruction_function(instruction))
+    yield from _definition_lines("func", function)
+
+
+def _definition_lines(word: str, function: Function) -> Iterator[str]:
     parameters = ", ".join(_parameter_text(p) for p in function.parameters)
     sizes = "; " + ", ".join(map(quote_name, function.sizes)) if function.sizes else ""
     name = value_text(function.name)[1:]
-    yield f"func @{name}({parameters}{sizes}){source_text(function.source)} {{"
+    yield f"{word} @{name}({parameters}{sizes}){source_text(function.source)} {{"
     yield from _block_lines(function.body, "  ")
     yield "}"
 
@@ -204,8 +212,8 @@ def _application(e: Expr) -> tuple[str, tuple[Expr, ...]]:
             return e.function, e.args
         case MulAdd():
             return "muladd", (e.a, e.b, e.c)
-        case Dot4():
-            return "dot4", (e.a, e.b, e.c)
+        case Intrinsic():
+            return e.instruction.name, e.args
         case Shuffle():
             return f"shuffle[{' '.join(map(str, e.places))}]", (e.a, e.b)
         case Choose():

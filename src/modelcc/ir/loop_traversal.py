@@ -17,7 +17,6 @@ from modelcc.ir.loop import (
     Comment,
     Const,
     Convert,
-    Dot4,
     Expr,
     Fold,
     For,
@@ -25,6 +24,7 @@ from modelcc.ir.loop import (
     Gather,
     If,
     IndexOf,
+    Intrinsic,
     Let,
     Load,
     MulAdd,
@@ -52,9 +52,9 @@ def operands(e: Expr) -> tuple[Expr, ...]:
             return ()
         case Gather():
             return (e.offsets,)
-        case Call():
+        case Call() | Intrinsic():
             return e.args
-        case MulAdd() | Dot4():
+        case MulAdd():
             return (e.a, e.b, e.c)
         case Shuffle():
             return (e.a, e.b)
@@ -71,12 +71,10 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
             return e
         case Gather():
             return replace(e, offsets=new[0])
-        case Call():
+        case Call() | Intrinsic():
             return replace(e, args=tuple(new))
         case MulAdd():
             return MulAdd(*new)
-        case Dot4():
-            return Dot4(*new)
         case Shuffle():
             return replace(e, a=new[0], b=new[1])
         case Choose():

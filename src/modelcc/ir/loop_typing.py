@@ -8,18 +8,18 @@ from modelcc.ir.loop import (
     Choose,
     Const,
     Convert,
-    Dot4,
     Expr,
     Fold,
     Gather,
     IndexOf,
+    Intrinsic,
     Load,
     MulAdd,
     Shuffle,
     Splat,
 )
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.types import BOOL, I8, I32, U8, DType
+from modelcc.ir.types import BOOL, DType
 
 FOLDS = ("add", "mul", "min", "max", "and", "or", "xor")
 
@@ -38,8 +38,8 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
             return _call_fault(e)
         case MulAdd():
             return _same("muladd", parts, parts[0].dtype)
-        case Dot4():
-            return _dot_fault(e)
+        case Intrinsic():
+            return _intrinsic_fault(e)
         case Choose():
             if e.condition.dtype != BOOL:
                 return f"the condition of choose must be bool, not {e.condition.dtype}"
@@ -61,19 +61,20 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
             return ""
 
 
-def _dot_fault(e: Dot4) -> str:
-    found = (e.a.dtype, e.b.dtype, e.c.dtype)
-    if found != (U8, I8, I32):
-        return (
-            f"dot4 adds products of u8 and i8 to i32, not of {found[0]}, {found[1]} to {found[2]}"
-        )
-    if e.b.lanes != 4 * e.c.lanes or e.a.lanes not in (4, e.b.lanes):
-        return f"dot4 of {e.a.lanes} and {e.b.lanes} lanes cannot give {e.c.lanes} lanes"
+def _intrinsic_fault(e: Intrinsic) -> str:
+    name, taken, lanes = e.instruction.name, e.instruction.operands, e.lanes
+    if len(e.args) != len(taken):
+        return f"{name} takes {len(taken)} operands, not {len(e.args)}"
+    for operand, arg in zip(taken, e.args, strict=True):
+        if arg.dtype != operand.dtype:
+            return f"%{operand.name} of {name} is {operand.dtype}, not {arg.dtype}"
+        if arg.lanes not in (operand.each, lanes * operand.each):
+            return f"%{operand.name} of {name} has {arg.lanes} elements for {lanes} lanes"
     return ""
 
 
 def _shuffle_fault(e: Shuffle) -> str:
-    if e.lanes < 2 or e.a.lanes < 2 or e.dtype == BOOL:
+    if e.a.lanes < 2 or e.dtype == BOOL:
         return "shuffle takes vectors of numbers"
     if not all(0 <= place < 2 * e.a.lanes for place in e.places):
         return f"shuffle of {e.a.lanes} lanes each has places below {2 * e.a.lanes}"

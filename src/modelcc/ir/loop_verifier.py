@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, Range, bounds_of, evaluate, split_affine, symbols
+from modelcc.ir.instructions import meaning_fault
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -19,6 +20,8 @@ from modelcc.ir.loop import (
     Function,
     Gather,
     If,
+    Instruction,
+    Intrinsic,
     Let,
     Load,
     Prefetch,
@@ -88,6 +91,7 @@ class _Verifier:
         self._at: Stmt | None = None
         self._conditions = 0
         self._late_loops = 0
+        self._instructions: dict[str, tuple[Instruction, set[int]]] = {}
 
     def verify(self) -> None:
         """Check parameters, then the body."""
@@ -279,8 +283,20 @@ class _Verifier:
                 case _:
                     pass
             fault = type_fault(e, operands(e))
+            if not fault and isinstance(e, Intrinsic):
+                fault = self._instruction_fault(e)
             if fault:
                 raise self._fail(fault)
+
+    def _instruction_fault(self, e: Intrinsic) -> str:
+        """Each is looked into once for its number of lanes; a name stands for one instruction."""
+        instruction, lanes = e.instruction, e.lanes
+        seen = self._instructions.setdefault(instruction.name, (instruction, set()))
+        if seen[0] != instruction:
+            return f"there are two instructions called {instruction.name}"
+        fault = "" if lanes in seen[1] else meaning_fault(instruction, lanes)
+        seen[1].add(lanes)
+        return fault
 
     def _check_variable(self, e: Var) -> None:
         definition, scope = self._value(e.name)

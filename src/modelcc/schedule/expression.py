@@ -24,11 +24,12 @@ from modelcc.ir.loop import (
     Choose,
     Const,
     Convert,
-    Dot4,
     Expr,
     Gather,
     If,
     IndexOf,
+    Instruction,
+    Intrinsic,
     Let,
     Load,
     MulAdd,
@@ -180,14 +181,19 @@ class PointEmitter:
             case Bind():
                 return self.emit(scalar.body, self.bind(scalar, point, internal), internal)
 
-    def dot4(self, repeated: Read, vectors: Read, point: Mapping[str, Index], sums: Expr) -> Dot4:
-        """``sums`` plus dot products of four bytes; ``point`` is that of the first byte."""
+    def dot_product(
+        self, instruction: Instruction, factors: tuple[Read, Read], point: Mapping[str, Index],
+        sums: Expr,
+    ) -> Intrinsic:  # fmt: skip
+        """``sums`` plus products of a repeated operand of ``instruction`` and of one along lanes;
+        ``point`` is that of the first element."""
         first = {**point, self.lanes.variable: 0} if self.lanes is not None else point
-        return Dot4(
-            self._bytes(repeated, first, 4), self._bytes(vectors, first, 4 * sums.lanes), sums
-        )
+        repeated, vectors = (o.each for o in instruction.operands[:2])
+        a = self._elements(factors[0], first, repeated)
+        b = self._elements(factors[1], first, vectors * sums.lanes)
+        return Intrinsic(instruction, (a, b, sums))
 
-    def _bytes(self, read: Read, point: Mapping[str, Index], count: int) -> Var:
+    def _elements(self, read: Read, point: Mapping[str, Index], count: int) -> Var:
         offset = substitute(read.indices[0], point)
         shared = self._shared.get((read.tensor, offset))
         if shared is None:

@@ -30,8 +30,7 @@ from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import BF16, F16, F32, F64, I4, DType
 from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
-from modelcc.targets.llvm.emitter import PARALLEL_FOR, EmitOptions, emit_llvm
-from modelcc.targets.llvm.instructions import Instructions
+from modelcc.targets.llvm.emitter import PARALLEL_FOR, emit_llvm
 from modelcc.targets.native.emission import emission
 
 
@@ -54,35 +53,24 @@ def test_agrees_with_numpy(case: Case, pool: ThreadPool) -> None:
     check(case, execute(pool, False))
 
 
-@pytest.mark.parametrize("pairs", [0, 512])
-@pytest.mark.parametrize("widest", [0, 128, 256])
+@pytest.mark.parametrize("steps", [1, 99])
+@pytest.mark.parametrize("bits", [0, 128, 256])
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16, 32])
 def test_byte_dots_agree_on_processors_with_narrower_instructions(
-    lanes: int, widest: int, pairs: int
+    lanes: int, bits: int, steps: int
 ) -> None:
+    own = emission(chosen_machine()).instructions
+    fewer = tuple(e for e in own.encodings if e.steps <= steps and 32 * e.lanes <= bits)
+
     def run(function: Function, arguments: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
-        own = emission(chosen_machine()).instructions
-        narrow = replace(
-            own,
-            byte_dots=min(widest, own.byte_dots),
-            short_dots=min(pairs, own.short_dots),
-        )
-        call(compiled([function], None, narrow), function, arguments, sizes)
+        call(compiled([function], None, replace(own, encodings=fewer)), function, arguments, sizes)
 
     check(byte_dots(lanes), run)
 
 
-def test_byte_dots_are_one_instruction_where_there_is_one() -> None:
-    function = byte_dots(16).function
-    wide, narrow = (EmitOptions(instructions=Instructions(byte_dots=n)) for n in (512, 256))
-    assert "vpdpbusd.512" in emit_llvm([function], wide)
-    assert "vpdpbusd" not in emit_llvm([function], narrow)
-
-
-def test_byte_dots_are_pairs_of_products_where_these_are_one_instruction() -> None:
-    options = EmitOptions(instructions=Instructions(short_dots=256))
-    assert "avx2.pmadd.wd" in emit_llvm([byte_dots(8).function], options)
-    assert "pmadd" not in emit_llvm([byte_dots(16).function], options)
+def test_instructions_that_a_processor_lacks_are_refused() -> None:
+    with pytest.raises(NotImplementedError, match="no instruction 'dot4' for 16 lanes"):
+        emit_llvm([byte_dots(16).function])
 
 
 def without(name: str) -> Runner:

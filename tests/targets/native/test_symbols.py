@@ -15,16 +15,17 @@ from op_kernels import graph_of
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Sym
+from modelcc.ir.instructions import DOT4
 from modelcc.ir.loop import (
     Buffer,
     Call,
     Convert,
-    Dot4,
     Expr,
     Fold,
     For,
     Function,
     Gather,
+    Intrinsic,
     Load,
     MulAdd,
     Parameter,
@@ -53,6 +54,7 @@ from modelcc.ir.types import (
 )
 from modelcc.ops.catalog import MCC
 from modelcc.ops.samples import arrays
+from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.passes.tensor.from_graph import lower_graph
@@ -63,6 +65,7 @@ from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.c.toolchain import find_compiler
 from modelcc.targets.cpu.algorithms import capacity_of
 from modelcc.targets.cpu.schedule import schedule_program
+from modelcc.targets.isa.table import lanes_of
 from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.native.closed import check_closed
 from modelcc.targets.native.emission import emission
@@ -118,9 +121,10 @@ def scalar_functions(lanes: int) -> list[Function]:
             outputs[f"out{number}"] = value.dtype
             stores.append(Store(f"out{number}", value.lanes * Sym("i"), value))
         if lanes > 1 and dtype == I32:
-            words, bytes_ = Load("x_u8", 0, U8, 4 * lanes), Load("x_i8", 0, I8, 4 * lanes)
+            factors = Load("x_u8", 0, U8, 4 * lanes), Load("x_i8", 0, I8, 4 * lanes)
             outputs["dots"] = I32
-            stores.append(Store("dots", 0, Dot4(words, bytes_, Load("x_i32", 0, I32, lanes))))
+            dots = Intrinsic(DOT4, (*factors, Load("x_i32", 0, I32, lanes)))
+            stores.append(Store("dots", 0, dots))
         parameters = [Parameter(Buffer(name, kind, 1 << 12)) for name, kind in sorted(inputs)]
         parameters += [Parameter(Buffer(n, kind, 1 << 12), True) for n, kind in outputs.items()]
         body = (For("i", 0, 64, tuple(stores)),)
@@ -129,9 +133,15 @@ def scalar_functions(lanes: int) -> list[Function]:
     return [expand_math(function) for function in found]
 
 
+def legalized(functions: list[Function], machine: Machine) -> list[Function]:
+    """With the instructions of ``machine`` and no others."""
+    table = emission(machine).instructions.encodings
+    return [expand_instructions(function, lanes_of(table)) for function in functions]
+
+
 def needs(functions: list[Function], machine: Machine) -> set[str]:
     """What the machine code of ``functions`` wants from elsewhere."""
-    text = emit_llvm(functions, emission(machine))
+    text = emit_llvm(legalized(functions, machine), emission(machine))
     return set(needed([read_object(compile_llvm(text, machine, CodegenOptions(optimize=1)))]))
 
 

@@ -33,10 +33,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from modelcc.ir.loop import Call, Const, Expr, Function, Let, Register, Splat, Stmt
+from modelcc.ir.loop import Call, Const, Expr, Function, Splat, Stmt
 from modelcc.ir.loop_traversal import (
     map_blocks,
-    names_used,
     operands,
     statement_expressions,
     statements,
@@ -45,7 +44,7 @@ from modelcc.ir.loop_traversal import (
     with_statement_expressions,
 )
 from modelcc.ir.types import BF16, F16, F32, F64, DType
-from modelcc.passes.loop.elementary.builder import Builder, Value
+from modelcc.passes.loop.elementary.builder import Value, builder_for
 from modelcc.passes.loop.elementary.error_function import erf
 from modelcc.passes.loop.elementary.exponential import (
     cosh,
@@ -106,13 +105,7 @@ def _expands(e: Expr) -> bool:
 
 class _Expander:
     def __init__(self, function: Function) -> None:
-        taken = set(names_used(function.body)) | {
-            s.name for s in statements(function.body) if isinstance(s, Let | Register)
-        }
-        prefix = "math"
-        while any(name.startswith(prefix) for name in taken):
-            prefix = f"{prefix}."
-        self._builder = Builder(prefix)
+        self._builder = builder_for(function, "math")
         self._known: dict[Expr, Expr] = {}
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -31,10 +31,8 @@ from modelcc.ir.loop import (
     Function,
     Gather,
     IndexOf,
-    Let,
     Load,
     MulAdd,
-    Register,
     Shuffle,
     Splat,
     Stmt,
@@ -42,7 +40,6 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_traversal import (
     map_blocks,
-    names_used,
     operands,
     statement_expressions,
     statements,
@@ -50,7 +47,7 @@ from modelcc.ir.loop_traversal import (
     with_statement_expressions,
 )
 from modelcc.ir.types import F32, F64, I32, U8, DType
-from modelcc.passes.loop.elementary.builder import Builder, Value
+from modelcc.passes.loop.elementary.builder import Value, builder_for
 from modelcc.passes.loop.narrow_formats import narrowed, odd_single, wide_dtype, widened
 
 
@@ -79,13 +76,7 @@ def _bytes(buffer: Buffer) -> Buffer:
 
 class _Expander:
     def __init__(self, function: Function) -> None:
-        taken = set(names_used(function.body)) | {
-            s.name for s in statements(function.body) if isinstance(s, Let | Register)
-        }
-        prefix = "narrow"
-        while any(name.startswith(prefix) for name in taken):
-            prefix = f"{prefix}."
-        self._builder = Builder(prefix)
+        self._builder = builder_for(function, "narrow")
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """The statements, each after the ``Let`` it now needs."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from modelcc.ir.types import BOOL, F32, I32, DType
 from modelcc.targets.c.code import Operand
-from modelcc.targets.c.dots import DotFunctions
 from modelcc.targets.c.halves import HalfFunctions
 from modelcc.targets.c.integers import IntegerFunctions
 from modelcc.targets.c.prelude import Prelude, each
@@ -72,11 +71,6 @@ class ArithmeticCode:
         if dtype.is_float and dtype not in HALVES:
             return Operand(f"{a.inner} * {b.inner} + {c.inner}", False)
         return self.call("add", (self.call("mul", (a, b), dtype, lanes), c), dtype, lanes)
-
-    def dot4(self, a: Operand, a_lanes: int, b: Operand, c: Operand, lanes: int) -> Operand:
-        """``c`` (i32) plus the dot products of groups of four of ``a`` (u8) and ``b`` (i8)."""
-        name = DotFunctions(self._prelude).dot4(lanes, repeated=a_lanes == 4)
-        return Operand(f"{name}({a.text}, {b.text}, {c.text})")
 
     def select(
         self, condition: Operand, then: Operand, other: Operand, dtype: DType, lanes: int

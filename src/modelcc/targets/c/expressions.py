@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from modelcc.ir.index import Index
 from modelcc.ir.loop import (
     Bitcast,
@@ -9,11 +11,11 @@ from modelcc.ir.loop import (
     Choose,
     Const,
     Convert,
-    Dot4,
     Expr,
     Fold,
     Gather,
     IndexOf,
+    Intrinsic,
     Load,
     MulAdd,
     Shuffle,
@@ -24,8 +26,9 @@ from modelcc.ir.loop import (
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, I64, DType
 from modelcc.targets.c.arithmetic import ArithmeticCode
-from modelcc.targets.c.code import Code, Operand
+from modelcc.targets.c.code import Code, Named, Operand
 from modelcc.targets.c.indices import IndexCode
+from modelcc.targets.c.intrinsics import IntrinsicFunctions
 from modelcc.targets.c.memory import MemoryCode
 from modelcc.targets.c.prelude import Prelude, each
 
@@ -39,6 +42,7 @@ class ExpressionCode:
         self.index = IndexCode(code, prelude)
         self.arithmetic = ArithmeticCode(prelude)
         self.memory = MemoryCode(code, prelude, self.index, self.arithmetic)
+        self._intrinsics = IntrinsicFunctions(prelude, self._alone)
 
     def operand(self, e: Expr) -> Operand:
         """The expression, of the type :meth:`type` tells."""
@@ -62,9 +66,8 @@ class ExpressionCode:
             case MulAdd():
                 a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
                 return self.arithmetic.muladd(a, b, c, e.dtype, e.lanes)
-            case Dot4():
-                a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
-                return self.arithmetic.dot4(a, e.a.lanes, b, c, e.lanes)
+            case Intrinsic():
+                return Operand(self._intrinsics.call(e, [self.operand(a).text for a in e.args]))
             case _:
                 return self._shaping_operand(e)
 
@@ -95,15 +98,29 @@ class ExpressionCode:
             case Splat():
                 return self.arithmetic.splat(self.operand(e.value), e.dtype, e.lanes)
             case Shuffle():
-                a, b = self.operand(e.a), self.operand(e.b)
-                places = ", ".join(map(str, e.places))
-                return Operand(f"__builtin_shufflevector({a.inner}, {b.inner}, {places})")
+                return self._shuffle(e)
             case Fold():
                 return self._fold(e)
             case Test():
                 return self.condition(e.conditions)
             case _:
                 raise TypeError(f"no C form of {type(e).__name__}")
+
+    def _alone(self, e: Expr, parameters: Sequence[Var]) -> str:
+        """An expression of nothing but parameters."""
+        code = Code()
+        for v in parameters:
+            type_ = self.arithmetic.type(v.dtype, v.lanes)
+            code.scope.values[v.name] = Named(Operand(v.name), type_)
+        return ExpressionCode(code, self._prelude).operand(e).text
+
+    def _shuffle(self, e: Shuffle) -> Operand:
+        a, b = self.operand(e.a), self.operand(e.b)
+        if e.lanes == 1:
+            from_b, place = divmod(e.places[0], e.a.lanes)
+            return Operand(f"{(b if from_b else a).inner}[{place}]")
+        places = ", ".join(map(str, e.places))
+        return Operand(f"__builtin_shufflevector({a.inner}, {b.inner}, {places})")
 
     def _index_of(self, e: IndexOf) -> Operand:
         at = Operand(self.index.text(e.index), False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
+from modelcc.ir.instructions import DOT4
 from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Register, Stmt, Test, Var
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Condition, Read
@@ -239,7 +240,8 @@ def _reduction(
                 update = accumulate(combine, register, value, plan.lanes)
             else:
                 sums = Var(register, body.dtype, plan.lanes)
-                product = emitter.dot4(*bytes, {**point, plan.quad.name: 0}, sums)
+                first = {**point, plan.quad.name: 0}
+                product = emitter.dot_product(DOT4, bytes, first, sums)
                 update = Assign(register, product)
             emitter.statements.append(update)
         return emitter.statements

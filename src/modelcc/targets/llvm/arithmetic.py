@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from modelcc.ir.types import BOOL, F32, I16, I32, DType
-from modelcc.targets.llvm.byte_dots import byte_dots, has_byte_dots
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.halves import HALVES, HalfCode
-from modelcc.targets.llvm.pairs import PairCode
 from modelcc.targets.llvm.rounding import INTRINSICS, RoundingCode
 from modelcc.targets.llvm.values import constant, mangled, scalar_type, value_type
 
@@ -23,7 +21,6 @@ class ArithmeticCode:
     def __init__(self, code: Code) -> None:
         self._code = code
         self._halves = HalfCode(code)
-        self._pairs = PairCode(code)
         self._rounding = RoundingCode(code)
 
     def call(self, function: str, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
@@ -213,7 +210,7 @@ class ArithmeticCode:
             case "dot_halves":
                 return self._dot_halves(args, dtype, lanes)
             case "dot_bytes":
-                return self.dot_bytes(args, constant(0, dtype, lanes), dtype, lanes)
+                return self._dot_bytes(args, dtype, lanes)
             case _:
                 raise _unexpanded(function, dtype)
 
@@ -233,9 +230,6 @@ class ArithmeticCode:
         return self.select(fits, shifted, constant(0, dtype, lanes), dtype, lanes)
 
     def _dot_halves(self, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
-        """One instruction where the processor has it for words."""
-        if dtype == I32 and self._pairs.has(lanes):
-            return self._pairs.dot(args[0], args[1], lanes)
         half = constant(dtype.bits // 2, dtype, lanes)
         low = [self._shift("shl", (a, half), dtype, lanes) for a in args]
         low = [self._shift("shr", (a, half), dtype, lanes) for a in low]
@@ -243,10 +237,8 @@ class ArithmeticCode:
         products = (self._integer_call("mul", tuple(x), dtype, lanes) for x in (low, high))
         return self._integer_call("add", tuple(products), dtype, lanes)
 
-    def dot_bytes(self, args: tuple[str, ...], sums: str, dtype: DType, lanes: int) -> str:
-        """``sums`` plus the dot product; one instruction where the processor has it for words."""
-        if dtype == I32 and has_byte_dots(self._code, lanes):
-            return byte_dots(self._code, args[0], args[1], sums, lanes)
+    def _dot_bytes(self, args: tuple[str, ...], dtype: DType, lanes: int) -> str:
+        sums = constant(0, dtype, lanes)
         low = constant(255 if dtype.bits > 8 else -1, dtype, lanes)
         last = dtype.bits - 8
         for shift in range(0, dtype.bits, 8):

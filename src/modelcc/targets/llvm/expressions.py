@@ -8,11 +8,11 @@ from modelcc.ir.loop import (
     Choose,
     Const,
     Convert,
-    Dot4,
     Expr,
     Fold,
     Gather,
     IndexOf,
+    Intrinsic,
     Load,
     MulAdd,
     Shuffle,
@@ -24,9 +24,9 @@ from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F32, I64, DType
 from modelcc.targets.llvm.arithmetic import ArithmeticCode
 from modelcc.targets.llvm.code import Code, Value
-from modelcc.targets.llvm.dots import DotCode
 from modelcc.targets.llvm.halves import HALVES
 from modelcc.targets.llvm.indices import IndexCode
+from modelcc.targets.llvm.intrinsics import IntrinsicCode
 from modelcc.targets.llvm.memory import MemoryCode
 from modelcc.targets.llvm.values import constant, integers, mangled, scalar_type, value_type
 
@@ -41,7 +41,7 @@ class ExpressionCode:
         self.index = IndexCode(code)
         self.memory = MemoryCode(code, self.index)
         self.arithmetic = ArithmeticCode(code)
-        self.dots = DotCode(code, self.memory)
+        self.intrinsics = IntrinsicCode(code, self.memory)
 
     def operand(self, e: Expr) -> str:
         """An operand of type ``value_type(e.dtype, e.lanes)``."""
@@ -59,18 +59,14 @@ class ExpressionCode:
                 return self.memory.gather(
                     e.buffer, e.offset, offsets, e.offsets.dtype, e.lanes, e.active
                 )
-            case Call(function="add", args=(sums, Call(function="dot_bytes", args=factors))):
-                args = tuple(self.operand(a) for a in factors)
-                return self.arithmetic.dot_bytes(args, self.operand(sums), e.dtype, e.lanes)
             case Call():
                 args = tuple(self.operand(a) for a in e.args)
                 return self.arithmetic.call(e.function, args, e.args[0].dtype, e.lanes)
             case MulAdd():
                 a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
                 return self.arithmetic.muladd(a, b, c, e.dtype, e.lanes)
-            case Dot4():
-                a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
-                return self.dots.dot4(a, e.a.lanes, b, c, e.lanes)
+            case Intrinsic():
+                return self.intrinsics.operand(e, [self.operand(a) for a in e.args])
             case _:
                 return self._shaping_operand(e)
 
@@ -134,6 +130,10 @@ class ExpressionCode:
 
     def _shuffle(self, e: Shuffle) -> str:
         type_ = value_type(e.dtype, e.a.lanes)
+        if e.lanes == 1:
+            ((from_b, place),) = (divmod(place, e.a.lanes) for place in e.places)
+            vector = self.operand(e.b if from_b else e.a)
+            return self._code.emit(f"extractelement {type_} {vector}, i64 {place}")
         operands = f"{type_} {self.operand(e.a)}, {type_} {self.operand(e.b)}"
         places = f"<{e.lanes} x i32> {integers(e.places, 'i32')}"
         return self._code.emit(f"shufflevector {operands}, {places}")

@@ -17,6 +17,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program, checks, index_bounds
+from modelcc.passes.loop.expand_instructions import Available
 from modelcc.runtime.pool import pool_c
 from modelcc.targets.base import SCHEDULE, Module, TargetOptions, Workplace
 from modelcc.targets.c.delivery.facts import Processor, Request, facts_of
@@ -25,6 +26,7 @@ from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.isa.table import ENCODINGS, lanes_of
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.closed import check_closed
 from modelcc.targets.native.host import PORTABLE, required_macros
@@ -77,6 +79,11 @@ class CTarget(NativeTarget):
         starts = range(0, len(functions), FUNCTIONS_PER_MODULE)
         parts = [functions[i : i + FUNCTIONS_PER_MODULE] for i in starts]
         return tuple(Module(f"kernels{n}", emit_c(part)) for n, part in enumerate(parts))
+
+    @property
+    def _available(self) -> Available:
+        """What C has a form of: the compiler knows whether it is for such a processor."""
+        return lanes_of(e for e in ENCODINGS if e.c)
 
     def complete(self, program: Program) -> str:
         """One C file with everything in it but the weights."""

@@ -19,6 +19,7 @@ from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import PoolError, ThreadPool
 from modelcc.targets.base import Progress
 from modelcc.targets.cpu.machine import AHEAD_BYTES, CpuModel, Level
+from modelcc.targets.isa.table import widest
 from modelcc.targets.llvm.emitter import PARALLEL_FOR, emit_llvm
 from modelcc.targets.native import probes
 from modelcc.targets.native.emission import emission, instructions
@@ -124,9 +125,8 @@ def _rates(machine: Machine, model: CpuModel) -> list[_Rate]:
         lanes = model.lanes(8 * dtype.bytes)
         function = probes.multiply_adds(dtype.name, dtype, lanes, chains)
         found.append(_Rate(dtype.name, function, chains * lanes))
-    dots = instructions(machine).byte_dots
-    if dots:
-        lanes = min(dots, model.vector_bits) // 32
+    lanes = min(widest(instructions(machine).encodings, "dot_bytes"), model.lanes(32))
+    if lanes:
         found.append(_Rate("i8", probes.byte_dots(lanes, chains), chains * lanes * 4))
     return found
 

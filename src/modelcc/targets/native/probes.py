@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelcc.ir.index import Index, Sym
+from modelcc.ir.instructions import DOT4
 from modelcc.ir.loop import (
     Assign,
     BindIndex,
     Buffer,
     Call,
     Const,
-    Dot4,
     Expr,
     For,
     Function,
+    Intrinsic,
     Let,
     Load,
     MulAdd,
@@ -61,7 +62,7 @@ def byte_dots(lanes: int, chains: int) -> Function:
     """Rounds of ``chains`` dot products of four bytes in each of ``lanes``."""
     left, right = Var("a", U8, 4 * lanes), Var("b", I8, 4 * lanes)
     sums = [Var(f"s{n}", I32, lanes) for n in range(chains)]
-    return _in_chains("byte_dots", sums, U8, [Dot4(left, right, s) for s in sums], I8)
+    return _in_chains("byte_dots", sums, U8, [Intrinsic(DOT4, (left, right, s)) for s in sums], I8)
 
 
 def reads(bits: int, ahead: int = 0) -> Function:

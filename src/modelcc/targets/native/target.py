@@ -17,6 +17,7 @@ from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.loop.expand_instructions import Available, expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.passes.loop.group_checks import group_checks
@@ -51,11 +52,13 @@ from modelcc.targets.cpu.algorithms import (
 )
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
+from modelcc.targets.isa.table import available, lanes_of, widest
+from modelcc.targets.isa.templates import Encoding
 from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.program import emit_entry_points, entry_name
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.closed import check_closed
-from modelcc.targets.native.emission import emission, instructions
+from modelcc.targets.native.emission import emission
 from modelcc.targets.native.host import cpu_model, machine_of
 from modelcc.targets.native.machine import Machine, host_machine
 from modelcc.targets.native.parallel_build import Progress, build
@@ -102,13 +105,18 @@ class NativeTarget:
     @property
     def pairs_shorts(self) -> bool:
         """Whether the processor has instructions for pairs of shorts, but none for bytes."""
-        known = instructions(self.machine)
-        return known.short_dots > 0 and known.byte_dots == 0
+        known = self.encodings
+        return widest(known, "dot_halves") > 0 and widest(known, "dot_bytes") == 0
 
     @property
     def multiplies_bytes(self) -> bool:
         """Whether the processor has instructions for dot products of bytes."""
-        return instructions(self.machine).byte_dots > 0
+        return widest(self.encodings, "dot_bytes") > 0
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The processor's instructions that kernels may ask for."""
+        return available(self.machine.architecture, self.machine.features)
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -167,9 +175,14 @@ class NativeTarget:
         return print_listing(self.words, self.kernels(program), self.wanted.given.above)
 
     def legalize(self, function: Function) -> Function:
-        """Elementary functions (exp, tanh …) and narrow elements become arithmetic; checks of
-        indices take one branch for several."""
-        return expand_math(expand_narrow(group_checks(function)))
+        """Elementary functions (exp, tanh …), narrow elements and instructions that the processor
+        lacks become arithmetic; checks of indices take one branch for several."""
+        plain = expand_math(expand_narrow(group_checks(function)))
+        return expand_instructions(plain, self._available)
+
+    @property
+    def _available(self) -> Available:
+        return lanes_of(e for e in self.encodings if e.llvm)
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The modules that run the steps, then those of the kernels and the thread pool's."""

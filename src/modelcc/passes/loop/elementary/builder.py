@@ -18,6 +18,7 @@ from modelcc.ir.loop import (
     Expr,
     Fold,
     For,
+    Function,
     Gather,
     If,
     Let,
@@ -28,6 +29,7 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
+from modelcc.ir.loop_traversal import names_used, statements
 from modelcc.ir.operators import Arithmetic, Plain
 from modelcc.ir.types import BOOL, F32, F64, I32, I64, U32, U64, DType
 
@@ -178,6 +180,16 @@ class Builder:
     def _name(self) -> str:
         self.count += 1
         return f"{self.prefix}{self.count - 1}"
+
+
+def builder_for(function: Function, prefix: str) -> Builder:
+    """A builder for statements of ``function``: names there begin otherwise."""
+    taken = set(names_used(function.body)) | {
+        s.name for s in statements(function.body) if isinstance(s, Let | Register)
+    }
+    while any(name.startswith(prefix) for name in taken):
+        prefix = f"{prefix}."
+    return Builder(prefix)
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:

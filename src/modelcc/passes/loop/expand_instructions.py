@@ -1,0 +1,116 @@
+"""Arithmetic that is an instruction of the processor becomes one; what it lacks becomes arithmetic.
+
+    let %y = add(%s, dot_bytes(%a, %b))
+    let %t = dot4(load %u[0] x4, load %w[0] x4, %s)
+
+becomes, for a processor with the one and without the other::
+
+    let %y = add_dot_bytes(%a, %b, %s)
+    let %isa0 = load %u[0] x4
+    let %isa1 = load %w[0] x4
+    let %t = muladd(convert[i32](shuffle[3](%isa0, %isa0)), …)
+
+All that this knows of instructions is what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from modelcc.ir.instructions import LANE, vectors
+from modelcc.ir.loop import Call, Expr, Function, Instruction, Intrinsic, Load, Stmt
+from modelcc.ir.loop_traversal import (
+    map_blocks,
+    operands,
+    statement_expressions,
+    statements,
+    walk,
+    with_operands,
+    with_statement_expressions,
+)
+from modelcc.passes.loop.elementary.builder import Builder, Value, builder_for
+
+Available = Mapping[Instruction, frozenset[int]]
+"""Instructions of a processor, and for how many lanes it has each."""
+
+
+def expand_instructions(function: Function, available: Available) -> Function:
+    """``function`` with instructions that are ``available``, and no others."""
+    patterns = sorted(filter(_is_pattern, available), key=_size, reverse=True)
+    innermost = {_calls(i)[-1] for i in patterns}
+    found = (e for s in statements(function.body) for e in statement_expressions(s))
+    if not any(_concerns(e, innermost) for whole in found for e in walk(whole)):
+        return function
+    expander = _Expander(builder_for(function, "isa"), available, patterns)
+    return replace(function, body=expander.block(function.body))
+
+
+def _concerns(e: Expr, functions: set[str]) -> bool:
+    return isinstance(e, Intrinsic) or (isinstance(e, Call) and e.function in functions)
+
+
+def _is_pattern(instruction: Instruction) -> bool:
+    """Whether it does what scalar functions do in each lane."""
+    parts = walk(instruction.meaning)
+    return all(isinstance(e, Call) or (isinstance(e, Load) and e.offset == LANE) for e in parts)
+
+
+def _calls(instruction: Instruction) -> list[str]:
+    return [e.function for e in walk(instruction.meaning) if isinstance(e, Call)]
+
+
+def _size(instruction: Instruction) -> int:
+    return len(_calls(instruction))
+
+
+class _Expander:
+    def __init__(
+        self, builder: Builder, available: Available, patterns: Sequence[Instruction]
+    ) -> None:
+        self._builder = builder
+        self._available = available
+        self._patterns = patterns
+
+    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """The statements, each after those it now needs."""
+        result: list[Stmt] = []
+        for s in body:
+            expressions = [self._expression(e) for e in statement_expressions(s)]
+            result += self._builder.take()
+            result.append(map_blocks(with_statement_expressions(s, expressions), self.block))
+        return tuple(result)
+
+    def _expression(self, e: Expr) -> Expr:
+        chosen = self._selected(e) or e
+        inner = operands(chosen)
+        e = with_operands(chosen, [self._expression(o) for o in inner]) if inner else chosen
+        if not isinstance(e, Intrinsic) or self._has(e.instruction, e.lanes):
+            return e
+        args = tuple(self._builder.let(Value(a)).expr for a in e.args)
+        return vectors(Intrinsic(e.instruction, args))
+
+    def _selected(self, e: Expr) -> Intrinsic | None:
+        """The instruction that computes ``e`` and as much as can be of what is in it."""
+        for instruction in self._patterns if isinstance(e, Call) else ():
+            if self._has(instruction, e.lanes):
+                found = dict(_matched(instruction.meaning, e))
+                if None not in found:
+                    args = tuple(found[o.name] for o in instruction.operands)
+                    return Intrinsic(instruction, args)
+        return None
+
+    def _has(self, instruction: Instruction, lanes: int) -> bool:
+        return lanes in self._available.get(instruction, ())
+
+
+def _matched(pattern: Expr, e: Expr) -> Iterator[tuple[str | None, Expr]]:
+    """What the operands of ``pattern`` are in ``e``; None with what is not like it."""
+    match pattern, e:
+        case Load(), _ if pattern.dtype == e.dtype:
+            yield pattern.buffer, e
+        case Call(), Call() if pattern.function == e.function and pattern.dtype == e.dtype:
+            for part, arg in zip(pattern.args, e.args, strict=True):
+                yield from _matched(part, arg)
+        case _:
+            yield None, e

@@ -1,0 +1,53 @@
+"""The instructions that processors are known to have: those of the modules of this package."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Collection, Iterable, Iterator
+from importlib import import_module
+
+from modelcc.ir.loop import Call, Instruction
+from modelcc.ir.loop_traversal import walk
+from modelcc.targets import isa
+from modelcc.targets.isa.templates import Encoding
+
+
+def _found() -> Iterator[Encoding]:
+    names = [module.name for module in pkgutil.iter_modules(isa.__path__)]
+    for name in sorted({*names} - {"table", "templates"}):
+        yield from import_module(f"{isa.__name__}.{name}").ENCODINGS
+
+
+ENCODINGS = tuple(sorted(_found(), key=lambda encoding: encoding.steps))
+"""Those of fewer steps first: of several ways to compute the same, the first is taken."""
+
+
+def available(architecture: str, features: Collection[str]) -> tuple[Encoding, ...]:
+    """What processors with these ``features`` ("+avx2") have."""
+    return tuple(
+        e for e in ENCODINGS if e.architecture == architecture and {*e.features} <= {*features}
+    )
+
+
+def encodings_of(
+    table: Iterable[Encoding], instruction: Instruction, lanes: int
+) -> tuple[Encoding, ...]:
+    """Ways to compute an instruction on that many lanes, the best first."""
+    return tuple(e for e in table if e.lanes == lanes and e.instruction == instruction)
+
+
+def lanes_of(table: Iterable[Encoding]) -> dict[Instruction, frozenset[int]]:
+    """For how many lanes there is each instruction."""
+    found: dict[Instruction, set[int]] = {}
+    for e in table:
+        found.setdefault(e.instruction, set()).add(e.lanes)
+    return {instruction: frozenset(lanes) for instruction, lanes in found.items()}
+
+
+def widest(table: Iterable[Encoding], function: str) -> int:
+    """Lanes of the widest instruction for a scalar function, 0 if there is none."""
+    return max((e.lanes for e in table if function in _functions(e.instruction)), default=0)
+
+
+def _functions(instruction: Instruction) -> set[str]:
+    return {e.function for e in walk(instruction.meaning) if isinstance(e, Call)}

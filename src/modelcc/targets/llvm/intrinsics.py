@@ -1,0 +1,55 @@
+"""Instructions of the processor as LLVM text, by their templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from modelcc.ir.loop import Intrinsic, Operand
+from modelcc.targets.isa.table import encodings_of
+from modelcc.targets.llvm.code import Code
+from modelcc.targets.llvm.memory import MemoryCode
+from modelcc.targets.llvm.values import value_type, vector_of
+
+_NAME = re.compile(r"%(\w+)")
+
+
+class IntrinsicCode:
+    """Emits :class:`~modelcc.ir.loop.Intrinsic` into ``code``."""
+
+    def __init__(self, code: Code, memory: MemoryCode) -> None:
+        self._code = code
+        self._memory = memory
+
+    def operand(self, e: Intrinsic, args: Sequence[str]) -> str:
+        """The result on ``args``; ``NotImplementedError`` if the processor has no such
+        instruction, which :mod:`modelcc.passes.loop.expand_instructions` then expands."""
+        table = encodings_of(self._code.instructions.encodings, e.instruction, e.lanes)
+        template = next((found.llvm for found in table if found.llvm), None)
+        if template is None:
+            raise NotImplementedError(
+                f"the processor has no instruction '{e.instruction.name}' for {e.lanes} lanes; "
+                "run the expand_instructions pass first"
+            )
+        shapes = zip(e.instruction.operands, e.args, args, template.types, strict=True)
+        given = {o.name: self._given(o, arg.lanes, e.lanes, v, t) for o, arg, v, t in shapes}
+        result = ""
+        for name, value in template.lines():
+            spelled = _NAME.sub(lambda found: given[found[1]], value)
+            result = given[name] = self._code.emit(spelled)
+        self._code.declarations.update(dict.fromkeys(template.declarations()))
+        return self._cast(result, template.result, value_type(e.dtype, e.lanes))
+
+    def _given(self, operand: Operand, count: int, lanes: int, value: str, wanted: str) -> str:
+        """An operand of ``count`` elements, for every lane, of the type that a template wants."""
+        own = value_type(operand.dtype, count)
+        if count == lanes * operand.each:
+            return self._cast(value, own, wanted)
+        word = f"i{operand.dtype.bits * operand.each}"
+        repeated = self._memory.broadcast(self._cast(value, own, word), word, lanes)
+        return self._cast(repeated, vector_of(word, lanes), wanted)
+
+    def _cast(self, value: str, source: str, target: str) -> str:
+        if source == target:
+            return value
+        return self._code.emit(f"bitcast {source} {value} to {target}")
