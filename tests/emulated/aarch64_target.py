@@ -14,7 +14,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -64,9 +64,10 @@ class Aarch64Target(NativeTarget):
 
 
 def aarch64_target(options: TargetOptions) -> Aarch64Target:
-    """The target for ``options``, whose ``cpu`` has no meaning here."""
-    cpu = cpu_model(MACHINE, options.threads)
-    return Aarch64Target(MACHINE, cpu, CodegenOptions(), options)
+    """The target for ``options``, whose ``cpu`` names what else the processor has: "dotprod"."""
+    further = (f"+{options.cpu}",) if options.cpu else ()
+    machine = replace(MACHINE, features=(*MACHINE.features, *further))
+    return Aarch64Target(machine, cpu_model(machine, options.threads), CodegenOptions(), options)
 
 
 class Emulated:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import onnxruntime
 import pytest
 from small_models import computed_gather, mlp
 
 import modelcc
+from modelcc.driver import target_of
+from modelcc.emit.emission import emit
 from modelcc.ir.op import Op
 from modelcc.ops.catalog import MCC
-from modelcc.targets.base import TargetOptions
+from modelcc.options import Options
+from modelcc.targets.base import TargetOptions, Workplace
 from tests.emulated import aarch64_target as emulated
 from tests.ops.test_native import check
 from tests.packages import described
@@ -41,6 +45,29 @@ def test_models_agree_with_onnxruntime(installed: str) -> None:
     (wanted,) = onnxruntime.InferenceSession(mlp("batch").SerializeToString()).run(None, {"x": x})
     net = modelcc.compile(mlp("batch"), installed, threads=1, cache=None)
     np.testing.assert_allclose(net(x), wanted, rtol=1e-4, atol=1e-5)
+
+
+@EMULATED
+@pytest.mark.parametrize(
+    ("cpu", "mnemonic"), [("", "saddlp"), ("dotprod", "sdot"), ("i8mm", "usdot")]
+)
+def test_products_of_bytes_use_what_there_is(cpu: str, mnemonic: str, installed: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (13, 64), np.uint8)
+    w = rng.integers(-128, 128, (64, 48), np.int8)
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> g (uint8[13, 64] x) => (int32[13, 48] y)'
+        f" <int8[64, 48] w = {{{_listed(w)}}}> {{ y = MatMulInteger(x, w) }}"
+    )
+    net = modelcc.compile(model, installed, cpu=cpu, threads=1, cache=None)
+    np.testing.assert_array_equal(net(x), x.astype(np.int64) @ w.astype(np.int64))
+    options = Options(target=installed, cpu=cpu, threads=1)
+    text = emit(model, None, "asm", target_of(options), options, Workplace()).contents.decode()
+    assert f"\t{mnemonic}\t" in text
+
+
+def _listed(values: np.ndarray) -> str:
+    return ", ".join(map(str, values.ravel()))
 
 
 @EMULATED
