@@ -179,6 +179,17 @@ def statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
             yield from statements(block)
 
 
+def mentions(body: Sequence[Stmt], holds: Callable[[Expr], bool]) -> bool:
+    """Whether something ``holds`` of any expression in a list."""
+    waiting = [e for s in statements(body) for e in statement_expressions(s)]
+    while waiting:
+        e = waiting.pop()
+        if holds(e):
+            return True
+        waiting += operands(e)
+    return False
+
+
 def names_used(body: Sequence[Stmt]) -> dict[str, None]:
     """Names of symbols, values, registers and buffers mentioned in a list, in program order."""
     found: dict[str, None] = {}

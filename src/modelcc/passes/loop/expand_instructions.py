@@ -22,9 +22,9 @@ from modelcc.ir.instructions import LANE, vectors
 from modelcc.ir.loop import Call, Expr, Function, Instruction, Intrinsic, Load, Stmt
 from modelcc.ir.loop_traversal import (
     map_blocks,
+    mentions,
     operands,
     statement_expressions,
-    statements,
     walk,
     with_operands,
     with_statement_expressions,
@@ -39,15 +39,17 @@ def expand_instructions(function: Function, available: Available) -> Function:
     """``function`` with instructions that are ``available``, and no others."""
     patterns = sorted(filter(_is_pattern, available), key=_size, reverse=True)
     innermost = {_calls(i)[-1] for i in patterns}
-    found = (e for s in statements(function.body) for e in statement_expressions(s))
-    if not any(_concerns(e, innermost) for whole in found for e in walk(whole)):
+
+    def concerns(e: Expr) -> bool:
+        """Whether it may be an instruction, or is one that is not available."""
+        if isinstance(e, Intrinsic):
+            return e.lanes not in available.get(e.instruction, ())
+        return isinstance(e, Call) and e.function in innermost
+
+    if not mentions(function.body, concerns):
         return function
     expander = _Expander(builder_for(function, "isa"), available, patterns)
     return replace(function, body=expander.block(function.body))
-
-
-def _concerns(e: Expr, functions: set[str]) -> bool:
-    return isinstance(e, Intrinsic) or (isinstance(e, Call) and e.function in functions)
 
 
 def _is_pattern(instruction: Instruction) -> bool:

@@ -36,10 +36,9 @@ from types import MappingProxyType
 from modelcc.ir.loop import Call, Const, Expr, Function, Splat, Stmt
 from modelcc.ir.loop_traversal import (
     map_blocks,
+    mentions,
     operands,
     statement_expressions,
-    statements,
-    walk,
     with_operands,
     with_statement_expressions,
 )
@@ -91,8 +90,7 @@ ROUNDED_TWICE = 1.25
 
 def expand_math(function: Function) -> Function:
     """``function`` without calls of elementary functions; f16 and bf16 are computed in f32."""
-    found = (e for s in statements(function.body) for e in statement_expressions(s))
-    if not any(_expands(inner) for e in found for inner in walk(e)):
+    if not mentions(function.body, _expands):
         return function
     return replace(function, body=_Expander(function).block(function.body))
 

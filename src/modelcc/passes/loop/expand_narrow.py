@@ -40,6 +40,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_traversal import (
     map_blocks,
+    mentions,
     operands,
     statement_expressions,
     statements,
@@ -55,19 +56,11 @@ def expand_narrow(function: Function) -> Function:
     """``function`` without elements of narrow dtypes: its buffers hold bytes instead."""
     buffers = [p.buffer for p in function.parameters]
     buffers += [s.buffer for s in statements(function.body) if isinstance(s, Alloc)]
-    if not any(b.dtype.is_narrow for b in buffers) and not _computes_narrow(function):
+    narrow = any(b.dtype.is_narrow for b in buffers)
+    if not narrow and not mentions(function.body, lambda e: e.dtype.is_narrow):
         return function
     parameters = tuple(replace(p, buffer=_bytes(p.buffer)) for p in function.parameters)
     return replace(function, parameters=parameters, body=_Expander(function).block(function.body))
-
-
-def _computes_narrow(function: Function) -> bool:
-    found = (e for s in statements(function.body) for e in statement_expressions(s))
-    return any(_mentions_narrow(e) for e in found)
-
-
-def _mentions_narrow(e: Expr) -> bool:
-    return e.dtype.is_narrow or any(map(_mentions_narrow, operands(e)))
 
 
 def _bytes(buffer: Buffer) -> Buffer:

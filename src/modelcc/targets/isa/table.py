@@ -6,8 +6,7 @@ import pkgutil
 from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 
-from modelcc.ir.loop import Call, Instruction
-from modelcc.ir.loop_traversal import walk
+from modelcc.ir.loop import Call, Expr, Instruction
 from modelcc.targets import isa
 from modelcc.targets.isa.templates import Encoding
 
@@ -24,9 +23,8 @@ ENCODINGS = tuple(sorted(_found(), key=lambda encoding: encoding.steps))
 
 def available(architecture: str, features: Collection[str]) -> tuple[Encoding, ...]:
     """What processors with these ``features`` ("+avx2") have."""
-    return tuple(
-        e for e in ENCODINGS if e.architecture == architecture and {*e.features} <= {*features}
-    )
+    there = frozenset(features)
+    return tuple(e for e in ENCODINGS if e.architecture == architecture and there >= {*e.features})
 
 
 def encodings_of(
@@ -46,8 +44,8 @@ def lanes_of(table: Iterable[Encoding]) -> dict[Instruction, frozenset[int]]:
 
 def widest(table: Iterable[Encoding], function: str) -> int:
     """Lanes of the widest instruction for a scalar function, 0 if there is none."""
-    return max((e.lanes for e in table if function in _functions(e.instruction)), default=0)
+    return max((e.lanes for e in table if _is(e.instruction.meaning, function)), default=0)
 
 
-def _functions(instruction: Instruction) -> set[str]:
-    return {e.function for e in walk(instruction.meaning) if isinstance(e, Call)}
+def _is(meaning: Expr, function: str) -> bool:
+    return isinstance(meaning, Call) and meaning.function == function

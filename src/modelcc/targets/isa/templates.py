@@ -6,8 +6,8 @@ Templates mention operands by the names that the instruction gives them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from modelcc.ir.loop import Instruction
 
@@ -24,18 +24,18 @@ class LlvmTemplate:
     result: str
     text: str
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    @cached_property
+    def lines(self) -> tuple[tuple[str, str], ...]:
         """Name and right side of each line."""
-        for line in self.text.strip().splitlines():
-            name, _, value = line.strip().removeprefix("%").partition(" = ")
-            yield name, value
+        parts = (line.strip().partition(" = ") for line in self.text.strip().splitlines())
+        return tuple((name.removeprefix("%"), value) for name, _, value in parts)
 
-    def declarations(self) -> Iterator[str]:
+    @cached_property
+    def declarations(self) -> tuple[str, ...]:
         """Of what the lines call."""
-        for _, value in self.lines():
-            if call := _CALL.fullmatch(value):
-                types = ", ".join(_TYPE.findall(call[3]))
-                yield f"declare {call[1]} {call[2]}({types})"
+        calls = (found for _, value in self.lines if (found := _CALL.fullmatch(value)))
+        typed = ((*call.group(1, 2), ", ".join(_TYPE.findall(call[3]))) for call in calls)
+        return tuple(f"declare {result} {name}({types})" for result, name, types in typed)
 
 
 @dataclass(frozen=True)
@@ -69,4 +69,4 @@ class Encoding:
     @property
     def steps(self) -> int:
         """How long it takes, roughly."""
-        return len(self.llvm.text.splitlines()) if self.llvm else 1
+        return len(self.llvm.lines) if self.llvm else 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from modelcc.ir.loop import Intrinsic, Operand
+from modelcc.ir.loop import Instruction, Intrinsic, Operand
 from modelcc.targets.isa.table import encodings_of
+from modelcc.targets.isa.templates import LlvmTemplate
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.memory import MemoryCode
 from modelcc.targets.llvm.values import value_type, vector_of
@@ -20,25 +21,34 @@ class IntrinsicCode:
     def __init__(self, code: Code, memory: MemoryCode) -> None:
         self._code = code
         self._memory = memory
+        self._templates: dict[tuple[str, int], LlvmTemplate] = {}
 
     def operand(self, e: Intrinsic, args: Sequence[str]) -> str:
         """The result on ``args``; ``NotImplementedError`` if the processor has no such
         instruction, which :mod:`modelcc.passes.loop.expand_instructions` then expands."""
-        table = encodings_of(self._code.instructions.encodings, e.instruction, e.lanes)
-        template = next((found.llvm for found in table if found.llvm), None)
-        if template is None:
-            raise NotImplementedError(
-                f"the processor has no instruction '{e.instruction.name}' for {e.lanes} lanes; "
-                "run the expand_instructions pass first"
-            )
+        lanes = e.lanes
+        template = self._template(e.instruction, lanes)
         shapes = zip(e.instruction.operands, e.args, args, template.types, strict=True)
-        given = {o.name: self._given(o, arg.lanes, e.lanes, v, t) for o, arg, v, t in shapes}
+        given = {o.name: self._given(o, arg.lanes, lanes, v, t) for o, arg, v, t in shapes}
         result = ""
-        for name, value in template.lines():
+        for name, value in template.lines:
             spelled = _NAME.sub(lambda found: given[found[1]], value)
             result = given[name] = self._code.emit(spelled)
-        self._code.declarations.update(dict.fromkeys(template.declarations()))
-        return self._cast(result, template.result, value_type(e.dtype, e.lanes))
+        self._code.declarations.update(dict.fromkeys(template.declarations))
+        return self._cast(result, template.result, value_type(e.dtype, lanes))
+
+    def _template(self, instruction: Instruction, lanes: int) -> LlvmTemplate:
+        known = self._templates.get((instruction.name, lanes))
+        if known is not None:
+            return known
+        table = encodings_of(self._code.instructions.encodings, instruction, lanes)
+        found = next((encoding.llvm for encoding in table if encoding.llvm), None)
+        if found is None:
+            raise NotImplementedError(
+                f"the processor has no instruction '{instruction.name}' for {lanes} lanes; "
+                "run the expand_instructions pass first"
+            )
+        return self._templates.setdefault((instruction.name, lanes), found)
 
     def _given(self, operand: Operand, count: int, lanes: int, value: str, wanted: str) -> str:
         """An operand of ``count`` elements, for every lane, of the type that a template wants."""

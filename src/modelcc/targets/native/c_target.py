@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
@@ -80,7 +81,7 @@ class CTarget(NativeTarget):
         parts = [functions[i : i + FUNCTIONS_PER_MODULE] for i in starts]
         return tuple(Module(f"kernels{n}", emit_c(part)) for n, part in enumerate(parts))
 
-    @property
+    @cached_property
     def _available(self) -> Available:
         """What C has a form of: the compiler knows whether it is for such a processor."""
         return lanes_of(e for e in ENCODINGS if e.c)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, cast
 
 from modelcc.artifact.file import Artifact
@@ -113,7 +113,7 @@ class NativeTarget:
         """Whether the processor has instructions for dot products of bytes."""
         return widest(self.encodings, "dot_bytes") > 0
 
-    @property
+    @cached_property
     def encodings(self) -> tuple[Encoding, ...]:
         """The processor's instructions that kernels may ask for."""
         return available(self.machine.architecture, self.machine.features)
@@ -180,7 +180,7 @@ class NativeTarget:
         plain = expand_math(expand_narrow(group_checks(function)))
         return expand_instructions(plain, self._available)
 
-    @property
+    @cached_property
     def _available(self) -> Available:
         return lanes_of(e for e in self.encodings if e.llvm)
 
