@@ -31,19 +31,23 @@ def _bytes(call: str, shorts: str, words: str) -> str:
 
 
 def _encodings(
-    lanes: int, features: tuple[str, ...], name: str, c: CTemplate
+    lanes: int, features: tuple[str, ...], name: str, prefix: str, size: str, macro: str
 ) -> tuple[Encoding, ...]:
     shorts, words = f"<{2 * lanes} x i16>", f"<{lanes} x i32>"
     call = f"call {words} @llvm.x86.{name}"
     halves = LlvmTemplate((shorts,) * 2, words, f"%d = {call}({shorts} %a, {shorts} %b)")
     bytes = LlvmTemplate((shorts, shorts, words), words, _bytes(call, shorts, words))
+    vector = f"__m{32 * lanes}i"
+    added = f"return (i32x{lanes}){prefix}_madd_epi16(({vector})a, ({vector})b);"
+    texts = (added, _bytes_in_c(lanes, prefix, size))
+    c = [CTemplate("immintrin.h", (macro,), text) for text in texts]
     where = (lanes, "x86_64", features, ("pmaddwd",))
-    return Encoding(DOT_HALVES, *where, halves), Encoding(DOT4, *where, bytes, c)
+    return Encoding(DOT_HALVES, *where, halves, c[0]), Encoding(DOT4, *where, bytes, c[1])
 
 
-def _in_c(lanes: int, prefix: str, size: str, macro: str) -> CTemplate:
+def _bytes_in_c(lanes: int, prefix: str, size: str) -> str:
     bits = 32 * lanes
-    text = f"""
+    return f"""
         const __m{bits}i x = (__m{bits}i)a, y = (__m{bits}i)b, up = {prefix}_slli_epi16(y, 8);
         const __m{bits}i x0 = {prefix}_and_{size}(x, {prefix}_set1_epi16(255));
         const __m{bits}i p0 = {prefix}_madd_epi16(x0, {prefix}_srai_epi16(up, 8));
@@ -52,13 +56,10 @@ def _in_c(lanes: int, prefix: str, size: str, macro: str) -> CTemplate:
         const __m{bits}i c0 = {prefix}_add_epi32((__m{bits}i)c, p0);
         return (i32x{lanes}){prefix}_add_epi32(c0, p1);
     """
-    return CTemplate("immintrin.h", (macro,), text)
 
 
 ENCODINGS = (
-    *_encodings(4, (), "sse2.pmadd.wd", _in_c(4, "_mm", "si128", "__SSE2__")),
-    *_encodings(8, ("+avx2",), "avx2.pmadd.wd", _in_c(8, "_mm256", "si256", "__AVX2__")),
-    *_encodings(
-        16, ("+avx512bw",), "avx512.pmaddw.d.512", _in_c(16, "_mm512", "si512", "__AVX512BW__")
-    ),
+    *_encodings(4, (), "sse2.pmadd.wd", "_mm", "si128", "__SSE2__"),
+    *_encodings(8, ("+avx2",), "avx2.pmadd.wd", "_mm256", "si256", "__AVX2__"),
+    *_encodings(16, ("+avx512bw",), "avx512.pmaddw.d.512", "_mm512", "si512", "__AVX512BW__"),
 )

@@ -27,10 +27,10 @@ def encodings(
     call = f"{head}({words} %c, {words} %a, {words} %b)"
     from_zero = call.replace("%c", "zeroinitializer")
     where = (lanes, "x86_64", features, (mnemonic,))
-    added = LlvmTemplate((words,) * 3, words, call)
+    added = LlvmTemplate((words,) * 3, words, call), CTemplate("immintrin.h", macros, c)
     return (
-        Encoding(DOT4, *where, added, CTemplate("immintrin.h", macros, c)),
-        Encoding(ADD_DOT_BYTES, *where, added),
+        Encoding(DOT4, *where, *added),
+        Encoding(ADD_DOT_BYTES, *where, *added),
         Encoding(DOT_BYTES, *where, LlvmTemplate((words,) * 2, words, from_zero)),
     )
 
