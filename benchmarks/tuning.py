@@ -28,7 +28,7 @@ from modelcc.model_tuning.tuning import Request, tune_model
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.verification.verification import Request as Verified
 from modelcc.verification.verification import subject_of
 
@@ -90,7 +90,7 @@ class Bench:
         """All settings, tuned one after the other, then measured by turns."""
         options = Options(threads=self.threads)
         target = target_of(options)
-        assert isinstance(target, NativeTarget)
+        assert isinstance(target, CpuTarget)
         feeds = subject_of(Verified(self.model, options, Workplace(), {}, {}, 0)).feeds
         settings: list[Setting] = []
         runs: list[Callable[[], object]] = []

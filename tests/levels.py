@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelcc.targets.native.host import BASELINES
-from modelcc.targets.native.machine import host_machine
+from modelcc.targets.native.toolchain import host_machine
 
 
 def runnable() -> tuple[str, ...]:

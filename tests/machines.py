@@ -10,29 +10,30 @@ from modelcc.environment import read_environment
 from modelcc.options import Options
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.native.host import cpu_model, machine_of
+from modelcc.targets.native.host import processor_of
 from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.toolchain import host_machine
 
 
 def chosen_machine() -> Machine:
     """The processor, for LLVM."""
-    return _machine_of(read_environment(os.environ).cpu)
+    return _processor_of(read_environment(os.environ).cpu)[0]
 
 
 def chosen_cpu() -> CpuModel:
     """The processor, as schedules see it."""
-    return _cpu_model(chosen_machine())
+    return cpu_named(read_environment(os.environ).cpu)
+
+
+def cpu_named(name: str) -> CpuModel:
+    """A processor as schedules see it."""
+    return _processor_of(name)[1]
 
 
 # Finding out reads files, a millisecond and more each time that a test asks.
 @cache
-def _machine_of(cpu: str) -> Machine:
-    return machine_of(cpu)
-
-
-@cache
-def _cpu_model(machine: Machine) -> CpuModel:
-    return cpu_model(machine, 1)
+def _processor_of(cpu: str) -> tuple[Machine, CpuModel]:
+    return processor_of(TargetOptions(cpu=cpu), host_machine())
 
 
 def chosen_options(**others: Any) -> Options:

@@ -24,7 +24,7 @@ from modelcc.environment import read_environment
 from modelcc.report.page import report_page
 from modelcc.report.report import most_live, report_from_json
 from modelcc.runtime.errors import InputError
-from modelcc.targets.native.machine import host_machine
+from modelcc.targets.native.toolchain import host_machine
 
 
 def expected(model: object, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -19,6 +19,8 @@ NO_CODE = {
     "test_targets.py": "equality of targets, no code",
     "targets/c/test_target.py": "text, or C without vectors",
     "targets/native/test_background.py": "targets, which build nothing",
+    "targets/native/test_host.py": "machines and models, no code",
+    "targets/native/test_linux_machine.py": "machines, no code",
     "typing/users.py": "types, which only pyright looks at",
 }
 """Where options may name no processor → why."""

@@ -97,9 +97,8 @@ from modelcc.targets.base import (
     Workplace,
     in_order,
 )
-from modelcc.targets.native.background import build_context
-from modelcc.targets.native.target import NativeTarget
-from modelcc.targets.registry import make_target
+from modelcc.targets.native.cpu_target import CpuTarget
+from modelcc.targets.registry import build_context, make_target
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.model_rows import model_key, of_models, rows_for
 
@@ -234,7 +233,7 @@ def target_of(options: Options, workplace: Workplace = NOWHERE, model: object = 
     what was chosen for ``model`` as a whole.
     """
     target = make_target(options.target, target_options(options))
-    if not (options.tuned and isinstance(target, NativeTarget) and workplace.cache):
+    if not (options.tuned and isinstance(target, CpuTarget) and workplace.cache):
         return target
     with Database.open(workplace.cache / FILE, write=False) as database:
         rows = database.chosen(target.tuning_key)

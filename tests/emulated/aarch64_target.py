@@ -30,7 +30,8 @@ from modelcc.runtime.signature import SignatureMaker
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.native.host import cpu_model
 from modelcc.targets.native.machine import Machine
-from modelcc.targets.native.target import CodegenOptions, NativeTarget
+from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.toolchain import CodegenOptions
 
 EMULATOR, LINKER = "qemu-aarch64", "aarch64-linux-gnu-gcc"
 RUNNER = Path(__file__).with_name("aarch64_runner.c")
@@ -67,7 +68,7 @@ def aarch64_target(options: TargetOptions) -> Aarch64Target:
     """The target for ``options``, whose ``cpu`` names what else the processor has: "dotprod"."""
     further = (f"+{options.cpu}",) if options.cpu else ()
     machine = replace(MACHINE, features=(*MACHINE.features, *further))
-    return Aarch64Target(machine, cpu_model(machine, options.threads), CodegenOptions(), options)
+    return Aarch64Target(machine, cpu_model(machine, options.threads), options, CodegenOptions())
 
 
 class Emulated:

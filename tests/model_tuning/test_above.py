@@ -19,7 +19,7 @@ from modelcc.emit.emission import emit
 from modelcc.model_tuning.above import listing_text, other_lines, whole_choices
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.model_rows import model_key
 
@@ -169,7 +169,7 @@ def test_what_is_switched_off_cannot_be_asked_for() -> None:
 def test_what_tuning_chose_is_used_and_what_is_stale_is_told(tmp_path: Path) -> None:
     model = with_weights(SMALL_CONVOLUTION).SerializeToString()
     target, key = target_of(PLAIN), key_of(SMALL_CONVOLUTION)
-    assert isinstance(target, NativeTarget)
+    assert isinstance(target, CpuTarget)
     own = f"model {model_key(model)}"
 
     def compiled(rows: Mapping[str, str]) -> modelcc.Report:

@@ -18,7 +18,7 @@ from modelcc.emit.emission import emit
 from modelcc.model_tuning.above import Lines, chosen_lines, listing_text, rewritten
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.turns import Run
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused(text: str, message: str) -> None:
 def test_what_tuning_chose_is_used_if_asked_for(tmp_path: Path) -> None:
     (keys,) = rewritten(convolutions(), WINOGRAD)
     target = target_of(WINOGRAD)
-    assert isinstance(target, NativeTarget)
+    assert isinstance(target, CpuTarget)
     with Database.open(tmp_path / FILE) as database:
         rows = {f"algorithm {key}": "direct" for key in (*keys, "0" * 16)}
         database.choose(target.tuning_key, rows)

@@ -19,7 +19,7 @@ import modelcc
 from modelcc.cli import main
 from modelcc.driver import target_of
 from modelcc.options import Options
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import FILE, Database, Measurement, State
 from modelcc.tune.model_rows import model_key
 from tests.model_tuning.test_killing import MODEL, group_ends, rows, started
@@ -43,7 +43,7 @@ def tuned(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A choice for each kernel that has another schedule, and one for the model as a whole."""
     options = Options(cpu="x86-64-v2", threads=1)
     target = target_of(options)
-    assert isinstance(target, NativeTarget)
+    assert isinstance(target, CpuTarget)
     monkeypatch.setenv("MODELCC_CACHE_DIR", "")
     Path("l.txt").write_text("model contractions: apart\n")
     command = ["compile", "m.onnx", *CPU, "--schedule", "l.txt", "--emit", "schedule"]

@@ -20,7 +20,7 @@ from modelcc.model_tuning.tuning import Together, Tuning
 from modelcc.options import Options
 from modelcc.schedule.schedule import Parts, Schedule, Tiled
 from modelcc.schedule.text import print_schedule
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import Database, Measurement, State
 from modelcc.tune.search import Doubt, Found
 from modelcc.tune.turns import Turns
@@ -35,7 +35,7 @@ SAME = Turns(((1.0, 1.0), (1.0, 1.01)) * 8)
 
 def tasks() -> list[Found]:
     options = Options(cpu="x86-64-v2")
-    assert isinstance(target_of(options), NativeTarget)
+    assert isinstance(target_of(options), CpuTarget)
     found = tasks_of(onnx.parser.parse_model(MODEL), options)
     return [Found(one, 1e-3, one.default) for one in found]
 

@@ -15,7 +15,7 @@ from modelcc.driver import target_of
 from modelcc.options import Options
 from modelcc.report.tables import report_tables
 from modelcc.targets.cpu import schedule as scheduling
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import FILE, Database
 from tests.schedule.test_listing import CPU, MODEL, listing
 
@@ -26,7 +26,7 @@ def chosen(cache: Path, schedule: str) -> str:
     """The key of the only kernel, for which ``schedule`` is now chosen."""
     key = re.search(r"^kernel (\w+): ", listing(), re.MULTILINE)
     target = target_of(Options(cpu=CPU))
-    assert key is not None and isinstance(target, NativeTarget)
+    assert key is not None and isinstance(target, CpuTarget)
     with Database.open(cache / FILE) as database:
         database.choose(target.tuning_key, {key[1]: schedule})
     return key[1]

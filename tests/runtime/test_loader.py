@@ -8,8 +8,8 @@ import pytest
 from modelcc.runtime.elf import NotElfError, read_object
 from modelcc.runtime.errors import LoadError
 from modelcc.runtime.loader import load_objects
-from modelcc.targets.native.machine import Machine, host_machine
-from modelcc.targets.native.toolchain import compile_llvm
+from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.toolchain import compile_llvm, host_machine
 
 KERNEL = """
 @table = global [4 x float] [float 1.0, float 2.0, float 3.0, float 4.0]

@@ -22,8 +22,8 @@ from modelcc.runtime.pool import (
     native_pool,
     pool_llvm,
 )
-from modelcc.targets.native.machine import Machine, host_machine
-from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
+from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm, host_machine
 
 # y[i] += i for the piece; and a loop that forks and joins `count` times.
 NATIVE = """

@@ -21,8 +21,7 @@ from modelcc.runtime.loader import NativeCode
 from modelcc.runtime.pool import PoolError
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import load
-from modelcc.targets.native.machine import host_machine
-from modelcc.targets.native.toolchain import compile_llvm
+from modelcc.targets.native.toolchain import compile_llvm, host_machine
 
 N, M = Sym("n"), Sym("m")
 HOST = host_machine()

@@ -10,9 +10,9 @@ from modelcc.options import Options
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.candidates import candidates
-from modelcc.targets.native.machine import Machine, host_machine
-from modelcc.targets.native.target import NativeTarget
-from modelcc.targets.native.toolchain import compile_llvm
+from modelcc.targets.native.cpu_target import CpuTarget
+from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.toolchain import compile_llvm, host_machine
 from modelcc.tune.measurement import Measurer, Worker, WorkerError
 from modelcc.tune.search import Task
 from modelcc.tune.worker import Job, Variant, timed
@@ -34,9 +34,9 @@ again:
 
 
 @pytest.fixture(scope="module", params=["native", "c"])
-def target(request: pytest.FixtureRequest) -> NativeTarget:
+def target(request: pytest.FixtureRequest) -> CpuTarget:
     found = target_of(Options(target=request.param, cpu="x86-64"))
-    assert isinstance(found, NativeTarget)
+    assert isinstance(found, CpuTarget)
     return found
 
 
@@ -45,7 +45,7 @@ def job(text: str, machine: Machine) -> Job:
     return Job(variants, (), (), 1, 0, 0.01, 3)
 
 
-def test_candidates_are_timed_beside_the_default(target: NativeTarget) -> None:
+def test_candidates_are_timed_beside_the_default(target: CpuTarget) -> None:
     (task,) = tasks_of(MODEL, Options(cpu="x86-64"))
     others: list[Schedule] = list(candidates(task.kernel, task.default, target.cpu))[:2]
     with Worker() as worker:

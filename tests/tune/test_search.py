@@ -20,7 +20,7 @@ from modelcc.schedule.text import parse_schedule, print_schedule
 from modelcc.schedule.workload import workload_key
 from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.candidates import candidates, likeness
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import Database, Measurement, State
 from modelcc.tune.measurement import Times, WorkerError
 from modelcc.tune.search import AHEAD, BATCH, Search, Task
@@ -51,14 +51,14 @@ class Fake:
 
 
 @pytest.fixture(scope="module")
-def target() -> NativeTarget:
+def target() -> CpuTarget:
     found = target_of(OPTIONS)
-    assert isinstance(found, NativeTarget)
+    assert isinstance(found, CpuTarget)
     return found
 
 
 @pytest.fixture(scope="module")
-def tasks(target: NativeTarget) -> list[Task]:
+def tasks(target: CpuTarget) -> list[Task]:
     stages = before_block(pipeline(target, OPTIONS, Workplace()), "schedule")
     kernels = target.kernels(run_stages(stages, MODEL))
     return [Task(one.kernel, one.schedule, one.calls, one.nodes) for one in kernels]
@@ -70,7 +70,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
         yield opened
 
 
-def search(measurer: Fake, database: Database, target: NativeTarget, batches: int = 99) -> Search:
+def search(measurer: Fake, database: Database, target: CpuTarget, batches: int = 99) -> Search:
     numbers = count()
     return Search(measurer, database, target.cpu, "m", lambda: next(numbers) >= batches)
 
@@ -88,7 +88,7 @@ def points(schedule: Schedule) -> int:
 
 
 def test_the_fastest_is_taken_and_nothing_is_measured_twice(
-    tasks: list[Task], database: Database, target: NativeTarget
+    tasks: list[Task], database: Database, target: CpuTarget
 ) -> None:
     def seconds(schedule: Schedule) -> float:
         return DEFAULT / (1 + points(schedule) % 5)
@@ -104,7 +104,7 @@ def test_the_fastest_is_taken_and_nothing_is_measured_twice(
 
 
 def test_gains_over_another_default_are_none_over_the_best(
-    tasks: list[Task], database: Database, target: NativeTarget
+    tasks: list[Task], database: Database, target: CpuTarget
 ) -> None:
     def seconds(schedule: Schedule) -> float:
         return DEFAULT / (1 + points(schedule) % 5)
@@ -119,7 +119,7 @@ def test_gains_over_another_default_are_none_over_the_best(
 
 
 def test_what_is_slower_is_not_taken(
-    tasks: list[Task], database: Database, target: NativeTarget
+    tasks: list[Task], database: Database, target: CpuTarget
 ) -> None:
     (found,) = search(Fake(lambda _: DEFAULT * 1.01), database, target).run(tasks)
     assert (found.best, found.gain, found.saved) == (found.task.default, 1.0, 0.0)
@@ -127,7 +127,7 @@ def test_what_is_slower_is_not_taken(
 
 
 def test_a_gain_that_is_not_there_again_is_not_taken(
-    tasks: list[Task], database: Database, target: NativeTarget
+    tasks: list[Task], database: Database, target: CpuTarget
 ) -> None:
     seen: set[Schedule] = set()
 
@@ -141,7 +141,7 @@ def test_a_gain_that_is_not_there_again_is_not_taken(
 
 
 def test_a_search_goes_on_from_the_best_of_an_earlier_one(
-    tasks: list[Task], database: Database, target: NativeTarget
+    tasks: list[Task], database: Database, target: CpuTarget
 ) -> None:
     """Without any time left, too; what cannot be read any more is passed over."""
 
@@ -159,7 +159,7 @@ def test_a_search_goes_on_from_the_best_of_an_earlier_one(
 
 @pytest.mark.parametrize(("hung", "state"), [(False, State.crashed), (True, State.hung)])
 def test_candidates_that_crash_or_hang_are_set_aside(
-    tasks: list[Task], database: Database, target: NativeTarget, hung: bool, state: State
+    tasks: list[Task], database: Database, target: CpuTarget, hung: bool, state: State
 ) -> None:
     def seconds(schedule: Schedule) -> float:
         if points(schedule) % 2:
@@ -176,7 +176,7 @@ def test_candidates_that_crash_or_hang_are_set_aside(
 
 
 def test_a_spent_budget_ends_the_search(
-    tasks: list[Task], database: Database, target: NativeTarget
+    tasks: list[Task], database: Database, target: CpuTarget
 ) -> None:
     measurer = Fake(lambda _: DEFAULT / 2)
     search(measurer, database, target, batches=0).run(tasks)
@@ -191,7 +191,7 @@ PAIR = onnx.parser.parse_model(
 
 
 def test_what_was_fast_on_one_kernel_is_tried_first_on_others(
-    database: Database, target: NativeTarget
+    database: Database, target: CpuTarget
 ) -> None:
     tasks = [one for one in tasks_of(PAIR, OPTIONS) if any(s.reduce for s in one.kernel.stages)]
     large, small = sorted(tasks, key=lambda task: -task.estimate)
@@ -205,6 +205,6 @@ def test_what_was_fast_on_one_kernel_is_tried_first_on_others(
     assert likeness(parse_schedule(first[0])) == fast
 
 
-def listed(task: Task, target: NativeTarget) -> list[Schedule]:
+def listed(task: Task, target: CpuTarget) -> list[Schedule]:
     """What would be measured, if nothing were known of other kernels."""
     return list(islice(candidates(task.kernel, task.default, target.cpu), AHEAD))

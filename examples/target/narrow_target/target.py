@@ -48,4 +48,4 @@ def narrow_target(options: TargetOptions) -> NarrowTarget:
     """The target for ``options``: code for the machine at hand, scheduled for the small one."""
     base = native_target(options)
     cpu = replace(base.cpu, vector_bits=64, vector_registers=8, l1_bytes=8 << 10, l2_bytes=64 << 10)
-    return NarrowTarget(base.machine, cpu, base.codegen, options)
+    return NarrowTarget(base.machine, cpu, options, base.codegen)

@@ -25,11 +25,12 @@ from modelcc.ir.errors import ModelError
 from modelcc.report.formats import byte_text
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import available_cores
+from modelcc.targets.base import TargetOptions
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.processors import COMMON, PROCESSORS
-from modelcc.targets.native.host import cpu_model, machine_of
-from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.host import processor_of
 from modelcc.targets.native.measuring import Measured, measure
+from modelcc.targets.native.toolchain import host_machine
 
 HELP = """Show what schedules and costs know of this machine's processor, or of a named one: its
 vectors, pipes, caches and bandwidths.
@@ -66,13 +67,13 @@ def machine(
     if measuring and not own:
         message = f"--measure measures this machine, not {cpu}"
         raise ModelError(message, (), "leave out one of the two")
-    named = machine_of(cpu)
     found: Measurements | None = None
     if measuring:
-        found = _measured(named, environment.cache)
+        found = _measured(environment.cache)
     elif own and measured and environment.cache is not None:
         found = usable_measurements(environment.cache)
-    model = cpu_model(named, 1, found.numbers if found else ())
+    numbers = tuple(found.numbers) if found else ()
+    named, model = processor_of(TargetOptions(cpu=cpu, machine=numbers), host_machine())
     name = named.tuning or named.cpu or named.architecture
     if as_json:
         print_json(_figures(name, model, found))
@@ -80,14 +81,14 @@ def machine(
     output_console().print(Group(_table(name, model, found), _levels(model, found)))
 
 
-def _measured(this: Machine, folder: Path | None) -> Measurements:
-    """What is measured of ``this`` machine now, kept in ``folder``."""
+def _measured(folder: Path | None) -> Measurements:
+    """What is measured of this machine now, kept in ``folder``."""
     identity = machine_identity()
     if folder is None:
         raise ModelError("there is no cache to keep it in", (), f"unset {CACHE}, or name a folder")
     if not identity:
         raise ModelError("Linux does not tell which processor this is", (), "use --cpu NAME")
-    model = cpu_model(this, 1)
+    this, model = processor_of(TargetOptions(), host_machine())
     with progress_of() as progress:
         facts = measure(this, model, available_cores(), progress)
     numbers = facts.numbers(model, this.cpu in PROCESSORS)

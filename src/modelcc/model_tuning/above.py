@@ -14,7 +14,7 @@ from modelcc.schedule.listing import ALGORITHM, DIRECT, MODEL, above_lines
 from modelcc.schedule.schedule import Schedule
 from modelcc.schedule.text import print_schedule
 from modelcc.schedule.workload import program_key
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.search import Task
 from modelcc.tune.turns import Run, Turns
 
@@ -60,7 +60,7 @@ def with_lines(
 def tasks_of(model: ModelSource, options: Options) -> list[Task]:
     """The distinct kernels of a model; the target must be a native one."""
     target = target_of(options)
-    assert isinstance(target, NativeTarget)
+    assert isinstance(target, CpuTarget)
     kernels = target.kernels(before_scheduling(model, options))
     return [Task(one.kernel, one.schedule, one.calls, one.nodes) for one in kernels]
 
@@ -136,7 +136,7 @@ class Choosing:
 def whole_choices(model: ModelSource, options: Options) -> list[Lines]:
     """Choices for the model as a whole that make other kernels of it than the default."""
     target, plain, found = target_of(options), _kernels(model, options), list[Lines]()
-    assert isinstance(target, NativeTarget)
+    assert isinstance(target, CpuTarget)
     for name, values in target.wanted.choices.items():
         lines = ((f"{MODEL}{name}", value) for value in values)
         found += ((o,) for o in lines if _kernels(model, with_lines(options, dict((o,)))) != plain)
@@ -156,7 +156,7 @@ def direct_lines(model: ModelSource, options: Options) -> list[Lines]:
 def other_lines(model: ModelSource, options: Options) -> list[Lines]:
     """Contractions by algorithms that they could have and do not, by algorithm."""
     target = target_of(options)
-    assert isinstance(target, NativeTarget)
+    assert isinstance(target, CpuTarget)
     known = target.wanted.given.algorithms
     found = target.alternatives(before_scheduling(model, options))
     groups = (

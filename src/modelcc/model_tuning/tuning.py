@@ -18,7 +18,7 @@ from modelcc.schedule.listing import MODEL
 from modelcc.schedule.schedule import Schedule
 from modelcc.schedule.text import print_schedule
 from modelcc.targets.base import Workplace
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import Database, Measurement, State
 from modelcc.tune.measurement import Measurer, Worker
 from modelcc.tune.model_rows import model_key, rows_of
@@ -125,7 +125,7 @@ def tune_model(request: Request) -> Tuning:
 
     options = request.options
     target = target_of(options)
-    if not isinstance(target, NativeTarget):
+    if not isinstance(target, CpuTarget):
         raise ModelError(f"kernels of target {target.name!r} cannot be measured here")
     name, key = target.tuning_key, model_key(request.model, options.dims)
     with Database.open(request.database) as database, Worker() as worker:

@@ -87,6 +87,9 @@ class Workplace:
 SCHEDULE = "schedule"
 """The form that is how kernels run."""
 
+POOL = "pool"
+"""The module of the thread pool."""
+
 MODULE_LINE = "; ---- module "
 """Begins the line before each module where a text holds several; the module's name follows."""
 
@@ -101,6 +104,14 @@ class Module:
 
 OnFunction = Callable[[Function], None]
 """Told of a callee of the program that is being scheduled."""
+
+
+def joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
+    """Texts made of ``modules`` as one, with a line before each that names its module."""
+    if len(texts) == 1:
+        return texts[0].encode()
+    named = zip(modules, texts, strict=True)
+    return "\n".join(f"{MODULE_LINE}{m.name}\n{text}" for m, text in named).encode()
 
 
 class Target(Protocol):

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import cast
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.plugin import load_plugin
-from modelcc.targets.base import Target, TargetOptions
-from modelcc.targets.native.c_target import c_target
-from modelcc.targets.native.target import native_target
+from modelcc.targets.base import BuildContext, Target, TargetOptions, Workplace, in_order
 
 GROUP = "modelcc.targets"
 
 MakeTarget = Callable[[TargetOptions], Target]
+MakeContext = Callable[[Target, Workplace, bool], AbstractContextManager[BuildContext]]
 
-BUILT_IN: Mapping[str, MakeTarget] = MappingProxyType({"native": native_target, "c": c_target})
+_NATIVE = "modelcc.targets.native"
+BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
+    {
+        name: EntryPoint(name, f"{_NATIVE}.{function}", GROUP)
+        for name, function in (("native", "target:native_target"), ("c", "c_target:c_target"))
+    }
+)
+"""Imported when they are asked for, as installed ones: printing C needs no LLVM."""
+
+_BACKGROUND: Mapping[str, EntryPoint] = MappingProxyType(
+    {"native": EntryPoint("native", f"{_NATIVE}.background:build_context", GROUP)}
+)
 
 
 def target_names() -> tuple[str, ...]:
@@ -29,16 +40,23 @@ def target_names() -> tuple[str, ...]:
 
 def make_target(name: str, options: TargetOptions) -> Target:
     """The target called ``name``; :class:`ModelError` if there is none or it does not load."""
-    if name in BUILT_IN:
-        return BUILT_IN[name](options)
-    points = entry_points(group=GROUP, name=name)
-    if not points:
+    point = BUILT_IN.get(name) or next(iter(entry_points(group=GROUP, name=name)), None)
+    if point is None:
         close = get_close_matches(name, target_names(), 1)
         hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(target_names())}"
         raise ModelError(f"there is no target {name!r}", (), hint)
-    point = next(iter(points))
     make = load_plugin(point, object)
     if not callable(make):
         hint = "reinstall or uninstall the package that provides it"
         raise ModelError(f"{point.value} makes no target: it is no function", (), hint)
     return cast(MakeTarget, make)(options)
+
+
+def build_context(
+    target: Target, workplace: Workplace, early: bool = True
+) -> AbstractContextManager[BuildContext]:
+    """For one compilation in ``workplace``; in the background if ``early`` and the target can."""
+    point = _BACKGROUND.get(target.name)
+    if point is None:
+        return nullcontext(in_order(target, workplace))
+    return cast(MakeContext, load_plugin(point, object))(target, workplace, early)

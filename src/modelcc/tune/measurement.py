@@ -22,7 +22,7 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.lower import schedule_kernel
-from modelcc.targets.native.target import NativeTarget
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.worker import Job, Parameter, Variant
 
 _FILLS = {"f32": "f4", "f64": "f8", "f16": "f2"}
@@ -119,7 +119,7 @@ class Measurer:
     """Measures on ``target`` in a ``worker``, building in ``workplace``, each schedule for about
     ``seconds``."""
 
-    target: NativeTarget
+    target: CpuTarget
     workplace: Workplace
     worker: Worker
     seconds: float = 0.1

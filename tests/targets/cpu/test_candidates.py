@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runs import native, run_scheduled
-from machines import chosen_cpu
+from machines import chosen_cpu, cpu_named
 from op_kernels import CASES, check, graph_of
 
 from modelcc.ir.builder import GraphBuilder
@@ -30,7 +30,6 @@ from modelcc.schedule.workload import workload_key
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
-from modelcc.targets.native.host import cpu_model, machine_of
 from tests.passes.tensor.networks import networks
 from tests.passes.tensor.test_random_networks import PASSES, assert_same, feeds_of
 
@@ -86,7 +85,7 @@ def test_ops_mean_the_same_by_any_schedule(op: Op, sample: Sample, all_cases: bo
 @settings(max_examples=25)
 @given(graph=networks())
 def test_the_text_of_a_default_gives_the_same_function(cpu: str, graph: Graph) -> None:
-    machine = chosen_cpu() if cpu == "native" else cpu_model(machine_of(cpu), 1)
+    machine = chosen_cpu() if cpu == "native" else cpu_named(cpu)
     for one in scheduled_kernels(lowered(graph), machine):
         read = parse_schedule(print_schedule(one.schedule))
         assert read == one.schedule
@@ -96,7 +95,7 @@ def test_the_text_of_a_default_gives_the_same_function(cpu: str, graph: Graph) -
 
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_windows_along_a_vector_are_no_tile(cpu: str) -> None:
-    machine = cpu_model(machine_of(cpu), 1)
+    machine = cpu_named(cpu)
     make = GraphBuilder()
     x = make.input("x", TensorType((2, 3, 8, 3), F32))
     pool = AveragePool((5, 5), (1, 1), (2, 2), (2, 2), (1, 1))

@@ -15,14 +15,14 @@ from modelcc.ir.loop_text import print_function
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.schedule.canonical import canonical
 from modelcc.targets.cpu.lower import schedule_kernel
-from modelcc.targets.native.host import cpu_model, machine_of
+from tests.machines import cpu_named
 
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
 def loops(level: str, rows: object, columns: object, layout: str = "<d1/16 d0 d1%16>") -> list[str]:
     """Extents of the loops of a copy into ``layout``, outermost first, ends of extents apart."""
-    machine = cpu_model(machine_of(level), 1)
+    machine = cpu_named(level)
     x = f"f32[{rows}, {columns}]"
     stage = f"%y: {x}{layout} = [i < {rows}, j < {columns}] %x[i, j]"
     kernel, types = parse_kernel(f"kernel @pack(%x: {x}) -> (%y: {x}{layout}) {{ {stage} }}")

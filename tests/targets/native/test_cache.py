@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from modelcc.targets.native.cache import ObjectCache, object_key
+from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.machine import Machine
-from modelcc.targets.native.toolchain import CodegenOptions
+from modelcc.targets.native.toolchain import CodegenOptions, object_key
 
 MACHINE = Machine("x86_64-linux-gnu", "znver4", ("+avx2",), 256)
 OPTIONS = CodegenOptions()

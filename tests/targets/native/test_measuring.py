@@ -14,8 +14,8 @@ from modelcc.runtime.pool import ThreadPool
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.native import measuring, probes
 from modelcc.targets.native.host import cpu_model
-from modelcc.targets.native.machine import host_machine
 from modelcc.targets.native.measuring import Measured, measure
+from modelcc.targets.native.toolchain import host_machine
 
 
 def test_cycles_are_additions_and_exclusive_ors() -> None:

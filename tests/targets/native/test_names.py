@@ -4,8 +4,9 @@ import pytest
 
 from modelcc.targets.native.diagnostics import CodegenError
 from modelcc.targets.native.host import BASELINES
-from modelcc.targets.native.machine import Machine, host_machine
+from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.names import check_names, known_names
+from modelcc.targets.native.toolchain import host_machine
 
 
 def test_known_names():

@@ -37,7 +37,7 @@ def product_assembly(rows: int, depth: int, columns: int) -> str:
     weights = np.ones((depth, columns), np.float32)
     graph = build.build([build.emit(MatMul(), x, build.constant(weights), name="y")])
     wanted = TargetOptions(cpu=MACHINE.cpu, strassen=False)
-    target = NativeTarget(MACHINE, cpu_model(MACHINE, 1), CodegenOptions(), wanted)
+    target = NativeTarget(MACHINE, cpu_model(MACHINE, 1), wanted, CodegenOptions())
     options = Options(cpu=MACHINE.cpu, strassen=False)
     stages = before_block(pipeline(target, options, Workplace()), "build")
     modules = run_stages(stages, graph).modules

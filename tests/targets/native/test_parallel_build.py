@@ -9,9 +9,9 @@ import pytest
 from modelcc.targets.native import parallel_build
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.diagnostics import CodegenError
-from modelcc.targets.native.machine import Machine, host_machine
+from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.parallel_build import Builder, WorkerPool, build
-from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
+from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm, host_machine
 from modelcc.targets.native.worker import Request
 
 OPTIONS = CodegenOptions()
@@ -106,7 +106,7 @@ def test_workers_build_for_other_machines():
 
 
 SCRIPT = """
-from modelcc.targets.native.machine import host_machine
+from modelcc.targets.native.toolchain import host_machine
 from modelcc.targets.native.parallel_build import build
 from modelcc.targets.native.toolchain import CodegenOptions
 texts = [f"define void @f{n}() {{\\n  ret void\\n}}" for n in range(4)]

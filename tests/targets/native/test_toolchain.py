@@ -13,7 +13,6 @@ from modelcc.targets.native.diagnostics import CodegenError
 from modelcc.targets.native.machine import (
     Machine,
     function_attributes,
-    host_machine,
     simd_bits,
     tuning_cpu,
 )
@@ -21,6 +20,7 @@ from modelcc.targets.native.toolchain import (
     CodegenOptions,
     assembly,
     compile_llvm,
+    host_machine,
     llvm_version,
     optimized_llvm,
 )

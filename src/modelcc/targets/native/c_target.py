@@ -20,7 +20,7 @@ from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program, checks, index_bounds
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.runtime.pool import pool_c
-from modelcc.targets.base import SCHEDULE, Module, TargetOptions, Workplace
+from modelcc.targets.base import POOL, SCHEDULE, Module, TargetOptions, Workplace, joined
 from modelcc.targets.c.delivery.facts import Processor, Request, facts_of
 from modelcc.targets.c.delivery.folder import File, folder_files
 from modelcc.targets.c.emitter import EmitOptions, emit_c
@@ -28,16 +28,11 @@ from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.isa.table import ENCODINGS, lanes_of
-from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.closed import check_closed
-from modelcc.targets.native.host import PORTABLE, required_macros
+from modelcc.targets.native.cpu_target import CpuTarget
+from modelcc.targets.native.host import PORTABLE, processor_of, required_macros
+from modelcc.targets.native.linux_machine import linux_machine
 from modelcc.targets.native.shared_object import link_library, link_objects
-from modelcc.targets.native.target import (
-    POOL,
-    NativeTarget,
-    joined,
-    native_target,
-)
 from modelcc.targets.packaging import Label, check_text, package
 
 FUNCTIONS_PER_MODULE = 4
@@ -48,8 +43,8 @@ _ANY = ("x86-64", "armv8-a")
 
 
 @dataclass(frozen=True)
-class CTarget(NativeTarget):
-    """The native target with C in place of LLVM.
+class CTarget(CpuTarget):
+    """Code for one processor in C, which needs no LLVM.
 
     ``command`` starts the compiler (empty: the system's), which is looked for when it is needed.
     """
@@ -99,7 +94,7 @@ class CTarget(NativeTarget):
         names = list(map(user_name, program.outputs))
         texts = [check_text(check) for check in checks(program)]
         texts += [bound.demand() for bound in index_bounds(program)]
-        level, threads = self.codegen.optimize, self.cpu.threads
+        level, threads = self.options.optimize, self.cpu.threads
         facts = facts_of(program, request, self.processor, names, texts, level, threads)
         return folder_files(facts)
 
@@ -115,7 +110,7 @@ class CTarget(NativeTarget):
         compiler = self.compiler()
         keys = [compiler.key(module.text) for module in modules]
         unique = {key: module.text for key, module in zip(keys, modules, strict=True)}
-        cache = None if workplace.cache is None else ObjectCache(workplace.cache / "objects")
+        cache = self.object_cache(workplace)
         found = {key: cache.get(key) for key in unique} if cache else {}
         objects = {key: contents for key, contents in found.items() if contents is not None}
         missing = {key: text for key, text in unique.items() if key not in objects}
@@ -162,19 +157,18 @@ class CTarget(NativeTarget):
     def compiler(self) -> CCompiler:
         """The C compiler; :class:`ModelError` if there is none."""
         try:
-            return find_compiler(self.command, self.arch, self.codegen.optimize)
+            return find_compiler(self.command, self.arch, self.options.optimize)
         except ToolchainError as error:
             raise ModelError(str(error)) from error
 
 
 def c_target(options: TargetOptions) -> CTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
-    native = native_target(options)
+    machine, cpu = processor_of(options, linux_machine())
     arch = options.cpu or "native"
-    if arch == PORTABLE or native.machine.tuning:  # a name that not every C compiler knows
-        arch = native.machine.cpu if native.machine.architecture == "x86_64" else "armv8-a"
-    cpu = _plain(native.cpu) if options.optimize == 0 else native.cpu
-    return CTarget(native.machine, cpu, native.codegen, options, arch)
+    if arch == PORTABLE or machine.tuning:  # a name that not every C compiler knows
+        arch = machine.cpu if machine.architecture == "x86_64" else "armv8-a"
+    return CTarget(machine, _plain(cpu) if options.optimize == 0 else cpu, options, arch)
 
 
 def _plain(cpu: CpuModel) -> CpuModel:

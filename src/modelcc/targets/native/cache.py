@@ -15,23 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from modelcc.artifact.replacement import replace_file
-from modelcc.targets.native.machine import Machine
-from modelcc.targets.native.toolchain import CodegenOptions, llvm_version
 
 _MAGIC = b"mcc-obj2"
 _HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 _SUFFIX = ".mccobj"
 _LOGGER = logging.getLogger(__name__)
-
-
-def object_key(text: str, machine: Machine, options: CodegenOptions) -> str:
-    """Hexadecimal SHA-256 of all that determines the object file made from `text`."""
-    parts = (text, repr(machine), repr(options), llvm_version(), _MAGIC.decode())
-    digest = hashlib.sha256()
-    for part in parts:
-        encoded = part.encode()
-        digest.update(len(encoded).to_bytes(8, "little") + encoded)
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

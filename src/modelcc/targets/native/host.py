@@ -9,9 +9,10 @@ from types import MappingProxyType
 
 from modelcc.ir.errors import ModelError
 from modelcc.runtime.caches import SystemCache, system_caches
+from modelcc.targets.base import TargetOptions
 from modelcc.targets.cpu.machine import CpuModel, with_numbers
 from modelcc.targets.cpu.processors import PROCESSORS, Processor, processor_model
-from modelcc.targets.native.machine import Machine, host_machine
+from modelcc.targets.native.machine import Machine
 
 _ARM_REGISTERS = 32 - 3
 """Without those that rows' elements are loaded to ahead of time: a multiply-add takes none from
@@ -45,12 +46,22 @@ PORTABLE = "portable"
 """The processor that any machine of this one's architecture has."""
 
 
-def machine_of(cpu: str) -> Machine:
-    """The machine called ``cpu`` (empty or ``native``: this one).
+def processor_of(options: TargetOptions, host: Machine) -> tuple[Machine, CpuModel]:
+    """The processor that is asked for, on ``host``, and what schedules need to know of it.
+
+    Caches are this machine's for itself, and the table's for a named processor, so that code for
+    it is the same wherever it is made.  :class:`ModelError` if it is unknown.
+    """
+    machine = machine_of(options.cpu, host)
+    caches = system_caches() if machine == host else ()
+    return machine, cpu_model(machine, options.threads, options.machine, caches)
+
+
+def machine_of(cpu: str, host: Machine) -> Machine:
+    """The machine called ``cpu`` (empty or ``native``: ``host``, this one).
 
     :class:`ModelError` if there is no such machine.
     """
-    host = host_machine()
     if cpu in ("", "native"):
         return host
     x86 = host.architecture == "x86_64"
@@ -90,20 +101,18 @@ def _named(triple: str, name: str, processor: Processor) -> Machine:
 
 
 def cpu_model(
-    machine: Machine, threads: int, numbers: Sequence[tuple[str, float]] = ()
+    machine: Machine,
+    threads: int,
+    numbers: Sequence[tuple[str, float]] = (),
+    caches: Iterable[SystemCache] = (),
 ) -> CpuModel:
-    """What schedules need to know of ``machine``, with these ``numbers`` in place of others.
-
-    Caches are this machine's for itself, and the table's for a named processor, so that code for
-    it is the same wherever it is made.
-    """
+    """What is known of ``machine``, with these ``numbers`` and ``caches`` in place of others."""
     arm = machine.architecture == "aarch64"
     fused = "+fma" in machine.features or arm
     model = processor_model(machine.tuning or machine.cpu, machine.vector_bits, fused, arm)
     if arm:
         model = replace(model, vector_registers=_ARM_REGISTERS)
-    if machine == host_machine():
-        model = with_caches(model, system_caches())
+    model = with_caches(model, caches)
     return replace(with_numbers(model, numbers), threads=threads)
 
 

@@ -1,8 +1,6 @@
-"""The machine that native code is generated for."""
+"""Machines that native code is generated for."""
 
 from dataclasses import dataclass
-
-import llvmlite.binding as llvm
 
 _SIMD_WIDTHS = (
     ("+avx512f", 512),
@@ -41,14 +39,6 @@ class Machine:
     def architecture(self) -> str:
         """First component of the triple: x86_64, aarch64, riscv64, wasm32, ..."""
         return self.triple.split("-", 1)[0]
-
-
-def host_machine() -> Machine:
-    """The machine this process runs on, with every feature it reports."""
-    flags = str(llvm.get_host_cpu_features().flatten(sort=True))  # "-amx-tile,+avx,..."
-    features = tuple(flag for flag in flags.split(",") if flag)
-    triple = llvm.get_process_triple()
-    return Machine(triple, llvm.get_host_cpu_name(), features, simd_bits(triple, features))
 
 
 def simd_bits(triple: str, features: tuple[str, ...]) -> int:

@@ -20,10 +20,10 @@ from queue import Empty, SimpleQueue
 from typing import IO
 
 import modelcc.targets.native as package
-from modelcc.targets.native.cache import ObjectCache, object_key
+from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.diagnostics import CodegenError
 from modelcc.targets.native.machine import Machine
-from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
+from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm, object_key
 from modelcc.targets.native.worker import Reply, Request
 
 Progress = Callable[[int, int], None]  # (modules done, modules in all)

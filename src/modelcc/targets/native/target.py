@@ -10,65 +10,31 @@ from typing import Literal, cast
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.artifact.memory import Memory
-from modelcc.ir.capacity import Capacity
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program
-from modelcc.ir.tensor import TensorProgram
-from modelcc.passes.loop.expand_instructions import Available, expand_instructions
-from modelcc.passes.loop.expand_math import expand_math
-from modelcc.passes.loop.expand_narrow import expand_narrow
-from modelcc.passes.loop.group_checks import group_checks
+from modelcc.passes.loop.expand_instructions import Available
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
-from modelcc.runtime.session import Session
-from modelcc.runtime.values import session_of
-from modelcc.schedule.listing import (
-    Scheduled,
-    check_choices,
-    check_machine,
-    parse_listing,
-    print_listing,
-)
-from modelcc.schedule.wanted import Wanted
-from modelcc.targets.base import (
-    MODULE_LINE,
-    SCHEDULE,
-    GraphPasses,
-    Module,
-    OnFunction,
-    TargetOptions,
-    TensorPasses,
-    Workplace,
-)
-from modelcc.targets.cpu.algorithms import (
-    CHOICES,
-    alternatives,
-    capacity_of,
-    graph_passes,
-    tensor_passes,
-)
-from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
-from modelcc.targets.isa.table import available, lanes_of, widest
-from modelcc.targets.isa.templates import Encoding
+from modelcc.targets.base import POOL, SCHEDULE, Module, TargetOptions, Workplace, joined
+from modelcc.targets.isa.table import lanes_of
 from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.program import emit_entry_points, entry_name
-from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.closed import check_closed
+from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.targets.native.emission import emission
-from modelcc.targets.native.host import cpu_model, machine_of
-from modelcc.targets.native.machine import Machine, host_machine
+from modelcc.targets.native.host import processor_of
 from modelcc.targets.native.parallel_build import Progress, build
 from modelcc.targets.native.shared_object import link_library, link_objects
-from modelcc.targets.native.toolchain import CodegenOptions, assembly, llvm_version
+from modelcc.targets.native.toolchain import (
+    CodegenOptions,
+    assembly,
+    host_machine,
+    llvm_version,
+)
 from modelcc.targets.packaging import Label, package
-
-POOL = "pool"
-"""The module of the thread pool."""
-
 
 STEPS = ("program", "profile")
 """Modules that launch kernels one after the other."""
@@ -79,110 +45,26 @@ nothing to gain in a row of calls, and LLVM takes time quadratic in its length."
 
 
 @dataclass(frozen=True)
-class NativeTarget:
-    """Code for one processor; ``cpu`` is what schedules know of it, ``options`` what was asked."""
+class NativeTarget(CpuTarget):
+    """Code for one processor, which LLVM compiles as ``codegen`` says."""
 
-    machine: Machine
-    cpu: CpuModel
     codegen: CodegenOptions
-    options: TargetOptions
 
     @property
     def name(self) -> str:
         return "native"
 
     @property
-    def description(self) -> str:
-        """Processor, vector width and caches, for ``modelcc targets``."""
-        cpu = self.cpu
-        caches = f"L1 {cpu.l1_bytes >> 10} KiB, L2 {cpu.l2_bytes >> 10} KiB"
-        return f"{self.machine.cpu or 'generic'}, {cpu.vector_bits}-bit vectors, {caches}"
-
-    @property
     def key(self) -> str:
         return f"{self!r} llvm {llvm_version()}"
-
-    @property
-    def pairs_shorts(self) -> bool:
-        """Whether the processor has instructions for pairs of shorts, but none for bytes."""
-        known = self.encodings
-        return widest(known, "dot_halves") > 0 and widest(known, "dot_bytes") == 0
-
-    @property
-    def multiplies_bytes(self) -> bool:
-        """Whether the processor has instructions for dot products of bytes."""
-        return widest(self.encodings, "dot_bytes") > 0
-
-    @cached_property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """The processor's instructions that kernels may ask for."""
-        return available(self.machine.architecture, self.machine.features)
-
-    @property
-    def forms(self) -> tuple[str, ...]:
-        return (SCHEDULE, "llvm", "asm", "obj", "so")
-
-    @property
-    def capacity(self) -> Capacity:
-        """Vectors, registers and threads for algorithms."""
-        return capacity_of(self.cpu)
-
-    def graph_passes(self) -> GraphPasses:
-        """Groups of channels, and products of integers, as vectors want them."""
-        return graph_passes(self.pairs_shorts, self.multiplies_bytes)
-
-    def tensor_passes(self) -> TensorPasses:
-        """Layouts, packed operands and algorithms of fewer multiplications."""
-        bytes = self.multiplies_bytes
-        return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted, bytes)
-
-    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
-        """Kernels become loop functions; constants are packed as these want them."""
-        return schedule_program(program, self.cpu, on_function, self.wanted)
-
-    @property
-    def wanted(self) -> Wanted:
-        """The schedules that were asked for; :class:`ModelError` if they are for another machine,
-        or none at all."""
-        listing = parse_listing(self.options.schedule)
-        check_machine(listing, self.words)
-        check_choices(listing, CHOICES)
-        return Wanted(listing, dict(self.options.tuned), CHOICES)
-
-    @property
-    def words(self) -> str:
-        """What schedules hang on of the machine."""
-        cpu, several = self.cpu, "s" if self.cpu.threads > 1 else ""
-        vectors = f"{cpu.vector_bits}-bit vectors, {cpu.vector_registers} registers"
-        return f"{vectors}, {cpu.threads} thread{several}"
-
-    @property
-    def tuning_key(self) -> str:
-        """What measured times hang on."""
-        return f"{self.name}, {self.machine.cpu or self.machine.triple}: {self.words}"
-
-    def kernels(self, program: TensorProgram) -> tuple[Scheduled, ...]:
-        """The distinct kernels of a program, and how they run by default or as was asked for."""
-        return scheduled_kernels(program, self.cpu, self.wanted)
-
-    def alternatives(self, program: TensorProgram) -> Mapping[str, tuple[str, ...]]:
-        """By algorithms, keys of contractions of a program that could be computed by them and are
-        not."""
-        return alternatives(program, self.cpu, self.options, self.wanted)
-
-    def list_schedules(self, program: TensorProgram) -> str:
-        """How each distinct kernel runs, in a text to edit."""
-        return print_listing(self.words, self.kernels(program), self.wanted.given.above)
-
-    def legalize(self, function: Function) -> Function:
-        """Elementary functions (exp, tanh …), narrow elements and instructions that the processor
-        lacks become arithmetic; checks of indices take one branch for several."""
-        plain = expand_math(expand_narrow(group_checks(function)))
-        return expand_instructions(plain, self._available)
 
     @cached_property
     def _available(self) -> Available:
         return lanes_of(e for e in self.encodings if e.llvm)
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        return (SCHEDULE, "llvm", "asm", "obj", "so")
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The modules that run the steps, then those of the kernels and the thread pool's."""
@@ -243,10 +125,6 @@ class NativeTarget:
             progress=progress_of(workplace),
         )
 
-    def object_cache(self, workplace: Workplace) -> ObjectCache | None:
-        """Where object files are kept."""
-        return None if workplace.cache is None else ObjectCache(workplace.cache / "objects")
-
     def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
         """LLVM text, assembly text, one relocatable object or a shared library."""
         match form:
@@ -283,27 +161,14 @@ class NativeTarget:
         entry = entry_name(program)
         return package(program, entry, objects, machine, names, label, allocate)
 
-    def load(self, artifact: Artifact, threads: int) -> Session:
-        """The artifact, linked into this process."""
-        return session_of(artifact, threads)
-
 
 def native_target(options: TargetOptions) -> NativeTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
-    machine = machine_of(options.cpu)
+    machine, cpu = processor_of(options, host_machine())
     level = cast("Literal[0, 1, 2, 3]", options.optimize)
-    cpu = cpu_model(machine, options.threads, options.machine)
-    return NativeTarget(machine, cpu, CodegenOptions(optimize=level), options)
+    return NativeTarget(machine, cpu, options, CodegenOptions(optimize=level))
 
 
 def progress_of(workplace: Workplace) -> Progress:
     """Tells ``workplace`` how many kernels are compiled."""
     return lambda done, total: workplace.report("compiling kernels", done, total)
-
-
-def joined(modules: Sequence[Module], texts: Sequence[str]) -> bytes:
-    """Texts made of ``modules`` as one, with a line before each that names its module."""
-    if len(texts) == 1:
-        return texts[0].encode()
-    named = zip(modules, texts, strict=True)
-    return "\n".join(f"{MODULE_LINE}{m.name}\n{text}" for m, text in named).encode()

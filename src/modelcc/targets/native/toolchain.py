@@ -40,6 +40,7 @@ in blocks of 16 channels, and an elementwise exp.
 - llvmlite holds one lock around LLVM: threads do not compile in parallel, processes do.
 """
 
+import hashlib
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ from typing import Literal, cast
 import llvmlite.binding as llvm
 
 from modelcc.targets.native.diagnostics import CodegenError, parse_failure, verify_failure
-from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.machine import Machine, simd_bits
 
 _FLAGS = Lock()
 """Held by the thread that has changed LLVM's flags."""
@@ -107,6 +108,24 @@ def llvm_version() -> str:
     """Version of the LLVM that generates code, as "22.1.0"."""
     major, minor, patch = cast(tuple[int, int, int], llvm.llvm_version_info)
     return f"{major}.{minor}.{patch}"
+
+
+def host_machine() -> Machine:
+    """The machine this process runs on, with every feature it reports."""
+    flags = str(llvm.get_host_cpu_features().flatten(sort=True))  # "-amx-tile,+avx,..."
+    features = tuple(flag for flag in flags.split(",") if flag)
+    triple = llvm.get_process_triple()
+    return Machine(triple, llvm.get_host_cpu_name(), features, simd_bits(triple, features))
+
+
+def object_key(text: str, machine: Machine, options: CodegenOptions) -> str:
+    """Hexadecimal SHA-256 of all that determines the object file made from `text`."""
+    parts = (text, repr(machine), repr(options), llvm_version())
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return digest.hexdigest()
 
 
 def _target_machine(machine: Machine, options: CodegenOptions) -> llvm.TargetMachine:

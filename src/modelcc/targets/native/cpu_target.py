@@ -1,0 +1,152 @@
+"""Targets that are processors: what their kernels are, whoever compiles them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from modelcc.artifact.file import Artifact
+from modelcc.ir.capacity import Capacity
+from modelcc.ir.loop import Function
+from modelcc.ir.program import Program
+from modelcc.ir.tensor import TensorProgram
+from modelcc.passes.loop.expand_instructions import Available, expand_instructions
+from modelcc.passes.loop.expand_math import expand_math
+from modelcc.passes.loop.expand_narrow import expand_narrow
+from modelcc.passes.loop.group_checks import group_checks
+from modelcc.runtime.session import Session
+from modelcc.runtime.values import session_of
+from modelcc.schedule.listing import (
+    Scheduled,
+    check_choices,
+    check_machine,
+    parse_listing,
+    print_listing,
+)
+from modelcc.schedule.wanted import Wanted
+from modelcc.targets.base import (
+    GraphPasses,
+    OnFunction,
+    Target,
+    TargetOptions,
+    TensorPasses,
+    Workplace,
+)
+from modelcc.targets.cpu.algorithms import (
+    CHOICES,
+    alternatives,
+    capacity_of,
+    graph_passes,
+    tensor_passes,
+)
+from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
+from modelcc.targets.isa.table import available, widest
+from modelcc.targets.isa.templates import Encoding
+from modelcc.targets.native.cache import ObjectCache
+from modelcc.targets.native.machine import Machine
+
+
+@dataclass(frozen=True)
+class CpuTarget(Target):
+    """A processor; ``cpu`` is what schedules know of it, ``options`` what was asked."""
+
+    machine: Machine
+    cpu: CpuModel
+    options: TargetOptions
+
+    @property
+    def description(self) -> str:
+        """Processor, vector width and caches, for ``modelcc targets``."""
+        cpu = self.cpu
+        caches = f"L1 {cpu.l1_bytes >> 10} KiB, L2 {cpu.l2_bytes >> 10} KiB"
+        return f"{self.machine.cpu or 'generic'}, {cpu.vector_bits}-bit vectors, {caches}"
+
+    @property
+    def pairs_shorts(self) -> bool:
+        """Whether the processor has instructions for pairs of shorts, but none for bytes."""
+        known = self.encodings
+        return widest(known, "dot_halves") > 0 and widest(known, "dot_bytes") == 0
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        """Whether the processor has instructions for dot products of bytes."""
+        return widest(self.encodings, "dot_bytes") > 0
+
+    @cached_property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The processor's instructions that kernels may ask for."""
+        return available(self.machine.architecture, self.machine.features)
+
+    @property
+    def capacity(self) -> Capacity:
+        """Vectors, registers and threads for algorithms."""
+        return capacity_of(self.cpu)
+
+    def graph_passes(self) -> GraphPasses:
+        """Groups of channels, and products of integers, as vectors want them."""
+        return graph_passes(self.pairs_shorts, self.multiplies_bytes)
+
+    def tensor_passes(self) -> TensorPasses:
+        """Layouts, packed operands and algorithms of fewer multiplications."""
+        bytes = self.multiplies_bytes
+        return tensor_passes(self.cpu, self.pairs_shorts, self.options, self.wanted, bytes)
+
+    def schedule(self, program: TensorProgram, on_function: OnFunction | None = None) -> Program:
+        """Kernels become loop functions; constants are packed as these want them."""
+        return schedule_program(program, self.cpu, on_function, self.wanted)
+
+    @property
+    def wanted(self) -> Wanted:
+        """The schedules that were asked for; :class:`ModelError` if they are for another machine,
+        or none at all."""
+        listing = parse_listing(self.options.schedule)
+        check_machine(listing, self.words)
+        check_choices(listing, CHOICES)
+        return Wanted(listing, dict(self.options.tuned), CHOICES)
+
+    @property
+    def words(self) -> str:
+        """What schedules hang on of the machine."""
+        cpu, several = self.cpu, "s" if self.cpu.threads > 1 else ""
+        vectors = f"{cpu.vector_bits}-bit vectors, {cpu.vector_registers} registers"
+        return f"{vectors}, {cpu.threads} thread{several}"
+
+    @property
+    def tuning_key(self) -> str:
+        """What measured times hang on."""
+        return f"{self.name}, {self.machine.cpu or self.machine.triple}: {self.words}"
+
+    def kernels(self, program: TensorProgram) -> tuple[Scheduled, ...]:
+        """The distinct kernels of a program, and how they run by default or as was asked for."""
+        return scheduled_kernels(program, self.cpu, self.wanted)
+
+    def alternatives(self, program: TensorProgram) -> Mapping[str, tuple[str, ...]]:
+        """By algorithms, keys of contractions of a program that could be computed by them and are
+        not."""
+        return alternatives(program, self.cpu, self.options, self.wanted)
+
+    def list_schedules(self, program: TensorProgram) -> str:
+        """How each distinct kernel runs, in a text to edit."""
+        return print_listing(self.words, self.kernels(program), self.wanted.given.above)
+
+    def legalize(self, function: Function) -> Function:
+        """Elementary functions (exp, tanh …), narrow elements and instructions that the processor
+        lacks become arithmetic; checks of indices take one branch for several."""
+        plain = expand_math(expand_narrow(group_checks(function)))
+        return expand_instructions(plain, self._available)
+
+    @cached_property
+    @abstractmethod
+    def _available(self) -> Available:
+        """Instructions that the printer has templates of."""
+
+    def object_cache(self, workplace: Workplace) -> ObjectCache | None:
+        """Where object files are kept."""
+        return None if workplace.cache is None else ObjectCache(workplace.cache / "objects")
+
+    def load(self, artifact: Artifact, threads: int) -> Session:
+        """The artifact, linked into this process."""
+        return session_of(artifact, threads)
