@@ -43,6 +43,7 @@ from modelcc.ir.loop import (
     Test,
     Var,
 )
+from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 
@@ -102,6 +103,43 @@ def relu(extent: int, when: Condition | None = None) -> Case:
         lambda rng: {"x": floats(extent)(rng), "y": np.full(extent, 7, np.float32)},
         {"n": extent},
         lambda a: {"y": np.maximum(a["x"], 0)},
+    )
+
+
+CAPTURES = """
+func @captures(%x: f32[n], %k: i64[2], %y: mut f32[n]; n) from "node of captures" {
+  let %s = load %x[0]
+  index g = load %k[1]
+  local %t: f32[4]
+  store %t[0] = f32x4(2.0)
+  let %m = lt(load %x[0] x4, f32x4(0.0))
+  parallel i in g .. n step 4 when n >= 9 {
+    let %u = load %x[i] x4 mask(n - i)
+    let %v = choose(%m, mul(splat[4](%s), %u), splat[4](load %t[g]))
+    store %y[i] mask(n - i) = add(%v, convert[f32](index[i64x4](g + i step 1)))
+  }
+}
+"""
+
+
+def captures(extent: int) -> Case:
+    """A parallel loop that takes values, bools, an index and a local buffer from around it."""
+
+    def expected(a: Arrays) -> dict[str, Any]:
+        x, places = a["x"], np.arange(1, extent)
+        chosen = np.resize(x[:4] < 0, extent - 1)
+        y = np.where(chosen, x[0] * x[1:], 2.0) + 1 + places
+        return {"y": np.concatenate([[0], y])}
+
+    return Case(
+        parse_function(CAPTURES),
+        lambda rng: {
+            "x": floats(extent)(rng),
+            "k": np.array([0, 1]),
+            "y": np.zeros(extent, np.float32),
+        },
+        {"n": extent},
+        expected,
     )
 
 
@@ -624,7 +662,7 @@ def check_rounding(dtype: DType, lanes: int, run: Runner) -> None:
 
 
 CASES = (
-    relu(0), relu(5), relu(16), relu(100), gemm(),
+    relu(0), relu(5), relu(16), relu(100), captures(8), captures(22), gemm(),
     *(relu(size, Condition(maximum(n, 2 * n - 9), ">=", 50)) for size in (20, 100)),
     *(row_sum(c) for c in ("add", "max", "min", "mul")),
     take_rows(), gather_scatter(), transpose(), padded_shift(), local_buffer(), casts(),

@@ -16,8 +16,9 @@ from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import ThreadPool
 from modelcc.targets.isa.table import lanes_of
-from modelcc.targets.llvm.emitter import PARALLEL_FOR, emit_llvm
+from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.instructions import Instructions
+from modelcc.targets.llvm.parallel import PARALLEL_FOR
 from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import compile_llvm
 

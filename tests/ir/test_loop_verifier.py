@@ -71,6 +71,16 @@ REFUSED = {
     "let %a = i32(1.5)": "1.5 is no constant of i32",
     "let %a = gather %x[0; f32(1.0)]": "offsets must be integers",
     "scatter %y[0; i32x4(0)] = f32(1.0)": "one integer offset for each lane",
+    "register %a = f32(1.0) call parallel 0 .. 4 func @g(value %a: f32; b, e) { }": "register %a",
+    "call parallel 0 .. 4 func @g(%w: f32[8]; b, e) { }": "there is no buffer %w here",
+    "call parallel 0 .. 4 func @g(%x: f32[4]; b, e) { }": "%x is another buffer here",
+    "call parallel 0 .. 4 func @g(%x: mut f32[8]; b, e) { }": "%x is another buffer here",
+    "call parallel 0 .. 4 func @g(value %a: f32; b, e) { }": "there is no value %a here",
+    "call parallel 0 .. 4 func @g(; m, b, e) { }": "index symbol 'm' is not defined here",
+    "call parallel 0 .. 4 func @g(; e) { }": "@g is no part of a parallel loop",
+    "call parallel 0 .. 4 func @g(; b, e) { parallel i in 0 .. 4 { } }": "@g is no part of a",
+    "for i in 0 .. 4 { call parallel 0 .. 4 func @g(; b, e) { } }": "at most one parallel loop",
+    "for i in 0 .. 4 part j .. 2 { }": "index symbol 'j' is not defined here",
     "let %a = index[bool](n)": "an index cannot be bool",
 }
 

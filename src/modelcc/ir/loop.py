@@ -279,7 +279,8 @@ class For:
 
     ``parallel`` iterations are independent and may run on the pool's threads, but do so only
     ``when`` that holds: sizes that come at run time may not be worth them.  ``unrolled`` asks for
-    full unrolling (constant bounds).
+    full unrolling (constant bounds).  Of a loop with a ``part``, only its iterations from the first
+    number to before the second run, which it has.
     """
 
     variable: str
@@ -289,6 +290,7 @@ class For:
     step: int = 1
     kind: LoopKind = "serial"
     when: Condition | None = None
+    part: tuple[Index, Index] | None = None
 
 
 @dataclass(frozen=True)
@@ -397,6 +399,20 @@ class Prefetch:
 
 
 @dataclass(frozen=True)
+class ParallelCall:
+    """Runs ``outlined`` for all of 0 … ``count - 1``, which are independent: by the pool's threads,
+    each for a range of them, when ``when`` holds, else all at once.
+
+    The last two sizes of ``outlined`` are the first of its range and the one after the last.  Its
+    buffers, values and other sizes are what has these names here.
+    """
+
+    outlined: Function
+    count: Index
+    when: Condition | None = None
+
+
+@dataclass(frozen=True)
 class Comment:
     """Text for the reader of emitted code, e.g. the user's node names."""
 
@@ -416,6 +432,7 @@ Stmt: TypeAlias = (
     | Scatter
     | Alloc
     | Prefetch
+    | ParallelCall
     | Comment
 )
 
@@ -437,7 +454,8 @@ class Parameter:
 class Function:
     """A kernel: buffers, then sizes (i64), then statements.  At most one parallel loop, outermost.
 
-    ``source`` names the user's nodes it computes.
+    ``source`` names the user's nodes it computes.  ``values`` come between buffers and sizes; only
+    what a :class:`ParallelCall` calls has any.
     """
 
     name: str
@@ -445,3 +463,4 @@ class Function:
     sizes: tuple[str, ...]
     body: tuple[Stmt, ...]
     source: tuple[str, ...] = ()
+    values: tuple[Var, ...] = ()

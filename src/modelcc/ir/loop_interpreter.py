@@ -134,6 +134,11 @@ class OutOfBoundError(IndexError):
         self.number = number
 
 
+def _ranges(count: int) -> list[tuple[int, int]]:
+    """Halves of 0 … ``count - 1``, the later one first: threads come in no order."""
+    return [(count // 2, count), (0, count // 2)]
+
+
 def _check_index(value: Any, extent: int, number: int, active: int | None) -> None:
     for one in np.atleast_1d(value)[: None if active is None else max(active, 0)].tolist():
         if not 0 <= one < extent:
@@ -195,6 +200,7 @@ _PRIMITIVES: Mapping[str, Any] = {
     "store": _store,
     "scatter": _scatter,
     "check": _check_index,
+    "ranges": _ranges,
     "undefined": _undefined,
     "maximum": _maximum,
     "minimum": _minimum,

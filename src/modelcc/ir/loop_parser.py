@@ -34,6 +34,7 @@ from modelcc.ir.loop import (
     Load,
     LoopKind,
     MulAdd,
+    ParallelCall,
     Parameter,
     Prefetch,
     Register,
@@ -54,7 +55,7 @@ from modelcc.ir.types import BOOL, DTYPES, DType
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _NAME: Final = re.compile(r'[A-Za-z_][\w.]*|"(?:[^"\\]|\\.)*"')
-_TYPE: Final = re.compile(r"([a-z][a-z0-9]*?)(?:x(\d+))?(?=[\[\]( ])")
+_TYPE: Final = re.compile(r"([a-z][a-z0-9]*?)(?:x(\d+))?(?=[\[\]( ,;)])")
 _FUNCTION_NAME: Final = re.compile(r"[\w.$-]+")
 _INDEX_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 _COMPARISON: Final = re.compile(r"<=|>=|==|!=|<|>")
@@ -168,8 +169,12 @@ class FunctionParser:
         name = self._at.function_name()
         self._at.expect("(")
         parameters: list[Parameter] = []
-        while self._at.text.startswith("%", self._at.end):
-            parameters.append(self._parameter())
+        values: list[Var] = []
+        while self._at.text.startswith(("%", "value "), self._at.end):
+            if self._at.accept("value "):
+                values.append(self._value_parameter())
+            else:
+                parameters.append(self._parameter())
             self._at.accept(",")
         sizes: list[str] = []
         if self._at.accept(";"):
@@ -179,7 +184,7 @@ class FunctionParser:
         self._at.expect(")")
         source = parse_source(self._at)
         body = self._block()
-        return Function(name, tuple(parameters), tuple(sizes), body, source)
+        return Function(name, tuple(parameters), tuple(sizes), body, source, tuple(values))
 
     # --- types and buffers
 
@@ -210,6 +215,12 @@ class FunctionParser:
         shared = self._at.accept("shared ")
         mutable = self._at.accept("mut ")
         return Parameter(self._buffer(name, "global"), mutable, shared)
+
+    def _value_parameter(self) -> Var:
+        name = self._value()
+        self._at.expect(":")
+        self._values[name] = self._type()
+        return Var(name, *self._values[name])
 
     def _buffer(self, name: str, space: Space) -> Buffer:
         dtype, _ = self._type()
@@ -258,6 +269,8 @@ class FunctionParser:
                 return BindIndex(self._at.symbol(), self._assigned())
             case "check":
                 return self._check()
+            case "call":
+                return self._call()
             case "comment":
                 return Comment(self._at.string())
             case "local":
@@ -287,10 +300,23 @@ class FunctionParser:
         self._at.expect("in ")
         start = self._at.index_before("..")
         self._at.expect("..")
-        stop = self._at.index_before(" step ", " when ", "{")
+        stop = self._at.index_before(" step ", " when ", " part ", "{")
         step = self._number() if self._at.accept("step ") else 1
         when = self._at.condition("{") if self._at.accept("when ") else None
-        return For(variable, start, stop, self._block(), step, cast(LoopKind, kind), when)
+        part = self._part() if self._at.accept("part ") else None
+        return For(variable, start, stop, self._block(), step, cast(LoopKind, kind), when, part)
+
+    def _part(self) -> tuple[Index, Index]:
+        first = self._at.index_before("..")
+        self._at.expect("..")
+        return first, self._at.index_before("{")
+
+    def _call(self) -> ParallelCall:
+        self._at.expect("parallel ")
+        self._at.expect("0 ..")
+        count = self._at.index_before(" when ", " func ")
+        when = self._at.condition(" func ") if self._at.accept("when ") else None
+        return ParallelCall(FunctionParser(self._at).function(), count, when)
 
     def _memory_statement(self, word: str) -> Stmt:
         buffer = self._known_buffer()

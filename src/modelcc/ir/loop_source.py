@@ -45,6 +45,7 @@ from modelcc.ir.loop import (
     Let,
     Load,
     MulAdd,
+    ParallelCall,
     Prefetch,
     Register,
     Scatter,
@@ -119,7 +120,10 @@ class _Writer:
     def _statement(self, s: Stmt, depth: int) -> None:
         match s:
             case For():
-                bounds = f"{self.index(s.start)}, {self.index(s.stop)}, {s.step}"
+                start, stop = s.start, s.stop
+                if s.part:
+                    start, stop = (s.start + number * s.step for number in s.part)
+                bounds = f"{self.index(start)}, {self.index(stop)}, {s.step}"
                 self._line(depth, f"for {self.bound('I', s.variable)} in range({bounds}):")
                 self.block(s.body, depth + 1)
             case If():
@@ -144,6 +148,10 @@ class _Writer:
                 self._line(depth, self._alloc(s.buffer))
             case Store() | Scatter():
                 self._line(depth, self._store(s))
+            case ParallelCall():
+                first, last = (self.bound("I", name) for name in s.outlined.sizes[-2:])
+                self._line(depth, f"for {first}, {last} in ranges({self.index(s.count)}):")
+                self.block(s.outlined.body, depth + 1)
             case Prefetch() | Comment():
                 pass
 

@@ -57,6 +57,7 @@ from modelcc.ir.loop import (
     Let,
     Load,
     MulAdd,
+    ParallelCall,
     Parameter,
     Prefetch,
     Register,
@@ -93,12 +94,17 @@ def function_lines(function: Function) -> Iterator[str]:
 
 
 def _definition_lines(word: str, function: Function) -> Iterator[str]:
-    parameters = ", ".join(_parameter_text(p) for p in function.parameters)
-    sizes = "; " + ", ".join(map(quote_name, function.sizes)) if function.sizes else ""
-    name = value_text(function.name)[1:]
-    yield f"{word} @{name}({parameters}{sizes}){source_text(function.source)} {{"
+    yield f"{_head(word, function)} {{"
     yield from _block_lines(function.body, "  ")
     yield "}"
+
+
+def _head(word: str, function: Function) -> str:
+    values = (f"value {value_text(v.name)}: {_type(v.dtype, v.lanes)}" for v in function.values)
+    parameters = ", ".join((*map(_parameter_text, function.parameters), *values))
+    sizes = "; " + ", ".join(map(quote_name, function.sizes)) if function.sizes else ""
+    name = value_text(function.name)[1:]
+    return f"{word} @{name}({parameters}{sizes}){source_text(function.source)}"
 
 
 def source_text(source: Sequence[str]) -> str:
@@ -132,7 +138,8 @@ def _statement_lines(s: Stmt, indent: str) -> Iterator[str]:
             step = f" step {s.step}" if s.step != 1 else ""
             word = LOOP_WORDS[s.kind]
             when = f" when {s.when}" if s.when else ""
-            bounds = f"{s.start} .. {s.stop}{step}{when}"
+            part = f" part {s.part[0]} .. {s.part[1]}" if s.part else ""
+            bounds = f"{s.start} .. {s.stop}{step}{when}{part}"
             yield f"{indent}{word} {quote_name(s.variable)} in {bounds} {{"
             yield from _block_lines(s.body, indent + "  ")
             yield f"{indent}}}"
@@ -147,6 +154,11 @@ def _statement_lines(s: Stmt, indent: str) -> Iterator[str]:
         case While():
             yield f"{indent}while {expression_text(s.condition)} {{"
             yield from _block_lines(s.body, indent + "  ")
+            yield f"{indent}}}"
+        case ParallelCall():
+            when = f" when {s.when}" if s.when else ""
+            yield f"{indent}call parallel 0 .. {s.count}{when} {_head('func', s.outlined)} {{"
+            yield from _block_lines(s.outlined.body, indent + "  ")
             yield f"{indent}}}"
         case _:
             yield indent + _simple_text(s)
@@ -178,7 +190,7 @@ def _simple_text(s: Stmt) -> str:
             return f"prefetch {value_text(s.buffer)}[{s.offset}] level {s.level}"
         case Comment():
             return f"comment {string_text(s.text)}"
-        case For() | If() | While():
+        case For() | If() | While() | ParallelCall():
             raise AssertionError("printed as a block")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
     Alloc,
@@ -28,6 +29,7 @@ from modelcc.ir.loop import (
     Let,
     Load,
     MulAdd,
+    ParallelCall,
     Prefetch,
     Register,
     Scatter,
@@ -107,7 +109,7 @@ def statement_expressions(s: Stmt) -> tuple[Expr, ...]:
             return (s.value,)
         case Scatter():
             return (s.offsets, s.value)
-        case For() | Alloc() | Prefetch() | Comment():
+        case For() | Alloc() | Prefetch() | ParallelCall() | Comment():
             return ()
 
 
@@ -120,7 +122,7 @@ def with_statement_expressions(s: Stmt, new: Sequence[Expr]) -> Stmt:
             return replace(s, value=new[0])
         case Scatter():
             return replace(s, offsets=new[0], value=new[1])
-        case For() | Alloc() | Prefetch() | Comment():
+        case For() | Alloc() | Prefetch() | ParallelCall() | Comment():
             return s
 
 
@@ -128,8 +130,9 @@ def statement_indices(s: Stmt) -> tuple[Index, ...]:
     """The index expressions directly inside ``s``, not those of its expressions."""
     match s:
         case For():
-            when = (s.when.left, s.when.right) if s.when else ()
-            return (s.start, s.stop, *when)
+            return (s.start, s.stop, *_sides(s.when), *(s.part or ()))
+        case ParallelCall():
+            return (s.count, *_sides(s.when))
         case Store():
             return (s.offset, s.stride, *_present(s.active))
         case Scatter():
@@ -149,6 +152,8 @@ def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
             return (s.body,)
         case If():
             return (s.then, s.other)
+        case ParallelCall():
+            return (s.outlined.body,)
         case _:
             return ()
 
@@ -160,6 +165,8 @@ def map_blocks(s: Stmt, rewrite: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]])
             return replace(s, body=rewrite(s.body))
         case If():
             return replace(s, then=rewrite(s.then), other=rewrite(s.other))
+        case ParallelCall():
+            return replace(s, outlined=replace(s.outlined, body=rewrite(s.outlined.body)))
         case _:
             return s
 
@@ -223,15 +230,27 @@ def _names_in(e: Expr) -> tuple[str, ...]:
 
 
 def parallel_loop(function: Function) -> For | None:
-    """The function's parallel loop: it takes a thread pool as its last argument if there is one."""
-    loops = (s for s in function.body if isinstance(s, For) and s.kind == "parallel")
-    return next(loops, None)
+    """The function's parallel loop."""
+    return next((s for s in function.body if isinstance(s, For) and _is_parallel(s)), None)
+
+
+def takes_pool(function: Function) -> bool:
+    """Whether it takes a thread pool as its last argument."""
+    return any(isinstance(s, ParallelCall) or _is_parallel(s) for s in function.body)
 
 
 def checks_in(function: Function) -> int:
     """How many numbers its checks have: it takes a place for their faults if there are any."""
     found = (s.number + 1 for s in statements(function.body) if isinstance(s, Check))
     return max(found, default=0)
+
+
+def _is_parallel(s: Stmt) -> bool:
+    return isinstance(s, For) and s.kind == "parallel"
+
+
+def _sides(condition: Condition | None) -> tuple[Index, ...]:
+    return () if condition is None else (condition.left, condition.right)
 
 
 def _present(index: Index | None) -> tuple[Index, ...]:

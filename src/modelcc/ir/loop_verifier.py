@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import Bounds, Index, Range, bounds_of, evaluate, split_affine, symbols
+from modelcc.ir.index import Bounds, Index, Range, Sym, bounds_of, evaluate, split_affine, symbols
 from modelcc.ir.instructions import meaning_fault
 from modelcc.ir.loop import (
     Alloc,
@@ -24,6 +24,7 @@ from modelcc.ir.loop import (
     Intrinsic,
     Let,
     Load,
+    ParallelCall,
     Prefetch,
     Register,
     Scatter,
@@ -38,6 +39,7 @@ from modelcc.ir.loop_traversal import (
     operands,
     statement_expressions,
     statement_indices,
+    takes_pool,
     walk,
 )
 from modelcc.ir.loop_typing import type_fault
@@ -101,6 +103,9 @@ class _Verifier:
             self._new_name(name)
             self._scopes[-1].symbols[name] = Range(0, None)
             self._scopes[-1].point[name] = SIZE
+        for value in self._function.values:
+            self._new_name(value.name)
+            self._scopes[-1].values[value.name] = Let(value.name, value)
         for buffer, _ in function_buffers(self._function):
             self._check_symbols(buffer.size)
         self._block(self._function.body, top=True)
@@ -211,6 +216,8 @@ class _Verifier:
                 self._store(s)
             case Prefetch():
                 self._buffer(s.buffer)
+            case ParallelCall():
+                self._parallel_call(s, top)
             case _:
                 pass
 
@@ -218,9 +225,7 @@ class _Verifier:
         if s.step < 1:
             raise self._fail(f"the step {s.step} must be positive")
         if s.kind == "parallel":
-            loops = [o for o in self._function.body if isinstance(o, For) and o.kind == s.kind]
-            if not top or len(loops) > 1:
-                raise self._fail("a function has at most one parallel loop, its outermost one")
+            self._check_single(top)
         elif s.when:
             raise self._fail("only a parallel loop has a condition")
         extent = s.stop - s.start
@@ -237,6 +242,28 @@ class _Verifier:
             self._late_loops += not isinstance(extent, int)
             self._block(s.body)
             self._late_loops -= not isinstance(extent, int)
+
+    def _check_single(self, top: bool) -> None:
+        kinds = (isinstance(s, ParallelCall) or _is_parallel(s) for s in self._function.body)
+        if not top or sum(kinds) > 1:
+            raise self._fail("a function has at most one parallel loop, its outermost one")
+
+    def _parallel_call(self, s: ParallelCall, top: bool) -> None:
+        self._check_single(top)
+        outlined = s.outlined
+        for own in outlined.parameters:
+            buffer, mutable, _ = self._buffer(own.buffer.name)
+            if replace(own.buffer, space=buffer.space) != buffer or own.mutable > mutable:
+                raise self._fail(f"%{buffer.name} is another buffer here")
+        for value in outlined.values:
+            self._check_variable(value)
+            if isinstance(self._value(value.name)[0], Register):
+                raise self._fail(f"iterations in parallel would share register %{value.name}")
+        for name in outlined.sizes[:-2]:
+            self._check_symbols(Sym(name))
+        if len(outlined.sizes) < 2 or takes_pool(outlined):
+            raise self._fail(f"@{outlined.name} is no part of a parallel loop")
+        verify_function(outlined)
 
     def _assign(self, s: Assign) -> None:
         register, scope = self._value(s.name)
@@ -346,6 +373,10 @@ class _Verifier:
 def function_buffers(function: Function) -> tuple[tuple[Buffer, bool], ...]:
     """Parameter buffers and whether they may be written."""
     return tuple((p.buffer, p.mutable) for p in function.parameters)
+
+
+def _is_parallel(s: Stmt) -> bool:
+    return isinstance(s, For) and s.kind == "parallel"
 
 
 def _is_inside(end: Index, size: Index, point: Mapping[str, int]) -> bool:

@@ -30,7 +30,8 @@ from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import BF16, F16, F32, F64, I4, DType
 from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
-from modelcc.targets.llvm.emitter import PARALLEL_FOR, emit_llvm
+from modelcc.targets.llvm.emitter import emit_llvm
+from modelcc.targets.llvm.parallel import PARALLEL_FOR
 from modelcc.targets.native.emission import emission
 
 

@@ -3,7 +3,7 @@
 ``func @relu(%x: f32[n], %y: mut f32[n]; n)`` with a parallel loop becomes three functions::
 
     void relu(const float *restrict x, float *restrict y, int64_t n, void *pool)
-    static void relu_body(void *context, int64_t begin, int64_t end, int32_t thread)
+    static void relu_range_body(void *context, int64_t begin, int64_t end, int32_t thread)
     static void relu_range(const float *restrict x, float *restrict y, int64_t n, int64_t begin,
                            int64_t end)
 
@@ -19,17 +19,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modelcc.ir.index import Range, Sym, symbols
-from modelcc.ir.loop import Buffer, For, Function, Parameter
-from modelcc.ir.loop_traversal import FAULTS, checks_in, names_used, parallel_loop
+from modelcc.ir.index import Range
+from modelcc.ir.loop import Buffer, Function, ParallelCall
+from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool
 from modelcc.ir.types import I64
+from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.passes.loop.remove_unused import remove_unused
-from modelcc.targets.c.code import Code, Named, Operand, folded, words_of
-from modelcc.targets.c.expressions import ExpressionCode
-from modelcc.targets.c.names import comment, identifier, symbol
+from modelcc.targets.c.code import Code, folded, words_of
+from modelcc.targets.c.names import comment, symbol
+from modelcc.targets.c.parallel import (
+    bind_value,
+    context_fields,
+    declaration,
+    outlined_symbol,
+    with_range,
+)
 from modelcc.targets.c.prelude import Prelude
-from modelcc.targets.c.statements import StatementCode, iterations
-from modelcc.targets.c.values import memory_type
+from modelcc.targets.c.statements import StatementCode
 
 
 @dataclass(frozen=True)
@@ -74,16 +80,33 @@ def prototype(function: Function, static: bool = False) -> str:
 
 
 def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> list[str]:
-    outlined: list[str] = []
-
-    def parallel(code: Code, expressions: ExpressionCode, loop: For) -> None:
-        outlined.extend(_parallel_loop(function, code, expressions, prelude, loop))
-
+    """A function, after those that its parallel loop becomes."""
+    function = outline_parallel(function)
     code = Code()
     _bind_parameters(code, function)
-    StatementCode(code, prelude, parallel).block(function.body)
-    head = prototype(function, options.static)
-    return [*outlined, _definition(head, code, function.source)]
+    StatementCode(code, prelude).block(function.body)
+    text = _definition(prototype(function, options.static), code, function.source)
+    calls = [s for s in function.body if isinstance(s, ParallelCall)]
+    return [*(part for call in calls for part in _outlined(call.outlined, prelude)), text]
+
+
+def _outlined(function: Function, prelude: Prelude) -> list[str]:
+    """The function, its arguments as a structure, and the function that the pool calls."""
+    code, name = Code(), outlined_symbol(function)
+    values = [bind_value(code, prelude, value) for value in function.values]
+    parameters = [*values, *_bind_parameters(code, function)]
+    StatementCode(code, prelude).block(function.body)
+    # Inlined into both callers, the kernel would be compiled twice.
+    head = f"static __attribute__((noinline)) void {name}({', '.join(parameters)})"
+    unpacking, arguments = Code(), context_fields(function, prelude)
+    unpacking.line(f"const struct {name}_context *c = context;")
+    unpacking.line("(void)c, (void)thread;")
+    given = with_range(function, [f"c->{field}" for field in arguments], ("begin", "end"))
+    unpacking.line(f"{name}({given});")
+    body = f"static void {name}_body(void *context, int64_t begin, int64_t end, int32_t thread)"
+    fields = [f"    {declaration};" for declaration in arguments.values()] or ["    int nothing;"]
+    structure = "\n".join([f"struct {name}_context {{", *fields, "};"])
+    return [_definition(head, code), structure, _definition(body, unpacking)]
 
 
 def _definition(head: str, code: Code, source: Sequence[str] = ()) -> str:
@@ -100,7 +123,7 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
     for parameter in function.parameters:
         name = code.fresh(parameter.buffer.name)
         code.scope.buffers[parameter.buffer.name] = (name, parameter.buffer)
-        texts.append(_pointer(name, parameter))
+        texts.append(declaration(name, parameter, "restrict "))
     for size in function.sizes:
         name = code.fresh(size)
         code.scope.symbols[size] = name
@@ -109,145 +132,8 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
     count = checks_in(function)
     if count:
         name = code.fresh("faults")
-        buffer = Buffer(FAULTS, I64, 2 * count)
-        code.scope.buffers[FAULTS] = (name, buffer)
-        texts.append(_pointer(name, _local(buffer)))
-    if parallel_loop(function):
+        code.scope.buffers[FAULTS] = (name, Buffer(FAULTS, I64, 2 * count))
+        texts.append(f"int64_t *restrict {name}")
+    if takes_pool(function):
         texts.append(f"void *{code.fresh('pool')}")
     return texts or ["void"]
-
-
-def _pointer(name: str, parameter: Parameter) -> str:
-    access = "" if parameter.mutable else "const "
-    alone = "" if parameter.shared else "restrict "
-    return f"{access}{memory_type(parameter.buffer.dtype)} *{alone}{name}"
-
-
-# --- parallel loops
-
-
-@dataclass(frozen=True)
-class _Capture:
-    """A name the loop body uses: its declaration as a parameter and as a field, and its operand
-    where the loop stands."""
-
-    name: str
-    parameter: Parameter | None
-    type: str
-    operand: Operand
-    is_symbol: bool = False
-
-
-def _parallel_loop(
-    function: Function, code: Code, expressions: ExpressionCode, prelude: Prelude, loop: For
-) -> list[str]:
-    captures = _captures(code, function, loop)
-    base = symbol(function.name)
-    count = expressions.index.text(iterations(loop))
-    arguments = [c.operand.text for c in captures]
-    worth = f" && {expressions.condition((loop.when,)).text}" if loop.when else ""
-    with code.block(f"if (pool{worth})"):
-        context = code.fresh("context")
-        values = ", ".join(arguments) or "0"
-        code.line(f"struct {base}_context {context} = {{{values}}};")
-        call = f"{prelude.parallel_for()}(pool, {base}_body, &{context}, {count}, 1)"
-        code.line(f"{call};")
-    code.lines[-1] += " else {"
-    with code.nested():
-        code.line(f"{base}_range({', '.join([*arguments, '0', count])});")
-    code.line("}")
-    return [
-        _range_function(function, code, prelude, loop, captures),
-        _context_struct(base, captures),
-        _body_function(base, captures),
-    ]
-
-
-def _captures(code: Code, function: Function, loop: For) -> list[_Capture]:
-    scope = code.scope
-    mutable = {p.buffer.name: p for p in function.parameters}
-    found: list[_Capture] = []
-    used = dict.fromkeys((*sorted(symbols(loop.start)), *names_used(loop.body)))
-    for name in used:
-        if name in scope.buffers:
-            operand, buffer = scope.buffers[name]
-            parameter = mutable.get(name) or _local(buffer)
-            found.append(_Capture(name, parameter, "", Operand(operand)))
-        if name in scope.symbols:
-            found.append(_Capture(name, None, "int64_t", Operand(scope.symbols[name]), True))
-        if name in scope.values:
-            named = scope.values[name]
-            if named.is_register:
-                raise ValueError(f"register '{name}' cannot be used inside a parallel loop")
-            found.append(_Capture(name, None, named.type, named.operand))
-    return found
-
-
-def _local(buffer: Buffer) -> Parameter:
-    return Parameter(buffer, mutable=True)
-
-
-def _range_function(
-    function: Function, outer: Code, prelude: Prelude, loop: For, captures: Sequence[_Capture]
-) -> str:
-    """Runs iterations ``begin … end-1`` of the loop."""
-    code = Code()
-    parameters = [_bind_capture(code, outer, capture) for capture in captures]
-    begin, end = code.fresh("begin"), code.fresh("end")
-    code.scope.symbols[".begin"], code.scope.symbols[".end"] = begin, end
-
-    def nested(code: Code, expressions: ExpressionCode, loop: For) -> None:
-        raise ValueError(
-            f"{function.name}: parallel loop over '{loop.variable}' inside a parallel loop"
-        )
-
-    first = loop.start + Sym(".begin") * loop.step
-    bound = loop.start + Sym(".end") * loop.step
-    StatementCode(code, prelude, nested).loop(loop, first, bound)
-    parameters += [f"int64_t {begin}", f"int64_t {end}"]
-    # Inlined into both callers, the kernel would be compiled twice.
-    head = (
-        f"static __attribute__((noinline)) void {symbol(function.name)}_range"
-        f"({', '.join(parameters)})"
-    )
-    return _definition(head, code)
-
-
-def _bind_capture(code: Code, outer: Code, capture: _Capture) -> str:
-    name = code.fresh(capture.name)
-    if capture.parameter is not None:
-        code.scope.buffers[capture.name] = (name, capture.parameter.buffer)
-        return _pointer(name, capture.parameter)
-    if capture.is_symbol:
-        code.scope.symbols[capture.name] = name
-        known = outer.scope.bounds.get(capture.name)
-        if known is not None:
-            code.scope.bounds[capture.name] = known
-    else:
-        operand = Operand(name, True, capture.operand.mask)
-        code.scope.values[capture.name] = Named(operand, capture.type)
-    return f"{capture.type} {name}"
-
-
-def _context_struct(base: str, captures: Sequence[_Capture]) -> str:
-    fields: list[str] = []
-    for number, capture in enumerate(captures):
-        kind = capture.type
-        if capture.parameter is not None:
-            access = "" if capture.parameter.mutable else "const "
-            kind = f"{access}{memory_type(capture.parameter.buffer.dtype)} *"
-        space = "" if kind.endswith("*") else " "
-        fields.append(f"    {kind}{space}{identifier(capture.name)}_{number};")
-    lines = fields or ["    int nothing;"]
-    return "\n".join([f"struct {base}_context {{", *lines, "};"])
-
-
-def _body_function(base: str, captures: Sequence[_Capture]) -> str:
-    """What the pool calls: unpacks the context."""
-    code = Code()
-    code.line(f"const struct {base}_context *c = context;")
-    code.line("(void)c, (void)thread;")
-    fields = [f"c->{identifier(c.name)}_{number}" for number, c in enumerate(captures)]
-    code.line(f"{base}_range({', '.join([*fields, 'begin', 'end'])});")
-    head = f"static void {base}_body(void *context, int64_t begin, int64_t end, int32_t thread)"
-    return _definition(head, code)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from modelcc.ir.index import Index, Range, divides, simplify
+from modelcc.ir.index import Range, divides, simplify
 from modelcc.ir.loop import (
     Alloc,
     Assign,
@@ -15,6 +15,7 @@ from modelcc.ir.loop import (
     For,
     If,
     Let,
+    ParallelCall,
     Prefetch,
     Register,
     Scatter,
@@ -25,18 +26,17 @@ from modelcc.ir.loop import (
 from modelcc.ir.loop_traversal import FAULTS
 from modelcc.targets.c.code import Code, Named, Operand
 from modelcc.targets.c.expressions import ExpressionCode
+from modelcc.targets.c.parallel import parallel_call
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.values import memory_type
 
-ParallelCall = Callable[[Code, ExpressionCode, For], None]
-
 
 class StatementCode:
-    """Appends statements to ``code``; ``parallel`` prints what stands for a parallel loop."""
+    """Appends statements to ``code``; parallel loops have been outlined."""
 
-    def __init__(self, code: Code, prelude: Prelude, parallel: ParallelCall) -> None:
+    def __init__(self, code: Code, prelude: Prelude) -> None:
         self._code = code
-        self._parallel = parallel
+        self._prelude = prelude
         self.expressions = ExpressionCode(code, prelude)
         self._index = self.expressions.index
 
@@ -66,6 +66,8 @@ class StatementCode:
                 self._assign(s)
             case Alloc():
                 self._alloc(s)
+            case ParallelCall():
+                parallel_call(self._code, self.expressions, self._prelude, s)
             case Comment():
                 self._code.comment(s.text)
             case Store() | Scatter() | Prefetch():
@@ -171,12 +173,12 @@ class StatementCode:
             self.block(s.body)
 
     def _for(self, s: For) -> None:
-        if s.kind == "parallel":
-            self._parallel(self._code, self.expressions, s)
-            return
         if s.kind == "unrolled":
             self._unroll(s)
-        self.loop(s, s.start, s.stop)
+        start, stop = s.start, s.stop
+        if s.part:
+            start, stop = (s.start + number * s.step for number in s.part)
+        self._loop(s, self._index.text(start), self._index.text(stop))
 
     def _unroll(self, s: For) -> None:
         extent = simplify(s.stop - s.start, self._code.bounds())
@@ -188,9 +190,8 @@ class StatementCode:
         if extent > s.step:
             self._code.directive(f"#pragma GCC unroll {-(-extent // s.step)}")
 
-    def loop(self, s: For, start: Index, stop: Index) -> None:
-        """The iterations of ``s`` from ``start`` to before ``stop``; both are within its range."""
-        first, last = self._index.text(start), self._index.text(stop)
+    def _loop(self, s: For, first: str, last: str) -> None:
+        """The iterations of ``s`` from ``first`` to before ``last``; both are within its range."""
         bounds = self._code.bounds()
         whole = divides(s.step, s.stop - s.start, bounds)
         known = Range(s.start, s.stop - (s.step if whole else 1))
@@ -202,8 +203,3 @@ class StatementCode:
             scope.symbols[s.variable] = i
             scope.bounds[s.variable] = known
             self.block(s.body)
-
-
-def iterations(s: For) -> Index:
-    """How often a loop runs that is entered at all."""
-    return -((s.start - s.stop) // s.step)

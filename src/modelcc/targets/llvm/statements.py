@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import gcd
 
 from modelcc.ir.index import Index, Range, simplify
@@ -20,6 +20,7 @@ from modelcc.ir.loop import (
     If,
     Let,
     Load,
+    ParallelCall,
     Prefetch,
     Register,
     Scatter,
@@ -32,6 +33,7 @@ from modelcc.ir.loop_traversal import FAULTS, walk
 from modelcc.ir.types import I64
 from modelcc.targets.llvm.code import Block, Code, Value
 from modelcc.targets.llvm.expressions import ExpressionCode
+from modelcc.targets.llvm.parallel import parallel_call
 from modelcc.targets.llvm.values import memory_type, quoted, value_type
 
 _UNLIKELY = '!prof !{!"branch_weights", i32 1, i32 1048576}'
@@ -42,15 +44,11 @@ def _is_extremum(e: Expr) -> bool:
     return isinstance(e, Call) and e.function in ("min", "max")
 
 
-ParallelCall = Callable[[Code, ExpressionCode, For], None]
-
-
 class StatementCode:
-    """Emits statements into ``code``; ``parallel`` emits what stands for a parallel loop."""
+    """Emits statements into ``code``; parallel loops have been outlined."""
 
-    def __init__(self, code: Code, parallel: ParallelCall) -> None:
+    def __init__(self, code: Code) -> None:
         self._code = code
-        self._parallel = parallel
         self.expressions = ExpressionCode(code)
         self._index = self.expressions.index
         self._loaded: dict[str, str] = {}
@@ -81,6 +79,8 @@ class StatementCode:
                 self._assign(s)
             case Alloc():
                 self._alloc(s)
+            case ParallelCall():
+                parallel_call(self._code, self.expressions, s)
             case Comment():
                 for line in s.text.splitlines():
                     self._code.effect(f"; {line}")
@@ -245,8 +245,9 @@ class StatementCode:
         self._code.scope.block = scope.block
 
     def _for(self, s: For) -> None:
-        if s.kind == "parallel":
-            self._parallel(self._code, self.expressions, s)
+        if s.part:
+            first, bound = (s.start + number * s.step for number in s.part)
+            self._guarded(s, first, bound, self._range(s.start, s.stop, s.step))
             return
         start, stop = self._index.resolved(s.start), self._index.resolved(s.stop)
         extent = simplify(stop - start, self._index.bounds())
@@ -287,10 +288,6 @@ class StatementCode:
         )
         end.terminator = f"br label %{quoted(after.label)}"
 
-    def partial_loop(self, s: For, start: Index, stop: Index) -> None:
-        """The iterations of ``s`` from ``start`` to before ``stop``; both are within its range."""
-        self._guarded(s, start, stop, self._range(s.start, s.stop, s.step))
-
     def _loop(self, s: For, start: Index, stop: Index, known: Range) -> None:
         """A bottom-tested loop with at least one iteration."""
         first, last = self._index.operand(start), self._index.operand(stop)
@@ -324,8 +321,3 @@ class StatementCode:
     def _range(self, start: Index, stop: Index, step: int) -> Range:
         whole = self._index.divisor(stop - start) % step == 0
         return Range(start, stop - (step if whole else 1))
-
-
-def iterations(s: For) -> Index:
-    """How often a loop that is entered at all runs; for symbols as yet unresolved."""
-    return -((s.start - s.stop) // s.step)

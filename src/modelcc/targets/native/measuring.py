@@ -20,7 +20,8 @@ from modelcc.runtime.pool import PoolError, ThreadPool
 from modelcc.targets.base import Progress
 from modelcc.targets.cpu.machine import AHEAD_BYTES, CpuModel, Level
 from modelcc.targets.isa.table import widest
-from modelcc.targets.llvm.emitter import PARALLEL_FOR, emit_llvm
+from modelcc.targets.llvm.emitter import emit_llvm
+from modelcc.targets.llvm.parallel import PARALLEL_FOR
 from modelcc.targets.native import probes
 from modelcc.targets.native.emission import emission, instructions
 from modelcc.targets.native.machine import Machine

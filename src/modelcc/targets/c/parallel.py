@@ -1,0 +1,94 @@
+"""Calls of the thread pool, which hands a function the context that it was given itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.ir.index import Sym
+from modelcc.ir.loop import Function, ParallelCall, Parameter, Var
+from modelcc.ir.loop_traversal import FAULTS, checks_in
+from modelcc.ir.types import BOOL
+from modelcc.passes.loop.outline_parallel import SUFFIX
+from modelcc.targets.c.arithmetic import ArithmeticCode
+from modelcc.targets.c.code import Code, Named, Operand
+from modelcc.targets.c.expressions import ExpressionCode
+from modelcc.targets.c.names import identifier, symbol
+from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.c.values import memory_type
+
+
+def parallel_call(
+    code: Code, expressions: ExpressionCode, prelude: Prelude, call: ParallelCall
+) -> None:
+    """The outlined function is called by the pool for some iterations at a time, or for all."""
+    name, count = outlined_symbol(call.outlined), expressions.index.text(call.count)
+    arguments = _operands(code, expressions, call.outlined)
+    worth = f" && {expressions.condition((call.when,)).text}" if call.when else ""
+    with code.block(f"if (pool{worth})"):
+        context = code.fresh("context")
+        code.line(f"struct {name}_context {context} = {{{', '.join(arguments) or '0'}}};")
+        code.line(f"{prelude.parallel_for()}(pool, {name}_body, &{context}, {count}, 1);")
+    code.lines[-1] += " else {"
+    with code.nested():
+        code.line(f"{name}({with_range(call.outlined, arguments, ('0', count))});")
+    code.line("}")
+
+
+def outlined_symbol(outlined: Function) -> str:
+    """What the function is called, after the one whose loop it was."""
+    return f"{symbol(outlined.name.removesuffix(SUFFIX))}_{SUFFIX[1:]}"
+
+
+def bind_value(code: Code, prelude: Prelude, value: Var) -> str:
+    """The declaration of a value as a parameter."""
+    name, type_ = code.fresh(value.name), _value_type(prelude, value)
+    code.scope.values[value.name] = Named(Operand(name, True, _mask(value)), type_)
+    return f"{type_} {name}"
+
+
+def context_fields(outlined: Function, prelude: Prelude) -> dict[str, str]:
+    """Declarations of what a function takes but its range, by names: values, buffers, sizes, the
+    memory of its checks."""
+    values = [(v.name, f"{_value_type(prelude, v)} ") for v in outlined.values]
+    buffers = [(p.buffer.name, declaration("", p)) for p in outlined.parameters]
+    sizes = [(size, "int64_t ") for size in outlined.sizes[:-2]]
+    faults = [("faults", "int64_t *")] if checks_in(outlined) else []
+    typed = enumerate((*values, *buffers, *sizes, *faults))
+    named = ((f"{identifier(name)}_{number}", type_) for number, (name, type_) in typed)
+    return {name: f"{type_}{name}" for name, type_ in named}
+
+
+def declaration(name: str, parameter: Parameter, alone: str = "") -> str:
+    """A pointer, which is ``alone`` unless it may be another one, too."""
+    access = "" if parameter.mutable else "const "
+    alone = "" if parameter.shared else alone
+    return f"{access}{memory_type(parameter.buffer.dtype)} *{alone}{name}"
+
+
+def with_range(outlined: Function, arguments: Sequence[str], ends: tuple[str, str]) -> str:
+    """All arguments: a range is the last of the sizes."""
+    place = len(arguments) - bool(checks_in(outlined))
+    return ", ".join((*arguments[:place], *ends, *arguments[place:]))
+
+
+def _operands(code: Code, expressions: ExpressionCode, outlined: Function) -> list[str]:
+    """What the function takes, where it is called."""
+    values = (_operand(code, expressions, value) for value in outlined.values)
+    buffers = (code.buffer(parameter.buffer.name)[0] for parameter in outlined.parameters)
+    sizes = (expressions.index.text(Sym(size)) for size in outlined.sizes[:-2])
+    faults = [code.buffer(FAULTS)[0]] if checks_in(outlined) else []
+    return [*values, *buffers, *sizes, *faults]
+
+
+def _operand(code: Code, expressions: ExpressionCode, value: Var) -> str:
+    known = code.value(value.name).operand
+    return expressions.arithmetic.remask(known, _mask(value), value.lanes).text
+
+
+def _mask(value: Var) -> int:
+    """Bits of masks as they are handed on."""
+    return 8 if value.dtype == BOOL and value.lanes > 1 else 0
+
+
+def _value_type(prelude: Prelude, value: Var) -> str:
+    return ArithmeticCode(prelude).type(value.dtype, value.lanes, _mask(value))
