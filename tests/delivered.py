@@ -19,7 +19,8 @@ from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 from modelcc.targets.c.delivery.facts import Request, WeightsForm
-from modelcc.targets.c.toolchain import SEMANTICS
+from modelcc.targets.c.dialect import GNU
+from modelcc.targets.c.toolchain import semantics
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>\n'
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -58,7 +59,7 @@ class Folder:
         level = () if any(f.startswith("-O") for f in flags) else ("-O1",)
         program = self.path / "example"
         sources = sorted(path.name for path in self.path.glob("*.c"))
-        command = [*compiler.split(), *SEMANTICS, *level, *WARNINGS, *flags, *sources]
+        command = [*compiler.split(), *semantics(GNU), *level, *WARNINGS, *flags, *sources]
         run([*command, "-o", program.name, "-lm", "-pthread"], self.path)
         return program
 

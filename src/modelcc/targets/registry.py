@@ -22,7 +22,11 @@ _NATIVE = "modelcc.targets.native"
 BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
     {
         name: EntryPoint(name, f"{_NATIVE}.{function}", GROUP)
-        for name, function in (("native", "target:native_target"), ("c", "c_target:c_target"))
+        for name, function in (
+            ("native", "target:native_target"),
+            ("c", "c_target:c_target"),
+            ("c99", "c_target:c99_target"),
+        )
     }
 )
 """Imported when they are asked for, as installed ones: printing C needs no LLVM."""

@@ -36,7 +36,8 @@ class ArithmeticCode:
 
     def constant(self, value: float | int | bool, dtype: DType, lanes: int) -> Operand:
         """The constant in every lane."""
-        return self.splat(Operand(constant(value, dtype), value >= 0), dtype, lanes)
+        text = constant(value, dtype, self._prelude.dialect)
+        return self.splat(Operand(text, value >= 0), dtype, lanes)
 
     def splat(self, value: Operand, dtype: DType, lanes: int) -> Operand:
         """A scalar in every lane."""
@@ -129,12 +130,7 @@ class ArithmeticCode:
             return Operand(f"({self._prelude.vector(target, lanes)}){value.inner}")
         if source.is_integer and target.is_integer:
             return Operand(f"({scalar_type(target)}){value.inner}")
-        from_, to = scalar_type(source), scalar_type(target)
-        name = self._prelude.function(
-            f"{prefix(target)}_of_{prefix(source)}_bits", to, f"{from_} from",
-            lambda: [f"{to} to;", "memcpy(&to, &from, sizeof to);", "return to;"],
-        )  # fmt: skip
-        return Operand(f"{name}({value.text})")
+        return Operand(f"{self._prelude.bitcast(source, target)}({value.text})")
 
     def _numbers(self, value: Operand, target: DType, lanes: int) -> Operand:
         """A mask as 0 and 1."""
@@ -214,7 +210,8 @@ class ArithmeticCode:
                 raise _unexpanded(function, dtype)
 
     def _builtin(self, function: str, a: Operand, dtype: DType, lanes: int) -> Operand:
-        name = f"__builtin_{_BUILTIN[function]}{'f' if dtype == F32 else ''}"
+        standard = f"{_BUILTIN[function]}{'f' if dtype == F32 else ''}"
+        name = self._prelude.dialect.builtin.format(standard)
         if lanes > 1:
             v, one = self._prelude.vector(dtype, lanes), name
             name = self._prelude.function(

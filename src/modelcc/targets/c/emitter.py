@@ -26,6 +26,7 @@ from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.passes.loop.remove_unused import remove_unused
 from modelcc.targets.c.code import Code, folded, words_of
+from modelcc.targets.c.dialect import GNU, Dialect
 from modelcc.targets.c.names import comment, symbol
 from modelcc.targets.c.parallel import (
     bind_value,
@@ -44,6 +45,7 @@ class EmitOptions:
 
     static: bool = False
     head: str = ""
+    dialect: Dialect = GNU
 
 
 PLAIN = EmitOptions()
@@ -56,7 +58,7 @@ def emit_c(functions: Sequence[Function], options: EmitOptions = PLAIN) -> str:
     and for vectors whose lanes are no power of two, ``TypeError`` for element types without
     arithmetic in C.
     """
-    prelude = Prelude()
+    prelude = Prelude(options.dialect)
     return file_text(definitions(functions, prelude, options), prelude, options)
 
 
@@ -97,7 +99,7 @@ def _outlined(function: Function, prelude: Prelude) -> list[str]:
     parameters = [*values, *_bind_parameters(code, function)]
     StatementCode(code, prelude).block(function.body)
     # Inlined into both callers, the kernel would be compiled twice.
-    head = f"static __attribute__((noinline)) void {name}({', '.join(parameters)})"
+    head = f"{prelude.dialect.alone} void {name}({', '.join(parameters)})"
     unpacking, arguments = Code(), context_fields(function, prelude)
     unpacking.line(f"const struct {name}_context *c = context;")
     unpacking.line("(void)c, (void)thread;")

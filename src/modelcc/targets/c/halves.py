@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from modelcc.ir.types import F16, F32, DType
+from modelcc.ir.types import F16, F32, U32, DType
 from modelcc.targets.c.prelude import Prelude
 
 _BODIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -41,6 +41,33 @@ _BODIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+_SCALAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "bf16_f32": ("return f32_of_u32_bits((uint32_t)h << 16);",),
+        "f32_bf16": (
+            "const uint32_t u = u32_of_f32_bits(a);",
+            "if (a != a) return (uint16_t)((u >> 16) | 0x40);",
+            "return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16);",
+        ),
+        "f16_f32": (
+            "const uint32_t sign = (h & 0x8000u) << 16, moved = (h & 0x7fffu) << 13;",
+            "const float scaled = f32_of_u32_bits(moved) * 0x1p112f;",
+            "if (moved >= 0x0f800000) return f32_of_u32_bits(sign | moved | 0x7f800000);",
+            "return f32_of_u32_bits(sign | u32_of_f32_bits(scaled));",
+        ),
+        "f32_f16": (
+            "const uint32_t bits = u32_of_f32_bits(a), u = bits & 0x7fffffff;",
+            "const uint32_t sign = (bits >> 16) & 0x8000;",
+            "const uint32_t normal = (u + 0xfff + ((u >> 13) & 1) - 0x38000000) >> 13;",
+            "const uint32_t small = u32_of_f32_bits(f32_of_u32_bits(u) + 0.5f) - 0x3f000000;",
+            "if (u > 0x7f800000) return (uint16_t)(sign | 0x7e00);",
+            "if (u >= 0x477ff000) return (uint16_t)(sign | 0x7c00);",
+            "return (uint16_t)(sign | (u < 0x38800000 ? small : normal));",
+        ),
+    }
+)
+"""The same for one float."""
+
 
 class HalfFunctions:
     """Names of conversion functions, defined in ``prelude``."""
@@ -59,23 +86,22 @@ class HalfFunctions:
     def _function(
         self, body: str, argument: str, lanes: int, parameter: str, result: str, kind: str
     ) -> str:
+        way = f"{'from' if result == 'V' else 'to'}_{kind}"
+        if lanes == 1:
+            for ends in ((U32, F32), (F32, U32)):
+                self._prelude.bitcast(*ends)
+            types = {"V": "float", "H": "uint16_t"}
+            own = f"{types[parameter]} {argument}"
+            lines = list(_SCALAR[body])
+            return self._prelude.function(f"f32_{way}", types[result], own, lambda: lines)
         names = {
             "V": self._prelude.vector(F32, lanes),
             "U": self._prelude.bits(32, lanes),
             "H": self._prelude.bits(16, lanes),
         }
-        name = f"f32x{lanes}_{'from' if result == 'V' else 'to'}_{kind}"
-        lines = [_spelled(line, names) for line in _BODIES[body]]
-        function = self._prelude.function(
-            name, names[result], f"{names[parameter]} {argument}", lambda: lines
-        )
-        if lanes > 1:
-            return function
-        one = {"V": "float", "H": "uint16_t"}
-        return self._prelude.function(
-            name.replace("x1_", "_"), one[result], f"{one[parameter]} {argument}",
-            lambda: f"return {function}(({names[parameter]}){{{argument}}})[0];",
-        )  # fmt: skip
+        spelled = [_spelled(line, names) for line in _BODIES[body]]
+        own = f"{names[parameter]} {argument}"
+        return self._prelude.function(f"f32x{lanes}_{way}", names[result], own, lambda: spelled)
 
 
 def _kind(dtype: DType) -> str:

@@ -6,6 +6,7 @@ Division by 0 gives the dividend (``div``) or 0; shifts by the width or more giv
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -13,6 +14,7 @@ from modelcc.ir.types import DType
 from modelcc.targets.c.prelude import Prelude, each
 from modelcc.targets.c.values import memory_type
 
+_TYPE = re.compile(r"\bT\b")
 UNARY = ("neg", "not", "abs", "sign")
 
 _BOTH: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -66,6 +68,7 @@ _UNSIGNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         **_BOTH,
         "abs": ("return a;",),
+        "sign": ("return a > 0;",),
         "shr": ("return (T)((uint64_t)b < BITS ? a >> b : 0);",),
         "div": ("return b == 0 ? a : (T)(a / b);",),
         "floordiv": ("return b == 0 ? 0 : (T)(a / b);",),
@@ -151,7 +154,7 @@ class IntegerFunctions:
     def _scalar(self, function: str, dtype: DType, lines: tuple[str, ...]) -> str:
         t = memory_type(dtype)
         parameters = f"{t} a" if function in UNARY else f"{t} a, {t} b"
-        spelled = [line.replace("(T)", f"({t})").replace("BITS", str(dtype.bits)) for line in lines]
+        spelled = [_TYPE.sub(t, line).replace("BITS", str(dtype.bits)) for line in lines]
         return self._prelude.function(f"{dtype.name}_{function}", t, parameters, lambda: spelled)
 
     def _vector_lines(self, lines: tuple[str, ...], dtype: DType, lanes: int) -> list[str]:

@@ -9,12 +9,13 @@ _WORDS = """
 asm auto bool break case char const continue default do double else enum extern false float for
 goto if inline int long main register restrict return short signed sizeof static struct switch true
 typedef typeof union unix linux unsigned void volatile while NULL memcpy memmove
+ceil ceilf fabs fabsf floor floorf nearbyint nearbyintf sqrt sqrtf trunc truncf
 """
 _KEYWORDS = frozenset(_WORDS.split())
 _OURS = re.compile(r"(mcc|MCC)_.*|(f16|bf16|f32|f64|[iu](8|16|32|64))(x\d+)?(_.*)?")
 _MACROS = re.compile(
     r"U?INT(|_LEAST|_FAST)(8|16|32|64)_(C|MIN|MAX)|(U?INT(PTR|MAX)|PTRDIFF|SIG_ATOMIC|WCHAR|WINT)_"
-    r"(C|MIN|MAX)|SIZE_MAX|offsetof"
+    r"(C|MIN|MAX)|SIZE_MAX|offsetof|NAN|INFINITY|HUGE_VAL[FL]?|(FP|MATH)_.*|math_errhandling"
 )
 """What the headers define that every file includes."""
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]")

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from modelcc.ir.types import DType
 from modelcc.targets.c.code import folded
-from modelcc.targets.c.values import mask_type, memory_type, vector_type
+from modelcc.targets.c.dialect import GNU, Dialect
+from modelcc.targets.c.values import mask_type, memory_type, prefix, scalar_type, vector_type
 
 _POOL = """\
 #ifdef MCC_SERIAL /* everything in the calling thread, without a pool */
@@ -37,20 +38,27 @@ _INDEX = {
 }
 
 _CHECKED = {
-    "mcc_add": "int64_t r = 0;\n*bad |= __builtin_add_overflow(a, b, &r);\nreturn r;",
-    "mcc_mul": "int64_t r = 0;\n*bad |= __builtin_mul_overflow(a, b, &r);\nreturn r;",
+    "mcc_add": "const bool fine = b > 0 ? a <= INT64_MAX - b : a >= INT64_MIN - b;\n"
+    "*bad |= !fine;\nreturn fine ? a + b : 0;",
+    "mcc_mul": "bool over = false;\n"
+    "if (a > 0 && b > 0) over = a > INT64_MAX / b;\n"
+    "if (a > 0 && b < 0) over = b < INT64_MIN / a;\n"
+    "if (a < 0 && b > 0) over = a < INT64_MIN / b;\n"
+    "if (a < 0 && b < 0) over = b < INT64_MAX / a;\n"
+    "*bad |= over;\nreturn over ? 0 : a * b;",
     "mcc_divisor": "const bool none = b == 0 || (b == -1 && a == INT64_MIN);\n"
     "*bad |= none;\nreturn none ? 1 : b;",
 }
 
 
 class Prelude:
-    """Collects definitions by name.
+    """Collects definitions by name, in a dialect.
 
     ``parallel_for`` names a function like ``mcc_parallel_for`` that the file knows already.
     """
 
-    def __init__(self, parallel_for: str = "") -> None:
+    def __init__(self, dialect: Dialect = GNU, parallel_for: str = "") -> None:
+        self.dialect = dialect
         self._parallel_for = parallel_for
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
@@ -58,8 +66,8 @@ class Prelude:
 
     def text(self) -> str:
         """Includes and definitions."""
-        includes = "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>"
-        attribute = "#define MCC_INLINE static inline __attribute__((always_inline, unused))"
+        includes = "\n".join(f"#include <{header}>" for header in self.dialect.headers)
+        attribute = f"#define MCC_INLINE {self.dialect.inline}"
         conditional = [f"#ifdef {m}\n#include <{h}>\n#endif" for h, m in self._includes]
         parts = ["\n".join([includes, *conditional])]
         if self._functions:
@@ -93,6 +101,14 @@ class Prelude:
             self._functions[name] = "\n".join([*head, "{", *text, "}"])
         return name
 
+    def bitcast(self, source: DType, target: DType) -> str:
+        """``(source) -> target``: the same bits, defined."""
+        given, result = scalar_type(source), scalar_type(target)
+        return self.function(
+            f"{prefix(target)}_of_{prefix(source)}_bits", result, f"{given} from",
+            lambda: [f"{result} to;", "memcpy(&to, &from, sizeof to);", "return to;"],
+        )  # fmt: skip
+
     def include(self, header: str, macro: str) -> None:
         """Include ``header`` where ``macro`` is defined."""
         self._includes[header, macro] = None
@@ -117,6 +133,8 @@ class Prelude:
         return "mcc_parallel_for"
 
     def _vector(self, name: str, element: str, size: int, lanes: int) -> str:
+        if not self.dialect.vectors:
+            raise NotImplementedError(f"{self.dialect.name} has no vectors; schedule with one lane")
         if lanes & (lanes - 1):
             raise NotImplementedError(
                 f"C has no vectors of {lanes} elements; schedule with a power of two of lanes"

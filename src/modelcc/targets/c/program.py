@@ -26,6 +26,7 @@ from collections.abc import Iterable
 
 from modelcc.ir.program import Program, leaves
 from modelcc.targets.c.code import folded
+from modelcc.targets.c.dialect import GNU, Dialect
 from modelcc.targets.c.emitter import (
     PLAIN,
     EmitOptions,
@@ -36,7 +37,7 @@ from modelcc.targets.c.emitter import (
 from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.steps import StepsCode, parameters
-from modelcc.targets.c.toolchain import SEMANTICS
+from modelcc.targets.c.toolchain import semantics
 
 HOST = """typedef struct {
     void *(*allocate)(void *context, int64_t which, int64_t bytes);
@@ -49,7 +50,7 @@ def entry_name(program: Program) -> str:
     return symbol(f"{program.name}_run")
 
 
-def program_head(program: Program) -> str:
+def program_head(program: Program, dialect: Dialect = GNU) -> str:
     """What a reader of the file has to know to compile and call it."""
 
     def listed(kind: str, names: Iterable[str]) -> list[str]:
@@ -58,7 +59,7 @@ def program_head(program: Program) -> str:
 
     lines = [
         f"{entry_name(program)}: {sum(1 for _ in leaves(program.steps))} steps.",
-        f"Compile it with {' '.join(SEMANTICS)}, and with pool.c;",
+        f"Compile it with {' '.join(semantics(dialect))}, and with pool.c;",
         "-DMCC_SERIAL does without the thread pool.",
         *listed("inputs", program.inputs),
         *listed("outputs", program.outputs),
@@ -75,7 +76,7 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
 
     With ``options.static`` it defines the kernels, too, and is complete; else it declares them.
     """
-    prelude = Prelude()
+    prelude = Prelude(options.dialect)
     parts: list[str] = []
     if options.static:
         parts += definitions(program.functions, prelude, options)
@@ -88,7 +89,7 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
     for step in program.steps:
         writer.step(step)
     parts.append(writer.text(entry_name(program)))
-    if not options.static:
+    if not options.static and options.dialect.labels:
         parts += _profiled(program, prelude)
     return file_text(parts, prelude, options)
 

@@ -37,6 +37,7 @@ class StatementCode:
     def __init__(self, code: Code, prelude: Prelude) -> None:
         self._code = code
         self._prelude = prelude
+        self._dialect = prelude.dialect
         self.expressions = ExpressionCode(code, prelude)
         self._index = self.expressions.index
 
@@ -84,8 +85,9 @@ class StatementCode:
                 kind, lanes = s.offsets.dtype, s.value.lanes
                 memory.scatter(s.buffer, s.offset, at, kind, value, lanes, s.active)
             case Prefetch():
-                pointer = memory.address(s.buffer, s.offset)
-                self._code.line(f"__builtin_prefetch({pointer}, 0, {max(0, 4 - s.level)});")
+                if self._dialect.prefetch:
+                    pointer = memory.address(s.buffer, s.offset)
+                    self._code.line(self._dialect.prefetch.format(pointer, max(0, 4 - s.level)))
 
     # --- names
 
@@ -131,16 +133,17 @@ class StatementCode:
             f"(uint64_t){value}[{lane}] >= {extent}"
             for lane in range(lanes)
         ]
-        with self._code.block(f"if (__builtin_expect({' || '.join(f'({t})' for t in tests)}, 0))"):
+        some = self._dialect.unlikely.format(" || ".join(f"({t})" for t in tests))
+        with self._code.block(f"if ({some})"):
             for lane, test in enumerate(tests):
                 self._leave_if([test], f"{value}[{lane}]", s.number)
 
     def _leave_if(self, tests: Sequence[str], index: str, number: int) -> None:
         """Note ``index`` and return if all tests hold, which they seldom do."""
         memory, _ = self._code.buffer(FAULTS)
-        with self._code.block(f"if (__builtin_expect({' && '.join(tests)}, 0))"):
+        with self._code.block(f"if ({self._dialect.unlikely.format(' && '.join(tests))})"):
             for place, value in ((2 * number + 1, index), (2 * number, "1")):
-                self._code.line(f"__atomic_store_n(&{memory}[{place}], {value}, __ATOMIC_RELAXED);")
+                self._code.line(self._dialect.note.format(f"{memory}[{place}]", value))
             self._code.line("return;")
 
     def _alloc(self, s: Alloc) -> None:
@@ -148,15 +151,15 @@ class StatementCode:
         spelled = self._code.fresh(buffer.name)
         self._code.scope.buffers[buffer.name] = (spelled, buffer)
         self._code.line(
-            f"{memory_type(buffer.dtype)} {spelled}[{self._index.text(buffer.size)}] "
-            f"__attribute__((aligned({buffer.align})));"
+            f"{memory_type(buffer.dtype)} {spelled}[{self._index.text(buffer.size)}]"
+            f"{self._dialect.aligned.format(buffer.align)};"
         )
 
     # --- control flow
 
     def _if(self, s: If) -> None:
         condition = self.expressions.operand(s.condition).text
-        test = f"__builtin_expect({condition}, 0)" if s.rare else condition
+        test = self._dialect.unlikely.format(condition) if s.rare else condition
         self._code.line(f"if ({test}) {{")
         with self._code.nested():
             self.block(s.then)
@@ -187,8 +190,8 @@ class StatementCode:
                 f"loop over '{s.variable}' from {s.start} to {s.stop} cannot be unrolled: "
                 f"its extent {extent} is not a number"
             )
-        if extent > s.step:
-            self._code.directive(f"#pragma GCC unroll {-(-extent // s.step)}")
+        if extent > s.step and self._dialect.unroll:
+            self._code.directive(self._dialect.unroll.format(-(-extent // s.step)))
 
     def _loop(self, s: For, first: str, last: str) -> None:
         """The iterations of ``s`` from ``first`` to before ``last``; both are within its range."""

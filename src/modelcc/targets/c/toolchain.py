@@ -14,9 +14,16 @@ from pathlib import Path
 
 from modelcc.ir.errors import Error
 from modelcc.runtime.errors import LoadError
+from modelcc.targets.c.dialect import GNU, Dialect
 
-SEMANTICS = ("-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
+FUSED = ("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 """What generated code wants of any compiler: a*b+c may be fused, and nobody asks for errors."""
+
+
+def semantics(dialect: Dialect) -> tuple[str, ...]:
+    """All that says what generated code means."""
+    return f"-std={dialect.standard}", *FUSED
+
 
 _MODE = ("-fPIC", "-Wno-psabi", "-fno-stack-protector")
 _CANDIDATES = (("cc",), ("gcc",), ("clang",), ("python-zig", "cc"), ("zig", "cc"))
@@ -37,11 +44,12 @@ class CCompiler:
     version: str
     arch: str = "native"
     optimize: int = 2
+    dialect: Dialect = GNU
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Options for every file."""
-        return (f"-O{self.optimize}", f"-march={self.arch}", *SEMANTICS, *_MODE)
+        return (f"-O{self.optimize}", f"-march={self.arch}", *semantics(self.dialect), *_MODE)
 
     def compile_object(self, text: str) -> bytes:
         """The object file of a C file; :class:`ToolchainError` if the compiler refuses it."""
@@ -78,7 +86,9 @@ class CCompiler:
             return result.read_bytes()
 
 
-def find_compiler(command: str = "", arch: str = "native", optimize: int = 2) -> CCompiler:
+def find_compiler(
+    command: str = "", arch: str = "native", optimize: int = 2, dialect: Dialect = GNU
+) -> CCompiler:
     """The compiler ``command`` (a path or name, with arguments), or else the system's.
 
     Raises :class:`ToolchainError` if there is none.
@@ -88,7 +98,7 @@ def find_compiler(command: str = "", arch: str = "native", optimize: int = 2) ->
         path = shutil.which(words[0])
         if path is not None:
             spelled = (path, *words[1:])
-            return CCompiler(spelled, _version(spelled), arch, optimize)
+            return CCompiler(spelled, _version(spelled), arch, optimize, dialect)
     looked = command or ", ".join(dict.fromkeys(words[0] for words in _CANDIDATES))
     raise ToolchainError(
         f"there is no C compiler on this machine (looked for {looked}); install gcc or clang, "

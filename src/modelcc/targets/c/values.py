@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, DType
+from modelcc.targets.c.dialect import GNU, Dialect
 
 HALVES = (F16, BF16)
 _FLOATS = {F64: "double", F32: "float", F16: "uint16_t", BF16: "uint16_t"}
@@ -57,7 +58,7 @@ def mask_type(bits: int, lanes: int) -> str:
     return f"i{bits}x{lanes}"
 
 
-def constant(value: float | int | bool, dtype: DType) -> str:
+def constant(value: float | int | bool, dtype: DType, dialect: Dialect = GNU) -> str:
     """A scalar constant of exactly the type ``scalar_type(dtype)`` has in arithmetic."""
     if dtype == BOOL:
         return "true" if value else "false"
@@ -65,7 +66,7 @@ def constant(value: float | int | bool, dtype: DType) -> str:
         return _integer(int(value), dtype)
     if dtype in HALVES:
         return f"{int(np.array(value).astype(dtype.numpy).view(np.uint16)):#06x}"
-    return _float(float(np.array(value).astype(dtype.numpy)), dtype)
+    return _float(float(np.array(value).astype(dtype.numpy)), dtype, dialect)
 
 
 def _integer(value: int, dtype: DType) -> str:
@@ -80,12 +81,12 @@ def _integer(value: int, dtype: DType) -> str:
     return str(value) if dtype.bits == 32 else f"INT64_C({value})"
 
 
-def _float(value: float, dtype: DType) -> str:
+def _float(value: float, dtype: DType, dialect: Dialect) -> str:
     suffix = "f" if dtype == F32 else ""
     if math.isnan(value):
-        return f'__builtin_nan{suffix}("")'
+        return dialect.nan[dtype == F32]
     if math.isinf(value):
-        return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
+        return f"{'-' if value < 0 else ''}{dialect.infinity[dtype == F32]}"
     text = str(np.float32(value)) if dtype == F32 else repr(value)
     mantissa, e, exponent = text.partition("e")
     return (mantissa if "." in mantissa else f"{mantissa}.0") + e + exponent + suffix

@@ -20,12 +20,22 @@ from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program, checks, index_bounds
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.runtime.pool import pool_c
-from modelcc.targets.base import POOL, SCHEDULE, Module, TargetOptions, Workplace, joined
+from modelcc.targets.base import (
+    POOL,
+    SCHEDULE,
+    Module,
+    TargetOptions,
+    TensorPasses,
+    Workplace,
+    joined,
+)
 from modelcc.targets.c.delivery.facts import Processor, Request, facts_of
 from modelcc.targets.c.delivery.folder import File, folder_files
+from modelcc.targets.c.dialect import C99, GNU, Dialect
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
+from modelcc.targets.cpu.algorithms import tensor_passes
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.isa.table import ENCODINGS, lanes_of
 from modelcc.targets.native.closed import check_closed
@@ -51,10 +61,26 @@ class CTarget(CpuTarget):
 
     arch: str = "native"
     command: str = ""
+    dialect: Dialect = GNU
 
     @property
     def name(self) -> str:
-        return "c"
+        return self.dialect.name
+
+    @property
+    def pairs_shorts(self) -> bool:
+        return self.dialect.vectors and super().pairs_shorts
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        return self.dialect.vectors and super().multiplies_bytes
+
+    def tensor_passes(self) -> TensorPasses:
+        """Layouts in blocks of channels are for vectors."""
+        options = self.options if self.dialect.vectors else replace(self.options, optimize=0)
+        return tensor_passes(
+            self.cpu, self.pairs_shorts, options, self.wanted, self.multiplies_bytes
+        )
 
     @property
     def key(self) -> str:
@@ -66,7 +92,7 @@ class CTarget(CpuTarget):
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The file that runs the steps, those of the kernels, and the thread pool's if needed."""
-        steps = Module("program", emit_program_c(program))
+        steps = Module("program", emit_program_c(program, EmitOptions(dialect=self.dialect)))
         pool = (Module(POOL, pool_c()),) if any(map(parallel_loop, program.functions)) else ()
         return (steps, *self.emit_functions(program.functions), *pool)
 
@@ -74,23 +100,27 @@ class CTarget(CpuTarget):
         """Files of a few functions each."""
         starts = range(0, len(functions), FUNCTIONS_PER_MODULE)
         parts = [functions[i : i + FUNCTIONS_PER_MODULE] for i in starts]
-        return tuple(Module(f"kernels{n}", emit_c(part)) for n, part in enumerate(parts))
+        options = EmitOptions(dialect=self.dialect)
+        return tuple(Module(f"kernels{n}", emit_c(part, options)) for n, part in enumerate(parts))
 
     @cached_property
     def _available(self) -> Available:
         """What C has a form of: the compiler knows whether it is for such a processor."""
-        return lanes_of(e for e in ENCODINGS if e.c)
+        return lanes_of(e for e in ENCODINGS if e.c and self.dialect.vectors)
 
     def complete(self, program: Program) -> str:
         """One C file with everything in it but the weights."""
-        head = f"{program_head(program)}\nprocessor: {self.processor.name}"
-        return emit_program_c(program, EmitOptions(static=True, head=head))
+        head = f"{program_head(program, self.dialect)}\nprocessor: {self.processor.name}"
+        return emit_program_c(program, EmitOptions(True, head, self.dialect))
 
     def deliver(self, program: Program, request: Request) -> tuple[File, ...]:
         """A folder with everything that a C program needs to run it.
 
-        :class:`ModelError` for what has no form in C.
+        :class:`ModelError` for what has no form in C, and in other dialects than GNU's.
         """
+        if self.dialect != GNU:
+            hint = "leave --target out, or write one file: -o model.c"
+            raise ModelError(f"target {self.name} writes no folder", (), hint)
         names = list(map(user_name, program.outputs))
         texts = [check_text(check) for check in checks(program)]
         texts += [bound.demand() for bound in index_bounds(program)]
@@ -138,7 +168,9 @@ class CTarget(CpuTarget):
                 return link_library(self.build((*others, Module(POOL, pool_c())), workplace))
             case _:
                 known = ", ".join(self.forms)
-                raise ModelError(f"target c cannot emit {form!r}", (), f"it knows {known}")
+                raise ModelError(
+                    f"target {self.name} cannot emit {form!r}", (), f"it knows {known}"
+                )
 
     def package(
         self,
@@ -151,15 +183,21 @@ class CTarget(CpuTarget):
         check_closed(objects)
         names = list(map(user_name, program.outputs))
         machine = MachineSpec(self.machine.triple, self.machine.cpu, self.machine.features)
-        label = Label(versions={"c": self.compiler().version}, sources=notes)
+        label = Label(versions={self.name: self.compiler().version}, sources=notes)
         return package(program, entry_name(program), objects, machine, names, label, allocate)
 
     def compiler(self) -> CCompiler:
         """The C compiler; :class:`ModelError` if there is none."""
         try:
-            return find_compiler(self.command, self.arch, self.options.optimize)
+            return find_compiler(self.command, self.arch, self.options.optimize, self.dialect)
         except ToolchainError as error:
             raise ModelError(str(error)) from error
+
+
+def c99_target(options: TargetOptions) -> CTarget:
+    """C of the standard, for any compiler: loops over single elements."""
+    target = c_target(options)
+    return replace(target, cpu=_plain(target.cpu), dialect=C99)
 
 
 def c_target(options: TargetOptions) -> CTarget:
@@ -172,8 +210,8 @@ def c_target(options: TargetOptions) -> CTarget:
 
 
 def _plain(cpu: CpuModel) -> CpuModel:
-    """A processor without vectors and for small tiles: at level 0 the C is for reading."""
-    return replace(cpu, vector_bits=8, vector_registers=8, fused=False)
+    """A processor without vectors and for small tiles, for C to read or for any compiler."""
+    return replace(cpu, vector_bits=1, vector_registers=8, fused=False)
 
 
 def _compiled(

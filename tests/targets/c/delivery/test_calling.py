@@ -13,7 +13,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from modelcc.ir.index import Range
-from modelcc.targets.c.toolchain import SEMANTICS
+from modelcc.targets.c.dialect import GNU
+from modelcc.targets.c.toolchain import semantics
 from tests.delivered import (
     WARNINGS,
     delivered,
@@ -74,7 +75,7 @@ def compiled(folder: Path, *flags: str) -> list[str]:
     objects: list[str] = []
     for source in sorted(folder.glob("*.c")):
         if source.name != "main.c":
-            run(["cc", *SEMANTICS, "-O1", *WARNINGS, *flags, "-c", source.name], folder)
+            run(["cc", *semantics(GNU), "-O1", *WARNINGS, *flags, "-c", source.name], folder)
             objects.append(str(source.with_suffix(".o")))
     return objects
 
@@ -251,7 +252,7 @@ def test_an_index_out_of_range_is_a_status(tmp_path: Path) -> None:
 def test_processors(cpu: str, wide: bool, refused: tuple[str, ...], tmp_path: Path) -> None:
     delivered(mlp(4), tmp_path, settings=options(cpu=cpu))
     flags = re.findall(r"-march=\S+", (tmp_path / "CMakeLists.txt").read_text())
-    command = ["gcc", *SEMANTICS, "-O2", *flags, "-c", "net.c"]
+    command = ["gcc", *semantics(GNU), "-O2", *flags, "-c", "net.c"]
     run(command, tmp_path)
     code = run(["objdump", "-d", "net.o"], tmp_path)
     assert "xmm" in code
@@ -261,11 +262,14 @@ def test_processors(cpu: str, wide: bool, refused: tuple[str, ...], tmp_path: Pa
     for name in ("net.h", "net.c"):
         assert f"Processor: {told};" in (tmp_path / name).read_text()
     for flag in refused:
-        done = subprocess.run(["gcc", *SEMANTICS, flag, "-c", "net.c"], cwd=tmp_path,
+        done = subprocess.run(["gcc", *semantics(GNU), flag, "-c", "net.c"], cwd=tmp_path,
                               capture_output=True, text=True, check=False)  # fmt: skip
         assert done.returncode
         assert f'#error "net.c is for {cpu}: compile it with -march={cpu}"' in done.stderr
-        run(["gcc", *SEMANTICS, flag, "-DNET_ANY_PROCESSOR", "-Wno-psabi", "-c", "net.c"], tmp_path)
+        run(
+            ["gcc", *semantics(GNU), flag, "-DNET_ANY_PROCESSOR", "-Wno-psabi", "-c", "net.c"],
+            tmp_path,
+        )
 
 
 @pytest.mark.parametrize("name", ["odd_names", "no_inputs", "no_weights"])

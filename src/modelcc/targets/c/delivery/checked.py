@@ -12,16 +12,20 @@ _HELPERS: Mapping[str, str] = {
     "fit_add": """\
 static inline int64_t fit_add(int64_t a, int64_t b, bool *fits)
 {
-    int64_t sum = 0;
-    *fits &= !__builtin_add_overflow(a, b, &sum);
-    return sum;
+    const bool fine = b > 0 ? a <= INT64_MAX - b : a >= INT64_MIN - b;
+    *fits &= fine;
+    return fine ? a + b : 0;
 }""",
     "fit_mul": """\
 static inline int64_t fit_mul(int64_t a, int64_t b, bool *fits)
 {
-    int64_t product = 0;
-    *fits &= !__builtin_mul_overflow(a, b, &product);
-    return product;
+    bool over = false;
+    if (a > 0 && b > 0) over = a > INT64_MAX / b;
+    if (a > 0 && b < 0) over = b < INT64_MIN / a;
+    if (a < 0 && b > 0) over = a < INT64_MIN / b;
+    if (a < 0 && b < 0) over = b < INT64_MAX / a;
+    *fits &= !over;
+    return over ? 0 : a * b;
 }""",
     "fit_div": """\
 static inline int64_t fit_div(int64_t a, int64_t b, bool *fits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelcc.targets.c.delivery.facts import Facts
 from modelcc.targets.c.delivery.filling import filled
 from modelcc.targets.c.delivery.header import LANGUAGE, flags
-from modelcc.targets.c.toolchain import SEMANTICS
+from modelcc.targets.c.toolchain import FUSED
 
 _WARNINGS = "-Wno-psabi"
 
@@ -16,14 +16,13 @@ def cmake(facts: Facts) -> str:
     sources = [f"{name}.c"]
     sources += [f"{name}_weights.c"] if facts.weights else []
     sources += [f"{name}_pool.c"] if facts.has_pool else []
-    semantics = [flag for flag in SEMANTICS if not flag.startswith("-std")]
     form = facts.request.weights if facts.weights else ""
     return filled(
         "CMakeLists.txt",
         name=name,
         language=LANGUAGE,
         sources=" ".join(sources),
-        options=f"{' '.join(flags(facts))}\n    {' '.join((*semantics, _WARNINGS))}",
+        options=f"{' '.join(flags(facts))}\n    {' '.join((*FUSED, _WARNINGS))}",
         threads=filled("threads.cmake", name=name).rstrip() if facts.has_pool else "",
         incbin=filled("incbin.cmake", name=name, NAME=macro) if form == "incbin" else "",
         weights=filled("weights.cmake", name=name, NAME=macro).rstrip() if form == "bin" else "",

@@ -32,7 +32,7 @@ _KERNELS = EmitOptions(static=True)
 def source(facts: Facts) -> str:
     """Text of the file."""
     program = facts.program
-    prelude = Prelude(_parallel_for(facts))
+    prelude = Prelude(parallel_for=_parallel_for(facts))
     kernels = definitions(program.functions, prelude, _KERNELS)
     steps = StepsCode(program, prelude)
     for step in program.steps:
