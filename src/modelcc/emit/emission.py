@@ -45,14 +45,6 @@ FORMS = (
 SOURCES = ("llvm", "c")
 """Forms that are a target's source language."""
 
-_LEAVES: Mapping[str, str] = {
-    "graph": "lower",
-    "tensor": "schedule",
-    "launches": "loop",
-    "loop": "emit",
-    "program": "emit",
-}
-"""The block before which a level is what it is called."""
 _SUFFIX: Mapping[str, str] = {
     SCHEDULE: ".schedule.txt",
     "llvm": ".ll",
@@ -113,7 +105,7 @@ def emit(
         modules = _modules(source, level, target, options, workplace, observer)
         contents = _rendered(modules, level, form, target, workplace)
         return Emission(form, contents, _SUFFIX[form])
-    stages = before_block(pipeline(target, options, workplace), _LEAVES[form])
+    stages = before_block(pipeline(target, options, workplace), LEVELS[form].leaves)
     program = source
     if level != form:
         program = _run(resumed(stages, level), source, observer, workplace)

@@ -40,10 +40,12 @@ Functions = tuple[Function, ...]
 
 @dataclass(frozen=True)
 class Level:
-    """One level: the block of the pipeline it enters when read back, None if it cannot."""
+    """One level: the block of the pipeline it comes before, and the one that it enters when read
+    back, None if it cannot."""
 
     name: str
     suffix: str
+    leaves: str
     enters: str | None
 
 
@@ -51,11 +53,11 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
     {
         level.name: level
         for level in (
-            Level("graph", ".graph.mlir", "graph"),
-            Level("tensor", ".tensor.txt", "schedule"),
-            Level("launches", ".launches.txt", "loop"),
-            Level("loop", ".loop.txt", None),
-            Level("program", ".program.txt", "emit"),
+            Level("graph", ".graph.mlir", "lower", "graph"),
+            Level("tensor", ".tensor.txt", "schedule", "schedule"),
+            Level("launches", ".launches.txt", "loop", "loop"),
+            Level("loop", ".loop.txt", "emit", None),
+            Level("program", ".program.txt", "emit", "emit"),
         )
     }
 )
