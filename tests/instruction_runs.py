@@ -19,8 +19,8 @@ from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.isa.templates import Encoding
 from modelcc.targets.llvm.emitter import EmitOptions, emit_llvm
 from modelcc.targets.llvm.instructions import Instructions
-from modelcc.targets.native.machine import Machine, host_machine
-from modelcc.targets.native.toolchain import assembly, compile_llvm
+from modelcc.targets.native.machine import Machine
+from modelcc.targets.native.toolchain import assembly, compile_llvm, host_machine
 
 TRIALS = 64
 EMULATOR, CROSS = "qemu-aarch64", "aarch64-linux-gnu-gcc"
