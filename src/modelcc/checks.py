@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, cast
+from typing import Protocol, SupportsFloat, SupportsIndex, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -35,12 +35,12 @@ def shown(value: object) -> str:
     return f"{text} ({name})" if 0 < len(text) <= _SHOWN else f"a value of type {name}"
 
 
-def whole_number(what: str, value: Any, low: int = 0, high: int | None = None) -> int:
+def whole_number(what: str, value: object, low: int = 0, high: int | None = None) -> int:
     """An ``int`` from ``low`` to ``high``."""
     bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
     expected = f"{what} must be a whole number {bounds}"
     try:
-        number = None if _is(value, bool, np.bool_) else index(value)
+        number = index(value) if isinstance(value, SupportsIndex) and not _is_bool(value) else None
     except TypeError:
         number = None
     if number is None:
@@ -52,10 +52,11 @@ def whole_number(what: str, value: Any, low: int = 0, high: int | None = None) -
     return number
 
 
-def number(what: str, value: Any) -> float:
+def number(what: str, value: object) -> float:
     """A finite number of at least 0."""
     try:
-        found = None if _is(value, bool, str, bytes) else float(value)
+        fits = isinstance(value, SupportsFloat | SupportsIndex)
+        found = float(value) if fits and not _is_bool(value) else None
     except (TypeError, ValueError):
         found = None
     if found is None or not 0 <= found < float("inf"):
@@ -63,9 +64,13 @@ def number(what: str, value: Any) -> float:
     return found
 
 
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
 def flag(what: str, value: object) -> bool:
     """True or False."""
-    if not _is(value, bool, np.bool_):
+    if not _is_bool(value):
         raise ModelError(f"{what} must be True or False, not {shown(value)}")
     return bool(value)
 
@@ -93,10 +98,11 @@ def names(what: str, value: object) -> tuple[str, ...]:
     return found
 
 
-def dimensions(what: str, value: Any) -> tuple[tuple[str, int | Range], ...]:
+def dimensions(what: str, value: object) -> tuple[tuple[str, int | Range], ...]:
     """Named dimensions with a size, or with the least and the greatest one."""
-    pairs = _items(value.items() if hasattr(value, "items") else value)
-    if pairs is None or not all(_is_pair(pair) and isinstance(pair[0], str) for pair in pairs):
+    given = pairs_of(value)
+    pairs = [(name, size) for name, size in given or () if isinstance(name, str)]
+    if given is None or len(pairs) < len(given):
         hint = f"for example {what}={{'batch': 8}}"
         raise ModelError(f"{what} must be a dict of sizes by name, not {shown(value)}", (), hint)
     for name, times in Counter(name for name, _ in pairs).items():
@@ -115,8 +121,20 @@ def sizes(what: str, value: object) -> dict[str, int]:
     return found
 
 
-def _size(what: str, size: Any) -> int | Range:
-    ends = (size.lo, size.hi) if isinstance(size, Range) else size
+@runtime_checkable
+class _HasItems(Protocol):
+    def items(self) -> Iterable[object]: ...
+
+
+def pairs_of(value: object) -> Sequence[tuple[object, object]] | None:
+    """Of a dict, or of whatever holds pairs; None if it is nothing of that kind."""
+    items = _items(value.items() if isinstance(value, _HasItems) else value)
+    pairs = [(item[0], item[1]) for item in items or () if _is_pair(item)]
+    return None if items is None or len(pairs) < len(items) else pairs
+
+
+def _size(what: str, size: object) -> int | Range:
+    ends: object = (size.lo, size.hi) if isinstance(size, Range) else size
     if _is_pair(ends):
         low = whole_number(f"the least size in {what}", ends[0], 1)
         high = None if ends[1] is None else whole_number(f"the greatest size in {what}", ends[1], 1)
@@ -129,16 +147,16 @@ def _size(what: str, size: Any) -> int | Range:
         raise ModelError(error.message, (), error.hint or _SIZES) from None
 
 
-def mapping(what: str, value: Any, example: str) -> dict[str, Any]:
+def mapping(what: str, value: object, example: str) -> dict[str, object]:
     """A dict with keys of ``str``."""
-    if not _is(value, dict, Mapping) or not all(isinstance(key, str) for key in value):
+    if not _is_named_values(value):
         raise ModelError(f"{what} must be a dict by name, not {shown(value)}", (), example)
     return dict(value)
 
 
-def file_path(what: str, value: Any) -> Path:
+def file_path(what: str, value: object) -> Path:
     """A path."""
-    text: object = fspath(cast("str", value)) if _is(value, str, PathLike) else None
+    text: object = fspath(value) if _is_path(value) else None
     if isinstance(text, str) and text and "\0" not in text:
         return Path(text)
     hint = f"for example {what}='model.mcc'"
@@ -157,14 +175,30 @@ def function(what: str, value: Callable[..., object] | None, example: str) -> No
         raise ModelError(f"{what} must be a function, not {shown(value)}", (), example)
 
 
-def _is(value: object, *kinds: type) -> bool:
-    return isinstance(value, kinds)
+def _is_path(value: object) -> TypeGuard[str | PathLike[str]]:
+    return isinstance(value, str | PathLike)
 
 
-def _is_pair(value: Any) -> bool:
-    return _is(value, tuple, list) and len(value) == 2
+def _is_named_values(value: object) -> TypeGuard[Mapping[str, object]]:
+    return _is_mapping(value) and all(isinstance(key, str) for key in value)
 
 
-def _items(value: Any) -> Sequence[Any] | None:
+def _is_mapping(value: object) -> TypeGuard[Mapping[object, object]]:
+    return isinstance(value, Mapping)
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, tuple | list)
+
+
+def _is_pair(value: object) -> TypeGuard[Sequence[object]]:
+    return _is_sequence(value) and len(value) == 2
+
+
+def _is_iterable(value: object) -> TypeGuard[Iterable[object]]:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+
+
+def _items(value: object) -> Sequence[object] | None:
     """Of a list, tuple, set …; None if it is nothing of that kind."""
-    return tuple(value) if _is(value, Iterable) and not _is(value, str, bytes) else None
+    return tuple(value) if _is_iterable(value) else None

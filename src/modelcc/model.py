@@ -161,7 +161,7 @@ class Model:
     def __deepcopy__(self, memo: object) -> Model:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         artifact = self._artifact
         pieces = (dict(artifact.objects), dict(artifact.constants), dict(artifact.sources))
         manifest = manifest_to_json(artifact.manifest)

@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TypeProto, defs, helper
@@ -19,13 +19,16 @@ from onnx.backend.base import Backend, BackendRep
 
 from modelcc.api import Model
 from modelcc.api import compile as compile_native
+from modelcc.artifact.json_values import is_list
 from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.errors import UnsupportedModel
 from modelcc.frontends.onnx.tensors import DTYPES
 from modelcc.ir.errors import ModelError
-from modelcc.ir.types import Array, dtype_of
+from modelcc.ir.op import is_items
+from modelcc.ir.types import Array, NumpyType, dtype_of
 
 Values = Mapping[str, Array]
+Inputs = Mapping[str, object] | Iterable[object]
 
 
 class CompiledModel(BackendRep):
@@ -41,7 +44,7 @@ class CompiledModel(BackendRep):
         """What the outputs are called."""
         return tuple(o.name for o in self._model.outputs)
 
-    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def run(self, inputs: Inputs, **kwargs: object) -> tuple[object, ...]:
         """Outputs in the model's order, for inputs in order, by name, or a single array."""
         return _called(self._model, _feeds(self._names, inputs))
 
@@ -57,7 +60,7 @@ class SpecialisedModel(BackendRep):
         self._options = dict(options)
         self._compiled: dict[tuple[object, ...], tuple[Model, Values]] = {}
 
-    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def run(self, inputs: Inputs, **kwargs: object) -> tuple[object, ...]:
         """As for a compiled model; values not seen before are compiled for."""
         feeds = _feeds(self._names, inputs)
         key = tuple(_identity(name, value) for name, value in feeds.items())
@@ -71,7 +74,7 @@ class ModelccBackend(Backend):
     """Compiles ONNX models for the processor that Python runs on."""
 
     @classmethod
-    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: object) -> bool:
         """Whether the model may be tried; ``prepare`` tells why one cannot be compiled."""
         return cls.supports_device(device)
 
@@ -101,8 +104,8 @@ class ModelccBackend(Backend):
 
     @classmethod
     def run_model(
-        cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
-    ) -> tuple[Any, ...]:
+        cls, model: ModelProto, inputs: Inputs, device: str = "CPU", **kwargs: Any
+    ) -> tuple[object, ...]:
         """Outputs of the model for these inputs."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
@@ -110,11 +113,11 @@ class ModelccBackend(Backend):
     def run_node(
         cls,
         node: NodeProto,
-        inputs: Any,
+        inputs: Inputs,
         device: str = "CPU",
-        outputs_info: Sequence[tuple[np.dtype[Any], tuple[int, ...]]] | None = None,
+        outputs_info: Sequence[tuple[NumpyType, tuple[int, ...]]] | None = None,
         **kwargs: Any,
-    ) -> tuple[Any, ...]:
+    ) -> tuple[object, ...]:
         """Outputs of one operator; ``opset_version`` is that of its domain (default: newest)."""
         version = kwargs.pop("opset_version", defs.onnx_opset_version())
         arrays = [np.asarray(value) for value in inputs]
@@ -134,35 +137,39 @@ def input_names(model: ModelProto) -> tuple[str, ...]:
     return tuple(i.name for i in model.graph.input if i.name not in stored)
 
 
-def _feeds(names: Sequence[str], inputs: Any) -> dict[str, Any]:
-    if isinstance(inputs, Mapping):
-        return dict(cast(Mapping[str, Any], inputs))
-    values: list[Any] = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+def _is_named(inputs: Inputs) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(inputs, Mapping)
+
+
+def _feeds(names: Sequence[str], inputs: Inputs) -> dict[str, object]:
+    if _is_named(inputs):
+        return dict(inputs)
+    values: list[object] = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
     if len(values) > len(names):
         raise ModelError(f"{len(values)} inputs for a model of {len(names)}: {', '.join(names)}")
     return dict(zip(names, values, strict=False))
 
 
-def _called(model: Model, feeds: Mapping[str, Any]) -> tuple[Any, ...]:
-    results: Any = model(dict(feeds))
-    several = isinstance(results, tuple)
-    return cast(tuple[Any, ...], results) if several else (results,)
+def _called(model: Model, feeds: Mapping[str, object]) -> tuple[object, ...]:
+    results: object = model(dict(feeds))
+    return results if is_items(results) else (results,)
 
 
-def _identity(name: str, value: Any) -> tuple[object, ...]:
-    if value is None or isinstance(value, list):
-        items = cast("list[Any]", value or [])
-        return (name, value is None, *(_identity(name, item) for item in items))
+def _identity(name: str, value: object) -> tuple[object, ...]:
+    if value is None:
+        return (name, True)
+    if is_list(value):
+        return (name, False, *(_identity(name, item) for item in value))
     if not _is_short(value):
         return (name,)
     return (name, value.dtype.name, value.shape, value.tobytes())
 
 
-def _is_short(value: Any) -> bool:
+def _is_short(value: object) -> TypeGuard[Array]:
     return isinstance(value, np.ndarray) and value.ndim < 2 and not value.dtype.hasobject
 
 
-def _specialised(proto: ModelProto, feeds: Values, options: dict[str, Any]) -> (
+def _specialised(proto: ModelProto, feeds: Mapping[str, object], options: dict[str, Any]) -> (
     tuple[Model, Values]
 ):  # fmt: skip
     """Compiled with as few inputs fixed as will do: none, counts, then numbers too."""
@@ -189,7 +196,7 @@ def _is_open(type: TypeProto) -> bool:
     return kind != "tensor_type" or not type.tensor_type.HasField("shape")
 
 
-def structure_of(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, int]:
+def structure_of(model: ModelProto, feeds: Mapping[str, object]) -> dict[str, int]:
     """The dimensions to fix so that ``feeds`` can be arguments: lengths, presence and ranks."""
     sizes: dict[str, int] = {}
     for value in model.graph.input:
@@ -198,19 +205,19 @@ def structure_of(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, int]:
     return sizes
 
 
-def _sizes(type: TypeProto, name: str, value: Any) -> dict[str, int]:
+def _sizes(type: TypeProto, name: str, value: object) -> dict[str, int]:
     match type.WhichOneof("value"):
         case "optional_type" if value is None:
             return {f"{name}_present": 0}
         case "optional_type":
             return {f"{name}_present": 1} | _sizes(type.optional_type.elem_type, name, value)
-        case "sequence_type":
+        case "sequence_type" if is_list(value):
             sizes = {f"{name}_length": len(value)}
             for i, item in enumerate(value):
                 sizes |= _sizes(type.sequence_type.elem_type, f"{name}[{i}]", item)
             return sizes
         case _:
-            return {f"{name}_rank": np.ndim(value)} if _is_open(type) else {}
+            return {f"{name}_rank": np.ndim(np.asarray(value))} if _is_open(type) else {}
 
 
 def _model_of(node: NodeProto, arrays: Sequence[Array], version: int) -> ModelProto:

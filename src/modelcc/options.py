@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TypeGuard
 
 from modelcc.checks import (
     dimensions,
@@ -15,6 +15,7 @@ from modelcc.checks import (
     names,
     number,
     optional_flag,
+    pairs_of,
     shown,
     text,
     whole_number,
@@ -103,14 +104,13 @@ def fixed_dims(dims: Dims | None) -> tuple[tuple[str, int | Range], ...]:
     return dimensions("dims", {} if dims is None else dims)
 
 
-def _machine(what: str, value: Any) -> tuple[tuple[str, float], ...]:
-    try:
-        given: dict[Any, Any] = dict(value)
-    except (TypeError, ValueError) as error:
+def _machine(what: str, value: object) -> tuple[tuple[str, float], ...]:
+    given = pairs_of(value)
+    if given is None:
         hint = "for example {'l2_bytes': 524288}"
-        raise ModelError(f"{what} must be numbers by name, not {shown(value)}", (), hint) from error
+        raise ModelError(f"{what} must be numbers by name, not {shown(value)}", (), hint)
     hint = "the names are str"
-    pairs = {text(what, k, hint): number(f"{what} {k!r}", v) for k, v in given.items()}
+    pairs = {text(what, k, hint): number(f"{what} {k!r}", v) for k, v in given}
     with_numbers(CpuModel(), tuple(pairs.items()))
     return tuple(sorted(pairs.items()))
 
@@ -123,19 +123,22 @@ def _accuracy(what: str, value: object) -> str:
     return asked
 
 
-def _limit(what: str, value: Any) -> Limit | None:
+def _limit(what: str, value: object) -> Limit | None:
     if value is None or isinstance(value, Limit):
         return value
-    if isinstance(value, str) or not isinstance(value, Sequence):
+    if isinstance(value, str) or not _is_sequence(value):
         hint = "give the name of a stage and a number, as in limit=('SimplifyAlgebra', 3)"
         raise ModelError(f"{what} must be a stage and rewrites, not {shown(value)}", (), hint)
-    pair = cast("Sequence[object]", value)
-    if len(pair) != 2:
-        raise ModelError(f"{what} must have a stage and a number, not {len(pair)} values")
-    return Limit(text("the stage of limit", pair[0]), whole_number("limit", pair[1]))
+    if len(value) != 2:
+        raise ModelError(f"{what} must have a stage and a number, not {len(value)} values")
+    return Limit(text("the stage of limit", value[0]), whole_number("limit", value[1]))
 
 
-_CHECKS: Mapping[str, Callable[[str, Any], object]] = MappingProxyType(
+def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence)
+
+
+_CHECKS: Mapping[str, Callable[[str, object], object]] = MappingProxyType(
     {
         "target": partial(text, hint="for example target='native'"),
         "cpu": partial(text, hint="for example cpu='x86-64-v3'"),

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import IO, cast
+from typing import IO
 
 ALIGNMENT = 64
 """Contents start at a multiple of so many bytes."""
@@ -130,12 +130,12 @@ def read_into(file: IO[bytes], member: Member, target: memoryview) -> None:
 
 def _listed(file: IO[bytes], total: int) -> Iterator[Member]:
     """What the directory at the end of the file says, as far as it can be read."""
-    end = cast(Sequence[int], _END.unpack(_read(file, total - _END.size, _END.size)))
+    end: Sequence[int] = _END.unpack(_read(file, total - _END.size, _END.size))
     size, rest = end[5], _END.size
     wide = rest + _LOCATOR.size + _END64.size
     if total >= wide and _read(file, total - rest - _LOCATOR.size, 4) == b"PK\6\7":
         rest = wide
-        size = cast(Sequence[int], _END64.unpack(_read(file, total - rest, _END64.size)))[8]
+        size = int(_END64.unpack(_read(file, total - rest, _END64.size))[8])
     if size > total - rest:
         raise ArchiveError("it has no directory")
     directory = _read(file, total - rest - size, size)
@@ -143,7 +143,7 @@ def _listed(file: IO[bytes], total: int) -> Iterator[Member]:
     while at < len(directory):
         if at + _CENTRAL.size > len(directory):
             raise ArchiveError("its directory is cut off")
-        fields = cast(Sequence[int], _CENTRAL.unpack_from(directory, at))
+        fields: Sequence[int] = _CENTRAL.unpack_from(directory, at)
         crc, held, name_size, extra_size = fields[7], fields[9], fields[10], fields[11]
         at += _CENTRAL.size
         try:

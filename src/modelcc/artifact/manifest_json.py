@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
 
+from modelcc.artifact.json_values import (
+    is_list,
+    is_object,
+    list_of,
+    object_of,
+    parsed_object,
+    whole_number_of,
+)
 from modelcc.artifact.manifest import (
     FORMAT,
     CheckSpec,
@@ -22,11 +29,10 @@ from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.structure import HostStep, Interface, Records, Setting, Structure
 from modelcc.ir.types import DTYPES, DType
 
-Object = Mapping[str, Any]
+Object = Mapping[str, object]
 
 _PARENTHESES, _LETTERS = 80, 20_000
 """Of an index expression: Python, which evaluates them, nests less than a hundred."""
-T = TypeVar("T")
 
 
 def manifest_to_json(manifest: Manifest) -> str:
@@ -35,7 +41,7 @@ def manifest_to_json(manifest: Manifest) -> str:
 
 
 def _data(manifest: Manifest) -> Object:
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "format": manifest.format,
         "name": manifest.name,
         "entry": manifest.entry,
@@ -73,8 +79,8 @@ def manifest_from_json(text: str) -> Manifest:
     again it would say the same.
     """
     try:
-        data = cast(Object, json.loads(text))
-        version = int(data["format"])
+        data = parsed_object(text)
+        version = whole_number_of(data["format"])
     except (*_UNREADABLE,) as error:
         raise ManifestError("it has no readable manifest") from error
     if version != FORMAT:
@@ -115,28 +121,31 @@ def _manifest(data: Object) -> Manifest:
     return Manifest(
         name=str(data["name"]),
         entry=str(data["entry"]),
-        inputs=_all(data["inputs"], _read_tensor),
-        outputs=_all(data["outputs"], _read_tensor),
+        inputs=list_of(data["inputs"], _read_tensor),
+        outputs=list_of(data["outputs"], _read_tensor),
         machine=_read_machine(data["machine"]),
-        dims=_all(data["dims"], _read_dim),
-        definitions=_all(
-            data["definitions"], lambda d: (str(d["symbol"]), _read_index(d["value"]))
-        ),
+        dims=list_of(data["dims"], _read_dim),
+        definitions=list_of(data["definitions"], _read_definition),
         arena=_read_index(data["arena"]),
-        constants=_all(data["constants"], _read_constant),
+        constants=list_of(data["constants"], _read_constant),
         objects=_texts(data["objects"]),
         sizes=_texts(data["sizes"]),
-        checks=_all(data["checks"], _read_check),
+        checks=list_of(data["checks"], _read_check),
         allocated=_texts(data["allocated"]),
-        indices=_all(data.get("indices", []), _read_bound),
+        indices=list_of(data.get("indices", []), _read_bound),
         options=str(data["options"]),
-        versions={str(k): str(v) for k, v in data["versions"].items()},
+        versions={k: str(v) for k, v in object_of(data["versions"]).items()},
         interface=_read_interface(data["interface"]) if "interface" in data else None,
     )
 
 
 def _index(value: Index) -> int | str:
     return value if isinstance(value, int) else str(value)
+
+
+def _read_definition(value: object) -> tuple[str, Index]:
+    data = object_of(value)
+    return str(data["symbol"]), _read_index(data["value"])
 
 
 def _bound(bound: IndexBound) -> Object:
@@ -149,7 +158,8 @@ def _bound(bound: IndexBound) -> Object:
     }
 
 
-def _read_bound(data: Object) -> IndexBound:
+def _read_bound(value: object) -> IndexBound:
+    data = object_of(value)
     extent, source = _read_index(data["extent"]), _texts(data["source"])
     return IndexBound(extent, str(data["what"]), str(data["noun"]), bool(data["wrapped"]), source)
 
@@ -165,8 +175,9 @@ def _check(spec: CheckSpec) -> Object:
     return {"where": spec.where, "comparison": condition.comparison, **sides}
 
 
-def _read_check(data: Object) -> CheckSpec:
-    comparison = COMPARISONS[data["comparison"]]
+def _read_check(value: object) -> CheckSpec:
+    data = object_of(value)
+    comparison = COMPARISONS[str(data["comparison"])]
     left, right = _read_index(data["left"]), _read_index(data["right"])
     return CheckSpec(str(data["where"]), Condition(left, comparison, right))
 
@@ -190,7 +201,7 @@ def _step(step: HostStep) -> Object:
     }
 
 
-def _structure(structure: Structure) -> Any:
+def _structure(structure: Structure) -> object:
     match structure:
         case Records(keys, tensor):
             return {"keys": list(keys), "tensor": tensor}
@@ -211,78 +222,79 @@ def _constant(spec: ConstantSpec) -> Object:
     }
 
 
-def _all(items: Any, read: Callable[[Object], T]) -> tuple[T, ...]:
-    return tuple(read(item) for item in cast(list[Object], items))
+def _texts(items: object) -> tuple[str, ...]:
+    return list_of(items, str)
 
 
-def _texts(items: Any) -> tuple[str, ...]:
-    return tuple(str(item) for item in items)
-
-
-def _read_index(value: Any) -> Index:
+def _read_index(value: object) -> Index:
     if not isinstance(value, str):
-        return int(value)
+        return whole_number_of(value)
     if value.count("(") > _PARENTHESES or len(value) > _LETTERS:
         raise ValueError("an index expression is longer than any of modelcc's")
     return parse_index(value)
 
 
-def _read_dtype(name: Any) -> DType:
+def _read_dtype(name: object) -> DType:
     return DTYPES[str(name)]
 
 
-def _read_tensor(data: Object) -> TensorSpec:
-    shape = tuple(_read_index(extent) for extent in data["shape"])
+def _read_tensor(value: object) -> TensorSpec:
+    data = object_of(value)
+    shape = list_of(data["shape"], _read_index)
     return TensorSpec(str(data["name"]), _read_dtype(data["dtype"]), shape)
 
 
-def _read_interface(data: Object) -> Interface:
+def _read_interface(value: object) -> Interface:
+    data = object_of(value)
     inputs, outputs = (
-        {str(name): _read_structure(s) for name, s in data[side].items()}
+        {name: _read_structure(s) for name, s in object_of(data[side]).items()}
         for side in ("inputs", "outputs")
     )
-    strings, texts = (tuple(str(s) for s in data[key]) for key in ("strings", "texts"))
-    return Interface(inputs, outputs, strings, texts, _all(data["steps"], _read_step))
+    strings, texts = _texts(data["strings"]), _texts(data["texts"])
+    return Interface(inputs, outputs, strings, texts, list_of(data["steps"], _read_step))
 
 
-def _read_step(data: Object) -> HostStep:
-    inputs, outputs = (tuple(str(name) for name in data[side]) for side in ("inputs", "outputs"))
-    settings = {str(name): _read_setting(value) for name, value in data["settings"].items()}
+def _read_step(value: object) -> HostStep:
+    data = object_of(value)
+    inputs, outputs = _texts(data["inputs"]), _texts(data["outputs"])
+    settings = {name: _read_setting(s) for name, s in object_of(data["settings"]).items()}
     return HostStep(str(data["function"]), inputs, outputs, settings)
 
 
-def _read_setting(value: Any) -> Setting:
-    if isinstance(value, list):
-        return tuple(_read_setting(item) for item in cast(list[Any], value))
-    return value
+def _read_setting(value: object) -> Setting:
+    if isinstance(value, str | int | float):
+        return value
+    return list_of(value, _read_setting)
 
 
-def _read_structure(data: Any) -> Structure:
-    match data:
-        case None:
-            return None
-        case dict():
-            found = cast(Object, data)
-            return Records(tuple(found["keys"]), str(found["tensor"]))
-        case list():
-            return tuple(map(_read_structure, cast(list[Any], data)))
-        case _:
-            return str(data)
+def _read_structure(data: object) -> Structure:
+    if is_object(data):
+        return Records(list_of(data["keys"], _read_key), str(data["tensor"]))
+    if is_list(data):
+        return list_of(data, _read_structure)
+    return None if data is None else str(data)
 
 
-def _read_dim(data: Object) -> DimSpec:
-    high = data["high"]
-    return DimSpec(str(data["name"]), int(data["low"]), None if high is None else int(high))
+def _read_key(key: object) -> str | int:
+    return key if isinstance(key, str) else whole_number_of(key)
 
 
-def _read_constant(data: Object) -> ConstantSpec:
-    shape = tuple(int(extent) for extent in data["shape"])
-    offset, size = int(data["offset"]), int(data["size"])
+def _read_dim(value: object) -> DimSpec:
+    data = object_of(value)
+    low, high = whole_number_of(data["low"]), data["high"]
+    return DimSpec(str(data["name"]), low, None if high is None else whole_number_of(high))
+
+
+def _read_constant(value: object) -> ConstantSpec:
+    data = object_of(value)
+    shape = list_of(data["shape"], whole_number_of)
+    offset, size = whole_number_of(data["offset"]), whole_number_of(data["size"])
     dtype = _read_dtype(data["dtype"])
     return ConstantSpec(str(data["name"]), dtype, shape, offset, size, str(data["sha256"]))
 
 
-def _read_machine(data: Object) -> MachineSpec:
-    features = tuple(str(name) for name in data["features"])
+def _read_machine(value: object) -> MachineSpec:
+    data = object_of(value)
+    features = _texts(data["features"])
     origin = str(data.get("origin", ""))
     return MachineSpec(str(data["triple"]), str(data["cpu"]), features, origin)

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
+from modelcc.artifact.json_values import Object, list_of, number_of, parsed_object, whole_number_of
 from modelcc.bench.worker import ENGINES
 from modelcc.feeds.npz import write_npz
 from modelcc.ir.errors import ModelError
@@ -60,7 +60,7 @@ def measure(
     engines: Sequence[str],
     model: Path,
     feeds: Mapping[str, Array],
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     rounds: int,
     progress: Progress,
 ) -> tuple[Measurement, ...]:
@@ -111,7 +111,9 @@ def _batch(worker: _Worker) -> int:
 class _Worker:
     """The process of one engine."""
 
-    def __init__(self, engine: str, model: Path, folder: Path, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, engine: str, model: Path, folder: Path, options: Mapping[str, object]
+    ) -> None:
         self.engine = engine
         self.times: list[float] = []
         self._peak = 0
@@ -138,7 +140,7 @@ class _Worker:
         except ModelError:
             self.close()
             raise
-        self._load, self._first = ready["load"], ready["first"]
+        self._load, self._first = number_of(ready["load"]), number_of(ready["first"])
 
     def run(self, count: int) -> None:
         """Run ``count`` times."""
@@ -149,8 +151,8 @@ class _Worker:
         except BrokenPipeError:
             pass  # what it said on the way out is reported by the next line
         reply = self._receive()
-        self.times += reply["times"]
-        self._peak = reply["peak"]
+        self.times += list_of(reply["times"], number_of)
+        self._peak = whole_number_of(reply["peak"])
 
     def measurement(self) -> Measurement:
         """Everything measured."""
@@ -168,11 +170,11 @@ class _Worker:
             self._process.stdout.close()
         self._errors.close()
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self) -> Object:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if line:
-            return json.loads(line)
+            return parsed_object(line)
         self._process.wait()
         self._errors.seek(0)
         said = self._errors.read().strip().splitlines()

@@ -15,14 +15,14 @@ from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from modelcc.feeds.npz import write_npz
+from modelcc.ir.types import Array
 
-Feeds = Mapping[str, Any]
-Run = Callable[[Feeds], Mapping[str, Any]]
+Feeds = Mapping[str, Array]
+Run = Callable[[Feeds], Mapping[str, Array]]
 
 ENGINES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -65,7 +65,7 @@ def peak_memory() -> int:
     return int(line.split()[1]) * 1024
 
 
-def _reply(data: Mapping[str, Any]) -> None:
+def _reply(data: Mapping[str, object]) -> None:
     print(json.dumps(data), flush=True)
 
 

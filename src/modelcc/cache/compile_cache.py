@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
 
 from modelcc.artifact.errors import ArtifactError
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
+from modelcc.artifact.json_values import is_object
 from modelcc.artifact.replacement import replace_file
 from modelcc.cache.file_digests import Seen, file_digest, known_digest, seen
 from modelcc.cache.maintenance import (
@@ -213,7 +213,7 @@ def _entry(key: str, digests: Mapping[str, str]) -> str:
 
 def _noted_files(text: str) -> Mapping[str, str]:
     """Digests by file of a note; ValueError if it is none."""
-    noted: Any = json.loads(text)
-    if not isinstance(noted, dict):
+    noted = json.loads(text)
+    if not is_object(noted):
         raise ValueError("a damaged note")
-    return {str(name): str(digest) for name, digest in cast("Mapping[Any, Any]", noted).items()}
+    return {name: str(digest) for name, digest in noted.items()}

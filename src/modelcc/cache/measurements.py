@@ -13,8 +13,14 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from modelcc.artifact.json_values import (
+    number_of,
+    object_of,
+    parsed_object,
+    whole_number_of,
+)
 from modelcc.artifact.replacement import replace_file
 from modelcc.ir.errors import ModelError
 from modelcc.options import Options
@@ -69,11 +75,11 @@ def read_measurements(path: Path, identity: str) -> Measurements:
     """The measurements in a file; :class:`ModelError` if it is damaged, of a newer version, or of a
     processor other than ``identity``, OSError if it cannot be read."""
     try:
-        body: Any = json.loads(path.read_bytes())
+        body = parsed_object(path.read_bytes())
         digest = body.pop("sha256")
         if digest != _digest(body):
             raise ValueError(digest)
-        newer = body["format"] > FORMAT
+        newer = whole_number_of(body["format"]) > FORMAT
         found = None if newer else _parsed(body)
     except _DAMAGE as error:
         raise ModelError(f"{path} is damaged", (), _AGAIN) from error
@@ -86,12 +92,14 @@ def read_measurements(path: Path, identity: str) -> Measurements:
     return found
 
 
-def _parsed(body: Mapping[str, Any]) -> Measurements:
+def _parsed(body: Mapping[str, object]) -> Measurements:
     if body["format"] != FORMAT:
         raise ValueError(body["format"])
-    numbers = tuple(sorted(cast("Mapping[str, float]", body["numbers"]).items()))
+    found = object_of(body["numbers"])
+    numbers = tuple(sorted((name, number_of(value)) for name, value in found.items()))
     with_numbers(CpuModel(), numbers)
-    return Measurements(body["identity"], body["processor"], numbers, body["facts"])
+    identity, processor = str(body["identity"]), str(body["processor"])
+    return Measurements(identity, processor, numbers, object_of(body["facts"]))
 
 
 def with_measurements(options: Options, folder: Path | None) -> Options:
@@ -117,5 +125,5 @@ def usable_measurements(folder: Path) -> Measurements | None:
         return None
 
 
-def _digest(body: Mapping[str, Any]) -> str:
+def _digest(body: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Unpack, cast
 
 import click
 from rich.table import Table
@@ -16,6 +16,7 @@ from modelcc.bench.worker import ENGINES
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.parameters import (
     MODEL,
+    Compiling,
     compiling,
     feeding,
     options_of,
@@ -68,10 +69,10 @@ def bench(
     inputs: tuple[str, ...],
     seed: int,
     sizes: tuple[str, ...],
-    **asked: Any,
+    **asked: Unpack[Compiling],
 ) -> None:  # fmt: skip
     """See HELP."""
-    options = options_of(environment, **asked)
+    options = options_of(environment, asked)
     unknown = [name for name in peers if name not in ENGINES]
     if unknown:
         raise ModelError(f"there is no engine {unknown[0]!r}", (), f"there is {', '.join(ENGINES)}")
@@ -130,7 +131,7 @@ def _refuse_peers(model: Path, peers: tuple[str, ...]) -> None:
             raise ModelError(f"{name} cannot run a compiled model", (str(model),), hint)
 
 
-def _figures(found: tuple[Measurement, ...]) -> dict[str, Any]:
+def _figures(found: tuple[Measurement, ...]) -> dict[str, object]:
     return {
         m.engine: {
             "seconds": m.median,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import click
 from rich.table import Table
@@ -63,7 +62,7 @@ def bytes_of(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def _figures(usage: CacheUsage) -> dict[str, Any]:
+def _figures(usage: CacheUsage) -> dict[str, object]:
     kinds = {kind: getattr(usage, kind) for kind in _KINDS}
     parts = {kind: {"files": s.files, "bytes": s.bytes} for kind, s in kinds.items()}
     return {"folder": str(usage.folder), "files": usage.files, "bytes": usage.bytes, **parts}

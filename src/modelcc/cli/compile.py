@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import click
 
@@ -14,7 +14,7 @@ from modelcc.artifact.file import Artifact
 from modelcc.artifact.replacement import replace_file
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifact, may_be_read
-from modelcc.cli.parameters import MODEL, check_writable, compiling, options_of
+from modelcc.cli.parameters import MODEL, Compiling, check_writable, compiling, options_of
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
 from modelcc.driver import Compiled, compile_model, report_in, target_of
@@ -134,13 +134,13 @@ def compile_command(
     dump_dir: Path | None,
     as_json: bool,
     no_cache: bool,
-    **asked: Any,
+    **asked: Unpack[Compiling],
 ) -> None:  # fmt: skip
     """See HELP."""
     if form == "c" and asked["target"] == "native":
         asked["target"] = "c"
         asked["cpu"] = asked["cpu"] or environment.cpu or PORTABLE  # C is for taking elsewhere
-    options = options_of(environment, **asked)
+    options = options_of(environment, asked)
     place = None if output is None else Path(output)
     is_folder = output is not None and (output.endswith(os.sep) or Path(output).is_dir())
     wanted = form or ("obj" if level == "llvm" else None)
@@ -282,7 +282,7 @@ def _tell(
     note(f"wrote {path} ({byte_text(path.stat().st_size)}; {how})")
 
 
-def _summary(compiled: Compiled, path: Path) -> dict[str, Any]:
+def _summary(compiled: Compiled, path: Path) -> dict[str, object]:
     artifact: Artifact = compiled.artifact
     report = report_in(artifact)
     return {

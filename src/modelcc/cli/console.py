@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import click
 from rich.console import Console
@@ -44,7 +43,7 @@ def print_pairs(rows: Iterable[tuple[str, str]]) -> None:
     output_console().print(table)
 
 
-def print_json(data: Mapping[str, Any]) -> None:
+def print_json(data: Mapping[str, object]) -> None:
     """One JSON object on stdout."""
     click.echo(json.dumps(data, indent=1, default=str))
 

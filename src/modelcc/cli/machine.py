@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Group
@@ -98,7 +97,7 @@ def _measured(folder: Path | None) -> Measurements:
     return found
 
 
-def _figures(name: str, model: CpuModel, found: Measurements | None) -> dict[str, Any]:
+def _figures(name: str, model: CpuModel, found: Measurements | None) -> dict[str, object]:
     numbers = {key: value for key, value in asdict(model).items() if key != "threads"}
     facts = found.facts if found else None
     return {"processor": name, "known": _known(name), "model": numbers, "measured": facts}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 import click
 
@@ -15,13 +15,18 @@ from modelcc.ir.errors import ModelError
 from modelcc.options import ACCURACIES, STANDARD, Options, dimension, rewrite_limit
 from modelcc.runtime.pool import available_cores
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 class ModelPath(click.Path):
     """The path of a file; an empty one is refused, which :class:`Path` takes for this folder."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
         """A :class:`Path`."""
         if not value:
             self.fail("the name is empty.", param, ctx)
@@ -91,42 +96,45 @@ _FEEDING = (
 )  # fmt: skip
 
 
-def options_of(
-    environment: Environment,
-    *,
-    target: str,
-    cpu: str,
-    optimize: int,
-    threads: int | None,
-    dims: Sequence[str],
-    accuracy: str,
-    winograd: bool | None,
-    strassen: bool | None,
-    schedule: Path | None,
-    tuned: bool,
-    unchecked: bool,
-    measured: bool,
-    skip: Sequence[str],
-    stop_after: str | None,
-) -> Options:
+class Compiling(TypedDict):
+    """What the options of :func:`compiling` say."""
+
+    target: str
+    cpu: str
+    optimize: int
+    threads: int | None
+    dims: Sequence[str]
+    accuracy: str
+    winograd: bool | None
+    strassen: bool | None
+    schedule: Path | None
+    tuned: bool
+    unchecked: bool
+    measured: bool
+    skip: Sequence[str]
+    stop_after: str | None
+
+
+def options_of(environment: Environment, asked: Compiling) -> Options:
     """Compiler options from the command line and the environment."""
     default = environment.threads if environment.threads is not None else available_cores()
+    threads, schedule, stop_after = asked["threads"], asked["schedule"], asked["stop_after"]
     options = Options(
-        target=target,
-        cpu=cpu or environment.cpu,
-        optimize=optimize,
+        target=asked["target"],
+        cpu=asked["cpu"] or environment.cpu,
+        optimize=asked["optimize"],
         threads=default if threads is None else threads,
-        dims=tuple(dimension(text) for text in dims),
-        accuracy=accuracy,
-        winograd=winograd,
-        strassen=strassen,
-        tuned=tuned,
+        dims=tuple(dimension(text) for text in asked["dims"]),
+        accuracy=asked["accuracy"],
+        winograd=asked["winograd"],
+        strassen=asked["strassen"],
+        tuned=asked["tuned"],
         schedule="" if schedule is None else schedule_text(schedule),
-        unchecked=unchecked,
-        skip=tuple(skip),
+        unchecked=asked["unchecked"],
+        skip=tuple(asked["skip"]),
         limit=None if stop_after is None else rewrite_limit(stop_after),
     )
-    return with_measurements(options, environment.cache if measured else None)
+    return with_measurements(options, environment.cache if asked["measured"] else None)
 
 
 def schedule_text(path: Path) -> str:
@@ -172,6 +180,7 @@ def sizes_of(texts: Sequence[str]) -> dict[str, int]:
 
 __all__ = [
     "MODEL",
+    "Compiling",
     "check_files",
     "check_writable",
     "compiling",

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, Unpack
 
 import click
 import numpy as np
@@ -19,6 +19,7 @@ from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.outputs import check_outputs
 from modelcc.cli.parameters import (
     MODEL,
+    Compiling,
     check_writable,
     compiling,
     feeding,
@@ -78,13 +79,13 @@ def run(
     inputs: tuple[str, ...],
     seed: int,
     sizes: tuple[str, ...],
-    **asked: Any,
+    **asked: Unpack[Compiling],
 ) -> None:  # fmt: skip
     """See HELP."""
     check_writable(output)
     files = [Path(item.partition("=")[2] or item) for item in inputs]
     check_outputs([output], [model, *files])
-    options = options_of(environment, **asked)
+    options = options_of(environment, asked)
     if model.suffix == ".mcc":
         net = load(model, threads=options.threads, target=options.target, sha256=sha256)
     elif sha256:

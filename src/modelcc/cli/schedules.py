@@ -32,7 +32,7 @@ _SHOWN = 60
 
 _PATH = ModelPath(path_type=Path)
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def database_option(command: Command) -> Command:

@@ -6,7 +6,7 @@ import re
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Unpack
 
 import click
 from rich.table import Table
@@ -15,7 +15,15 @@ from rich.text import Text
 from modelcc.artifact.replacement import replace_file
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.outputs import check_apart, check_outputs
-from modelcc.cli.parameters import MODEL, check_files, compiling, feeding, options_of, sizes_of
+from modelcc.cli.parameters import (
+    MODEL,
+    Compiling,
+    check_files,
+    compiling,
+    feeding,
+    options_of,
+    sizes_of,
+)
 from modelcc.cli.schedules import database_option, database_path
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.cli.workplace import workplace_of
@@ -81,12 +89,12 @@ def tune(
     inputs: tuple[str, ...],
     seed: int,
     sizes: tuple[str, ...],
-    **asked: Any,
+    **asked: Unpack[Compiling],
 ) -> None:  # fmt: skip
     """See HELP."""
     if inputs:
         raise ModelError("tune uses random inputs", (), "give --seed and --size instead of -i")
-    options, seconds = options_of(environment, **asked), seconds_of(budget)
+    options, seconds = options_of(environment, asked), seconds_of(budget)
     path = database_path(environment, database)
     check_files(output, page)
     check_outputs([output, page], [model, path])
@@ -144,7 +152,7 @@ def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _summary(tuning: Tuning) -> dict[str, Any]:
+def _summary(tuning: Tuning) -> dict[str, object]:
     return {
         "machine": tuning.machine,
         "default": tuning.default,

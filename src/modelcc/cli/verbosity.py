@@ -6,12 +6,12 @@ import logging
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
 LOGGER = logging.getLogger("modelcc")
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 _QUIET, _NORMAL = logging.ERROR, logging.WARNING
 

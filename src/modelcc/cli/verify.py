@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import click
 from rich.table import Table
@@ -15,6 +15,7 @@ from modelcc.artifact.file import read_artifact
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.parameters import (
     MODEL,
+    Compiling,
     compiling,
     feeding,
     options_of,
@@ -74,11 +75,11 @@ def verify(
     inputs: tuple[str, ...],
     seed: int,
     sizes: tuple[str, ...],
-    **asked: Any,
+    **asked: Unpack[Compiling],
 ) -> None:  # fmt: skip
     """See HELP."""
     environment: Environment = context.obj
-    options = options_of(environment, **asked)
+    options = options_of(environment, asked)
     source = _source(model, against, layers or bisect)
     with progress_of() as progress:
         workplace = workplace_of(environment, no_cache, progress)

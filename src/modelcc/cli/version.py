@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, cast
+from typing import cast
 
 import click
 import llvmlite.binding as llvm
@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 from modelcc.cli.console import print_json, print_pairs
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.runtime.pool import available_cores
+from modelcc.targets.native.toolchain import llvm_version
 from modelcc.version import VERSION
 
 HELP = """Show the versions of modelcc, LLVM and the libraries it uses, and this processor with
@@ -19,6 +20,9 @@ its features. Add this to a report of a fault.
 """
 
 _LIBRARIES = ("numpy", "ml_dtypes", "onnx", "llvmlite", "click", "rich", "onnxruntime", "pillow")
+
+
+Fact = str | int | list[str] | dict[str, str | None]
 
 
 @click.command("version", help=HELP)
@@ -33,17 +37,17 @@ def version_command(as_json: bool) -> None:
     print_pairs((name, _text(value)) for name, value in facts.items())
 
 
-def _text(value: Any) -> str:
-    if hasattr(value, "items"):
+def _text(value: Fact) -> str:
+    if isinstance(value, dict):
         return ", ".join(f"{name} {known or '-'}" for name, known in value.items())
-    return str(value) if isinstance(value, str | int) else " ".join(map(str, value))
+    return str(value) if isinstance(value, str | int) else " ".join(value)
 
 
-def _facts() -> dict[str, Any]:
+def _facts() -> dict[str, Fact]:
     features = cast("dict[str, bool]", llvm.get_host_cpu_features())
     return {
         "modelcc": VERSION,
-        "llvm": ".".join(map(str, cast("tuple[int, ...]", llvm.llvm_version_info))),
+        "llvm": llvm_version(),
         "processor": llvm.get_host_cpu_name(),
         "features": sorted(name for name, there in features.items() if there),
         "cores": available_cores(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from modelcc.driver import check_stage, pipeline
 from modelcc.emit.emission import resumed
@@ -19,7 +18,7 @@ from modelcc.targets.native.c_target import CTarget
 
 
 def deliver(
-    source: Any,
+    source: object,
     level: str | None,
     request: Request,
     target: Target,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from modelcc.driver import Translation
 from modelcc.ir.graph import Graph
@@ -32,7 +31,7 @@ def dump_observer(folder: Path) -> Observer:
     return dump
 
 
-def _text(program: Any) -> str | None:
+def _text(program: object) -> str | None:
     if isinstance(program, Translation):
         return "\n".join(f"{MODULE_LINE}{module.name}\n{module.text}" for module in program.modules)
     return level_text(program) if isinstance(program, _TEXTS) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 
 class Error(Exception):
@@ -12,7 +11,7 @@ class Error(Exception):
     Errors can be pickled, so that they pass between processes.
     """
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, (type(self), self.args, self.__dict__)
 
 

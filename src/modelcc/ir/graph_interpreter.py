@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
 
 import numpy as np
 
@@ -69,9 +68,8 @@ def run_node(
     """Results of one node under the dimension values ``env``."""
     op = node.op.substitute(env) if env else node.op
     with np.errstate(all="ignore"):
-        results: Any = op.reference(*operands)
-    arrays = cast("tuple[Any, ...]", results) if isinstance(results, tuple) else (results,)
-    return tuple(np.asarray(a) for a in arrays)
+        results = op.reference(*operands)
+    return tuple(map(np.asarray, results if isinstance(results, tuple) else (results,)))
 
 
 def _bound_values(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TypeGuard
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from modelcc.ir.builder import infer_types
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
-from modelcc.ir.index import Range
+from modelcc.ir.index import Expr, Range
 from modelcc.ir.mlir_syntax import ELEMENT_TYPES, Scanner, value_name
-from modelcc.ir.op import Dialect, Op
-from modelcc.ir.structure import HostStep, Interface, Records, Structure
+from modelcc.ir.op import Dialect, Op, is_items
+from modelcc.ir.structure import HostStep, Interface, Records, Setting, Structure
 from modelcc.ir.types import Array, TensorType
 
 Resolve = Callable[[str, TensorType], Constant]
@@ -90,16 +90,17 @@ class _GraphParser:
         if at.accept(":"):
             for literal in ("(", ")", "->", "(", ")"):
                 at.expect(literal)
-        dims = {n: Range(*bounds) for n, bounds in attributes.get("dims", {}).items()}
+        dims = {n: self._range(b) for n, b in self._fields(attributes.get("dims", {})).items()}
+        interface = attributes.get("interface")
         return Graph(
-            attributes.get("name", "main"),
+            str(attributes.get("name", "main")),
             tuple(body.inputs),
             outputs,
             tuple(body.nodes),
             MappingProxyType(body.types),
             MappingProxyType(body.constants),
             MappingProxyType(dims),
-            _interface(attributes["interface"]) if "interface" in attributes else None,
+            None if interface is None else self._interface(self._fields(interface)),
         )
 
     def _arguments(self, body: _Body) -> None:
@@ -192,7 +193,7 @@ class _GraphParser:
         body.nodes.append(Node(op, inputs, outputs, source))
         body.types.update(zip(outputs, types, strict=True))
 
-    def _op(self, mnemonic: str, attributes: Mapping[str, Any]) -> Op:
+    def _op(self, mnemonic: str, attributes: Mapping[str, object]) -> Op:
         cls = self._ops.get(mnemonic)
         if cls is None:
             raise self.at.error(f"no given dialect has an op {mnemonic!r}")
@@ -224,6 +225,54 @@ class _GraphParser:
             self.at.accept(",")
         return types
 
+    def _fields(self, attribute: object) -> Mapping[str, object]:
+        if not _is_fields(attribute):
+            raise self.at.error("expected a dictionary")
+        return attribute
+
+    def _items(self, attribute: object) -> tuple[object, ...]:
+        if not is_items(attribute):
+            raise self.at.error("expected a list")
+        return attribute
+
+    def _texts(self, attribute: object) -> tuple[str, ...]:
+        return tuple(map(str, self._items(attribute)))
+
+    def _range(self, attribute: object) -> Range:
+        low, high = self._items(attribute)
+        if not (isinstance(low, int | Expr | None) and isinstance(high, int | Expr | None)):
+            raise self.at.error("the bounds of a dimension are numbers, or none")
+        return Range(low, high)
+
+    def _interface(self, attribute: Mapping[str, object]) -> Interface:
+        inputs, outputs = (
+            {name: self._structure(v) for name, v in self._fields(attribute[side]).items()}
+            for side in ("inputs", "outputs")
+        )
+        steps = tuple(map(self._host_step, self._items(attribute.get("steps", ()))))
+        strings, texts = (self._texts(attribute.get(key, ())) for key in ("strings", "texts"))
+        return Interface(inputs, outputs, strings, texts, steps)
+
+    def _host_step(self, attribute: object) -> HostStep:
+        function, inputs, outputs, settings = self._items(attribute)
+        values = tuple(map(self._setting, self._items(settings)))
+        named = dict(zip(map(str, values[::2]), values[1::2], strict=True))
+        return HostStep(str(function), self._texts(inputs), self._texts(outputs), named)
+
+    def _setting(self, attribute: object) -> Setting:
+        if isinstance(attribute, str | int | float):
+            return attribute
+        return tuple(map(self._setting, self._items(attribute)))
+
+    def _structure(self, attribute: object) -> Structure:
+        if _is_fields(attribute):
+            keys = self._items(attribute["keys"])
+            known = tuple(key if isinstance(key, int) else str(key) for key in keys)
+            return Records(known, str(attribute["tensor"]))
+        if attribute is None or isinstance(attribute, str):
+            return attribute
+        return tuple(map(self._structure, self._items(attribute)))
+
     def _location(self) -> tuple[str, ...]:
         at = self.at
         at.expect("(")
@@ -238,9 +287,9 @@ class _GraphParser:
         at.expect(")")
         return tuple(names)
 
-    def _attributes(self, regions: Sequence[Graph]) -> dict[str, Any]:
+    def _attributes(self, regions: Sequence[Graph]) -> dict[str, object]:
         """A dictionary whose ``{`` has been read."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         while not self.at.accept("}"):
             key = self.at.key()
             self.at.expect("=")
@@ -248,10 +297,10 @@ class _GraphParser:
             self.at.accept(",")
         return found
 
-    def _attribute(self, regions: Sequence[Graph]) -> Any:
+    def _attribute(self, regions: Sequence[Graph]) -> object:
         at = self.at
         if at.accept("["):
-            items: list[Any] = []
+            items: list[object] = []
             while not at.accept("]"):
                 items.append(self._attribute(regions))
                 at.accept(",")
@@ -267,9 +316,9 @@ class _GraphParser:
         number = at.try_take("number")
         return self._keyword() if number is None else self._number(number)
 
-    def _opaque(self, kind: str, regions: Sequence[Graph]) -> Any:
+    def _opaque(self, kind: str, regions: Sequence[Graph]) -> object:
         if kind == "index":
-            value: Any = self.at.index()
+            value: object = self.at.index()
         elif kind == "region":
             value = regions[int(self.at.take("number"))]
         else:
@@ -286,7 +335,7 @@ class _GraphParser:
             return float(text)
         return int(text)
 
-    def _keyword(self) -> Any:
+    def _keyword(self) -> object:
         word = self.at.take("element")
         match word:
             case "unit":
@@ -323,32 +372,8 @@ class _GraphParser:
         return found
 
 
-def _interface(attribute: Mapping[str, Any]) -> Interface:
-    inputs, outputs = (
-        {name: _structure(v) for name, v in attribute[side].items()}
-        for side in ("inputs", "outputs")
-    )
-    steps = tuple(_host_step(*step) for step in attribute.get("steps", ()))
-    strings, texts = (attribute.get(key, ()) for key in ("strings", "texts"))
-    return Interface(inputs, outputs, strings, texts, steps)
-
-
-def _host_step(
-    function: str, inputs: tuple[str, ...], outputs: tuple[str, ...], settings: tuple[Any, ...]
-) -> HostStep:
-    return HostStep(
-        function, inputs, outputs, dict(zip(settings[::2], settings[1::2], strict=True))
-    )
-
-
-def _structure(attribute: Any) -> Structure:
-    match attribute:
-        case {"keys": keys, "tensor": tensor}:
-            return Records(keys, tensor)
-        case tuple():
-            return tuple(map(_structure, cast(tuple[Any, ...], attribute)))
-        case _:
-            return attribute
+def _is_fields(attribute: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(attribute, dict)
 
 
 def _element(text: str, type: TensorType) -> Array:

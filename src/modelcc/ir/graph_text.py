@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.graph import Graph, Node
@@ -32,6 +31,7 @@ from modelcc.ir.mlir_syntax import (
     type_text,
     value_text,
 )
+from modelcc.ir.op import is_items
 from modelcc.ir.structure import HostStep, Records, Structure
 from modelcc.ir.types import DType
 
@@ -173,7 +173,7 @@ def _location(node: Node) -> str:
     return f" loc({names})" if len(node.source) == 1 else f" loc(fused[{names}])"
 
 
-def attribute_text(value: Any, regions: list[Graph]) -> str:
+def attribute_text(value: object, regions: list[Graph]) -> str:
     """An attribute's text; sub-graphs are appended to ``regions`` and referred to by number."""
     match value:
         case None:
@@ -190,9 +190,8 @@ def attribute_text(value: Any, regions: list[Graph]) -> str:
             return ELEMENT_TEXT[value]
         case Expr():
             return f"#mcc.index<{string_text(str(value))}>"
-        case tuple():
-            items = cast("tuple[Any, ...]", value)
-            return "[" + ", ".join(attribute_text(v, regions) for v in items) + "]"
+        case _ if is_items(value):
+            return "[" + ", ".join(attribute_text(v, regions) for v in value) + "]"
         case Graph():
             regions.append(value)
             return f"#mcc.region<{len(regions) - 1}>"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 from modelcc.ir.builder import infer_types
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Expr, symbols
+from modelcc.ir.op import is_items
 
 
 def verify_graph(
@@ -134,11 +134,11 @@ def _verify_attributes(node: Node, known: Set[str]) -> None:
             verify_graph(value, frozenset(known))
 
 
-def _indices(value: Any) -> Iterable[Expr]:
+def _indices(value: object) -> Iterable[Expr]:
     if isinstance(value, Expr):
         yield value
-    elif isinstance(value, tuple):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
+    elif is_items(value):
+        for item in value:
             yield from _indices(item)
 
 

@@ -8,7 +8,6 @@ NaN or the largest integer, so that reading what was never written shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,11 @@ from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_source import python_function
 from modelcc.ir.scalar import FUNCTIONS
-from modelcc.ir.types import Array, dtype_of
+from modelcc.ir.types import Array, NumpyType, dtype_of
 
 Kernel = Callable[[Sequence[Array], Sequence[int]], None]
+Lanes = Array
+"""Lanes of a vector, or a NumPy scalar, which has the same methods."""
 
 
 def compile_loops(function: Function) -> Kernel:
@@ -29,9 +30,10 @@ def compile_loops(function: Function) -> Kernel:
     if the function accesses memory outside of a buffer, :class:`OutOfBoundError` if a check fails.
     """
     source = python_function(function)
-    scope: dict[str, Any] = {**_PRIMITIVES, **source.constants}
+    scope: dict[str, object] = {**_PRIMITIVES, **source.constants}
     exec(compile(source.text, f"<loop function {function.name}>", "exec"), scope)
     run = scope["run"]
+    assert callable(run)
 
     def kernel(arrays: Sequence[Array], sizes: Sequence[int]) -> None:
         flat = _checked(function, arrays, dict(zip(function.sizes, sizes, strict=True)))
@@ -68,7 +70,7 @@ def _checked(function: Function, arrays: Sequence[Array], sizes: Mapping[str, in
 # --- memory
 
 
-def _load(buffer: Array, offset: int, lanes: int, stride: int, active: int | None) -> Any:
+def _load(buffer: Array, offset: int, lanes: int, stride: int, active: int | None) -> Lanes:
     if lanes == 1:
         if active is not None and active < 1:
             return buffer.dtype.type(0)
@@ -82,7 +84,7 @@ def _load(buffer: Array, offset: int, lanes: int, stride: int, active: int | Non
     return _lanes(buffer, offset + stride * np.arange(lanes), active)
 
 
-def _gather(buffer: Array, offset: int, offsets: Any, active: int | None) -> Any:
+def _gather(buffer: Array, offset: int, offsets: Lanes, active: int | None) -> Lanes:
     if np.ndim(offsets) == 0:
         return _load(buffer, offset + int(offsets), 1, 1, active)
     return _lanes(buffer, offset + offsets.astype(np.int64), active)
@@ -97,7 +99,7 @@ def _lanes(buffer: Array, where: Array, active: int | None) -> Array:
     return result
 
 
-def _store(buffer: Array, offset: int, value: Any, stride: int, active: int | None) -> None:
+def _store(buffer: Array, offset: int, value: Lanes, stride: int, active: int | None) -> None:
     if np.ndim(value) == 0:
         if active is None or active > 0:
             _check(buffer, offset, offset)
@@ -111,7 +113,7 @@ def _store(buffer: Array, offset: int, value: Any, stride: int, active: int | No
     _write(buffer, offset + stride * np.arange(len(value)), value, active)
 
 
-def _scatter(buffer: Array, offset: int, offsets: Any, value: Any, active: int | None) -> None:
+def _scatter(buffer: Array, offset: int, offsets: Lanes, value: Lanes, active: int | None) -> None:
     if np.ndim(value) == 0:
         _store(buffer, offset + int(offsets), value, 1, active)
     else:
@@ -139,7 +141,7 @@ def _ranges(count: int) -> list[tuple[int, int]]:
     return [(count // 2, count), (0, count // 2)]
 
 
-def _check_index(value: Any, extent: int, number: int, active: int | None) -> None:
+def _check_index(value: Lanes, extent: int, number: int, active: int | None) -> None:
     for one in np.atleast_1d(value)[: None if active is None else max(active, 0)].tolist():
         if not 0 <= one < extent:
             raise OutOfBoundError(one, extent, number)
@@ -152,7 +154,7 @@ def _check(buffer: Array, low: int, high: int) -> None:
         )
 
 
-def _undefined(size: int, dtype: np.dtype[Any]) -> Array:
+def _undefined(size: int, dtype: NumpyType) -> Array:
     if np.issubdtype(dtype, np.integer):
         return np.full(size, np.iinfo(dtype).max, dtype)
     return np.full(size, np.nan, np.float64).astype(dtype)
@@ -161,22 +163,22 @@ def _undefined(size: int, dtype: np.dtype[Any]) -> Array:
 # --- arithmetic
 
 
-def _maximum(a: Array, b: Array) -> Any:
+def _maximum(a: Lanes, b: Lanes) -> Lanes:
     """``a > b ? a : b``, which differs from ``np.maximum`` for NaN."""
     return np.where(a > b, a, b)[()]
 
 
-def _minimum(a: Array, b: Array) -> Any:
+def _minimum(a: Lanes, b: Lanes) -> Lanes:
     return np.where(a < b, a, b)[()]
 
 
-def _shuffle(a: Array, b: Array, places: Sequence[int]) -> Any:
+def _shuffle(a: Array, b: Array, places: Sequence[int]) -> Lanes:
     found = np.concatenate((a, b))[list(places)]
     return found if len(places) > 1 else found[0]
 
 
-def _folded(function: Callable[..., Any]) -> Callable[[Array], Any]:
-    def fold(value: Array) -> Any:
+def _folded(function: Callable[..., Lanes]) -> Callable[[Array], Lanes]:
+    def fold(value: Array) -> Lanes:
         result = value[0]
         for lane in value[1:]:
             result = function(result, lane)
@@ -185,16 +187,16 @@ def _folded(function: Callable[..., Any]) -> Callable[[Array], Any]:
     return fold
 
 
-def _like_operand(function: Callable[..., Any]) -> Callable[..., Any]:
+def _like_operand(function: Callable[..., Lanes]) -> Callable[..., Lanes]:
     """The NumPy function with the dtype of its first operand."""
     return lambda *args: np.asarray(function(*args)).astype(args[0].dtype)[()]
 
 
-_CALLS: dict[str, Callable[..., Any]] = {
+_CALLS: dict[str, Callable[..., Lanes]] = {
     name: f.numpy if f.result == "bool" else _like_operand(f.numpy) for name, f in FUNCTIONS.items()
 } | {"max": _maximum, "min": _minimum}
 
-_PRIMITIVES: Mapping[str, Any] = {
+_PRIMITIVES: Mapping[str, Callable[..., object]] = {
     "load": _load,
     "gather": _gather,
     "store": _store,

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ from modelcc.ir.loop import (
     Var,
     While,
 )
-from modelcc.ir.types import DType
+from modelcc.ir.types import Array, DType, NumpyType
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^",
@@ -71,7 +70,7 @@ class Source:
     """``text`` defines a function called ``run``; ``constants`` are the globals it needs."""
 
     text: str
-    constants: dict[str, Any]
+    constants: dict[str, Array | NumpyType]
 
 
 def python_function(function: Function) -> Source:
@@ -88,7 +87,7 @@ def python_function(function: Function) -> Source:
 @dataclass
 class _Writer:
     lines: list[str] = field(default_factory=list[str])
-    constants: dict[str, Any] = field(default_factory=dict[str, Any])
+    constants: dict[str, Array | NumpyType] = field(default_factory=dict[str, Array | NumpyType])
     meanings: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
@@ -100,7 +99,7 @@ class _Writer:
             known = self.names[kind, name] = f"{kind}{len(self.names)}_{readable}"
         return known
 
-    def constant(self, value: Any) -> str:
+    def constant(self, value: Array | NumpyType) -> str:
         """A global that holds ``value``."""
         name = f"K{len(self.constants)}"
         self.constants[name] = value
@@ -260,6 +259,6 @@ class _Writer:
         return f"call_{e.function}({', '.join(args)})"
 
 
-def _constant(value: float | int | bool, dtype: DType, lanes: int) -> Any:
+def _constant(value: float | int | bool, dtype: DType, lanes: int) -> Array:
     scalar = np.array(value).astype(dtype.numpy)
     return scalar[()] if lanes == 1 else np.full(lanes, scalar, dtype.numpy)

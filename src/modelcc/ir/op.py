@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeGuard
 
 from modelcc.ir.algorithm import AlgorithmBuilder
 from modelcc.ir.compute import Operand, StageBuilder
@@ -27,7 +27,7 @@ class Sample:
     """
 
     operands: tuple[TensorType | Array | None, ...]
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, object]
     low: float = -2.0
     high: float = 2.0
 
@@ -98,7 +98,7 @@ class Op:
         """Whether the op must be run even if nobody reads its results."""
         return False
 
-    def bound_values(self, *inputs: Any) -> Mapping[str, int]:
+    def bound_values(self, *inputs: Array | None) -> Mapping[str, int]:
         """Values of :attr:`binds` for these operands."""
         return {}
 
@@ -128,7 +128,7 @@ class Op:
         An ``algorithm`` that takes places from tables has to: nothing else checks these.
         """
 
-    def reference(self, *inputs: Any) -> Any:
+    def reference(self, *inputs: Array | None) -> Array | tuple[Array, ...]:
         """NumPy meaning: array, or tuple of arrays when there are several results."""
         raise NotImplementedError(self.mnemonic())
 
@@ -155,16 +155,20 @@ class Op:
         raise NotImplementedError(self.mnemonic())
 
 
-def _substituted(attribute: Any, values: Mapping[str, Index]) -> Any:
-    if isinstance(attribute, tuple):
-        return tuple(_substituted(item, values) for item in cast(tuple[Any, ...], attribute))
+def is_items(attribute: object) -> TypeGuard[tuple[object, ...]]:
+    """Whether an attribute is a tuple of such."""
+    return isinstance(attribute, tuple)
+
+
+def _substituted(attribute: object, values: Mapping[str, Index]) -> object:
+    if is_items(attribute):
+        return tuple(_substituted(item, values) for item in attribute)
     return substitute(attribute, values) if isinstance(attribute, Expr) else attribute
 
 
-def _symbols(attribute: Any) -> frozenset[str]:
-    if isinstance(attribute, tuple):
-        items = cast(tuple[Any, ...], attribute)
-        return frozenset[str]().union(*(_symbols(item) for item in items))
+def _symbols(attribute: object) -> frozenset[str]:
+    if is_items(attribute):
+        return frozenset[str]().union(*(_symbols(item) for item in attribute))
     return attribute.symbols if isinstance(attribute, Expr) else frozenset()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from modelcc.ir.program import Allocate, Binding, CopyTensor, Launch, Placement,
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
 from modelcc.ir.tensor_interpreter import check_conditions
-from modelcc.ir.types import Array, TensorType, dtype_of
+from modelcc.ir.types import Array, NumpyType, TensorType, dtype_of
 
 
 def interpret_program(program: Program, feeds: Mapping[str, Array]) -> dict[str, Array]:
@@ -45,7 +44,7 @@ def interpret_program(program: Program, feeds: Mapping[str, Array]) -> dict[str,
     return {name: memory.logical(name, values) for name in program.outputs}
 
 
-_Kernel = tuple[Kernel, tuple[np.dtype[Any], ...]]
+_Kernel = tuple[Kernel, tuple[NumpyType, ...]]
 """What runs a function, and the dtypes of its buffers: bytes where a tensor's are narrow."""
 
 

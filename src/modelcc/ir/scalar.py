@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
 
 from modelcc.ir import special
+from modelcc.ir.types import Array
 
 
 @dataclass(frozen=True)
@@ -22,25 +23,25 @@ class ScalarFunction:
 
     name: str
     arity: int
-    numpy: Callable[..., Any]
+    numpy: Callable[..., Array]
     result: Literal["same", "bool"] = "same"
     domain: Literal["float", "int", "bool", "number", "any"] = "number"
     cost: int = 1
     symbol: str | None = None
 
 
-def _truncated_divide(a: Any, b: Any) -> Any:
+def _truncated_divide(a: Array, b: Array) -> Array:
     """Integers round towards zero, and division by zero gives the dividend."""
     if np.issubdtype(np.asarray(a).dtype, np.integer):
-        divisor = cast(Any, np.where(np.equal(b, 0), 1, b).astype(np.asarray(b).dtype))
-        quotient: Any = np.floor_divide(a, divisor)
+        divisor: Array = np.where(np.equal(b, 0), 1, b).astype(np.asarray(b).dtype)
+        quotient: Array = np.floor_divide(a, divisor)
         exact = np.equal(quotient * divisor, a)
         negative = np.not_equal(np.less(a, 0), np.less(divisor, 0))
         return (quotient + (negative & ~exact)).astype(np.asarray(a).dtype)
     return np.divide(a, b)
 
 
-def _dot_halves(a: Any, b: Any) -> Any:
+def _dot_halves(a: Array, b: Array) -> Array:
     """The product of the lower halves of the bits, as numbers of their own, plus that of the upper
     ones."""
     half = np.asarray(a).dtype.type(np.asarray(a).dtype.itemsize * 4)
@@ -49,13 +50,13 @@ def _dot_halves(a: Any, b: Any) -> Any:
     return np.add(np.multiply(*low), np.multiply(*high))
 
 
-def _dot_bytes(a: Any, b: Any) -> Any:
+def _dot_bytes(a: Array, b: Array) -> Array:
     """The sum of the products of bytes: those of ``a`` without a sign, those of ``b`` with the sign
     of its type."""
     own = np.asarray(a).dtype
     last = own.type(8 * (own.itemsize - 1))
     low = np.asarray(255).astype(own)
-    total: Any = np.zeros_like(a)
+    total: Array = np.zeros_like(a)
     for shift in range(0, 8 * own.itemsize, 8):
         left = np.bitwise_and(np.right_shift(a, own.type(shift)), low)
         right = np.right_shift(np.left_shift(b, own.type(last - shift)), last)

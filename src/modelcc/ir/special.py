@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+
+from modelcc.ir.types import Array
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
-def erf(x: Any) -> Any:
+def erf(x: Array) -> Array:
     """Gauss error function, in the dtype of ``x``."""
     values = np.asarray(x)
     return np.asarray(_erf(values.astype(np.float64)), dtype=np.float64).astype(values.dtype)
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Array) -> Array:
     """``1 / (1 + exp(-x))`` without overflow, in the dtype of ``x``."""
     values = np.asarray(x)
     wide = values.astype(np.float64)
@@ -25,13 +26,13 @@ def sigmoid(x: Any) -> Any:
     return result.astype(values.dtype)
 
 
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: Array) -> Array:
     """``1 / sqrt(x)``, in the dtype of ``x``."""
     values = np.asarray(x)
     return (1.0 / np.sqrt(values.astype(np.float64))).astype(values.dtype)
 
 
-def power(a: Any, b: Any) -> Any:
+def power(a: Array, b: Array) -> Array:
     """``a ** b``; of integers what wraps around, and 0 where it would be a fraction."""
     base, exponent = np.asarray(a), np.asarray(b)
     if base.dtype.kind != "i":

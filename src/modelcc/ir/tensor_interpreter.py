@@ -182,7 +182,7 @@ def _update(target: Array, places: Array, values: Array, combine: Combine | None
         last = dict(zip(places.tolist(), range(places.size), strict=True))
         target[list(last)] = values[list(last.values())]
         return
-    ufunc: Any = FUNCTIONS[COMBINE_FUNCTION[combine]].numpy
+    ufunc = FUNCTIONS[COMBINE_FUNCTION[combine]].numpy
     for place, value in zip(places.tolist(), values, strict=True):
         target[place] = ufunc(target[place], value)
 
@@ -396,7 +396,7 @@ def _holds(condition: Condition, env: Mapping[str, int | Array]) -> Array:
     return np.asarray(_COMPARE[condition.comparison](left, right))
 
 
-_COMPARE: Mapping[Comparison, Any] = {
+_COMPARE: Mapping[Comparison, np.ufunc] = {
     "<": np.less,
     "<=": np.less_equal,
     "==": np.equal,
@@ -406,7 +406,7 @@ _COMPARE: Mapping[Comparison, Any] = {
 }
 
 
-def _index(e: Index, env: Mapping[str, int | Array]) -> Any:
+def _index(e: Index, env: Mapping[str, int | Array]) -> int | Array:
     """The values of an index expression where symbols may be arrays."""
     if isinstance(e, int):
         return e
@@ -425,9 +425,9 @@ def _index(e: Index, env: Mapping[str, int | Array]) -> Any:
                 result = pick(result, value)
             return result
         case _:
-            total: Any = e.const
+            total: int | Array = e.const
             for coeff, factors in e.terms.values():
-                value: Any = coeff
+                value: int | Array = coeff
                 for factor in factors:
                     value = value * _index(factor, env)
                 total = total + value

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from modelcc.ir.index import Index, ceildiv, floordiv, maximum, mod, product
 
 Array = NDArray[Any]
+NumpyType = np.dtype[Any]
 Kind = Literal["float", "int", "uint", "bool", "complex", "string"]
 
 MOST_BYTES = 1 << 47
@@ -37,7 +38,7 @@ class DType:
     numpy_name: str
 
     @cached_property
-    def numpy(self) -> np.dtype[Any]:
+    def numpy(self) -> NumpyType:
         """The NumPy dtype that stores one element (ml_dtypes for small ones)."""
         scalar = getattr(ml_dtypes, self.numpy_name, None)
         return np.dtype(scalar if scalar is not None else self.numpy_name)
@@ -111,7 +112,7 @@ DTYPES: Mapping[str, DType] = MappingProxyType(
 _BY_NUMPY: Mapping[str, DType] = MappingProxyType({d.numpy_name: d for d in DTYPES.values()})
 
 
-def dtype_of(array: Array | np.dtype[Any]) -> DType:
+def dtype_of(array: Array | NumpyType) -> DType:
     """The :class:`DType` of a NumPy array or dtype; ``TypeError`` if modelcc has none."""
     dtype = array.dtype if isinstance(array, np.ndarray) else array
     found = _BY_NUMPY.get(dtype.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
@@ -18,7 +17,7 @@ INTERPRETED = (Graph, TensorProgram, Program)
 
 
 def interpret_level(
-    program: Any, feeds: Mapping[str, Array], sizes: Mapping[str, int]
+    program: object, feeds: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> tuple[Array, ...]:
     """Outputs of ``program``, in order; ``sizes`` are the values of named dimensions."""
     match program:

@@ -105,7 +105,7 @@ def _verify_placed(program: Program, wanted: bool) -> None:
         raise ModelError(message, (program.name,), hint)
 
 
-def verify_level(program: Any, before: Any = None) -> None:
+def verify_level(program: object, before: object = None) -> None:
     """Raise :class:`ModelError` if a program breaks a rule of its level.
 
     ``before`` is the well-formed program that it was made from: what did not change is not
@@ -125,7 +125,7 @@ def verify_level(program: Any, before: Any = None) -> None:
             pass
 
 
-def constants_of(program: Any) -> dict[str, Constant]:
+def constants_of(program: object) -> dict[str, Constant]:
     """The constants of a program by digest."""
     if isinstance(program, Graph):
         return constants_by_digest(program)

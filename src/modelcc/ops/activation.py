@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class Relu(Activation):
     def element(self, x: Element) -> Element:
         return apply("max", x, 0)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return np.maximum(x, np.zeros_like(x))
 
     def slope(self, x: Value) -> Value:
@@ -199,7 +199,7 @@ class Softplus(Activation):
     def element(self, x: Element) -> Element:
         return softplus(x)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return np.logaddexp(x, np.zeros_like(x))
 
     def slope(self, x: Value) -> Value:
@@ -215,7 +215,7 @@ class Softsign(Activation):
     def element(self, x: Element) -> Element:
         return x / (apply("abs", x) + 1.0)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return x / (1 + np.abs(x))
 
     def slope(self, x: Value) -> Value:
@@ -234,7 +234,7 @@ class HardSigmoid(Activation):
     def element(self, x: Element) -> Element:
         return apply("min", apply("max", x * self.alpha + self.beta, 0.0), 1.0)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         line = x * np.asarray(self.alpha, x.dtype) + np.asarray(self.beta, x.dtype)
         return np.clip(line, np.zeros_like(x), np.ones_like(x))
 
@@ -254,7 +254,7 @@ class Affine(Activation):
     def element(self, x: Element) -> Element:
         return x * self.alpha + self.beta
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return x * np.asarray(self.alpha, x.dtype) + np.asarray(self.beta, x.dtype)
 
     def slope(self, x: Value) -> Value:
@@ -272,7 +272,7 @@ class ScaledTanh(Activation):
     def element(self, x: Element) -> Element:
         return apply("tanh", x * self.beta) * self.alpha
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         inner = np.tanh(x * np.asarray(self.beta, x.dtype))
         return inner * np.asarray(self.alpha, x.dtype)
 
@@ -290,7 +290,7 @@ class HardSwish(Composite):
     def element(self, x: Element) -> Element:
         return x * HardSigmoid(1 / 6, 0.5).element(x)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return x * HardSigmoid(1 / 6, 0.5).evaluate(x)
 
     def formula(self, x: Value) -> Value:
@@ -318,7 +318,7 @@ class Clip(Activation):
         x = x if self.low is None else apply("max", x, self.low)
         return x if self.high is None else apply("min", x, self.high)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         low = x if self.low is None else np.maximum(x, np.asarray(self.low, x.dtype))
         return low if self.high is None else np.minimum(low, np.asarray(self.high, x.dtype))
 
@@ -337,7 +337,7 @@ class Swish(Composite):
     def element(self, x: Element) -> Element:
         return x * sigmoid(x * self.alpha)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return x * special.sigmoid(x * np.asarray(self.alpha, x.dtype))
 
     def formula(self, x: Value) -> Value:
@@ -357,7 +357,7 @@ class Silu(Composite):
     def element(self, x: Element) -> Element:
         return x * sigmoid(x)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return x * special.sigmoid(x)
 
     def formula(self, x: Value) -> Value:
@@ -376,7 +376,7 @@ class Mish(Composite):
     def element(self, x: Element) -> Element:
         return x * apply("tanh", softplus(x))
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return x * np.tanh(Softplus().evaluate(x))
 
     def formula(self, x: Value) -> Value:
@@ -403,7 +403,7 @@ class Gelu(Composite):
         inner = x * (x * x * _CUBIC + 1.0) * _SCALE
         return x * 0.5 * (apply("tanh", inner) + 1.0)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         wide = x.astype(np.float64)
         if self.approximate == "none":
             return wide * 0.5 * (1 + special.erf(wide / math.sqrt(2)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Elementwise(Op):
 
     domain: ClassVar[Domain] = "number"
     function: ClassVar[str] = ""
-    numpy: ClassVar[Callable[..., Any]]
+    numpy: ClassVar[Callable[..., Array]]
     predicate: ClassVar[bool] = False
 
     def result(self, dtype: DType) -> DType:
@@ -52,7 +52,7 @@ class Elementwise(Op):
         """One element of the result."""
         return apply(self.function, *xs)
 
-    def evaluate(self, *xs: Any) -> Any:
+    def evaluate(self, *xs: Array) -> Array:
         """NumPy meaning, up to a final cast."""
         return type(self).numpy(*xs)
 
@@ -114,7 +114,7 @@ class Differentiable(Elementwise):
         )
 
 
-def unary_samples(low: float = -2.0, high: float = 2.0, **attributes: Any) -> tuple[Sample, ...]:
+def unary_samples(low: float = -2.0, high: float = 2.0, **attributes: object) -> tuple[Sample, ...]:
     """One float operand: vector, scalar, named extent, extent 0, every float width."""
     types = (
         tensor(5),
@@ -129,7 +129,7 @@ def unary_samples(low: float = -2.0, high: float = 2.0, **attributes: Any) -> tu
 
 
 def typed_samples(
-    dtypes: Sequence[DType], arity: int, low: float = -2.0, high: float = 2.0, **attributes: Any
+    dtypes: Sequence[DType], arity: int, low: float = -2.0, high: float = 2.0, **attributes: object
 ) -> tuple[Sample, ...]:
     """``arity`` operands of each dtype."""
     least = [max(low, 0) if d.kind == "uint" else low for d in dtypes]
@@ -139,7 +139,9 @@ def typed_samples(
     )
 
 
-def binary_samples(low: float = -2.0, high: float = 2.0, **attributes: Any) -> tuple[Sample, ...]:
+def binary_samples(
+    low: float = -2.0, high: float = 2.0, **attributes: object
+) -> tuple[Sample, ...]:
     """Two float operands: equal shapes, every way to broadcast, named extents, narrow floats."""
     pairs = (
         (tensor(3, 4), tensor(3, 4)),
@@ -272,7 +274,7 @@ class Identity(Differentiable):
     def element(self, x: Element) -> Element:
         return x
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return np.array(x)
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
@@ -361,7 +363,7 @@ class Mod(Elementwise):
     def element(self, a: Element, b: Element) -> Element:
         return apply("fmod" if self.fmod else "mod", a, b)
 
-    def evaluate(self, a: Any, b: Any) -> Any:
+    def evaluate(self, a: Array, b: Array) -> Array:
         return np.fmod(a, b) if self.fmod else np.mod(a, b)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, number, select
+from modelcc.ir.index import Index
 from modelcc.ir.op import Op, broadcast_shapes, require, same_dtype
 from modelcc.ir.types import BOOL, F16, I8, I32, I64, U8, Array, TensorType
 from modelcc.ops.arithmetic import (
@@ -219,7 +219,7 @@ class ClipTensor(Op):
     def compute(
         self, at: StageBuilder, x: Operand, low: Operand | None = None, high: Operand | None = None
     ) -> Operand:
-        def body(o: tuple[Any, ...]) -> Element:
+        def body(o: tuple[Index, ...]) -> Element:
             value = x[o] if low is None else apply("max", x[o], low[()])
             return value if high is None else apply("min", value, high[()])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -235,7 +235,7 @@ def _sum_of_rows(conditional: bool = False) -> Graph:
     return build.build([build.emit(Less(), total, build.constant(2.0)), after, product])
 
 
-_LOOP: Mapping[str, Any] = {"counter": "step", "trips": Sym("n")}
+_LOOP: Mapping[str, object] = {"counter": "step", "trips": Sym("n")}
 If.samples = (
     sample(
         np.array(True), tensor("n", 3), tensor("n", 3), then=_branch(Add()), other=_branch(Mul())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -68,14 +67,14 @@ def _roots(length: int) -> Array:
     return np.exp(-2j * np.pi * (places - length * (2 * places > length)) / length)
 
 
-def _chirp_angles(length: int) -> Any:
+def _chirp_angles(length: int) -> Array:
     places = np.arange(length, dtype=np.int64)
     turns = places * places % (2 * length)
     return -np.pi * (turns - 2 * length * (turns > length)) / length
 
 
-def _parts(values: Any, dtype: DType) -> Array:
-    return np.stack([values.real, values.imag]).astype(dtype.numpy)
+def _parts(values: Array, dtype: DType) -> Array:
+    return np.stack([np.real(values), np.imag(values)]).astype(dtype.numpy)
 
 
 @dataclass(frozen=True)
@@ -222,7 +221,7 @@ class _Squares:
             at.assign(register, Choose(over, call("sub", total, self.whole), total))
 
 
-def _filter(chirp: Any, size: int) -> Any:
+def _filter(chirp: Array, size: int) -> Array:
     """The transform of the chirp's conjugates, also those of places below 0, over ``size``."""
     wrapped = np.zeros(size, np.complex128)
     wrapped[: len(chirp)] = chirp.conj()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 
@@ -106,8 +105,7 @@ class Iota(Op):
 
     def reference(self) -> Array:
         shape = numbers(self.shape)
-        step, start = cast(tuple[Any, Any], (self.step, self.start))
-        line: Any = np.arange(shape[self.axis]) * step + start
+        line = np.arange(shape[self.axis]) * np.asarray(self.step) + np.asarray(self.start)
         place = [-1 if a == self.axis else 1 for a in range(len(shape))]
         symbolic = isinstance(self.start, Expr) or isinstance(self.step, Expr)
         dtype = np.dtype(object) if symbolic else self.dtype.numpy

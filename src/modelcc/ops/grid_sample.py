@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product as cartesian
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -159,11 +159,11 @@ class GridSample(Op):
         return total.astype(x.dtype)
 
     def _numpy_taps(self, g: Array, size: int) -> list[tuple[Array, Array]]:
-        p: Any = (g + 1) * (size - 1) / 2 if self.align_corners else ((g + 1) * size - 1) / 2
+        p: Array = (g + 1) * (size - 1) / 2 if self.align_corners else ((g + 1) * size - 1) / 2
         if self.mode == "nearest":
             p = np.rint(p)
         p = self._numpy_moved(p, size)
-        low: Any = np.floor(p)
+        low: Array = np.floor(p)
         t = p - low
         match self.mode:
             case "nearest":
@@ -209,7 +209,7 @@ def cubic(t: Element, k: int) -> Element:
     return ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
 
 
-def _keys(d: Any) -> Any:
+def _keys(d: Array) -> Array:
     a = CUBIC
     near = (a + 2) * d**3 - (a + 3) * d**2 + 1
     far = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a

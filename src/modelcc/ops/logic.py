@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from modelcc.ir.compute import Element, apply
 from modelcc.ir.op import Op
-from modelcc.ir.types import BOOL, I8, I32, I64, U8, U32
+from modelcc.ir.types import BOOL, I8, I32, I64, U8, U32, Array
 from modelcc.ops.arithmetic import Elementwise, typed_samples
 from modelcc.ops.samples import bounded, sample, tensor
 
@@ -102,7 +101,7 @@ class BitShift(Elementwise):
     def element(self, a: Element, b: Element) -> Element:
         return apply("shl" if self.left else "shr", a, b)
 
-    def evaluate(self, a: Any, b: Any) -> Any:
+    def evaluate(self, a: Array, b: Array) -> Array:
         return np.left_shift(a, b) if self.left else np.right_shift(a, b)
 
 

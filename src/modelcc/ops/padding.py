@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -90,9 +90,11 @@ class Pad(Op):
             for e, b, a in zip(x.shape, before, after, strict=True)
         )
         widths = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
-        constant: dict[str, Any] = {"constant_values": self.value}
-        options = constant if self.mode == "constant" else {}
-        return np.pad(x[crop], widths, self.mode, **options) if widths else x.copy()
+        if not widths:
+            return x.copy()
+        if self.mode == "constant":
+            return np.pad(x[crop], widths, constant_values=self.value)
+        return np.pad(x[crop], widths, self.mode)
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)

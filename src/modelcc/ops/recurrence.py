@@ -32,7 +32,7 @@ from modelcc.ops.activation import (
     Softsign,
     ThresholdedRelu,
 )
-from modelcc.ops.arithmetic import Cast, Value, of
+from modelcc.ops.arithmetic import Cast, Elementwise, Value, of
 from modelcc.ops.broadcast import ReduceSum, Reshape
 from modelcc.ops.comparison import Greater, where
 from modelcc.ops.generate import Full, Iota
@@ -61,7 +61,7 @@ USUAL: Mapping[str, tuple[float, ...]] = MappingProxyType(
 """The parameters, alpha and beta, that activations take, with the defaults of ONNX."""
 
 
-_ACTIVATIONS: Mapping[str, type[Op]] = MappingProxyType(
+_ACTIVATIONS: Mapping[str, type[Elementwise]] = MappingProxyType(
     {
         op.__name__: op
         for op in (
@@ -72,7 +72,7 @@ _ACTIVATIONS: Mapping[str, type[Op]] = MappingProxyType(
 )
 
 
-def activation(name: Activation, given: Sequence[float] = ()) -> Op:
+def activation(name: Activation, given: Sequence[float] = ()) -> Elementwise:
     """The op of an activation; ``given`` are its parameters, the usual ones if empty."""
     return _ACTIVATIONS[name](*(given or USUAL.get(name, ())))
 
@@ -146,7 +146,7 @@ class Recurrent(Op):
         """2 if bidirectional, else 1."""
         return 2 if self.direction == "bidirectional" else 1
 
-    def functions(self, which: int) -> list[Op]:
+    def functions(self, which: int) -> list[Elementwise]:
         """Activations of direction ``which``."""
         names = self.activations or self.defaults * self.directions
         count = len(self.defaults)
@@ -158,12 +158,14 @@ class Recurrent(Op):
         """Whether direction ``which`` reads the sequence from its end."""
         return self.direction == "reverse" or which == 1
 
-    def step(self, gx: Array, states: list[Array], weights: Weights, f: list[Op]) -> list[Array]:
+    def step(
+        self, gx: Array, states: list[Array], weights: Weights, f: list[Elementwise]
+    ) -> list[Array]:
         """States after one step whose share of x, biases of w included, is ``gx`` ``[N, G*H]``."""
         raise NotImplementedError(self.mnemonic())
 
     def step_values(
-        self, gx: Value, states: list[Value], weights: Weights, f: list[Op]
+        self, gx: Value, states: list[Value], weights: Weights, f: list[Elementwise]
     ) -> list[Value]:
         """:meth:`step` as graph ops; ``gx`` has the bias that goes with it, too."""
         raise NotImplementedError(self.mnemonic())

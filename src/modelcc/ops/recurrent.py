@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import Array, TensorType
-from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.arithmetic import Elementwise, Value, of
 from modelcc.ops.matmul import MatMul
 from modelcc.ops.recurrence import Activation, Recurrent, Weights
 from modelcc.ops.samples import bounded, tensor
@@ -24,7 +24,7 @@ _sample = partial(bounded, (-0.8, 0.8))
 
 
 def _samples(gates: int, *extra: Sample) -> tuple[Sample, ...]:
-    def one(x: TensorType, hidden: int, directions: int, **attributes: Any) -> Sample:
+    def one(x: TensorType, hidden: int, directions: int, **attributes: object) -> Sample:
         inputs = x.shape[2]
         w = tensor(directions, gates * hidden, inputs)
         r = tensor(directions, gates * hidden, hidden)
@@ -51,14 +51,16 @@ class RNN(Recurrent):
 
     samples = _samples(1)
 
-    def step(self, gx: Array, states: list[Array], weights: Weights, f: list[Op]) -> list[Array]:
+    def step(
+        self, gx: Array, states: list[Array], weights: Weights, f: list[Elementwise]
+    ) -> list[Array]:
         total = gx + states[0] @ weights.r.T
         if weights.bias is not None:
             total = total + weights.bias[gx.shape[-1] :]
         return [f[0].reference(self.clipped(total))]
 
     def step_values(
-        self, gx: Value, states: list[Value], weights: Weights, f: list[Op]
+        self, gx: Value, states: list[Value], weights: Weights, f: list[Elementwise]
     ) -> list[Value]:
         total = gx + of(MatMul(), states[0], weights.r)
         return [of(f[0], self.clipped_value(total))]
@@ -82,7 +84,9 @@ class GRU(Recurrent):
         ),
     )
 
-    def step(self, gx: Array, states: list[Array], weights: Weights, f: list[Op]) -> list[Array]:
+    def step(
+        self, gx: Array, states: list[Array], weights: Weights, f: list[Elementwise]
+    ) -> list[Array]:
         (h,) = states
         xz, xr, xh = np.split(gx, 3, axis=-1)
         rz, rr, rh = np.split(weights.r, 3)
@@ -96,7 +100,7 @@ class GRU(Recurrent):
         return [(1 - z) * candidate + z * h]
 
     def step_values(
-        self, gx: Value, states: list[Value], weights: Weights, f: list[Op]
+        self, gx: Value, states: list[Value], weights: Weights, f: list[Elementwise]
     ) -> list[Value]:
         (h,) = states
         size = h.type.shape[-1]
@@ -145,7 +149,9 @@ class LSTM(Recurrent):
         _sample(*_samples(4)[0].operands, activations=("HardSigmoid", "Relu", "Softsign")),
     )
 
-    def step(self, gx: Array, states: list[Array], weights: Weights, f: list[Op]) -> list[Array]:
+    def step(
+        self, gx: Array, states: list[Array], weights: Weights, f: list[Elementwise]
+    ) -> list[Array]:
         h, c = states
         total = gx + h @ weights.r.T
         if weights.bias is not None:
@@ -160,7 +166,7 @@ class LSTM(Recurrent):
         return [o * f[2].reference(new), new]
 
     def step_values(
-        self, gx: Value, states: list[Value], weights: Weights, f: list[Op]
+        self, gx: Value, states: list[Value], weights: Weights, f: list[Elementwise]
     ) -> list[Value]:
         h, c = states
         size = h.type.shape[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,7 @@ from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_valu
 from modelcc.ir.condition import Demands
 from modelcc.ir.index import Index, minimum, product
 from modelcc.ir.op import Builder, Op, require
-from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, TensorType, dtype_of
+from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, NumpyType, TensorType, dtype_of
 from modelcc.ops.accumulate import accumulator, combined, require_float, require_numeric, widen
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Expand, Reduction, reduction_samples
@@ -55,7 +55,7 @@ class ReduceMean(Reduction):
     def reference(self, x: Array) -> Array:
         count = np.prod([x.shape[a] for a in self.axes], dtype=np.int64)
         with np.errstate(all="ignore"):
-            mean: Any = np.sum(widen(x), axis=self.axes, keepdims=self.keepdims) / count
+            mean: Array = np.sum(widen(x), axis=self.axes, keepdims=self.keepdims) / count
         return np.asarray(np.trunc(mean) if dtype_of(x).is_integer else mean, x.dtype)
 
     def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:
@@ -125,7 +125,7 @@ class ReduceMin(_Extreme):
         return np.asarray(np.min(x, self.axes, keepdims=self.keepdims, initial=high), x.dtype)
 
 
-def _limit(dtype: np.dtype[Any], greatest: bool) -> Any:
+def _limit(dtype: NumpyType, greatest: bool) -> Any:
     """The greatest, or the least, value there is."""
     if dtype == np.bool_:
         return greatest
@@ -323,7 +323,7 @@ class _Arg(Op):
 
         return at.reduce(best.shape, (extent,), "max" if last else "min", candidate)
 
-    def locate(self, find: Any, x: Array) -> Array:
+    def locate(self, find: Callable[..., Array], x: Array) -> Array:
         """NumPy's arg-function, from the end if the last index is wanted."""
         if not x.shape[self.axis]:
             sums = np.asarray(np.sum(x, self.axis, keepdims=self.keepdims))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -169,9 +168,9 @@ class RoiAlign(BoxPool):
                 result[k, :, i, j] = np.max(values, 0) if self.largest else np.mean(values, 0)
         return result.astype(x.dtype)
 
-    def _points(self, start: Any, end: Any, bins: int) -> Array:
+    def _points(self, start: Array, end: Array, bins: int) -> Array:
         """Positions of the sample points of each bin along one axis."""
-        wide: Any = start.dtype.type
+        wide = start.dtype.type
         if self.half_pixel:
             start, end = start - wide(0.5), end - wide(0.5)
         step = (end - start if self.half_pixel else max(end - start, wide(1))) / wide(bins)

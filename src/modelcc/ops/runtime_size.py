@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class ReadSize(Op):
     def grad(self, build: object, dys: Sequence[str], x: str) -> tuple[None]:
         return (None,)
 
-    def substitute(self, values: Mapping[str, Index]) -> Any:
+    def substitute(self, values: Mapping[str, Index]) -> Self:
         return self
 
     def renamed(self, names: Mapping[str, str]) -> ReadSize:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class Slice(Op):
 
 def _picks(
     starts: Sequence[Index], extents: Sequence[Index], steps: Sequence[Index]
-) -> tuple[Any, ...]:
+) -> tuple[Array | EllipsisType, ...]:
     """The NumPy index that takes ``starts + i * steps``."""
     if not starts:
         return (...,)

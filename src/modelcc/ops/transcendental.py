@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from modelcc.ir import special
 from modelcc.ir.op import Op
-from modelcc.ir.types import I64
+from modelcc.ir.types import I64, Array
 from modelcc.ops.arithmetic import (
     Differentiable,
     Value,
@@ -73,7 +72,7 @@ class Reciprocal(Differentiable):
     domain, function = "float", "reciprocal"
     samples = unary_samples(0.25, 4.0)
 
-    def evaluate(self, x: Any) -> Any:
+    def evaluate(self, x: Array) -> Array:
         return 1 / x
 
     def adjoint(self, dy: Value, x: Value) -> tuple[Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
@@ -52,17 +52,13 @@ class Unique(Op):
         return values, line, line, line, TensorType((1,), I64)
 
     def reference(self, x: Array) -> tuple[Array, ...]:
-        found = cast(
-            tuple[Array, ...],
-            np.unique(_ranks(x), True, True, True, axis=self.axis),
-        )
-        _, first, inverse, counts = (np.asarray(a) for a in found)
+        _, first, inverse, counts = np.unique(_ranks(x), True, True, True, axis=self.axis)
         order = np.arange(len(first)) if self.sorted else np.argsort(first)
         axis = self.axis or 0
         rank = np.argsort(order)
         whole = np.take(x.reshape(-1) if self.axis is None else x, first[order], axis)
         extent = x.size if self.axis is None else x.shape[axis]
-        padding: Any = [(0, 0)] * whole.ndim
+        padding = [(0, 0)] * whole.ndim
         padding[axis] = (0, extent - len(first))
         lines = [np.pad(a[order], (0, extent - len(first))) for a in (first, counts)]
         inverse = rank[inverse.reshape(-1)]

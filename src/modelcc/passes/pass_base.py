@@ -6,7 +6,7 @@ the result passes the level's verifier.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import Any, ClassVar, Protocol, TypeVar
 
 Level = TypeVar("Level")
@@ -15,7 +15,7 @@ Level = TypeVar("Level")
 class Pass(Protocol[Level]):
     """A transformation of one level; implementations are frozen dataclasses."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     def __call__(self, program: Level, /) -> Level:
         """The transformed program."""

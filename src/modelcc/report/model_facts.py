@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from modelcc.artifact.constants import block_size
 from modelcc.artifact.inspection import inspect_artifact
 from modelcc.frontends.onnx.facts import onnx_facts
 
 
-def facts_of(path: Path) -> dict[str, Any]:
+def facts_of(path: Path) -> dict[str, object]:
     """The facts of an .onnx file, or of an artifact (by its suffix), as JSON takes them.
 
     :class:`~modelcc.ir.errors.Error` or ``OSError`` if the file is neither.
@@ -19,7 +18,7 @@ def facts_of(path: Path) -> dict[str, Any]:
     return _artifact_facts(path) if path.suffix == ".mcc" else onnx_facts(path)
 
 
-def _artifact_facts(path: Path) -> dict[str, Any]:
+def _artifact_facts(path: Path) -> dict[str, object]:
     found = inspect_artifact(path)
     manifest = found.manifest
     by_type: Counter[str] = Counter()

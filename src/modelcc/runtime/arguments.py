@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -23,6 +23,19 @@ def address_of(array: Array) -> int:
     this: compiled extensions rely on it through ``PyArray_DATA``.
     """
     return _number(id(array) + _HEAD).value
+
+
+def with_names(
+    arguments: tuple[object, ...], named: Mapping[str, object]
+) -> tuple[tuple[object, ...], Mapping[str, object]]:
+    """Arguments in order and by name; a dict in front of them is of the latter."""
+    if arguments and _is_dict(arguments[0]):
+        return arguments[1:], {**arguments[0], **named}
+    return arguments, named
+
+
+def _is_dict(value: object) -> TypeGuard[dict[str, object]]:
+    return type(value) is dict
 
 
 def ordered(
@@ -107,17 +120,20 @@ def _as_array(spec: TensorSpec, value: object) -> Array:
 
 def check_output(spec: TensorSpec, shape: tuple[int, ...], value: object) -> Array:
     """An ``out=`` array that results can be written into; InputError if it cannot be used."""
-    if not isinstance(value, np.ndarray):
+    if not _is_array(value):
         raise _bad_output(spec, shape, type(value).__name__, "give NumPy arrays as out=")
-    array = cast(Array, value)
-    if array.dtype != spec.dtype.numpy or array.shape != shape:
-        given = f"{array.dtype} of shape {list(array.shape)}"
+    if value.dtype != spec.dtype.numpy or value.shape != shape:
+        given = f"{value.dtype} of shape {list(value.shape)}"
         raise _bad_output(spec, shape, given, "give an array of this type and shape")
-    flags = array.flags
-    if not (flags.c_contiguous and flags.writeable) or address_of(array) % array.itemsize:
+    flags = value.flags
+    if not (flags.c_contiguous and flags.writeable) or address_of(value) % value.itemsize:
         given = "one that is not contiguous, aligned and writable"
         raise _bad_output(spec, shape, given, "use numpy.empty(shape, dtype)")
-    return array
+    return value
+
+
+def _is_array(value: object) -> TypeGuard[Array]:
+    return isinstance(value, np.ndarray)
 
 
 def _bad_output(spec: TensorSpec, shape: tuple[int, ...], given: str, remedy: str) -> InputError:

@@ -4,7 +4,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import cast
 
 MACHINES: Mapping[str, int] = MappingProxyType(
     {"x86_64": 62, "aarch64": 183, "riscv64": 243}
@@ -104,7 +103,7 @@ def read_object(contents: bytes) -> ObjectFile:
 
 
 def _read(contents: bytes) -> ObjectFile:
-    header = cast(Sequence[int], _HEADER.unpack_from(contents))
+    header: Sequence[int] = _HEADER.unpack_from(contents)
     machine, start, count = header[2], header[6], header[12]
     sections = tuple(_section(contents, start + n * _SECTION.size) for n in range(count))
     symbols: list[Symbol] = []
@@ -120,7 +119,7 @@ def _read(contents: bytes) -> ObjectFile:
 
 
 def _section(contents: bytes, at: int) -> Section:
-    values = cast(Sequence[int], _SECTION.unpack_from(contents, at))
+    values: Sequence[int] = _SECTION.unpack_from(contents, at)
     _, kind, flags, _, offset, size, link, info, alignment, _ = values
     return Section(kind, flags, offset, size, link, info, max(1, alignment))
 

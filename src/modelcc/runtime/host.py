@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from modelcc.ir.types import Array
+from modelcc.ir.types import Array, NumpyType
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.errors import OutOfMemoryError
 from modelcc.runtime.results import ALIGNMENT, LARGE, Block, ResultMemory
@@ -44,7 +43,7 @@ class Host:
         self._blocks[which] = block, start
         return address + start
 
-    def take(self, which: int, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
+    def take(self, which: int, dtype: NumpyType, shape: Sequence[int]) -> Array:
         """Memory given during the last call, as an array."""
         given = self._blocks[which]
         if given is None:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def decode_image(operands: Sequence[object], settings: Mapping[str, Any]) -> tup
 
     ValueError if the operand is no vector of bytes; RunError if Pillow is missing.
     """
-    stream = np.asarray(cast(Any, operands[0]))
+    stream = np.asarray(operands[0])
     if stream.dtype != np.uint8 or stream.ndim != 1:
         raise ValueError(f"an encoded image is u8[bytes], not {stream.dtype}{list(stream.shape)}")
     pillow = _pillow()

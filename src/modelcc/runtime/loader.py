@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from types import MappingProxyType
-from typing import cast
 
 from modelcc.runtime.elf import MACHINES, NotElfError, ObjectFile, read_object
 from modelcc.runtime.errors import LoadError
@@ -64,7 +63,7 @@ def load_objects(
     if platform.machine() == "x86_64":
         linked = _linked(files, external)
         return NativeCode(linked, linked.addresses)
-    by_llvm = cast(Callable[..., NativeCode], import_module(_LLVM).link_objects)
+    by_llvm: Callable[..., NativeCode] = import_module(_LLVM).link_objects
     return by_llvm(objects, external, defined)
 
 
@@ -80,7 +79,7 @@ def load_llvm(text: str, exports: Sequence[str]) -> NativeCode:
 
     `exports` are the names to look up. Raises LoadError.
     """
-    compiled = cast(Callable[..., NativeCode], import_module(_LLVM).load_llvm)
+    compiled: Callable[..., NativeCode] = import_module(_LLVM).load_llvm
     return compiled(text, exports)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
 
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.runtime.errors import LoadError
@@ -55,10 +54,10 @@ def _ask_llvm(spec: MachineSpec, needed: list[str]) -> None:
             f"{code}, and Linux does not list {', '.join(needed)} here; install llvmlite, which "
             "knows more features, or compile the model on this machine or for an older processor"
         ) from error
-    available = cast(Callable[[], Mapping[str, bool]], llvm.get_host_cpu_features)()
+    available: Mapping[str, bool] = llvm.get_host_cpu_features()
     missing = [name for name in needed if not available.get(name, False)]
     if missing:
-        name = cast(Callable[[], str], llvm.get_host_cpu_name)()
+        name: str = llvm.get_host_cpu_name()
         raise LoadError(
             f"{code}, and this machine ({name}) lacks {', '.join(missing)}; compile it on this "
             "machine, or for an older processor"

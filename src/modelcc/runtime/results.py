@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from sys import getrefcount
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modelcc.ir.types import Array
+from modelcc.ir.types import Array, NumpyType
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.errors import OutOfMemoryError
 
@@ -31,7 +30,7 @@ class ResultMemory:
     def __init__(self) -> None:
         self._blocks: list[Block] = []
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
+    def array(self, shape: tuple[int, ...], dtype: NumpyType, size: int) -> Array:
         """An array that nobody else has, of ``size`` bytes from a multiple of 64."""
         block = self.block(size)
         return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)

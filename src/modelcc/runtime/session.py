@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,14 @@ from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
 from modelcc.artifact.memory import Memory
 from modelcc.ir.types import Array
-from modelcc.runtime.arguments import as_input, check_output, contiguous, ordered, overlap
+from modelcc.runtime.arguments import (
+    as_input,
+    check_output,
+    contiguous,
+    ordered,
+    overlap,
+    with_names,
+)
 from modelcc.runtime.checks import check_message
 from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.loader import NativeCode, load_objects
@@ -86,12 +92,10 @@ class Session:
             results = self._at_once(arguments)
             if results is not None:
                 return results[0] if len(results) == 1 else tuple(results)
-        if arguments and type(arguments[0]) is dict:
-            named = {**cast(dict[str, object], arguments[0]), **named}
-            arguments = arguments[1:]
-        if named or len(arguments) != self._inputs:
-            arguments = ordered(self.manifest, arguments, named)
-        results = self._run(arguments, out)
+        given, by_name = with_names(arguments, named)
+        if by_name or len(given) != self._inputs:
+            given = ordered(self.manifest, given, by_name)
+        results = self._run(given, out)
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(
@@ -124,7 +128,8 @@ class Session:
         return np.array(found[1:])
 
     def _entry(self, name: str) -> Entry:
-        return cast(Entry, ENTRY(self._code.address(name)))
+        entry: Entry = ENTRY(self._code.address(name))
+        return entry
 
     def _step_times(self, symbol: str, steps: int) -> NDArray[np.float64]:
         """Seconds on the clock before each step and after the last."""

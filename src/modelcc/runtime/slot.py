@@ -7,14 +7,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from modelcc.artifact.manifest import Manifest
 from modelcc.artifact.memory import Memory
 from modelcc.ir.index import compile_shapes
-from modelcc.ir.types import Array
+from modelcc.ir.types import Array, NumpyType
 from modelcc.runtime.arguments import address_of
 from modelcc.runtime.errors import OutOfMemoryError
 from modelcc.runtime.host import Host
@@ -51,9 +50,9 @@ class Model:
 
 
 _Ready = tuple[
-    list[tuple[np.dtype[Any], tuple[int, ...], int]],
+    list[tuple[NumpyType, tuple[int, ...], int]],
     ctypes.Array[ctypes.c_int64],
-    list[tuple[tuple[int, ...], np.dtype[Any], int]],
+    list[tuple[tuple[int, ...], NumpyType, int]],
     ctypes.Array[ctypes.c_int64],
     Callable[[], int],
 ]
@@ -68,7 +67,7 @@ class Slot:
         self._inputs = (ctypes.c_int64 * max(1, len(manifest.inputs)))()
         self._outputs = (ctypes.c_int64 * max(1, len(manifest.outputs)))()
         self._arena = Memory(0)
-        self._results: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
+        self._results: list[tuple[tuple[int, ...], NumpyType, int]] = []
         self._memory = [ResultMemory() for _ in manifest.outputs]
         self._signature: Signature | None = None
         self._host = Host(len(manifest.allocated)) if manifest.allocated else None
@@ -198,13 +197,13 @@ class Slot:
             table[position] = address_of(array)
 
 
-def _result(memory: ResultMemory, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
+def _result(memory: ResultMemory, shape: tuple[int, ...], dtype: NumpyType, size: int) -> Array:
     if size == _LATE:
         return _NOTHING
     return memory.array(shape, dtype, size) if size >= LARGE else np.empty(shape, dtype)
 
 
-def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+def _nbytes(shape: tuple[int, ...], dtype: NumpyType) -> int:
     """Bytes of an array; OutOfMemoryError if there is none of that shape, even without elements."""
     size, room = dtype.itemsize, dtype.itemsize
     for extent in shape:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def _on_texts(function: Function) -> Callable[[Sequence[object], Settings], tupl
 
 def as_texts(value: object) -> Array:
     """``value`` as an array of ``str``; ValueError if it is none."""
-    array = np.asarray(cast(Any, value))
+    array = np.asarray(value)
     if array.dtype.kind not in "OUT":
         raise ValueError(f"it is of {array.dtype}; give an array of str")
     flat = [t.decode() if isinstance(t, bytes) else str(t) for t in array.reshape(-1).tolist()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +39,5 @@ class Texts:
     def texts(self, handles: Array) -> Array:
         """The texts of ``handles``, as an array of objects."""
         result = np.empty(handles.shape, object)
-        flat = cast(Any, result.reshape(-1))
-        flat[:] = [self._texts[handle] for handle in handles.reshape(-1).tolist()]
+        result.reshape(-1)[:] = [self._texts[handle] for handle in handles.reshape(-1).tolist()]
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from modelcc.artifact.file import AnyPath, Artifact, read_artifact
 from modelcc.artifact.manifest import Manifest, TensorSpec
 from modelcc.ir.structure import Interface, Records, Structure
 from modelcc.ir.types import I64, STRING, Array
-from modelcc.runtime.arguments import ordered
+from modelcc.runtime.arguments import ordered, with_names
 from modelcc.runtime.errors import InputError
 from modelcc.runtime.host_steps import performed
 from modelcc.runtime.pool import available_cores
@@ -61,10 +61,8 @@ class ValueSession(Session):
 
     def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Value:
         """The model's output, or a tuple of its outputs; sequences are lists, no value is None."""
-        if arguments and type(arguments[0]) is dict:
-            named = {**cast(dict[str, object], arguments[0]), **named}
-            arguments = arguments[1:]
-        results = tuple(self._called(ordered(self._values, arguments, named), out).values())
+        given = ordered(self._values, *with_names(arguments, named))
+        results = tuple(self._called(given, out).values())
         return results[0] if len(results) == 1 else results
 
     def run(self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None) -> Value:
@@ -100,7 +98,7 @@ class ValueSession(Session):
     def _handles(self, spec: TensorSpec, value: object, texts: Texts) -> object:
         if spec.dtype != STRING:
             return value
-        array = np.asarray(cast(Any, value))
+        array = np.asarray(value)
         if array.dtype.kind not in "OUT":
             raise InputError(
                 f"input '{spec.name}'", f"texts, {spec}", f"{array.dtype}", "give an array of str"
@@ -124,6 +122,10 @@ def _values_manifest(manifest: Manifest, interface: Interface) -> Manifest:
     return replace(manifest, inputs=specs)
 
 
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list | tuple)
+
+
 def _take_apart(structure: Structure, value: object, where: str, feeds: dict[str, object]) -> None:
     """The tensors that ``value`` consists of; InputError if it is not of this structure."""
     match structure:
@@ -133,17 +135,16 @@ def _take_apart(structure: Structure, value: object, where: str, feeds: dict[str
             if value is not None:
                 raise _misfit(where, "None", value, "compile the model with a value there")
         case tuple():
-            if not isinstance(value, list | tuple):
+            if not _is_list(value):
                 raise _misfit(where, f"a list of {len(structure)}", value, "give a list")
-            items = cast(Sequence[object], value)
-            if len(items) != len(structure):
+            if len(value) != len(structure):
                 raise InputError(
                     f"input '{where}'",
                     f"a list of {len(structure)}",
-                    f"one of {len(items)}",
+                    f"one of {len(value)}",
                     "compile the model for sequences of this length",
                 )
-            for position, (part, item) in enumerate(zip(structure, items, strict=True)):
+            for position, (part, item) in enumerate(zip(structure, value, strict=True)):
                 _take_apart(part, item, f"{where}[{position}]", feeds)
         case Records():
             raise _misfit(where, "tensors and lists of them", value, "no model takes maps")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from modelcc.artifact.file import Artifact
 from modelcc.ir.types import Array
@@ -21,7 +20,7 @@ from modelcc.verification.comparison import Difference, compare
 RUN = (*INTERPRETED, Artifact)
 """Kinds of programs that give results."""
 
-Differences = Callable[[Any], "tuple[Difference, ...]"]
+Differences = Callable[[object], "tuple[Difference, ...]"]
 """Outputs of a program, on whatever level it is, compared with what they should be."""
 
 
@@ -48,13 +47,13 @@ def differences_by_interpreter(
     """Compares the interpretation of a program for ``feeds`` with ``expected``; what is compiled
     is loaded and run."""
 
-    def results_of(program: Any) -> tuple[Array, ...]:
+    def results_of(program: object) -> tuple[Array, ...]:
         if not isinstance(program, Artifact):
             return interpret_level(program, feeds, sizes)
         found = load(program).run(feeds)
         return tuple(found[name] for name in expected)
 
-    def differences(program: Any) -> tuple[Difference, ...]:
+    def differences(program: object) -> tuple[Difference, ...]:
         try:
             results = results_of(program)
         except Exception as error:  # a broken program may fail in any way: that is a finding
@@ -109,7 +108,7 @@ def _first_bad_rewrite(run: StageRun, differences: Differences) -> int:
     return high
 
 
-def _after(stage: Stage, before: Any, rewrites: int) -> Any:
+def _after(stage: Stage, before: object, rewrites: int) -> object:
     return stage.limited(rewrites).run(before)
 
 

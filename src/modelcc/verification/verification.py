@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
@@ -189,9 +189,8 @@ def peer_of(model: ModelSource, threads: int) -> Peer | None:
     """``model`` in onnxruntime; None where that is not installed or cannot take it."""
     if isinstance(model, Graph) or find_spec("onnxruntime") is None:
         return None
-    engine = import_module("modelcc.bench.onnxruntime_peer")
-    source = str(model) if isinstance(model, Path) else model
-    return cast(Peer, engine.OnnxruntimeModel(source, threads))
+    make: Callable[..., Peer] = import_module("modelcc.bench.onnxruntime_peer").OnnxruntimeModel
+    return make(str(model) if isinstance(model, Path) else model, threads)
 
 
 def _run_compiled(request: Request, subject: Subject) -> dict[str, Array]:

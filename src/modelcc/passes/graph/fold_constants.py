@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, cast
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import run_node
 from modelcc.ir.index import Expr
+from modelcc.ir.op import is_items
 from modelcc.ir.types import Array, TensorType
 from modelcc.passes.graph.dead_code import with_nodes
 
@@ -80,12 +80,10 @@ def _bytes(type: TensorType) -> int:
     return type.bytes if isinstance(type.bytes, int) else 0
 
 
-def _is_known(attributes: Iterable[Any]) -> bool:
+def _is_known(attributes: Iterable[object]) -> bool:
     """Whether no attribute mentions a named dimension or holds a sub-graph."""
     return all(
-        _is_known(cast("tuple[Any, ...]", value))
-        if isinstance(value, tuple)
-        else not isinstance(value, Expr | Graph)
+        _is_known(value) if is_items(value) else not isinstance(value, Expr | Graph)
         for value in attributes
     )
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from time import perf_counter, thread_time
-from typing import Any
 
 import numpy as np
 
@@ -144,12 +143,16 @@ class _Probe:
         pool: ThreadPool | None = None,
     ) -> None:
         self._arrays = [_aligned(arrays[p.buffer.name]) for p in function.parameters]
-        values: list[Any] = [ctypes.c_void_p(array.ctypes.data) for array in self._arrays]
+        values: list[ctypes.c_void_p | ctypes.c_int64] = [
+            ctypes.c_void_p(array.ctypes.data) for array in self._arrays
+        ]
         values += [ctypes.c_int64(size) for size in sizes]
         self._values = values
         self._counts = probes.REPEATS in function.sizes
         self._pool = [] if self._counts else [ctypes.c_void_p(pool.address if pool else None)]
-        kinds: list[Any] = [type(value) for value in (*values, *self._pool)]
+        kinds: list[type[ctypes.c_void_p | ctypes.c_int64]] = [
+            type(value) for value in (*values, *self._pool)
+        ]
         kinds += [ctypes.c_int64] if self._counts else []
         self._call: Callable[..., None] = ctypes.CFUNCTYPE(None, *kinds)(
             code.address(function.name)

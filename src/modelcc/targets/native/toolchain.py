@@ -106,8 +106,7 @@ def optimized_llvm(text: str, machine: Machine, options: CodegenOptions = Codege
 
 def llvm_version() -> str:
     """Version of the LLVM that generates code, as "22.1.0"."""
-    major, minor, patch = cast(tuple[int, int, int], llvm.llvm_version_info)
-    return f"{major}.{minor}.{patch}"
+    return ".".join(map(str, cast("tuple[int, ...]", llvm.llvm_version_info)))
 
 
 def host_machine() -> Machine:
