@@ -24,7 +24,7 @@ import click
 from benchmarks.machine import describe
 from modelcc.driver import compile_model, target_of
 from modelcc.feeds.random import Array
-from modelcc.model_tuning.tuning import Request, tune_model
+from modelcc.model_tuning.tuning import TuningRequest, tune_model
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.machine import CpuModel
@@ -111,7 +111,7 @@ class Bench:
     ) -> tuple[Setting, str]:
         start = time.monotonic()
         place = Workplace(self.folder)
-        tuning = tune_model(Request(self.model, options, feeds, database, self.budget, place))
+        tuning = tune_model(TuningRequest(self.model, options, feeds, database, self.budget, place))
         seconds = time.monotonic() - start
         numbers = dict(options.machine)
         return Setting(

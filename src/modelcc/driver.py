@@ -78,7 +78,7 @@ from modelcc.passes.tensor.permute_products import PermuteProducts
 from modelcc.passes.tensor.regions import InRegions
 from modelcc.pipeline import (
     Observer,
-    Stage,
+    PipelineStage,
     StageError,
     StageRun,
     all_of,
@@ -123,7 +123,7 @@ class Translation:
 
 def pipeline(
     target: Target, options: Options, workplace: Workplace, context: BuildContext | None = None
-) -> tuple[Stage, ...]:
+) -> tuple[PipelineStage, ...]:
     """All stages from a model to an artifact, in order; a ``context`` may begin to build early."""
     graphs, tensors = target.graph_passes(), target.tensor_passes()
     to_tensor = partial(lower_graph, capacity=target.capacity)
@@ -180,7 +180,7 @@ def pipeline(
     return _restricted(numbered(stages), options)
 
 
-def _back_end(target: Target, context: BuildContext) -> tuple[Stage, ...]:
+def _back_end(target: Target, context: BuildContext) -> tuple[PipelineStage, ...]:
     """From the tensor level to an artifact."""
     return (
         *block("schedule", ("schedule", _scheduler(target, context))),
@@ -431,7 +431,7 @@ _OPTIONAL = ("graph", "tensor")
 """Blocks whose stages leave a program on its level, with its meaning and its checks."""
 
 
-def _restricted(stages: tuple[Stage, ...], options: Options) -> tuple[Stage, ...]:
+def _restricted(stages: tuple[PipelineStage, ...], options: Options) -> tuple[PipelineStage, ...]:
     """Without the stages to skip, and with the one that is to stop early doing so."""
     names = {stage.name for stage in stages}
     limit = options.limit

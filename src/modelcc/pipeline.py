@@ -18,7 +18,7 @@ Transform = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Stage:
+class PipelineStage:
     """One step of a pipeline.  ``block`` groups neighbours (``graph``, ``tensor`` …)."""
 
     block: str
@@ -36,7 +36,7 @@ class Stage:
         known = fields(self.run) if is_dataclass(self.run) else ()
         return any(f.name == "limit" and f.default is None for f in known)
 
-    def limited(self, rewrites: int) -> Stage:
+    def limited(self, rewrites: int) -> PipelineStage:
         """The stage stopping after ``rewrites`` rewrites; needs :attr:`counts_rewrites`."""
         limited: Transform = replace(self.run, limit=rewrites)  # type: ignore[type-var]
         return replace(self, run=limited)
@@ -46,7 +46,7 @@ class Stage:
 class StageRun:
     """What an observer is told after a stage has run."""
 
-    stage: Stage
+    stage: PipelineStage
     before: Any
     after: Any
     seconds: float
@@ -59,9 +59,9 @@ class StageError(Error, RuntimeError):
     """A stage of the compiler broke the rules of a level: a fault of modelcc."""
 
 
-def block(name: str, *steps: Transform | tuple[str, Transform]) -> tuple[Stage, ...]:
+def block(name: str, *steps: Transform | tuple[str, Transform]) -> tuple[PipelineStage, ...]:
     """Stages of one block.  A pass is named after its class or function, unless a name is given."""
-    return tuple(Stage(name, *_named(step)) for step in steps)
+    return tuple(PipelineStage(name, *_named(step)) for step in steps)
 
 
 def _named(step: Transform | tuple[str, Transform]) -> tuple[str, Transform]:
@@ -70,10 +70,10 @@ def _named(step: Transform | tuple[str, Transform]) -> tuple[str, Transform]:
     return getattr(step, "__name__", type(step).__name__), step
 
 
-def numbered(stages: Iterable[Stage]) -> tuple[Stage, ...]:
+def numbered(stages: Iterable[PipelineStage]) -> tuple[PipelineStage, ...]:
     """The stages with distinct names: the second ``Cse`` becomes ``Cse#2``."""
     seen: Counter[str] = Counter()
-    result: list[Stage] = []
+    result: list[PipelineStage] = []
     for stage in stages:
         seen[stage.name] += 1
         count = seen[stage.name]
@@ -82,10 +82,10 @@ def numbered(stages: Iterable[Stage]) -> tuple[Stage, ...]:
 
 
 def run_stages(
-    stages: Sequence[Stage],
+    stages: Sequence[PipelineStage],
     program: Any,
     observer: Observer | None = None,
-    begin: Callable[[Stage], None] | None = None,
+    begin: Callable[[PipelineStage], None] | None = None,
 ) -> Any:
     """The program after all stages; ``begin`` is called before each and ``observer`` after it."""
     for stage in stages:
@@ -100,13 +100,13 @@ def run_stages(
     return program
 
 
-def before_block(stages: Sequence[Stage], name: str) -> tuple[Stage, ...]:
+def before_block(stages: Sequence[PipelineStage], name: str) -> tuple[PipelineStage, ...]:
     """The stages that come before block ``name``."""
     names = [stage.block for stage in stages]
     return tuple(stages[: names.index(name)])
 
 
-def from_block(stages: Sequence[Stage], name: str) -> tuple[Stage, ...]:
+def from_block(stages: Sequence[PipelineStage], name: str) -> tuple[PipelineStage, ...]:
     """Block ``name`` and the stages after it."""
     names = [stage.block for stage in stages]
     return tuple(stages[names.index(name) :])

@@ -18,7 +18,7 @@ from modelcc.frontends.onnx.errors import UnsupportedModel
 from modelcc.frontends.onnx.matching import matching_machine
 from modelcc.frontends.onnx.regular_expression import PatternError
 from modelcc.ir.errors import ModelError
-from modelcc.runtime.full_match import Machine, Matcher
+from modelcc.runtime.full_match import Automaton, Matcher
 
 ALPHABET = "abAkKsS19_ -\n\t\v.é\u0130ſ\u212aßẞΣσς\u0663\u00a0中"
 TEXTS = (
@@ -91,7 +91,7 @@ def by_onnxruntime(pattern: str, texts: Sequence[str]) -> list[bool] | None:
 def matched(pattern: str, texts: Sequence[str]) -> list[bool] | None:
     """None if the pattern is refused."""
     try:
-        matcher = Matcher(Machine(**matching_machine(pattern)))
+        matcher = Matcher(Automaton(**matching_machine(pattern)))
     except PatternError:
         return None
     return [matcher.matches(text) for text in texts]
@@ -237,7 +237,7 @@ def test_a_compiled_model_matches_as_re2_does() -> None:
 
 def test_what_is_forgotten_is_found_again() -> None:
     """Of states without end only some are remembered."""
-    machine = Machine(**matching_machine("(a|b)*a(a|b){60}"))
+    machine = Automaton(**matching_machine("(a|b)*a(a|b){60}"))
     text = "".join(random.Random(0).choices("ab", k=2000))
     for end in (1999, 2000):
         expected = text[end - 61] == "a"

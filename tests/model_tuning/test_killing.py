@@ -32,9 +32,9 @@ from modelcc.cli.main import main
 from modelcc.schedule.text import print_schedule
 from modelcc.schedule.workload import workload_key
 from modelcc.tune.database import Database
-from modelcc.tune.measurement import Measurer
+from modelcc.tune.measurement import WorkerMeasurer
 
-class Watched(Measurer):
+class Watched(WorkerMeasurer):
     def times(self, kernel, default, others):
         key, texts = workload_key(kernel), list(map(print_schedule, others))
         with Database.open(Path("d.sqlite"), write=False) as database:
@@ -46,7 +46,7 @@ class Watched(Measurer):
 
 with open("asked.txt", "a") as file:
     print([0, 0], file=file)
-modelcc.model_tuning.tuning.Measurer = Watched
+modelcc.model_tuning.tuning.WorkerMeasurer = Watched
 sys.exit(main(["tune", "m.onnx", "--threads", "1", "--cpu", "x86-64-v2", "--budget", sys.argv[1],
                "--database", "d.sqlite"]))
 """

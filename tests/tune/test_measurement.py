@@ -13,7 +13,7 @@ from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.toolchain import compile_llvm, host_machine
-from modelcc.tune.measurement import Measurer, Worker, WorkerError
+from modelcc.tune.measurement import Worker, WorkerError, WorkerMeasurer
 from modelcc.tune.search import Task
 from modelcc.tune.worker import Job, Variant, timed
 from tests.schedule.test_listing import MODEL
@@ -49,7 +49,7 @@ def test_candidates_are_timed_beside_the_default(target: CpuTarget) -> None:
     (task,) = tasks_of(MODEL, Options(cpu="x86-64"))
     others: list[Schedule] = list(candidates(task.kernel, task.default, target.cpu))[:2]
     with Worker() as worker:
-        measurer = Measurer(target, Workplace(), worker, 0.01)
+        measurer = WorkerMeasurer(target, Workplace(), worker, 0.01)
         assert 0 < measurer.seconds_of(task.kernel, task.default) < 1
         times = measurer.times(task.kernel, task.default, others)
     assert len(times) == 2 and all(0 < t.own < 1 and t.ratio > 0 for t in times)

@@ -20,7 +20,7 @@ from modelcc.ir.program import Program
 from modelcc.ops.activation import Relu
 from modelcc.ops.elementwise import Tanh
 from modelcc.pipeline import (
-    Stage,
+    PipelineStage,
     StageRun,
     before_block,
     block,
@@ -68,7 +68,7 @@ def layers() -> ModelProto:
     return model(nodes, {"x": (2, 6)}, {"y": (2, 3)}, arrays)
 
 
-def runs_of(stages: tuple[Stage, ...], source: ModelProto) -> list[StageRun]:
+def runs_of(stages: tuple[PipelineStage, ...], source: ModelProto) -> list[StageRun]:
     runs: list[StageRun] = []
     run_stages(stages, source, runs.append)
     return runs
@@ -81,7 +81,7 @@ def checker(source: ModelProto) -> Differences:
     return differences_by_interpreter(feeds, {}, interpret(graph, feeds), load)
 
 
-def good_stages() -> tuple[Stage, ...]:
+def good_stages() -> tuple[PipelineStage, ...]:
     return pipeline(TARGET, OPTIONS, Workplace())
 
 
@@ -134,7 +134,7 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("label", FAULTS)
 def test_a_fault_after_scheduling_is_found(label: str) -> None:
-    def faulty(stage: Stage) -> Stage:
+    def faulty(stage: PipelineStage) -> PipelineStage:
         right = stage.run
         return replace(stage, run=lambda program: FAULTS[label](right(program)))
 

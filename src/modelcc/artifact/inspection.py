@@ -10,7 +10,7 @@ from modelcc.artifact.manifest import Manifest
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """A member of the file: its name, bytes and SHA-256 in hexadecimal."""
 
     name: str
@@ -26,7 +26,7 @@ class ArtifactFacts:
     bytes: int
     digest: str
     manifest: Manifest
-    members: tuple[Part, ...]
+    members: tuple[FilePart, ...]
 
 
 def inspect_artifact(path: AnyPath) -> ArtifactFacts:
@@ -38,7 +38,7 @@ def inspect_artifact(path: AnyPath) -> ArtifactFacts:
     held = read_held(path)
     manifest = held_artifact(path, held).manifest
     parts = tuple(
-        Part(name, len(contents), hashlib.sha256(contents).hexdigest())
+        FilePart(name, len(contents), hashlib.sha256(contents).hexdigest())
         for name, contents in held.contents.items()
     )
     size = sum(len(piece) for piece in held.pieces())

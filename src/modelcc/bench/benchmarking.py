@@ -33,7 +33,7 @@ main(sys.argv[2:])
 
 
 @dataclass(frozen=True)
-class Measurement:
+class EngineMeasurement:
     """One engine: seconds of all runs, to load (compile) and of the first run; peak bytes."""
 
     engine: str
@@ -63,7 +63,7 @@ def measure(
     options: Mapping[str, object],
     rounds: int,
     progress: Progress,
-) -> tuple[Measurement, ...]:
+) -> tuple[EngineMeasurement, ...]:
     """Each engine on ``model``, taking turns for ``rounds`` rounds.
 
     :class:`ModelError` for an unknown engine, or one that fails, with what it said.
@@ -75,11 +75,11 @@ def measure(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_npz(folder / "feeds.npz", feeds)
-        workers: list[_Worker] = []
+        workers: list[_EngineWorker] = []
         try:
             for engine in engines:
                 progress("loading engines", len(workers), len(engines))
-                workers.append(_Worker(engine, model, folder, options))
+                workers.append(_EngineWorker(engine, model, folder, options))
             progress("loading engines", len(engines), len(engines))
             return _in_turns(workers, rounds, progress)
         finally:
@@ -88,8 +88,8 @@ def measure(
 
 
 def _in_turns(
-    workers: Sequence[_Worker], rounds: int, progress: Progress
-) -> tuple[Measurement, ...]:
+    workers: Sequence[_EngineWorker], rounds: int, progress: Progress
+) -> tuple[EngineMeasurement, ...]:
     progress("measuring", 0, rounds)
     counts = [_batch(worker) for worker in workers]
     for done in range(rounds):
@@ -99,7 +99,7 @@ def _in_turns(
     return tuple(worker.measurement() for worker in workers)
 
 
-def _batch(worker: _Worker) -> int:
+def _batch(worker: _EngineWorker) -> int:
     """Runs that fill a turn; measuring them warms the engine up."""
     for count in (1, 3):
         worker.run(count)
@@ -108,7 +108,7 @@ def _batch(worker: _Worker) -> int:
     return max(1, int(BATCH_SECONDS / max(once, 1e-9)))
 
 
-class _Worker:
+class _EngineWorker:
     """The process of one engine."""
 
     def __init__(
@@ -154,12 +154,12 @@ class _Worker:
         self.times += list_of(reply["times"], number_of)
         self._peak = whole_number_of(reply["peak"])
 
-    def measurement(self) -> Measurement:
+    def measurement(self) -> EngineMeasurement:
         """Everything measured."""
         with np.load(self._outputs, allow_pickle=False) as archive:
             outputs = {name: archive[name] for name in archive.files}
         times = tuple(self.times)
-        return Measurement(self.engine, times, self._load, self._first, self._peak, outputs)
+        return EngineMeasurement(self.engine, times, self._load, self._first, self._peak, outputs)
 
     def close(self) -> None:
         """End the process."""

@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from modelcc.api import load
-from modelcc.bench.benchmarking import Measurement, measure
+from modelcc.bench.benchmarking import EngineMeasurement, measure
 from modelcc.bench.worker import ENGINES
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.parameters import (
@@ -96,7 +96,7 @@ def bench(
         output_console().print(_table(found, model, options.threads, chosen))
 
 
-Measured = tuple[tuple[Measurement, ...], Mapping[str, int]]
+Measured = tuple[tuple[EngineMeasurement, ...], Mapping[str, int]]
 """What was measured, and at which sizes of named dimensions."""
 
 
@@ -131,7 +131,7 @@ def _refuse_peers(model: Path, peers: tuple[str, ...]) -> None:
             raise ModelError(f"{name} cannot run a compiled model", (str(model),), hint)
 
 
-def _figures(found: tuple[Measurement, ...]) -> dict[str, object]:
+def _figures(found: tuple[EngineMeasurement, ...]) -> dict[str, object]:
     return {
         m.engine: {
             "seconds": m.median,
@@ -144,13 +144,13 @@ def _figures(found: tuple[Measurement, ...]) -> dict[str, object]:
     }
 
 
-def _difference(measured: Measurement, first: Measurement) -> float:
+def _difference(measured: EngineMeasurement, first: EngineMeasurement) -> float:
     differences = compare_all(first.outputs, measured.outputs)
     return max((d.relative if not d.problem else float("inf") for d in differences), default=0.0)
 
 
 def _table(
-    found: tuple[Measurement, ...], model: Path, threads: int, sizes: Mapping[str, int]
+    found: tuple[EngineMeasurement, ...], model: Path, threads: int, sizes: Mapping[str, int]
 ) -> Table:
     named = "".join(f", {name} = {sizes[name]}" for name in sorted(sizes))
     table = Table(title=f"{model.name}, {threads} threads{named}", title_justify="left")

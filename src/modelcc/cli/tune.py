@@ -31,7 +31,7 @@ from modelcc.environment import Environment
 from modelcc.ir.errors import ModelError
 from modelcc.model_tuning.page import tuning_page
 from modelcc.model_tuning.rows import kernel_rows
-from modelcc.model_tuning.tuning import Request, Standing, Tuning, tune_model
+from modelcc.model_tuning.tuning import Standing, Tuning, TuningRequest, tune_model
 from modelcc.report.formats import last_letters
 from modelcc.report.progress import Bars
 from modelcc.verification.verification import Request as Verified
@@ -104,7 +104,7 @@ def tune(
         own = Verified(model, options, workplace, {}, sizes_of(sizes), seed)
         tell = partial(_tell, progress, monotonic(), seconds)
         feeds = subject_of(own).feeds
-        request = Request(model, options, feeds, path, seconds, workplace, tell)
+        request = TuningRequest(model, options, feeds, path, seconds, workplace, tell)
         tuning = tune_model(request)
     if output is not None:
         _write(output, tuning.text)

@@ -21,7 +21,7 @@ from modelcc.levels.text import (
 )
 from modelcc.ops.registry import dialects
 from modelcc.options import Options
-from modelcc.pipeline import Observer, Stage, all_of, before_block, from_block, run_stages
+from modelcc.pipeline import Observer, PipelineStage, all_of, before_block, from_block, run_stages
 from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import MODULE_LINE, SCHEDULE, Module, Target, Workplace
 from modelcc.targets.c.emitter import emit_c
@@ -159,7 +159,7 @@ def _rendered(
 
 
 def _run(
-    stages: Sequence[Stage], source: Any, observer: Observer | None, workplace: Workplace
+    stages: Sequence[PipelineStage], source: Any, observer: Observer | None, workplace: Workplace
 ) -> Any:
     begin = announcer(stages, workplace)
     return run_stages(stages, source, all_of(log_stage, observer), begin)
@@ -179,7 +179,7 @@ def entering_block(level: str | None) -> str:
     return enters
 
 
-def resumed(stages: tuple[Stage, ...], level: str | None) -> tuple[Stage, ...]:
+def resumed(stages: tuple[PipelineStage, ...], level: str | None) -> tuple[PipelineStage, ...]:
     """Those of ``stages`` that are left to run on a program of ``level``."""
     entering = entering_block(level)
     blocks = [stage.block for stage in stages]

@@ -60,7 +60,7 @@ def resolver(constants: Mapping[str, Constant] | Resolve) -> Resolve:
     return resolve
 
 
-class _Body:
+class _GraphBody:
     """What has been read of one graph."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class _GraphParser:
         at = self.at
         for literal in ('"mcc.graph"', "(", ")", "(", "{"):
             at.expect(literal)
-        body = _Body()
+        body = _GraphBody()
         self._arguments(body)
         outputs = self._statements(body)
         at.expect("}")
@@ -103,7 +103,7 @@ class _GraphParser:
             None if interface is None else self._interface(self._fields(interface)),
         )
 
-    def _arguments(self, body: _Body) -> None:
+    def _arguments(self, body: _GraphBody) -> None:
         at = self.at
         if at.try_take("label") is None:
             return
@@ -116,7 +116,7 @@ class _GraphParser:
                 at.accept(",")
         at.expect(":")
 
-    def _statements(self, body: _Body) -> tuple[str, ...]:
+    def _statements(self, body: _GraphBody) -> tuple[str, ...]:
         at = self.at
         while True:
             outputs = self._values()
@@ -148,7 +148,7 @@ class _GraphParser:
         self.at.expect(")")
         return names
 
-    def _return(self, body: _Body) -> tuple[str, ...]:
+    def _return(self, body: _GraphBody) -> tuple[str, ...]:
         outputs = self._operands()
         if self.at.accept(":"):
             self._signature()
@@ -157,7 +157,7 @@ class _GraphParser:
                 raise self.at.error(f"graph output {name!r} is not defined")
         return outputs
 
-    def _constant(self, body: _Body, name: str) -> None:
+    def _constant(self, body: _GraphBody, name: str) -> None:
         self._operands()
         attributes = self._attributes([]) if self.at.accept("{") else {}
         types = self._signature()[1] if self.at.accept(":") else ()
@@ -175,7 +175,7 @@ class _GraphParser:
             raise self.at.error(error.message) from error
         body.types[name] = types[0]
 
-    def _node(self, body: _Body, mnemonic: str, outputs: tuple[str, ...]) -> None:
+    def _node(self, body: _GraphBody, mnemonic: str, outputs: tuple[str, ...]) -> None:
         at = self.at
         inputs = self._operands()
         regions = self._regions() if at.accept("(") else []

@@ -50,14 +50,14 @@ def verify_tensor_program(program: TensorProgram, before: TensorProgram | None =
             raise ModelError(f"tensor {name!r} is defined twice", place)
         defined.add(name)
     _verify_types(program, place)
-    inside = _Verifier(program, before).items(program.items, program.dims, defined)
+    inside = _TensorVerifier(program, before).items(program.items, program.dims, defined)
     _verify_order_of_sizes(program)
     for name in program.outputs:
         if name not in inside:
             raise ModelError(f"program output {name!r} is not computed by any kernel", place)
 
 
-class _Verifier:
+class _TensorVerifier:
     """Items of one program; kernels that are known to be well formed are passed over."""
 
     def __init__(self, program: TensorProgram, before: TensorProgram | None) -> None:
@@ -347,7 +347,7 @@ def _verify_interface(kernel: Kernel, written: Mapping[str, int], place: tuple[s
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _WrittenStage:
     """A stage, its kernel and that kernel's number: kernels are large to compare."""
 
     stage: Stage
@@ -355,18 +355,18 @@ class _Writer:
     number: int
 
 
-def _writers(items: Iterable[Item]) -> dict[str, list[_Writer]]:
+def _writers(items: Iterable[Item]) -> dict[str, list[_WrittenStage]]:
     """Who writes each tensor."""
-    writers: dict[str, list[_Writer]] = {}
+    writers: dict[str, list[_WrittenStage]] = {}
     for number, item in enumerate(items):
         if isinstance(item, Kernel):
             for stage in item.stages:
-                writers.setdefault(stage.output, []).append(_Writer(stage, item, number))
+                writers.setdefault(stage.output, []).append(_WrittenStage(stage, item, number))
     return writers
 
 
 def _verify_disjoint(
-    name: str, found: Sequence[_Writer], program: TensorProgram, dims: Bounds
+    name: str, found: Sequence[_WrittenStage], program: TensorProgram, dims: Bounds
 ) -> None:
     stages = [w.stage for w in found]
     moving = {n for stage in stages for index in stage.write for n in symbols(index)}

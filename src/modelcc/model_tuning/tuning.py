@@ -20,7 +20,7 @@ from modelcc.schedule.text import print_schedule
 from modelcc.targets.base import Workplace
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import Database, Measurement, State
-from modelcc.tune.measurement import Measurer, Worker
+from modelcc.tune.measurement import Worker, WorkerMeasurer
 from modelcc.tune.model_rows import model_key, rows_of
 from modelcc.tune.search import Found, Search, over_default
 from modelcc.tune.turns import Run, Turns, clock_for, in_turns
@@ -44,7 +44,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Request:
+class TuningRequest:
     """What to tune, on which inputs, and for about how many seconds; ``database`` is the file to
     keep measurements in."""
 
@@ -104,7 +104,7 @@ class Tuning:
         return listing_text(self.schedules, self.above)
 
 
-def tune_model(request: Request) -> Tuning:
+def tune_model(request: TuningRequest) -> Tuning:
     """Search schedules for the kernels of a model, take those with which it ran faster than by
     default, in turns with it, and note them in the database.
 
@@ -135,7 +135,7 @@ def tune_model(request: Request) -> Tuning:
         choosing.choose(default)
         above = choosing.taken
         tasks = tasks_of(request.model, with_lines(options, above))
-        measurer = Measurer(target, request.workplace, worker)
+        measurer = WorkerMeasurer(target, request.workplace, worker)
         search = Search(measurer, database, target.cpu, name, after(SHARE), told.found)
         found = search.run(tasks)
         tuning = _together(request, options, default, found, above)
@@ -150,7 +150,7 @@ def tune_model(request: Request) -> Tuning:
 
 
 def _choosing(
-    request: Request,
+    request: TuningRequest,
     options: Options,
     after: Callable[[float], Callable[[], bool]],
     on_trial: Callable[[Trial], None],
@@ -178,7 +178,7 @@ class _Told:
     """Keeps what is heard of trials and kernels, and tells the request how it stands;
     ``seconds`` are of a run by default."""
 
-    request: Request
+    request: TuningRequest
     database: Database
     machine: str
     key: str
@@ -210,7 +210,7 @@ class _Told:
 
 
 def _together(
-    request: Request,
+    request: TuningRequest,
     options: Options,
     default: Run,
     found: Sequence[Found],
@@ -239,7 +239,7 @@ def _together(
     return Tuning("", tuple(found), {}, plain, plain, {}, (), tuple(attempts))
 
 
-def _session(request: Request, options: Options) -> Run:
+def _session(request: TuningRequest, options: Options) -> Run:
     compiled = compile_model(request.model, options, request.workplace)
     session = compiled.target.load(compiled.artifact, options.threads)
     return lambda: session.run(request.feeds)

@@ -21,9 +21,9 @@ from modelcc.ops.resize_taps import (
     TAPS,
     Along,
     Interpolation,
-    Line,
     Mode,
-    Tables,
+    ResizedAxis,
+    TapTables,
     choices_along,
     choices_inline,
 )
@@ -270,7 +270,7 @@ class Resize(Op):
             axes = []
         late = [a for a in axes if lines[a].has_tables and not self._doubles(a, x.shape[a])]
         taps = {a: choices_inline(lines[a], how, wide) for a in axes if a not in late}
-        tables = {a: Tables.of(at, lines[a], how, wide) for a in late}
+        tables = {a: TapTables.of(at, lines[a], how, wide) for a in late}
         if self.mode != "nearest" and len(axes) > 1 and x.rank - 1 in tables:
             # Elements gathered within the rows that are read first: then whole rows make rows.
             within: dict[int, Along] = {x.rank - 1: tables.pop(x.rank - 1).choices}
@@ -289,9 +289,9 @@ class Resize(Op):
 
         return self._along(at, y, taps, wide, dict(enumerate(self.shape)), finish)
 
-    def line(self, axis: int, size: Index) -> Line:
+    def line(self, axis: int, size: Index) -> ResizedAxis:
         """``axis``, of ``size`` elements before, as places are found along it."""
-        return Line(self.coordinate(axis, size), size, self.shape[axis])
+        return ResizedAxis(self.coordinate(axis, size), size, self.shape[axis])
 
     def _along(
         self,

@@ -39,7 +39,7 @@ class Interpolation:
 
 
 @dataclass(frozen=True)
-class Line:
+class ResizedAxis:
     """An axis of ``size`` resized to ``count`` by ``map`` (None: unchanged)."""
 
     map: Coordinate | None
@@ -65,19 +65,19 @@ class Line:
         return [Condition(0, "<=", value), Condition(value, "<=", last)]
 
 
-def choices_along(at: StageBuilder, line: Line, how: Interpolation, wide: DType) -> Along:
+def choices_along(at: StageBuilder, line: ResizedAxis, how: Interpolation, wide: DType) -> Along:
     """The choices for every output along ``line``."""
     if line.has_tables:
-        return Tables.of(at, line, how, wide).choices
+        return TapTables.of(at, line, how, wide).choices
     return choices_inline(line, how, wide)
 
 
-def choices_inline(line: Line, how: Interpolation, wide: DType) -> Along:
+def choices_inline(line: ResizedAxis, how: Interpolation, wide: DType) -> Along:
     """The choices for every output along ``line``, found where they are wanted."""
     return lambda i: _choices(line, i, how, wide)
 
 
-def _choices(line: Line, i: Index, how: Interpolation, wide: DType) -> list[Choice]:
+def _choices(line: ResizedAxis, i: Index, how: Interpolation, wide: DType) -> list[Choice]:
     map_ = line.map
     if map_ is None:
         return [(i, None)]
@@ -90,14 +90,14 @@ def _choices(line: Line, i: Index, how: Interpolation, wide: DType) -> list[Choi
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class TapTables:
     """Places [taps, outputs] along an axis, and the weights of each tap (none: 1)."""
 
     places: Operand
     weights: tuple[Operand, ...]
 
     @staticmethod
-    def of(at: StageBuilder, line: Line, how: Interpolation, wide: DType) -> Tables:
+    def of(at: StageBuilder, line: ResizedAxis, how: Interpolation, wide: DType) -> TapTables:
         """Those of a late ``line``."""
         map_, last, taps = line.map, line.size - 1, TAPS[how.mode]
         assert map_ is not None
@@ -112,13 +112,13 @@ class Tables:
 
         places = at.stage((taps, line.count), place)
         if how.mode == "nearest":
-            return Tables(places, ())
+            return TapTables(places, ())
         parts = at.stage((line.count,), lambda o: fraction(map_, o[0], wide))
 
         def weight(tap: int) -> Callable[[Point], Element]:
             return lambda o: _weights(line, map_.floor(o[0]), parts[o], how)[tap]
 
-        return Tables(places, tuple(at.stage((line.count,), weight(n)) for n in range(taps)))
+        return TapTables(places, tuple(at.stage((line.count,), weight(n)) for n in range(taps)))
 
     def choices(self, i: Index) -> list[Choice]:
         """For output ``i``."""
@@ -127,7 +127,7 @@ class Tables:
         weights = [w[i] for w in self.weights] or [None]
         return [(self.places[n, i], weights[n]) for n in range(taps)]
 
-    def of_those_read(self, at: StageBuilder, size: Index) -> tuple[Operand, Tables]:
+    def of_those_read(self, at: StageBuilder, size: Index) -> tuple[Operand, TapTables]:
         """Places in the input of the elements that outputs read, and the tables for these alone.
 
         They are all of the axis of ``size``, or as many as there are reads, if that is less.
@@ -152,7 +152,7 @@ class Tables:
             )
 
         places = at.stage((minimum(size, reads),), source)
-        return places, Tables(at.stage((taps, count), place), self.weights)
+        return places, TapTables(at.stage((taps, count), place), self.weights)
 
 
 def _first(floor: Index, how: Interpolation) -> Index:
@@ -164,7 +164,7 @@ def _places(floor: Index, how: Interpolation) -> list[Index]:
     return [_first(floor, how) + n for n in range(TAPS[how.mode])]
 
 
-def _weights(line: Line, floor: Index, part: Element, how: Interpolation) -> list[Element]:
+def _weights(line: ResizedAxis, floor: Index, part: Element, how: Interpolation) -> list[Element]:
     """Those of :func:`_places`, for a coordinate ``part`` above its floor."""
     if how.mode == "linear":
         weights = [1.0 - part, part]

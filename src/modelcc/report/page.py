@@ -6,7 +6,7 @@ from html import escape
 
 from modelcc.report.formats import byte_text
 from modelcc.report.html_page import html_page, html_table
-from modelcc.report.report import KernelRow, Region, Report, times_text
+from modelcc.report.report import Region, Report, StepRow, times_text
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 460, 80, 30
 
@@ -66,7 +66,7 @@ def _tensor(region: Region, step: float, byte: float, height: int) -> str:
     )
 
 
-def _kernel_row(kernel: KernelRow) -> tuple[str, ...]:
+def _kernel_row(kernel: StepRow) -> tuple[str, ...]:
     time = "" if kernel.seconds is None else f"{kernel.seconds * 1e6:.1f}"
     names = escape(kernel.function), escape(", ".join(kernel.source))
     work = f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)

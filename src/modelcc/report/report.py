@@ -25,7 +25,7 @@ ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class KernelRow:
+class StepRow:
     """One step of the program; a loop is one, counted with all its iterations.
 
     ``source`` names the user's nodes; ``flops`` are executed operations, ``bytes`` the sizes of
@@ -86,7 +86,7 @@ class Report:
     sizes: Mapping[str, int]
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
-    kernels: tuple[KernelRow, ...]
+    kernels: tuple[StepRow, ...]
     regions: tuple[Region, ...]
     arena: int
     lower_bound: int
@@ -157,7 +157,7 @@ def report_of(program: Program, target: str, sizes: Mapping[str, int]) -> Report
         sizes=dict(sizes),
         inputs={name: str(program.types[name]) for name in program.inputs},
         outputs={name: str(program.types[name]) for name in program.outputs},
-        kernels=tuple(KernelRow(*row) for row in step_work(program, env)),
+        kernels=tuple(StepRow(*row) for row in step_work(program, env)),
         regions=regions,
         arena=evaluate(program.placed.arena, env),
         lower_bound=most_live(regions),
@@ -171,7 +171,7 @@ def report_from_json(text: str) -> Report:
     data: dict[str, Any] = json.loads(text)
     for row in data["kernels"]:
         row["source"] = tuple(row["source"])
-    data["kernels"] = tuple(KernelRow(**row) for row in data["kernels"])
+    data["kernels"] = tuple(StepRow(**row) for row in data["kernels"])
     data["regions"] = tuple(Region(**row) for row in data["regions"])
     data["stages"] = tuple(StageTime(**row) for row in data["stages"])
     data["host_steps"] = tuple(data["host_steps"])

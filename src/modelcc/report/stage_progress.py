@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from modelcc.pipeline import Stage, StageRun
+from modelcc.pipeline import PipelineStage, StageRun
 from modelcc.targets.base import Workplace
 
 LOG = logging.getLogger("modelcc.stages")
@@ -27,13 +27,15 @@ TITLES: Mapping[str, str] = MappingProxyType(
 """What blocks are called; of the one that builds, the target tells, and packing is quick."""
 
 
-def announcer(stages: Sequence[Stage], workplace: Workplace) -> Callable[[Stage], None]:
+def announcer(
+    stages: Sequence[PipelineStage], workplace: Workplace
+) -> Callable[[PipelineStage], None]:
     """Tells the workplace's progress callback of each of ``stages`` as it begins."""
     totals = Counter(TITLES[stage.block] for stage in stages if stage.block in TITLES)
     done: Counter[str] = Counter()
     last: list[str] = []
 
-    def begin(stage: Stage) -> None:
+    def begin(stage: PipelineStage) -> None:
         title = TITLES.get(stage.block)
         if last and last[-1] != title:
             workplace.report(last[-1], totals[last[-1]], totals[last[-1]])

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.report.formats import byte_text
-from modelcc.report.report import KernelRow, Report, StageTime, times_text
+from modelcc.report.report import Report, StageTime, StepRow, times_text
 
 
 def report_tables(report: Report, rows: int | None = None) -> RenderableType:
@@ -76,7 +76,7 @@ def stage_table(stages: Sequence[StageTime]) -> Table:
     return table
 
 
-def _dearest(kernels: Sequence[KernelRow], rows: int | None) -> Sequence[KernelRow]:
+def _dearest(kernels: Sequence[StepRow], rows: int | None) -> Sequence[StepRow]:
     if rows is None or len(kernels) <= rows:
         return kernels
     ranked = sorted(kernels, key=lambda k: (-(k.seconds or 0.0), -k.flops, k.step))

@@ -35,7 +35,7 @@ MOST_PLACES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Machine:
+class Automaton:
     """What is to be matched.
 
     Characters from ``bounds[i]`` on, up to the next bound, belong to class ``classes[i]``; a set is
@@ -62,7 +62,7 @@ class _State:
 class Matcher:
     """Matches texts, and remembers up to ``most`` places; for one thread."""
 
-    def __init__(self, machine: Machine, most: int = MOST_PLACES) -> None:
+    def __init__(self, machine: Automaton, most: int = MOST_PLACES) -> None:
         self._machine = machine
         self._most = most
         self._sets = [frozenset(members) for members in machine.sets]

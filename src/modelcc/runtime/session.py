@@ -29,7 +29,7 @@ from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.machine import check_machine
 from modelcc.runtime.pool import ThreadPool, native_pool, shared_pool
 from modelcc.runtime.signature import Signature, SignatureMaker
-from modelcc.runtime.slot import ENTRY, Entry, Model, Slot
+from modelcc.runtime.slot import ENTRY, Entry, LoadedCode, Slot
 
 _PARALLEL_FOR = "mcc_parallel_for"
 _POOL_CREATE = b"mcc_pool_create"
@@ -59,7 +59,7 @@ class Session:
         self._code = _linked(artifact) if code is None else code
         self._constants, self._table = _placed(artifact)
         self._pool = pool = _pool(artifact, self._code, threads) if code is None else None
-        self._model = Model(
+        self._model = LoadedCode(
             self.manifest,
             self._entry(self.manifest.entry),
             ctypes.addressof(self._table),

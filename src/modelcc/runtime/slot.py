@@ -40,7 +40,7 @@ _NOTHING: Array = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True)
-class Model:
+class LoadedCode:
     """Loaded code: the entry point and the addresses that are the same for every call."""
 
     manifest: Manifest
@@ -61,7 +61,7 @@ _Ready = tuple[
 class Slot:
     """Runs one call at a time.  Prepared for one signature; another one prepares it anew."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: LoadedCode) -> None:
         self._model = model
         manifest = model.manifest
         self._inputs = (ctypes.c_int64 * max(1, len(manifest.inputs)))()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modelcc.ir.types import DTYPES, Array
-from modelcc.runtime.full_match import Machine, Matcher
+from modelcc.runtime.full_match import Automaton, Matcher
 from modelcc.runtime.text_numbers import numbers
 
 Settings = Mapping[str, Any]
@@ -76,7 +76,7 @@ def normalize(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
 def full_match(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
     """Whether all of each text matches a regular expression."""
     (x,) = operands
-    matcher = Matcher(Machine(**settings))
+    matcher = Matcher(Automaton(**settings))
     found = [matcher.matches(text) for text in x.reshape(-1).tolist()]
     return (np.array(found, bool).reshape(x.shape),)
 

@@ -29,7 +29,7 @@ how far a new maximum changes what was summed."""
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockRange:
     """``rows`` rows from ``row`` on, ``keys`` keys from ``key`` on."""
 
     row: Index
@@ -39,7 +39,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Phase:
+class StageGroup:
     """Stages that are computed together; those of ``rows`` walk along keys, others are the products
     that make ``scores`` and the ``total``, or are for each row."""
 
@@ -77,7 +77,7 @@ class BlockStages:
 
     # --- all keys at once
 
-    def at_once(self, part: Part) -> list[Phase]:
+    def at_once(self, part: BlockRange) -> list[StageGroup]:
         """Scores, weights and results of ``part``."""
         weights = self.weights
         if weights is None:
@@ -91,31 +91,33 @@ class BlockStages:
         kept = [self.pair.score, *(s.output for s in weights.sums)]
         return [self._scores(part), *self._walked(stages, kept), self._sum(part)]
 
-    def _walked(self, stages: list[Stage], kept: list[str]) -> list[Phase]:
+    def _walked(self, stages: list[Stage], kept: list[str]) -> list[StageGroup]:
         """The phase that makes weights of scores, if they differ."""
         idle = len(stages) == 1 and stages[0].body == self._score()
         return [] if idle else [self._along(stages, kept)]
 
-    def _sum(self, part: Part) -> Phase:
+    def _sum(self, part: BlockRange) -> StageGroup:
         """Rows summed and finished: results."""
         first, *rest = (self._placed(s, part) for s in self.pair.results)
         if self.weights is None or not self.weights.factor:
-            return Phase((first, *rest), frozenset((self.pair.results[-1].output,)), total=True)
+            return StageGroup(
+                (first, *rest), frozenset((self.pair.results[-1].output,)), total=True
+            )
         summed = replace(first, output=self.total, write=self._places(first))
         return replace(self._finished((summed,), part), total=True)
 
-    def _finished(self, before: tuple[Stage, ...], part: Part) -> Phase:
+    def _finished(self, before: tuple[Stage, ...], part: BlockRange) -> StageGroup:
         """Sums, in local places, made results."""
         first, *rest = (self._placed(s, part) for s in self.pair.results)
         value: Scalar = Read(self.total, self._places(first), first.body.dtype)
         for function, factor in self.weights.factor if self.weights is not None else ():
             value = Apply(function, (value, self._in_place(factor, part)), value.dtype)
         scaled = replace(first, body=value, reduce=(), combine=None)
-        return Phase((*before, scaled, *rest), frozenset((self.pair.results[-1].output,)))
+        return StageGroup((*before, scaled, *rest), frozenset((self.pair.results[-1].output,)))
 
     # --- keys in blocks
 
-    def start(self, part: Part) -> list[Phase]:
+    def start(self, part: BlockRange) -> list[StageGroup]:
         """Nothing has been seen of any row."""
         weights = self._online
         first = self._placed(self.pair.results[0], part)
@@ -129,7 +131,7 @@ class BlockStages:
             found.append(self._per_row(weights.maximum.output, row, least))
         return [self._single(s) for s in found]
 
-    def key_block(self, part: Part) -> list[Phase]:
+    def key_block(self, part: BlockRange) -> list[StageGroup]:
         """Scores and weights of ``part``, and sums with it."""
         weights = self._online
         kept = [self.pair.score, *(f"{s.output}.{BLOCK}" for s in weights.sums)]
@@ -156,7 +158,7 @@ class BlockStages:
             self._total(part),
         ]
 
-    def end(self, part: Part) -> list[Phase]:
+    def end(self, part: BlockRange) -> list[StageGroup]:
         """Results of what has been summed."""
         return [self._finished((), part)]
 
@@ -166,9 +168,9 @@ class BlockStages:
             raise ValueError("these weights need all keys at once")
         return self.weights
 
-    def _sums(self, part: Part) -> list[Phase]:
+    def _sums(self, part: BlockRange) -> list[StageGroup]:
         """Sums along rows, with those of this block."""
-        phases: list[Phase] = []
+        phases: list[StageGroup] = []
         for stage in self._online.sums:
             dtype = stage.body.dtype
             own = self._changed(self._of_row(stage.output, dtype))
@@ -177,7 +179,7 @@ class BlockStages:
             phases.append(self._single(added))
         return phases
 
-    def _total(self, part: Part) -> Phase:
+    def _total(self, part: BlockRange) -> StageGroup:
         """Rows of values, with those of this block."""
         first = self._placed(self.pair.results[0], part)
         places, dtype = self._places(first), first.body.dtype
@@ -185,7 +187,7 @@ class BlockStages:
         own = self._changed(Read(self.total, places, dtype))
         value = Apply("add", (own, Read(block.output, places, dtype)), dtype)
         added = Stage(self.total, first.axes, places, value)
-        return Phase((block, added), frozenset((self.total,)), total=True)
+        return StageGroup((block, added), frozenset((self.total,)), total=True)
 
     def _changed(self, value: Read) -> Scalar:
         maximum = self._online.maximum
@@ -196,14 +198,14 @@ class BlockStages:
 
     # --- stages
 
-    def _scores(self, part: Part) -> Phase:
+    def _scores(self, part: BlockRange) -> StageGroup:
         stages = tuple(self._placed(s, part) for s in self.pair.scores)
-        return Phase(stages, frozenset((self.pair.score,)), scores=True)
+        return StageGroup(stages, frozenset((self.pair.score,)), scores=True)
 
-    def _along(self, stages: list[Stage], kept: list[str]) -> Phase:
-        return Phase(tuple(stages), frozenset(kept), rows=True)
+    def _along(self, stages: list[Stage], kept: list[str]) -> StageGroup:
+        return StageGroup(tuple(stages), frozenset(kept), rows=True)
 
-    def _power(self, part: Part) -> Scalar:
+    def _power(self, part: BlockRange) -> Scalar:
         """What takes the place of a score."""
         weights = self._online
         if weights.maximum is None or weights.shifted is None:
@@ -213,7 +215,7 @@ class BlockStages:
         top = self._of_row(weights.maximum.output, dtype)
         return Apply("exp", (_difference(shifted, top),), dtype)
 
-    def _powers(self, part: Part, power: Scalar) -> list[Stage]:
+    def _powers(self, part: BlockRange, power: Scalar) -> list[Stage]:
         """Powers in place of scores and their sums; sums of something else come first."""
         weights = self._online
         axes = (self._rows(part), self._keys(part))
@@ -227,7 +229,7 @@ class BlockStages:
         dtype = self.pair.scores[-1].body.dtype
         return Read(self.pair.score, self._at(self.pair.key.name), dtype)
 
-    def _placed(self, stage: Stage, part: Part) -> Stage:
+    def _placed(self, stage: Stage, part: BlockRange) -> Stage:
         """``stage`` of ``part``, with scores and weights in local places."""
         row, key = self.pair.row.name, self.pair.key.name
         extents: dict[str, Index] = {row: part.rows, key: part.keys}
@@ -244,11 +246,11 @@ class BlockStages:
             body=self._in_place(stage.body, part),
         )
 
-    def _values(self, part: Part) -> Mapping[str, Index]:
+    def _values(self, part: BlockRange) -> Mapping[str, Index]:
         row, key = self.pair.row.name, self.pair.key.name
         return {row: part.row + Sym(row), key: part.key + Sym(key)}
 
-    def _in_place(self, body: Scalar, part: Part) -> Scalar:
+    def _in_place(self, body: Scalar, part: BlockRange) -> Scalar:
         """``body`` at the points of ``part``, with what is local read in its place."""
         per_row = self.per_row(True)
 
@@ -264,10 +266,10 @@ class BlockStages:
     def _places(self, result: Stage) -> tuple[Index, ...]:
         return self._at(*(a.name for a in self.pair.columns))
 
-    def _rows(self, part: Part) -> Axis:
+    def _rows(self, part: BlockRange) -> Axis:
         return Axis(self.pair.row.name, part.rows)
 
-    def _keys(self, part: Part) -> Axis:
+    def _keys(self, part: BlockRange) -> Axis:
         return Axis(self.pair.key.name, part.keys)
 
     def _at(self, *axes: str) -> tuple[Index, ...]:
@@ -279,8 +281,8 @@ class BlockStages:
     def _per_row(self, name: str, row: Axis, body: Scalar) -> Stage:
         return Stage(name, (row,), self._at(), body)
 
-    def _single(self, stage: Stage) -> Phase:
-        return Phase((stage,), frozenset((stage.output,)))
+    def _single(self, stage: Stage) -> StageGroup:
+        return StageGroup((stage,), frozenset((stage.output,)))
 
 
 def _difference(value: Scalar, maximum: Read) -> Scalar:

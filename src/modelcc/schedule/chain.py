@@ -29,7 +29,7 @@ from modelcc.ir.tensor import Axis, Linear, Read, Scalar, Stage
 from modelcc.ir.types import I64, Layout, TensorType
 from modelcc.passes.tensor.register_axes import own_axes, shared_depth, with_axes
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.expression import Names
+from modelcc.schedule.expression import FreshNames
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ def find_chain(kernel: CanonicalKernel) -> Chain | None:
     return Chain(outer, phases, types)
 
 
-def in_blocks(chain: Chain, names: Names, statements: Sequence[Stmt], parallel: bool) -> list[Stmt]:
+def in_blocks(
+    chain: Chain, names: FreshNames, statements: Sequence[Stmt], parallel: bool
+) -> list[Stmt]:
     """``statements`` of all phases for every block, with local buffers."""
     if not chain.outer:
         return list(statements)

@@ -67,7 +67,7 @@ NOTHING: Mapping[tuple[str, Index], Var] = MappingProxyType({})
 UNBOUND: Mapping[tuple[Expr, IndexBound | None], str] = MappingProxyType({})
 
 
-class Names:
+class FreshNames:
     """Fresh names within one function, none of them ``reserved``."""
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
@@ -117,7 +117,7 @@ class PointEmitter:
 
     def __init__(
         self,
-        names: Names,
+        names: FreshNames,
         lanes: Lanes | None,
         shared: Mapping[tuple[str, Index], Var] = NOTHING,
         bound: Mapping[tuple[Expr, IndexBound | None], str] = UNBOUND,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from modelcc.ir.index import Index, Sym, floordiv, mod
 from modelcc.ir.loop import For, If, Stmt, Test
 from modelcc.ir.tensor import Condition
-from modelcc.schedule.expression import Names
+from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.segments import Segment
 
 Point = Mapping[str, Index]
@@ -17,7 +17,7 @@ Inner = Callable[[Point, Chosen], list[Stmt]]
 
 
 @dataclass(frozen=True)
-class Loop:
+class SegmentedLoop:
     """A loop variable and the segments that cover its range."""
 
     variable: str
@@ -32,7 +32,9 @@ class Loop:
         return total
 
 
-def nest_loops(loops: Sequence[Loop], names: Names, inner: Inner, chunks: int) -> list[Stmt]:
+def nest_loops(
+    loops: Sequence[SegmentedLoop], names: FreshNames, inner: Inner, chunks: int
+) -> list[Stmt]:
     """``inner`` at every tile.  With ``chunks`` > 1 the outermost loops become one parallel loop
     of at least that many iterations (or of all but the last loop)."""
     fused = _prefix(loops, chunks)
@@ -51,7 +53,7 @@ def nest_loops(loops: Sequence[Loop], names: Names, inner: Inner, chunks: int) -
     return [For(variable, 0, total, tuple(body), kind="parallel")]
 
 
-def _prefix(loops: Sequence[Loop], chunks: int) -> int:
+def _prefix(loops: Sequence[SegmentedLoop], chunks: int) -> int:
     """How many outer loops to fuse for ``chunks`` iterations."""
     if chunks <= 1:
         return 0
@@ -65,7 +67,7 @@ def _prefix(loops: Sequence[Loop], chunks: int) -> int:
 
 
 def _serial(
-    loops: list[Loop], names: Names, inner: Inner, point: Point, chosen: Chosen
+    loops: list[SegmentedLoop], names: FreshNames, inner: Inner, point: Point, chosen: Chosen
 ) -> list[Stmt]:
     if not loops:
         return inner(point, chosen)
@@ -93,7 +95,12 @@ def _if_present(segment: Segment, body: list[Stmt]) -> list[Stmt]:
 
 
 def _unfuse(
-    loops: list[Loop], position: Index, total: Index, below: Inner, point: Point, chosen: Chosen
+    loops: list[SegmentedLoop],
+    position: Index,
+    total: Index,
+    below: Inner,
+    point: Point,
+    chosen: Chosen,
 ) -> list[Stmt]:
     """Recover each loop's tile from the fused counter ``position`` in ``0 … total-1``."""
     if not loops:

@@ -55,7 +55,7 @@ _Straight: TypeAlias = "tuple[Index, tuple[Condition, ...]]"
 
 
 @dataclass(frozen=True)
-class Runs:
+class RowRuns:
     """What fills the parts of the rows along ``axis``, the longest first.
 
     Where these begin and end may hang on the ``outer`` axes.  What takes a choice to find has a
@@ -68,7 +68,7 @@ class Runs:
     sizes: tuple[tuple[str, Index], ...] = ()
 
 
-def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -> Runs | None:
+def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -> RowRuns | None:
     """The parts of the rows of ``stage``; None if these are straight as they are, or cannot be
     cut."""
     type_ = types.get(stage.output)
@@ -81,7 +81,7 @@ def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -
     ranges = {**dims, **{a.name: loop_range(a.extent) for a in outer}}
     line = _Line(axis.name, frozenset(a.name for a in outer))
     parts, sizes = _parts(stage, line, ranges, DEPTH, axis.name)
-    return Runs(axis, outer, tuple(parts), tuple(sizes)) if len(parts) > 1 else None
+    return RowRuns(axis, outer, tuple(parts), tuple(sizes)) if len(parts) > 1 else None
 
 
 def outside(stage: Stage, axis: Axis) -> tuple[Axis, ...]:

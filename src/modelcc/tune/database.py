@@ -19,12 +19,12 @@ from typing import Any
 
 from modelcc.artifact.replacement import replace_file
 from modelcc.ir.errors import ModelError
-from modelcc.tune.sqlite_file import Format, damaged, is_there, located, open_file, transaction
+from modelcc.tune.sqlite_file import FileFormat, damaged, is_there, located, open_file, transaction
 
 FILE = "schedules.sqlite"
 """Name of the database in the folder of caches."""
 
-FORMAT = Format(
+FORMAT = FileFormat(
     application=0x6D636373,  # "mccs"
     version=1,
     tables=(

@@ -23,7 +23,7 @@ from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import Workplace
 from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.native.cpu_target import CpuTarget
-from modelcc.tune.worker import Job, Parameter, Variant
+from modelcc.tune.worker import BufferSpec, Job, Variant
 
 _FILLS = {"f32": "f4", "f64": "f8", "f16": "f2"}
 """Types whose buffers get random numbers; zeros are indices that are always in range."""
@@ -115,7 +115,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Measurer:
+class WorkerMeasurer:
     """Measures on ``target`` in a ``worker``, building in ``workplace``, each schedule for about
     ``seconds``."""
 
@@ -168,13 +168,13 @@ class Measurer:
         return self.worker.times(job)
 
 
-def _parameters(functions: Sequence[Function], values: dict[str, int]) -> tuple[Parameter, ...]:
+def _parameters(functions: Sequence[Function], values: dict[str, int]) -> tuple[BufferSpec, ...]:
     """Buffers with room for what any of the functions takes, which may pack alike or not."""
-    found: list[Parameter] = []
+    found: list[BufferSpec] = []
     for same in zip(*(function.parameters for function in functions), strict=True):
         buffers = [parameter.buffer for parameter in same]
         size = max(_bytes(b.dtype, int(evaluate(b.size, values))) for b in buffers)
-        found.append(Parameter(size, _FILLS.get(str(buffers[0].dtype), "")))
+        found.append(BufferSpec(size, _FILLS.get(str(buffers[0].dtype), "")))
     return tuple(found)
 
 

@@ -26,7 +26,7 @@ _WRITABLE = "give this user the right to write the file and its folder, or name 
 
 
 @dataclass(frozen=True)
-class Format:
+class FileFormat:
     """What a file of one kind says of itself, and the statements that make its tables."""
 
     application: int
@@ -34,7 +34,7 @@ class Format:
     tables: Sequence[str]
 
 
-def open_file(path: Path, form: Format, write: bool) -> sqlite3.Connection:
+def open_file(path: Path, form: FileFormat, write: bool) -> sqlite3.Connection:
     """The database ``path``; :class:`ModelError` if it is none of ``form``.
 
     What is not there is made; only to read, it is an empty database in memory.
@@ -114,13 +114,13 @@ def _connect(path: Path, write: bool) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=WAIT, isolation_level=None)
 
 
-def _empty(form: Format) -> sqlite3.Connection:
+def _empty(form: FileFormat) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     _make(connection, form)
     return connection
 
 
-def _make(connection: sqlite3.Connection, form: Format) -> None:
+def _make(connection: sqlite3.Connection, form: FileFormat) -> None:
     for statement in form.tables:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {form.application}")
@@ -128,7 +128,7 @@ def _make(connection: sqlite3.Connection, form: Format) -> None:
 
 
 def _checked(
-    connection: sqlite3.Connection, path: Path, form: Format, write: bool
+    connection: sqlite3.Connection, path: Path, form: FileFormat, write: bool
 ) -> sqlite3.Connection:
     if write:
         with transaction(connection):
@@ -145,7 +145,7 @@ def _checked(
     return connection
 
 
-def _is_new(connection: sqlite3.Connection, path: Path, form: Format) -> bool:
+def _is_new(connection: sqlite3.Connection, path: Path, form: FileFormat) -> bool:
     """Whether nothing is in the file; :class:`ModelError` if it is not of ``form``."""
     application, version = (
         _number(connection, "application_id"),

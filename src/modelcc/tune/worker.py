@@ -35,7 +35,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class BufferSpec:
     """A buffer of ``size`` bytes, filled with values of the NumPy type ``fill`` (``f4``), zeros if
     that is empty."""
 
@@ -49,7 +49,7 @@ class Job:
     for about ``seconds`` or ``rounds`` times."""
 
     variants: tuple[Variant, ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[BufferSpec, ...]
     sizes: tuple[int, ...]
     threads: int
     flush: int
@@ -95,7 +95,7 @@ def _run(
     return run
 
 
-def _buffer(parameter: Parameter) -> Array:
+def _buffer(parameter: BufferSpec) -> Array:
     """Aligned memory of numbers that neither overflow nor are denormal."""
     whole = np.zeros(parameter.size + 2 * ALIGNMENT, np.uint8)
     start = -whole.ctypes.data % ALIGNMENT

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from modelcc.artifact.file import Artifact
 from modelcc.ir.types import Array
 from modelcc.levels.interpretation import INTERPRETED, interpret_level
-from modelcc.pipeline import Stage, StageRun
+from modelcc.pipeline import PipelineStage, StageRun
 from modelcc.runtime.session import Session
 from modelcc.verification.comparison import Difference, compare
 
@@ -108,7 +108,7 @@ def _first_bad_rewrite(run: StageRun, differences: Differences) -> int:
     return high
 
 
-def _after(stage: Stage, before: object, rewrites: int) -> object:
+def _after(stage: PipelineStage, before: object, rewrites: int) -> object:
     return stage.limited(rewrites).run(before)
 
 

@@ -10,7 +10,7 @@ from modelcc.ir.loop import Buffer, Function, Load, Parameter, Register, Store, 
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.types import F32
-from modelcc.schedule.expression import Names
+from modelcc.schedule.expression import FreshNames
 from modelcc.targets.cpu.folding import folded
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -82,7 +82,7 @@ def test_folded(lanes, count):
     count = min(count, lanes)
     registers = [Var(f"r{n}", F32, lanes) for n in range(count)]
     loads = [Register(f"r{n}", Load("x", n * lanes, F32, lanes)) for n in range(count)]
-    steps, total = folded(registers, "sum", Names())
+    steps, total = folded(registers, "sum", FreshNames())
     buffers = Buffer("x", F32, count * lanes), Buffer("y", F32, lanes)
     parameters = (Parameter(buffers[0]), Parameter(buffers[1], mutable=True))
     body = (*loads, *steps, Store("y", 0, total))

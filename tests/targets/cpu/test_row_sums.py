@@ -14,7 +14,7 @@ from modelcc.ir.index import Range
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.schedule.canonical import canonical
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.row_sums import RowSums, find_row_sums
+from modelcc.targets.cpu.row_sums import RowSumPlan, find_row_sums
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
 MODELS = {
@@ -89,7 +89,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
         np.testing.assert_array_equal(np.asarray(one(x, w)), np.asarray(two(x, w)))
 
 
-def found(matrix: str, k: object, n: object, constants: tuple[str, ...] = ()) -> RowSums | None:
+def found(matrix: str, k: object, n: object, constants: tuple[str, ...] = ()) -> RowSumPlan | None:
     """What is found in y[0, j] = sum of x[0, i] * w[``matrix``]."""
     w = f"f32[{k}, {n}]" if matrix == "i, j" else f"f32[{n}, {k}]"
     stage = f"%y: f32[1, {n}] = [a < 1, j < {n}] sum[i < {k}](%x[a, i] * %w[{matrix}])"

@@ -12,10 +12,10 @@ from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.tensor import Read
 from modelcc.ir.types import BOOL, F32, F64, I64, DType
-from modelcc.schedule.expression import Names
+from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar
-from modelcc.targets.cpu.transposition import Block, load_block
+from modelcc.targets.cpu.transposition import TransposedReads, load_block
 from tests.machines import chosen_options
 
 
@@ -26,10 +26,10 @@ from tests.machines import chosen_options
 def test_a_block_is_what_a_gather_reads(dtype, lanes, points, active):
     points = min(points, lanes)
     read = Read("x", (Sym("l") * 20 + Sym("i") + 5,), dtype)
-    block = Block(LoopVar("i", points, "i"), (read,))
+    block = TransposedReads(LoopVar("i", points, "i"), (read,))
     masked = frozenset() if active is None else frozenset({"x"})
     corners = [{"i": n} for n in range(points)]
-    loads, found = load_block(block, corners, Lanes("l", lanes, active, masked), Names())
+    loads, found = load_block(block, corners, Lanes("l", lanes, active, masked), FreshNames())
     stores = [Store("y", n * lanes, found["x", Sym("l") * 20 + n + 5]) for n in range(points)]
     rows = lanes if active is None else active
     size = (rows - 1) * 20 + points + 5  # reading one element more would raise

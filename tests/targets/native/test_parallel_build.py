@@ -10,9 +10,9 @@ from modelcc.targets.native import parallel_build
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.diagnostics import CodegenError
 from modelcc.targets.native.machine import Machine
-from modelcc.targets.native.parallel_build import Builder, WorkerPool, build
+from modelcc.targets.native.parallel_build import ParallelBuilder, WorkerPool, build
 from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm, host_machine
-from modelcc.targets.native.worker import Request
+from modelcc.targets.native.worker import CompileRequest
 
 OPTIONS = CodegenOptions()
 
@@ -95,8 +95,8 @@ def test_a_worker_that_dies_is_reported_and_replaced():
     here = host_machine()
     with WorkerPool(1) as pool:
         with pytest.raises(CodegenError, match="LLVM stopped while compiling a module"):
-            pool.compile([Request(FATAL, here, OPTIONS)])
-        good = pool.compile([Request(MODULES[0], here, OPTIONS)])
+            pool.compile([CompileRequest(FATAL, here, OPTIONS)])
+        good = pool.compile([CompileRequest(MODULES[0], here, OPTIONS)])
     assert good == [compile_llvm(MODULES[0], here, OPTIONS)]
 
 
@@ -127,7 +127,7 @@ def test_what_was_started_is_not_built_again():
     here = host_machine()
     expected = [compile_llvm(text, here, OPTIONS) for text in MODULES]
     seen = []
-    with closing(Builder(here, OPTIONS, 2, None)) as builder:
+    with closing(ParallelBuilder(here, OPTIONS, 2, None)) as builder:
         for text in reversed(MODULES):
             builder.start(text)
         assert builder.start(MODULES[0]) == builder.start(MODULES[0])
@@ -137,7 +137,7 @@ def test_what_was_started_is_not_built_again():
 
 
 def test_a_broken_module_matters_only_if_it_is_wanted():
-    with closing(Builder(host_machine(), OPTIONS, 2, None)) as builder:
+    with closing(ParallelBuilder(host_machine(), OPTIONS, 2, None)) as builder:
         builder.start(BROKEN)
         assert len(builder.build(MODULES[:2])) == 2
         with pytest.raises(CodegenError, match="value doesn't match function result type"):
@@ -146,7 +146,7 @@ def test_a_broken_module_matters_only_if_it_is_wanted():
 
 def test_a_builder_keeps_what_was_wanted(tmp_path):
     cache = ObjectCache(tmp_path)
-    with closing(Builder(host_machine(), OPTIONS, 2, cache)) as builder:
+    with closing(ParallelBuilder(host_machine(), OPTIONS, 2, cache)) as builder:
         built = builder.build(MODULES[:3])
     assert build(MODULES[:3], host_machine(), OPTIONS, cache=cache) == built
     assert len(list(tmp_path.glob("*/*"))) == 3
@@ -161,7 +161,7 @@ def test_workers_start_when_there_is_work_for_them(monkeypatch: pytest.MonkeyPat
 
     real = parallel_build._start
     monkeypatch.setattr(parallel_build, "_start", start)
-    request = Request(MODULES[0], host_machine(), OPTIONS)
+    request = CompileRequest(MODULES[0], host_machine(), OPTIONS)
     with WorkerPool(4) as pool:
         assert not started
         for _ in range(3):

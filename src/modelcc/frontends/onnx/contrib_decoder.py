@@ -40,7 +40,7 @@ from modelcc.ops.views import cast, part, permuted, reshaped
 
 
 @dataclass(frozen=True)
-class Places:
+class DecoderOperands:
     """Where operands of attention of one new token are."""
 
     mask: int
@@ -50,7 +50,7 @@ class Places:
     origins: int
 
 
-def _masked(call: Call, scores: Value, places: Places) -> Value:
+def _masked(call: Call, scores: Value, places: DecoderOperands) -> Value:
     """Scores with the mask of keys [batch, keys] and a bias added."""
     if call.has(places.bias):
         scores = scores + call.value(places.bias)
@@ -63,8 +63,8 @@ def _masked(call: Call, scores: Value, places: Places) -> Value:
     return scores
 
 
-DECODER = Places(mask=3, bias=4, length=7, beams=8, origins=9)
-SELF = Places(mask=3, bias=5, length=6, beams=7, origins=8)
+DECODER = DecoderOperands(mask=3, bias=4, length=7, beams=8, origins=9)
+SELF = DecoderOperands(mask=3, bias=5, length=6, beams=7, origins=8)
 
 
 def decoder_attention_step(call: Call) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _projected(call: Call) -> list[Value]:
 
 
 def _on_cache(
-    call: Call, new: tuple[Value, Value, Value], past: tuple[Value, Value], places: Places
+    call: Call, new: tuple[Value, Value, Value], past: tuple[Value, Value], places: DecoderOperands
 ) -> tuple[str, ...]:
     """Results, the caches with the new key and value, and the scores if they are wanted."""
     q, *added = new
@@ -128,7 +128,7 @@ def _put(call: Call, cache: Value, x: Value, length: Index) -> Value:
     return of(CacheUpdate(2), cache, x, of(Expand((batch,)), start))
 
 
-def _of_beams(call: Call, x: Value, places: Places) -> Value:
+def _of_beams(call: Call, x: Value, places: DecoderOperands) -> Value:
     """Keys or values of the beams that each position came from."""
     origins = call.value(places.origins)
     rows, width, _ = origins.type.shape

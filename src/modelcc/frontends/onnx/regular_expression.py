@@ -58,7 +58,7 @@ class Flags:
 
 
 @dataclass(frozen=True)
-class Part:
+class Fragment:
     """Code that may be repeated; ``times`` is how often its parts are, one within the other."""
 
     code: Code
@@ -66,12 +66,12 @@ class Part:
 
 
 @dataclass
-class _Group:
+class _Alternatives:
     """Alternatives that have been read, parts of the one that is being read, flags around it."""
 
     flags: Flags
-    alternatives: list[Part] = field(default_factory=list[Part])
-    parts: list[Part] = field(default_factory=list[Part])
+    alternatives: list[Fragment] = field(default_factory=list[Fragment])
+    parts: list[Fragment] = field(default_factory=list[Fragment])
 
 
 def parse(pattern: str) -> tuple[Code, tuple[Ranges, ...]]:
@@ -87,7 +87,7 @@ class _Reader:
         self.pattern = pattern
         self.at = 0
         self.flags = Flags()
-        self.groups = [_Group(self.flags)]
+        self.groups = [_Alternatives(self.flags)]
         self.sets: dict[Ranges, int] = {}
 
     def read(self) -> Code:
@@ -148,7 +148,7 @@ class _Reader:
         self._add(repeated(part.code, low, high), times)
 
     def _add(self, code: Code, times: int = 1) -> None:
-        self.groups[-1].parts.append(Part(code, times))
+        self.groups[-1].parts.append(Fragment(code, times))
 
     def _too_long(self) -> NoReturn:
         self._fail(f"more than {MOST_INSTRUCTIONS:,} steps, repetitions written out")
@@ -210,7 +210,7 @@ class _Reader:
             self.flags = replace(around, **changes)
             if end == ")":
                 return
-        self.groups.append(_Group(around))
+        self.groups.append(_Alternatives(around))
 
     def _close(self) -> None:
         if len(self.groups) == 1:
@@ -225,14 +225,14 @@ class _Reader:
         group.alternatives.append(self._joined(group.parts))
         group.parts = []
 
-    def _closed(self, group: _Group) -> Sequence[Part]:
+    def _closed(self, group: _Alternatives) -> Sequence[Fragment]:
         return (*group.alternatives, self._joined(group.parts))
 
-    def _joined(self, parts: Sequence[Part]) -> Part:
+    def _joined(self, parts: Sequence[Fragment]) -> Fragment:
         if sum(len(part.code) for part in parts) > MOST_INSTRUCTIONS:
             self._too_long()
         code = tuple(instruction for part in parts for instruction in part.code)
-        return Part(code, max((part.times for part in parts), default=1))
+        return Fragment(code, max((part.times for part in parts), default=1))
 
     def _escape(self) -> None:
         conditions = {"b": "edge of word", "B": "no edge of word", "A": "start of text",
@@ -361,7 +361,7 @@ def _unknown_escape(letter: str) -> str:
     return f"the escape '\\{letter}' means nothing"
 
 
-def _either(parts: Sequence[Part]) -> Part:
+def _either(parts: Sequence[Fragment]) -> Fragment:
     """Code that matches what one of ``parts`` does."""
     if len(parts) == 1:
         return parts[0]
@@ -372,7 +372,7 @@ def _either(parts: Sequence[Part]) -> Part:
         starts.append(1 + len(code))
         code += part.code
         code.append(("fork", size - 1 - len(code)))
-    return Part((("fork", *starts), *code[:-1]), max(part.times for part in parts))
+    return Fragment((("fork", *starts), *code[:-1]), max(part.times for part in parts))
 
 
 def repeated(code: Code, low: int, high: int | None) -> Code:

@@ -37,7 +37,7 @@ _TYPE = b"\xa0\x01"
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitMessage:
     """``message`` lacks the ``raw_data`` of initializers; ``raw`` has it, by their position.
 
     It lacks the items of long lists as well; ``lists`` has them by the first output of their node
@@ -69,7 +69,7 @@ class _Field:
     end: int
 
 
-def split(data: memoryview) -> Split:
+def split(data: memoryview) -> SplitMessage:
     """Separate large weights; a message that cannot be scanned is left as it is."""
     raw: dict[int, memoryview] = {}
     lists: dict[tuple[str, str], Items] = {}
@@ -77,17 +77,17 @@ def split(data: memoryview) -> Split:
         fields = list(_fields(data, 0, len(data)))
         graphs = [f for f in fields if f.number == GRAPH]
         if len(graphs) != 1 or graphs[0].kind != _BYTES:
-            return Split(bytes(data), {})
+            return SplitMessage(bytes(data), {})
         parts = list(_without_weights(data, graphs[0], raw))
         if all(f.number != FUNCTIONS for f in fields):  # a function may be given a list
             parts = list(_without_lists(parts, lists))
     except (IndexError, ValueError):
-        return Split(bytes(data), {})
+        return SplitMessage(bytes(data), {})
     if not raw and not lists:
-        return Split(bytes(data), {})
+        return SplitMessage(bytes(data), {})
     graph = b"".join(parts)
     head, tail = data[: graphs[0].start], data[graphs[0].end :]
-    return Split(b"".join((head, _tagged(GRAPH, graph), tail)), raw, lists)
+    return SplitMessage(b"".join((head, _tagged(GRAPH, graph), tail)), raw, lists)
 
 
 def _without_weights(

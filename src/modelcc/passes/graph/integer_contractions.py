@@ -74,7 +74,7 @@ class IntegerContractions:
 
 
 @dataclass(frozen=True)
-class Factor:
+class ContractionFactor:
     """A factor of a contraction: bytes and their zero point, an i32 tensor or a constant."""
 
     name: str
@@ -164,7 +164,7 @@ def zero_points(node: Node, at: Rewriter) -> Replacement:
             return None
         left = at.emit(Cast(I32), a_zero) if known is None else known.astype(np.int32).reshape(())
     right = right.astype(np.int32).reshape(()) if right.size == 1 else right.astype(np.int32)
-    return _sums(at, Factor(a, left), Factor(b, right))
+    return _sums(at, ContractionFactor(a, left), ContractionFactor(b, right))
 
 
 def unsigned(node: Node, at: Rewriter) -> Replacement:
@@ -178,7 +178,9 @@ def unsigned(node: Node, at: Rewriter) -> Replacement:
     if {a.dtype, b.dtype} != {U8} or any(known) or few or not apart:
         return None
     zero = np.zeros((), np.int32)
-    return _sums(at, Factor(node.inputs[0], zero), Factor(node.inputs[1], zero))
+    return _sums(
+        at, ContractionFactor(node.inputs[0], zero), ContractionFactor(node.inputs[1], zero)
+    )
 
 
 # --- contractions of factors
@@ -192,7 +194,7 @@ def _product(at: Rewriter, a: Quantized, b: Quantized, bias: str) -> str | None:
     if not bytes or not a.per_tensor or not (b.per_tensor or columns) or rank < 2:
         return None
     if constant or at.constant_value(a.name) is not None:
-        sums = _sums(at, Factor(a.name, a.zero), Factor(b.name, b.zero))
+        sums = _sums(at, ContractionFactor(a.name, a.zero), ContractionFactor(b.name, b.zero))
     else:
         # What brings both into the order of the product takes the zero points off on the way.
         sums = at.emit(MatMulInteger(), a.name, b.name, _zero_point(at, a), _zero_point(at, b))
@@ -204,7 +206,7 @@ def _zero_point(at: Rewriter, value: Quantized) -> str:
     return at.constant(value.zero.astype(value.dtype.numpy)) if value.zero.any() else ""
 
 
-def _sums(at: Rewriter, a: Factor, b: Factor) -> str | None:
+def _sums(at: Rewriter, a: ContractionFactor, b: ContractionFactor) -> str | None:
     """``(a - a.zero) @ (b - b.zero)`` in i32; None if a needed extent is not known."""
     if at.type_of(a.name).rank < 2 or at.type_of(b.name).rank < 2:
         return None
@@ -221,7 +223,7 @@ def _sums(at: Rewriter, a: Factor, b: Factor) -> str | None:
     return total
 
 
-def _columns(at: Rewriter, b: Factor, depth: object) -> str:
+def _columns(at: Rewriter, b: ContractionFactor, depth: object) -> str:
     """Sums of the columns of ``b - b.zero``."""
     data = at.constant_value(b.name)
     zero = b.zero if not isinstance(b.zero, str) else np.zeros((), np.int32)
@@ -251,14 +253,16 @@ def _times(at: Rewriter, sums: str, zero: Array | str) -> str:
 
 def _convolved(op: Conv, at: Rewriter, x: Quantized, w: Quantized) -> str | None:
     """The sums of a convolution of ``x - x.zero`` by ``w - w.zero``; pads are ``x.zero``."""
-    image = _as_u8(at, Factor(x.name, x.zero))
+    image = _as_u8(at, ContractionFactor(x.name, x.zero))
     given = at.constant_value(w.name)
     if given is None:
         return None
     if op.groups == 1:
-        weights = _as_i8(at, Factor(w.name, w.zero))
+        weights = _as_i8(at, ContractionFactor(w.name, w.zero))
     else:
-        weights = Factor(at.constant(_differences(given, w.zero)), np.zeros((), np.int32))
+        weights = ContractionFactor(
+            at.constant(_differences(given, w.zero)), np.zeros((), np.int32)
+        )
     data = at.constant_value(weights.name)
     assert data is not None
     assert not isinstance(image.zero, str) and not isinstance(weights.zero, str)
@@ -302,23 +306,23 @@ def _differences(weights: Array, zero: Array) -> Array:
     return data.astype(np.int8) if fits else data
 
 
-def _as_u8(at: Rewriter, factor: Factor) -> Factor:
+def _as_u8(at: Rewriter, factor: ContractionFactor) -> ContractionFactor:
     return factor if at.type_of(factor.name).dtype == U8 else _recentred(at, factor, 128)
 
 
-def _as_i8(at: Rewriter, factor: Factor) -> Factor:
+def _as_i8(at: Rewriter, factor: ContractionFactor) -> ContractionFactor:
     return factor if at.type_of(factor.name).dtype != U8 else _recentred(at, factor, -128)
 
 
-def _recentred(at: Rewriter, factor: Factor, shift: int) -> Factor:
+def _recentred(at: Rewriter, factor: ContractionFactor, shift: int) -> ContractionFactor:
     data = at.constant_value(factor.name)
     if data is not None:
         name = at.constant(Recentre().reference(data))
     else:
         name = at.emit(Recentre(), factor.name)
     if isinstance(factor.zero, str):
-        return Factor(name, at.emit(Add(), factor.zero, at.constant(shift, I32)))
-    return Factor(name, factor.zero + np.int32(shift))
+        return ContractionFactor(name, at.emit(Add(), factor.zero, at.constant(shift, I32)))
+    return ContractionFactor(name, factor.zero + np.int32(shift))
 
 
 # --- from sums to real numbers

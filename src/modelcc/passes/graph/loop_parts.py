@@ -16,7 +16,7 @@ from modelcc.passes.graph.dead_code import DeadCode
 
 
 @dataclass(frozen=True)
-class State:
+class LoopState:
     """``name`` in the body, where it starts as the outer ``initial`` and goes on as ``next``;
     outside it ends as ``last``."""
 
@@ -43,7 +43,7 @@ class LoopParts:
     node: Node
     op: Loop
     conditional: bool
-    states: list[State]
+    states: list[LoopState]
     captured: dict[str, str]
     slices: list[Slices]
     nodes: tuple[Node, ...]
@@ -63,7 +63,7 @@ class LoopParts:
             node,
             op,
             op.conditional,
-            [State(*s) for s in states],
+            [LoopState(*s) for s in states],
             dict(zip(body.inputs[count:], node.inputs[count:], strict=True)),
             [Slices(*s) for s in slices],
             body.nodes,
@@ -117,7 +117,7 @@ class LoopParts:
             self.captured[state.name] = state.initial
         return {state.last: state.initial for state in fixed}
 
-    def _plain_states(self) -> list[State]:
+    def _plain_states(self) -> list[LoopState]:
         return self.states[1:] if self.conditional else self.states
 
     def drop_dead(self, read: frozenset[str]) -> None:

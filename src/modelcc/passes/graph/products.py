@@ -26,7 +26,7 @@ NARROW_TOLERANCE = 5e-4
 
 
 @dataclass(frozen=True)
-class Product:
+class PowerProduct:
     """``coefficient`` times each value to its power; powers are not 0.
 
     ``tolerance`` is the relative error that the coefficient may have from rounded constants.
@@ -128,12 +128,12 @@ def scalings(at: Rewriter, name: str) -> Iterator[tuple[float, str]]:
         coefficient, name = coefficient * step[0], step[1]
 
 
-def product(at: Rewriter, name: str, stop: frozenset[str] = frozenset()) -> Product:
+def product(at: Rewriter, name: str, stop: frozenset[str] = frozenset()) -> PowerProduct:
     """``name`` as a product, not looking into values of ``stop``."""
     powers: dict[str, int] = {}
     coefficient = _multiply(at, name, 1, stop, powers, DEPTH)
     kept = {n: p for n, p in powers.items() if p}
-    return Product(coefficient, kept, tolerance_of(at, name))
+    return PowerProduct(coefficient, kept, tolerance_of(at, name))
 
 
 def _multiply(

@@ -29,7 +29,7 @@ from modelcc.ir.loop_traversal import (
     with_operands,
     with_statement_expressions,
 )
-from modelcc.passes.loop.elementary.builder import Builder, Value, builder_for
+from modelcc.passes.loop.elementary.builder import CodeBuilder, Term, builder_for
 
 Available = Mapping[Instruction, frozenset[int]]
 """Instructions of a processor, and for how many lanes it has each."""
@@ -68,7 +68,7 @@ def _size(instruction: Instruction) -> int:
 
 class _Expander:
     def __init__(
-        self, builder: Builder, available: Available, patterns: Sequence[Instruction]
+        self, builder: CodeBuilder, available: Available, patterns: Sequence[Instruction]
     ) -> None:
         self._builder = builder
         self._available = available
@@ -89,7 +89,7 @@ class _Expander:
         e = with_operands(chosen, [self._expression(o) for o in inner]) if inner else chosen
         if not isinstance(e, Intrinsic) or self._has(e.instruction, e.lanes):
             return e
-        args = tuple(self._builder.let(Value(a)).expr for a in e.args)
+        args = tuple(self._builder.let(Term(a)).expr for a in e.args)
         return vectors(Intrinsic(e.instruction, args))
 
     def _selected(self, e: Expr) -> Intrinsic | None:

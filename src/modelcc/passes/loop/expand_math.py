@@ -43,7 +43,7 @@ from modelcc.ir.loop_traversal import (
     with_statement_expressions,
 )
 from modelcc.ir.types import BF16, F16, F32, F64, DType
-from modelcc.passes.loop.elementary.builder import Value, builder_for
+from modelcc.passes.loop.elementary.builder import Term, builder_for
 from modelcc.passes.loop.elementary.error_function import erf
 from modelcc.passes.loop.elementary.exponential import (
     cosh,
@@ -59,7 +59,7 @@ from modelcc.passes.loop.elementary.logarithm import acosh, asinh, atanh, log, l
 from modelcc.passes.loop.elementary.power import constant_pow, fmod, integer_pow, mod, pow
 from modelcc.passes.loop.elementary.trigonometric import acos, asin, atan, cos, sin, tan
 
-Expansion = Callable[..., Value]
+Expansion = Callable[..., Term]
 
 EXPANSIONS: Mapping[str, Expansion] = MappingProxyType(
     {
@@ -92,7 +92,7 @@ def expand_math(function: Function) -> Function:
     """``function`` without calls of elementary functions; f16 and bf16 are computed in f32."""
     if not mentions(function.body, _expands):
         return function
-    return replace(function, body=_Expander(function).block(function.body))
+    return replace(function, body=_MathExpander(function).block(function.body))
 
 
 def _expands(e: Expr) -> bool:
@@ -101,7 +101,7 @@ def _expands(e: Expr) -> bool:
     return e.function == "pow" or (e.function in EXPANSIONS and e.dtype.is_float)
 
 
-class _Expander:
+class _MathExpander:
     def __init__(self, function: Function) -> None:
         self._builder = builder_for(function, "math")
         self._known: dict[Expr, Expr] = {}
@@ -119,7 +119,7 @@ class _Expander:
     def _expression(self, e: Expr) -> Expr:
         gate = _gate(e)
         if gate is not None:
-            x, y = (Value(self._expression(part)) for part in gate)
+            x, y = (Term(self._expression(part)) for part in gate)
             divisor = self._in_single(inverse_sigmoid, [y])
             return (x / self._builder.let(divisor)).expr
         inner = operands(e)
@@ -133,13 +133,13 @@ class _Expander:
             known = self._known[e] = self._builder.let(self._call(e)).expr
         return known
 
-    def _call(self, e: Call) -> Value:
-        args = [Value(a) for a in e.args]
+    def _call(self, e: Call) -> Term:
+        args = [Term(a) for a in e.args]
         if e.function == "pow":
             return self._pow(args[0], args[1])
         return self._in_single(EXPANSIONS[e.function], args)
 
-    def _pow(self, x: Value, y: Value) -> Value:
+    def _pow(self, x: Term, y: Term) -> Term:
         if x.dtype.is_integer:
             return integer_pow(self._builder, x, y)
         exponent = y.expr.value if isinstance(y.expr, Splat) else y.expr
@@ -149,11 +149,11 @@ class _Expander:
                 return power
         return self._in_single(pow, [x, y])
 
-    def _in_single(self, expansion: Expansion, args: list[Value]) -> Value:
+    def _in_single(self, expansion: Expansion, args: list[Term]) -> Term:
         """The expansion on f32 or f64 operands, each under a name."""
         dtype = args[0].dtype
         let = self._builder.let
-        wide: list[Value] = [let(let(a).to(_compute_dtype(dtype))) for a in args]
+        wide: list[Term] = [let(let(a).to(_compute_dtype(dtype))) for a in args]
         return expansion(self._builder, *wide).to(dtype)
 
 

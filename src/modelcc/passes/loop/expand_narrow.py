@@ -48,7 +48,7 @@ from modelcc.ir.loop_traversal import (
     with_statement_expressions,
 )
 from modelcc.ir.types import F32, F64, I32, U8, DType
-from modelcc.passes.loop.elementary.builder import Value, builder_for
+from modelcc.passes.loop.elementary.builder import Term, builder_for
 from modelcc.passes.loop.narrow_formats import narrowed, odd_single, wide_dtype, widened
 
 
@@ -60,14 +60,16 @@ def expand_narrow(function: Function) -> Function:
     if not narrow and not mentions(function.body, lambda e: e.dtype.is_narrow):
         return function
     parameters = tuple(replace(p, buffer=_bytes(p.buffer)) for p in function.parameters)
-    return replace(function, parameters=parameters, body=_Expander(function).block(function.body))
+    return replace(
+        function, parameters=parameters, body=_NarrowExpander(function).block(function.body)
+    )
 
 
 def _bytes(buffer: Buffer) -> Buffer:
     return replace(buffer, dtype=buffer.dtype.storage)
 
 
-class _Expander:
+class _NarrowExpander:
     def __init__(self, function: Function) -> None:
         self._builder = builder_for(function, "narrow")
 
@@ -99,7 +101,7 @@ class _Expander:
             case Gather():
                 return replace(e, offsets=parts[0], dtype=U8)
             case IndexOf():
-                return self._narrow(Value(replace(e, dtype=I32)), e.dtype)
+                return self._narrow(Term(replace(e, dtype=I32)), e.dtype)
             case Choose() | Splat() | Shuffle():
                 return with_operands(e, parts)
             case Bitcast():
@@ -125,15 +127,15 @@ class _Expander:
                 done = Fold(e.function, exprs[0])
             case _:
                 raise TypeError(f"no arithmetic on {e.dtype}: {type(e).__name__}")
-        return self._narrow(Value(done), e.dtype) if e.dtype.is_narrow else done
+        return self._narrow(Term(done), e.dtype) if e.dtype.is_narrow else done
 
-    def _wide(self, e: Expr, dtype: DType) -> Value:
+    def _wide(self, e: Expr, dtype: DType) -> Term:
         """A value of ``dtype``, a byte if that is narrow, in the dtype to compute in."""
         if not dtype.is_narrow:
-            return Value(e)
-        return self._builder.let(widened(self._builder, self._builder.let(Value(e)), dtype))
+            return Term(e)
+        return self._builder.let(widened(self._builder, self._builder.let(Term(e)), dtype))
 
-    def _narrow(self, value: Value, dtype: DType) -> Expr:
+    def _narrow(self, value: Term, dtype: DType) -> Expr:
         """The byte of the number of ``dtype`` that is nearest to ``value``."""
         build = self._builder
         value = build.let(value)

@@ -120,7 +120,7 @@ class _Index:
 
 
 @dataclass
-class _Group:
+class _CheckGroup:
     """Indices that are checked at one place, and the statements behind it."""
 
     indices: list[_Index] = field(default_factory=list[_Index])
@@ -143,7 +143,7 @@ class _Group:
 
 def _block(body: tuple[Stmt, ...], mutable: frozenset[str]) -> tuple[Stmt, ...]:
     result: list[Stmt] = []
-    group = _Group()
+    group = _CheckGroup()
     pairs = zip_longest(body, body[1:])
     for s, following in pairs:
         index = _index(s, following)
@@ -151,14 +151,14 @@ def _block(body: tuple[Stmt, ...], mutable: frozenset[str]) -> tuple[Stmt, ...]:
             next(pairs)
             if not _joins(group, index, mutable):
                 result += group.statements()
-                group = _Group()
+                group = _CheckGroup()
             group.indices.append(index)
             continue
         s = map_blocks(s, lambda inner: _block(inner, mutable))
         group.after.append(s)
         if not isinstance(s, _PASSABLE):
             result += group.statements()
-            group = _Group()
+            group = _CheckGroup()
     return (*result, *group.statements())
 
 
@@ -166,7 +166,7 @@ _PASSABLE = (Let, BindIndex, Store, Scatter, Prefetch, Comment, Alloc)
 """What a load of an index may be moved past, if it has nothing to do with it."""
 
 
-def _joins(group: _Group, index: _Index, mutable: frozenset[str]) -> bool:
+def _joins(group: _CheckGroup, index: _Index, mutable: frozenset[str]) -> bool:
     """Whether what ``index`` needs is before the checks of ``group``, or was moved there."""
     if len(group.indices) >= MOST:
         return False

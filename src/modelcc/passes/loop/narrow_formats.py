@@ -31,11 +31,11 @@ from modelcc.ir.types import (
     U32,
     DType,
 )
-from modelcc.passes.loop.elementary.builder import Builder, Value
+from modelcc.passes.loop.elementary.builder import CodeBuilder, Term
 
 
 @dataclass(frozen=True)
-class Format:
+class FloatFormat:
     """A small float: bits of mantissa, bias of the exponent, and its special codes.
 
     ``largest`` is the code of the largest number; larger ones become ``overflow``, and NaN
@@ -53,15 +53,15 @@ class Format:
     unsigned_zero: bool = False
 
 
-_FORMATS: Mapping[DType, Format] = MappingProxyType(
+_FORMATS: Mapping[DType, FloatFormat] = MappingProxyType(
     {
-        F8E4M3FN: Format(3, 7, 0x7E, 0x7F, 0x7F),
-        F8E4M3FNUZ: Format(3, 8, 0x7F, 0x80, 0x80, unsigned_zero=True),
-        F8E5M2: Format(2, 15, 0x7B, 0x7C, 0x7E, infinity=0x7C),
-        F8E5M2FNUZ: Format(2, 16, 0x7F, 0x80, 0x80, unsigned_zero=True),
-        F6E2M3: Format(3, 1, 0x1F, 0x1F, 0x20, sign=0x20),
-        F6E3M2: Format(2, 3, 0x1F, 0x1F, 0x20, sign=0x20),
-        F4E2M1: Format(1, 1, 0x7, 0x7, 0x8, sign=0x8),
+        F8E4M3FN: FloatFormat(3, 7, 0x7E, 0x7F, 0x7F),
+        F8E4M3FNUZ: FloatFormat(3, 8, 0x7F, 0x80, 0x80, unsigned_zero=True),
+        F8E5M2: FloatFormat(2, 15, 0x7B, 0x7C, 0x7E, infinity=0x7C),
+        F8E5M2FNUZ: FloatFormat(2, 16, 0x7F, 0x80, 0x80, unsigned_zero=True),
+        F6E2M3: FloatFormat(3, 1, 0x1F, 0x1F, 0x20, sign=0x20),
+        F6E3M2: FloatFormat(2, 3, 0x1F, 0x1F, 0x20, sign=0x20),
+        F4E2M1: FloatFormat(1, 1, 0x7, 0x7, 0x8, sign=0x8),
     }
 )
 _INFINITY = 0x7F800000
@@ -76,7 +76,7 @@ def wide_dtype(dtype: DType) -> DType:
     return I8 if dtype.kind == "int" else U8
 
 
-def widened(build: Builder, byte: Value, dtype: DType) -> Value:
+def widened(build: CodeBuilder, byte: Term, dtype: DType) -> Term:
     """The number that ``byte`` (u8) codes in ``dtype``, in the dtype to compute in; exact."""
     if dtype == F8E8M0:
         return _power_of_two(byte)
@@ -88,7 +88,7 @@ def widened(build: Builder, byte: Value, dtype: DType) -> Value:
     return (byte << unused).to(I8) >> unused
 
 
-def narrowed(build: Builder, value: Value, dtype: DType) -> Value:
+def narrowed(build: CodeBuilder, value: Term, dtype: DType) -> Term:
     """The byte that codes ``value``: f32 rounded to nearest even, or the low bits of an i32."""
     if dtype == F8E8M0:
         return _exponent(build, value)
@@ -97,7 +97,7 @@ def narrowed(build: Builder, value: Value, dtype: DType) -> Value:
     return (value & ((1 << dtype.bits) - 1)).to(U8)
 
 
-def odd_single(build: Builder, value: Value) -> Value:
+def odd_single(build: CodeBuilder, value: Term) -> Term:
     """An f64 as f32, rounded to odd: rounding once more then gives what one rounding would.
 
     Boldo and Melquiond 2008, "Emulation of a FMA and correctly rounded sums".
@@ -109,7 +109,7 @@ def odd_single(build: Builder, value: Value) -> Value:
     return ((single.unsigned_bits - beyond) | inexact).as_float
 
 
-def _widened_float(build: Builder, byte: Value, form: Format) -> Value:
+def _widened_float(build: CodeBuilder, byte: Term, form: FloatFormat) -> Term:
     code = build.let(byte.to(U32))
     magnitude = build.let(code & (form.sign - 1))
     placed = (magnitude << (23 - form.mantissa)).as_float
@@ -127,7 +127,7 @@ def _widened_float(build: Builder, byte: Value, form: Format) -> Value:
     return result
 
 
-def _narrowed_float(build: Builder, value: Value, form: Format) -> Value:
+def _narrowed_float(build: CodeBuilder, value: Term, form: FloatFormat) -> Term:
     bits = build.let(value.unsigned_bits)
     size = build.let(bits & 0x7FFFFFFF)
     shift = 23 - form.mantissa
@@ -148,14 +148,14 @@ def _narrowed_float(build: Builder, value: Value, form: Format) -> Value:
     return (code | sign).to(U8)
 
 
-def _power_of_two(byte: Value) -> Value:
+def _power_of_two(byte: Term) -> Term:
     """2^(code - 127): the code is f32's exponent; 0 is 2^-127, subnormal there, and 255 NaN."""
     code = byte.to(U32)
     bits = code.number(0x00400000).where(code.equal(0), code << 23)
     return bits.number(0x7FC00000).where(code.equal(0xFF), bits).as_float
 
 
-def _exponent(build: Builder, value: Value) -> Value:
+def _exponent(build: CodeBuilder, value: Term) -> Term:
     """The nearest power of two, the larger one of two; there is none for 0, negatives and NaN."""
     bits = build.let(value.unsigned_bits)
     rounded = (bits + 0x00400000) >> 23

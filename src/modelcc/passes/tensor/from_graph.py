@@ -44,7 +44,7 @@ from modelcc.ops import runtime_size
 from modelcc.ops.control import Control
 from modelcc.ops.runtime_size import bound_sizes, with_sizes_apart
 from modelcc.passes.tensor.lower_algorithm import lower_algorithm
-from modelcc.passes.tensor.lower_control import Lowered, Scope, lower_control
+from modelcc.passes.tensor.lower_control import Lowered, ProgramScope, lower_control
 
 
 def lower_graph(graph: Graph, capacity: Capacity = SCALAR) -> TensorProgram:
@@ -67,7 +67,7 @@ def lower_graph(graph: Graph, capacity: Capacity = SCALAR) -> TensorProgram:
             "keep real and imaginary parts in an axis of two",
         )
     graph = with_sizes_apart(graph)
-    lowered = lower_items(graph, Scope.of(graph), capacity)
+    lowered = lower_items(graph, ProgramScope.of(graph), capacity)
     dims = {**graph.dims, **lowered.dims}
     program = TensorProgram(
         graph.name, graph.inputs, graph.outputs, (), lowered.types, lowered.constants, dims
@@ -90,7 +90,7 @@ def _is_complex(node: Node, graph: Graph) -> bool:
     return any(t is not None and t.dtype.kind == "complex" for t in types)
 
 
-def lower_items(graph: Graph, scope: Scope, capacity: Capacity) -> Lowered:
+def lower_items(graph: Graph, scope: ProgramScope, capacity: Capacity) -> Lowered:
     """The items of a graph whose names are those of the whole program."""
     items: list[Item] = []
     lowered = Lowered(items, dict(graph.types), dict(graph.constants), bound_sizes(graph))

@@ -67,7 +67,7 @@ class FuseKernels:
     work: int = 1024
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        groups: list[_Group] = []
+        groups: list[_FusionGroup] = []
         home: dict[str, int] = {}
         symbols_at: dict[str, int] = {}
         views = {i.output: i for i in program.items if isinstance(i, View)}
@@ -79,7 +79,7 @@ class FuseKernels:
             if isinstance(item, Algorithm | Scatter | ReadSize):
                 symbols_at |= _bound_at(item, len(groups))
                 home |= dict.fromkeys(item_outputs(item), len(groups))
-                groups.append(_Group(alone=item))
+                groups.append(_FusionGroup(alone=item))
                 continue
             assert isinstance(item, Kernel)
             stage = item.stages[0]
@@ -88,7 +88,7 @@ class FuseKernels:
             known_from = max((symbols_at.get(name, -1) for name in needed), default=-1)
             if position is None or position < known_from:
                 position = len(groups)
-                groups.append(_Group())
+                groups.append(_FusionGroup())
             groups[position].add(item)
             home[stage.output] = max(position, home.get(stage.output, -1))
         return program.with_items(_assemble(_live(groups, program), program))
@@ -96,7 +96,7 @@ class FuseKernels:
     def _target(
         self,
         item: Kernel,
-        groups: Sequence[_Group],
+        groups: Sequence[_FusionGroup],
         home: Mapping[str, int],
         views: Mapping[str, View],
         usage: _Usage,
@@ -147,7 +147,7 @@ class _Usage:
 
 
 @dataclass
-class _Group:
+class _FusionGroup:
     """Kernels being fused, in order; or an item that is left ``alone``."""
 
     kernels: list[Kernel] = field(default_factory=list[Kernel])
@@ -270,7 +270,7 @@ def _contiguous_row(stage: Stage, types: Mapping[str, TensorType]) -> bool:
     return all(r.indices[-1] == Sym(inner.name) and types[r.tensor].layout is None for r in along)
 
 
-def _live(groups: Sequence[_Group], program: TensorProgram) -> list[_Group]:
+def _live(groups: Sequence[_FusionGroup], program: TensorProgram) -> list[_FusionGroup]:
     """The groups whose results somebody reads, in the end."""
     live = list(groups)
     while True:
@@ -285,7 +285,7 @@ def _live(groups: Sequence[_Group], program: TensorProgram) -> list[_Group]:
         live = kept
 
 
-def _assemble(groups: Sequence[_Group], program: TensorProgram) -> tuple[Item, ...]:
+def _assemble(groups: Sequence[_FusionGroup], program: TensorProgram) -> tuple[Item, ...]:
     """Kernels in order with what leaves them, each view right behind its base."""
     needed = _needed(groups, program)
     views: dict[str, list[View]] = {}
@@ -327,7 +327,7 @@ def _assemble(groups: Sequence[_Group], program: TensorProgram) -> tuple[Item, .
     return tuple(items)
 
 
-def _needed(groups: Sequence[_Group], program: TensorProgram) -> list[frozenset[str]]:
+def _needed(groups: Sequence[_FusionGroup], program: TensorProgram) -> list[frozenset[str]]:
     """Per group: the tensors it defines that somebody else reads."""
     outside = set(program.outputs) | {i.input for i in program.items if isinstance(i, View)}
     readers: dict[str, set[int]] = {}
@@ -348,6 +348,6 @@ def _needed(groups: Sequence[_Group], program: TensorProgram) -> list[frozenset[
     ]
 
 
-def _kernel(group: _Group, needed: frozenset[str]) -> Kernel:
+def _kernel(group: _FusionGroup, needed: frozenset[str]) -> Kernel:
     outputs = (s.output for s in group.stages if s.output in needed)
     return joined_kernel(group.kernels, group.stages, outputs)

@@ -97,7 +97,7 @@ class InlineStages:
     movement_readers: int = 8
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        usage = _Usage.of(program)
+        usage = _InlineUsage.of(program)
         growth = _Growth()
         inlined = _Inlined(program.dims)
         items: list[Item] = []
@@ -121,7 +121,7 @@ class InlineStages:
     def _inlines(
         self,
         kernel: Kernel,
-        usage: _Usage,
+        usage: _InlineUsage,
         growth: _Growth,
         inlined: _Inlined,
         program: TensorProgram,
@@ -366,7 +366,7 @@ def _moved_body(moved: Stage, indices: tuple[Index, ...]) -> Scalar:
     return substitute_indices(moved.body, values)
 
 
-class _Usage:
+class _InlineUsage:
     """Who reads and writes tensors, and which must exist in memory (outputs, viewed ones)."""
 
     def __init__(self, pinned: frozenset[str]) -> None:
@@ -375,14 +375,14 @@ class _Usage:
         self.writers: dict[str, int] = {}
 
     @staticmethod
-    def of(program: TensorProgram) -> _Usage:
+    def of(program: TensorProgram) -> _InlineUsage:
         whole: set[str] = set()
         for item in program.items:
             if isinstance(item, Scatter):
                 whole.add(item.initial)
             elif not isinstance(item, Kernel):
                 whole |= set(item_inputs(item))
-        usage = _Usage(frozenset(whole | set(program.outputs)))
+        usage = _InlineUsage(frozenset(whole | set(program.outputs)))
         for item in program.items:
             if not isinstance(item, Kernel | Scatter):
                 continue

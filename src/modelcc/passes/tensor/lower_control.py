@@ -39,7 +39,7 @@ class Lowered:
 
 
 @dataclass(frozen=True)
-class Scope:
+class ProgramScope:
     """Names of the whole program, its constants, each content once, and its sizes."""
 
     names: Names
@@ -47,15 +47,15 @@ class Scope:
     sizes: Names
 
     @staticmethod
-    def of(graph: Graph) -> Scope:
+    def of(graph: Graph) -> ProgramScope:
         """The scope of a model."""
-        return Scope(Names(graph.types), ConstantPool(graph.constants), Names(graph.dims))
+        return ProgramScope(Names(graph.types), ConstantPool(graph.constants), Names(graph.dims))
 
 
-LowerItems = Callable[[Graph, Scope], Lowered]
+LowerItems = Callable[[Graph, ProgramScope], Lowered]
 
 
-def lower_control(node: Node, op: Control, scope: Scope, lower: LowerItems) -> Lowered:
+def lower_control(node: Node, op: Control, scope: ProgramScope, lower: LowerItems) -> Lowered:
     """The branch or loop of a node; ``lower`` lowers graphs."""
     match op:
         case If():
@@ -66,7 +66,7 @@ def lower_control(node: Node, op: Control, scope: Scope, lower: LowerItems) -> L
             raise TypeError(f"no lowering of {op.mnemonic()}")
 
 
-def _lower_if(node: Node, op: If, scope: Scope, lower: LowerItems) -> Lowered:
+def _lower_if(node: Node, op: If, scope: ProgramScope, lower: LowerItems) -> Lowered:
     condition, *captured = node.inputs
     result = Lowered([], {}, {}, {})
     sides: list[tuple[Item, ...]] = []
@@ -80,7 +80,7 @@ def _lower_if(node: Node, op: If, scope: Scope, lower: LowerItems) -> Lowered:
     return result
 
 
-def _lower_loop(node: Node, op: Loop, scope: Scope, lower: LowerItems) -> Lowered:
+def _lower_loop(node: Node, op: Loop, scope: ProgramScope, lower: LowerItems) -> Lowered:
     initial, captured = node.inputs[: op.states], node.inputs[op.states :]
     last, filled = node.outputs[: op.states], node.outputs[op.states :]
     states = [scope.names.fresh(f"{name}.state") for name in last]
@@ -100,7 +100,7 @@ def _lower_loop(node: Node, op: Loop, scope: Scope, lower: LowerItems) -> Lowere
     return result
 
 
-def _named(graph: Graph, operands: Sequence[str], scope: Scope) -> Graph:
+def _named(graph: Graph, operands: Sequence[str], scope: ProgramScope) -> Graph:
     """``graph`` in names of the program: its inputs are ``operands``, the rest is fresh."""
     graph = with_fresh_sizes(graph, scope.sizes)
     names = dict(zip(graph.inputs, operands, strict=True))

@@ -25,14 +25,14 @@ from modelcc.ir.index import floordiv
 from modelcc.ir.loop import Stmt
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.types import TensorType
-from modelcc.schedule.expression import Names
+from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.nest import LoopVar, Nest
-from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops
 from modelcc.schedule.schedule import Factors, ScheduleError
 from modelcc.schedule.segments import Segment
 from modelcc.schedule.structure import Group, is_contraction
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.tiling import Tile, roles_of
+from modelcc.targets.cpu.tiling import RegisterTile, roles_of
 
 LEAST_TILES = 4
 """Row tiles that are worth a block of panels."""
@@ -74,16 +74,16 @@ class Blocking:
         return ((self.panels, self.points), *summed)
 
     @property
-    def sums(self) -> tuple[Loop, ...]:
+    def sums(self) -> tuple[SegmentedLoop, ...]:
         """The loop over blocks of steps."""
         if self.summed is None:
             return ()
         blocks = floordiv(self.summed.extent, self.steps)
-        return (Loop(self.summed.name, (Segment(0, blocks, self.steps),)),)
+        return (SegmentedLoop(self.summed.name, (Segment(0, blocks, self.steps),)),)
 
 
 def default_blocking(
-    group: Group, tile: Tile, lane: str, machine: CpuModel, types: Mapping[str, TensorType]
+    group: Group, tile: RegisterTile, lane: str, machine: CpuModel, types: Mapping[str, TensorType]
 ) -> Blocking | None:
     """Blocks that fit caches, for a product of sizes that are numbers; None: it needs none."""
     found = _loops(group, tile, lane)
@@ -108,7 +108,7 @@ def default_blocking(
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _BlockSizes:
     """A product's register tile loads ``vector`` and broadcasts ``broadcast`` bytes in each step of
     the sum, which takes ``cycles``; the sum's outer loop has ``inner`` of them in each of its."""
 
@@ -151,13 +151,13 @@ class _Sizes:
 
 
 def _sizes(
-    anchor: Nest, tile: Tile, lane: str, rows: Sequence[LoopVar], machine: CpuModel
-) -> _Sizes:
+    anchor: Nest, tile: RegisterTile, lane: str, rows: Sequence[LoopVar], machine: CpuModel
+) -> _BlockSizes:
     bytes = min(r.dtype.bytes for r in reads(anchor.body))
     points = prod(tile.of(v.name) for v in rows)
     vectors = tile.size // points
     lanes = _size(anchor.var(lane))
-    return _Sizes(
+    return _BlockSizes(
         vector=vectors * lanes * bytes,
         broadcast=points * bytes,
         cycles=tile.size * lanes / machine.multiply_adds(bytes * 8),
@@ -171,11 +171,11 @@ def _bytes(type_: TensorType) -> int:
     return size * type_.dtype.bytes if isinstance(size, int) else 0
 
 
-def _tiles(loops: Sequence[LoopVar], tile: Tile) -> int:
+def _tiles(loops: Sequence[LoopVar], tile: RegisterTile) -> int:
     return prod(-(-_size(v) // tile.of(v.name)) for v in loops)
 
 
-def other_blocks(group: Group, tile: Tile, lane: str, first: Factors) -> Iterator[Factors]:
+def other_blocks(group: Group, tile: RegisterTile, lane: str, first: Factors) -> Iterator[Factors]:
     """Blocks worth trying beside those of ``first``: of few and of many panels, and none."""
     found = _loops(group, tile, lane)
     if found is None:
@@ -189,7 +189,9 @@ def other_blocks(group: Group, tile: Tile, lane: str, first: Factors) -> Iterato
             yield ((panels.name, points), *first[1:])
 
 
-def wanted_blocking(group: Group, tile: Tile, lane: str, factors: Factors) -> Blocking | None:
+def wanted_blocking(
+    group: Group, tile: RegisterTile, lane: str, factors: Factors
+) -> Blocking | None:
     """The blocks that a schedule asks for; :class:`ScheduleError` if they do not fit."""
     if not factors:
         return None
@@ -216,7 +218,7 @@ def wanted_blocking(group: Group, tile: Tile, lane: str, factors: Factors) -> Bl
 
 
 def _loops(
-    group: Group, tile: Tile, lane: str
+    group: Group, tile: RegisterTile, lane: str
 ) -> tuple[LoopVar, tuple[str, ...], list[LoopVar]] | None:
     """The loop over panels that is cut, loops within a block in order, and those of rows."""
     anchor = group.anchor
@@ -264,13 +266,15 @@ def nest_blocks(
     blocking: Blocking,
     order: Sequence[LoopVar],
     segments: Mapping[str, tuple[Segment, ...]],
-    names: Names,
+    names: FreshNames,
     inner: Callable[[Point, Chosen], list[Stmt]],
     chunks: int,
 ) -> list[Stmt]:
     """``inner`` at every tile, block by block; parallel over ``chunks`` parts of the loops around
     blocks if more than 1."""
-    around = [Loop(v.name, segments[v.name]) for v in order if v.name not in blocking.inside]
+    around = [
+        SegmentedLoop(v.name, segments[v.name]) for v in order if v.name not in blocking.inside
+    ]
     blocks, last = _cut(segments[blocking.panels], blocking.points)
     block = f"{blocking.panels}c"
     summed = blocking.summed.name if blocking.summed is not None else None
@@ -279,7 +283,7 @@ def nest_blocks(
         first = segments[blocking.panels][0]
         whole = replace(first, start=point[block], count=blocking.points // first.tile)
         here = {**segments, blocking.panels: (whole,) if chosen[block] == blocks[0] else last}
-        loops = [Loop(name, here[name]) for name in blocking.inside]
+        loops = [SegmentedLoop(name, here[name]) for name in blocking.inside]
 
         def tile(at: Point, picked: Chosen) -> list[Stmt]:
             where = {n: i for n, i in {**point, **at}.items() if n != block}
@@ -288,7 +292,7 @@ def nest_blocks(
 
         return nest_loops([*blocking.sums, *loops], names, tile, 1)
 
-    return nest_loops([*around, Loop(block, blocks)], names, within, chunks)
+    return nest_loops([*around, SegmentedLoop(block, blocks)], names, within, chunks)
 
 
 def _cut(

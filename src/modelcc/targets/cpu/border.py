@@ -5,11 +5,11 @@ from __future__ import annotations
 from modelcc.ir.index import Index, Sym, ceildiv
 from modelcc.ir.loop import Const, For, Stmt, Store
 from modelcc.ir.types import TensorType
-from modelcc.schedule.expression import Names
+from modelcc.schedule.expression import FreshNames
 from modelcc.targets.cpu.machine import CpuModel
 
 
-def clear_border(name: str, type_: TensorType, names: Names, machine: CpuModel) -> list[Stmt]:
+def clear_border(name: str, type_: TensorType, names: FreshNames, machine: CpuModel) -> list[Stmt]:
     """Statements that fill the border of ``name``; nothing without one.
 
     Works on the physical order: for each bordered part, the slabs before and after its interior.
@@ -47,7 +47,7 @@ class _Slab:
 
 
 def _clear(
-    name: str, type_: TensorType, slab: _Slab, names: Names, machine: CpuModel
+    name: str, type_: TensorType, slab: _Slab, names: FreshNames, machine: CpuModel
 ) -> list[Stmt]:
     lanes = machine.lanes(type_.dtype.bits)
     run, vector = names.fresh("border"), names.fresh("z")

@@ -14,7 +14,7 @@ from modelcc.ir.index import Index, Sym, coefficient, loop_range
 from modelcc.ir.loop import Call, Const, Expr, Let, Shuffle, Stmt, Var
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import depends_on, reads, substitute_indices
-from modelcc.schedule.expression import Names, combine_function, identity
+from modelcc.schedule.expression import FreshNames, combine_function, identity
 from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.structure import is_contraction
@@ -81,7 +81,7 @@ def term_lanes(
     return lanes
 
 
-def folded(registers: Sequence[Var], combine: Combine, names: Names) -> tuple[list[Stmt], Var]:
+def folded(registers: Sequence[Var], combine: Combine, names: FreshNames) -> tuple[list[Stmt], Var]:
     """A vector of what each register's lanes combine to; lanes without a register are idle."""
     dtype, lanes = registers[0].dtype, registers[0].lanes
     idle = Const(identity(combine, dtype), dtype, lanes)

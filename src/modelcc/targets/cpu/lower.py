@@ -16,7 +16,7 @@ from modelcc.ir.types import Layout, TensorType
 from modelcc.passes.tensor.row_space import row_space
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.chain import find_chain, in_blocks
-from modelcc.schedule.expression import Names
+from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.prune import without_idle_loops
 from modelcc.schedule.schedule import (
     Part,
@@ -67,7 +67,7 @@ class _Lowered(NamedTuple):
 @dataclass(frozen=True)
 class _Workload:
     kernel: CanonicalKernel
-    names: Names
+    names: FreshNames
     machine: CpuModel
 
     @property
@@ -96,7 +96,7 @@ def schedule_kernel(
     :class:`NoScheduleError` if no default fits; :class:`ScheduleError` if ``wanted`` does not.
     """
     types = dict(kernel.types)
-    names = Names(frozenset(name for name, _ in kernel.dims))
+    names = FreshNames(frozenset(name for name, _ in kernel.dims))
     statements: list[Stmt] = []
     for output in kernel.outputs:
         statements += clear_border(output, types[output], names, machine)

@@ -12,7 +12,7 @@ AHEAD_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Level:
+class MemoryLevel:
     """A cache of ``bytes`` that ``cores`` share, or memory (0 bytes: no limit); one core reads
     ``bandwidth`` bytes per cycle from it."""
 
@@ -61,15 +61,15 @@ class CpuModel:
         return self.lanes(bits) * self.fmas * (1.0 if self.fused else 0.5)
 
     @property
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[MemoryLevel, ...]:
         """Caches there are, nearest first, and memory."""
         caches = (
-            Level("L1", self.l1_bytes, self.l1_cores, self.l1_bandwidth),
-            Level("L2", self.l2_bytes, self.l2_cores, self.l2_bandwidth),
-            Level("L3", self.l3_bytes, self.l3_cores, self.l3_bandwidth),
+            MemoryLevel("L1", self.l1_bytes, self.l1_cores, self.l1_bandwidth),
+            MemoryLevel("L2", self.l2_bytes, self.l2_cores, self.l2_bandwidth),
+            MemoryLevel("L3", self.l3_bytes, self.l3_cores, self.l3_bandwidth),
         )
         there = tuple(cache for cache in caches if cache.bytes)
-        return (*there, Level("memory", 0, self.l3_cores, self.memory_bandwidth))
+        return (*there, MemoryLevel("memory", 0, self.l3_cores, self.memory_bandwidth))
 
     def bandwidth(self, size: float) -> float:
         """Bytes per cycle of reading again and again what takes ``size`` bytes.

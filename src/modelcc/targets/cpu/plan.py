@@ -41,7 +41,14 @@ from modelcc.targets.cpu.blocking import (
 from modelcc.targets.cpu.folding import find_terms
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.quads import find_quads, side_by_side
-from modelcc.targets.cpu.tiling import Roles, Tile, choose_tile, ranked_tiles, roles_of, wanted_tile
+from modelcc.targets.cpu.tiling import (
+    RegisterTile,
+    Roles,
+    choose_tile,
+    ranked_tiles,
+    roles_of,
+    wanted_tile,
+)
 from modelcc.targets.cpu.vector_loop import split_vector, vector_loop, wanted_vector_loop
 
 SINGLE = Tiled()
@@ -59,7 +66,7 @@ class Plan:
     """
 
     group: Group
-    tile: Tile
+    tile: RegisterTile
     lane: LoopVar | None
     active: Index | None
     masked: frozenset[str]
@@ -135,7 +142,7 @@ def plan_tiled(
         if wanted is not None and (wanted.tile or wanted.unroll):
             raise ScheduleError("tiles are of vectors: name the loop that these run along")
         flat = _flatten_constants(group, types, constants, {})
-        return _finish(flat, Tile(None, ()), None, None, types, frozenset()), {}
+        return _finish(flat, RegisterTile(None, ()), None, None, types, frozenset()), {}
     split = split_vector(group, *found)
     around = tuple(LoopVar(a.name, a.extent, a.name, 1) for a in outer)
     cutting = _Cutting(*split[1:], found[0].name, around, types, constants, machine, wanted)
@@ -179,7 +186,7 @@ def tilings(
 
 
 def _blocks(
-    group: Group, tile: Tile, lane: str, machine: CpuModel, types: Mapping[str, TensorType]
+    group: Group, tile: RegisterTile, lane: str, machine: CpuModel, types: Mapping[str, TensorType]
 ) -> list[Factors]:
     """The blocks that a tile has by default, and others."""
     blocking = default_blocking(group, tile, lane, machine, types)
@@ -211,7 +218,7 @@ class _Cutting:
         else:
             anchor, terms = found
             group = replace(group, nests=(anchor, *group.nests[1:]))
-            tile = Tile(self.blocks, ((self.blocks, 1),))
+            tile = RegisterTile(self.blocks, ((self.blocks, 1),))
         group, layouts = _pack_constants(
             group, tile, lane, quad, terms, self.types, constants, self.around
         )
@@ -245,7 +252,7 @@ class _Cutting:
             raise ScheduleError("no terms are contiguous where results are not: folded")
         return found
 
-    def _blocking(self, group: Group, tile: Tile, plain: bool) -> Blocking | None:
+    def _blocking(self, group: Group, tile: RegisterTile, plain: bool) -> Blocking | None:
         """Blocks of a ``plain`` sum of products."""
         if not plain:
             if self.wanted is not None and self.wanted.blocks:
@@ -255,7 +262,7 @@ class _Cutting:
             return wanted_blocking(group, tile, self.lane.name, self.wanted.blocks)
         return default_blocking(group, tile, self.lane.name, self.machine, self.types)
 
-    def _tile(self, group: Group) -> Tile:
+    def _tile(self, group: Group) -> RegisterTile:
         args = group, self.lane.name, self.blocks
         if self.wanted is None:
             return choose_tile(*args, self.machine, self.constants)
@@ -276,7 +283,7 @@ def _is_static(nest: Nest) -> bool:
 
 def _pack_constants(
     group: Group,
-    tile: Tile,
+    tile: RegisterTile,
     lane: LoopVar,
     quad: LoopVar | None,
     terms: LoopVar | None,
@@ -313,7 +320,7 @@ def _pack_constants(
     return _flatten_constants(group, types, constants, layouts), layouts
 
 
-def is_covered(loop: LoopVar, tile: Tile) -> bool:
+def is_covered(loop: LoopVar, tile: RegisterTile) -> bool:
     """Whether a tile has all of a loop's points, and several."""
     return loop.extent != 1 and tile.of(loop.name) == loop.extent
 
@@ -352,7 +359,7 @@ def _flatten_constants(
 
 def _finish(
     group: Group,
-    tile: Tile,
+    tile: RegisterTile,
     lane: LoopVar | None,
     active: Index | None,
     types: Mapping[str, TensorType],
@@ -372,7 +379,7 @@ def _finish(
     return Plan(group, tile, lane, active, masked, order, segments, guards, body, packed)
 
 
-def _loop_order(group: Group, tile: Tile, lane: LoopVar | None) -> tuple[LoopVar, ...]:
+def _loop_order(group: Group, tile: RegisterTile, lane: LoopVar | None) -> tuple[LoopVar, ...]:
     """Parallel loops outermost first, without the lanes.
 
     For contractions: loops moving both operands, then panels of the vector operand, then the
@@ -397,7 +404,7 @@ def _rank(name: str, roles: Roles) -> int:
 
 def _segments(
     group: Group,
-    tile: Tile,
+    tile: RegisterTile,
     lane: LoopVar | None,
     guards: Sequence[Condition],
     active: Index | None,

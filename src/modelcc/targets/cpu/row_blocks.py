@@ -30,10 +30,10 @@ from modelcc.ir.types import I64, Layout, Part, TensorType
 from modelcc.passes.tensor.contraction_pair import match_pair
 from modelcc.passes.tensor.online_weights import online_weights, seen_keys
 from modelcc.passes.tensor.row_space import RowSpace
-from modelcc.schedule.block_stages import BlockStages, Phase
-from modelcc.schedule.block_stages import Part as Block
+from modelcc.schedule.block_stages import BlockRange as Block
+from modelcc.schedule.block_stages import BlockStages, StageGroup
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.expression import Names
+from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.schedule import RowBlocks as Schedule
 from modelcc.schedule.schedule import ScheduleError, Step, Tiled
 from modelcc.targets.cpu.machine import CpuModel
@@ -70,7 +70,7 @@ class Planned(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RowBlocks:
+class RowBlockPlan:
     """``rows`` of a block, and ``keys``; None: all of them at once.
 
     ``scores`` and ``total`` are the tiles of the products in a whole block, ``steps`` what else
@@ -103,7 +103,7 @@ class RowBlocks:
 
 def find_row_blocks(
     kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule | None = None
-) -> RowBlocks | None:
+) -> RowBlockPlan | None:
     """How to compute ``kernel`` in blocks of rows, as ``wanted`` if that is given; None if it is
     something else.  :class:`ScheduleError` if ``wanted`` does not fit.
 
@@ -123,11 +123,11 @@ def find_row_blocks(
         most = min(most, FEW_KEYS)
     stages = BlockStages(pair, weights)
     if isinstance(keys, int) and (weights is None or keys <= most):
-        return RowBlocks(stages, _even(rows, min(MOST_ROWS, max(room // keys, 1))), None)
-    return RowBlocks(stages, _even(rows, MOST_ROWS), most)
+        return RowBlockPlan(stages, _even(rows, min(MOST_ROWS, max(room // keys, 1))), None)
+    return RowBlockPlan(stages, _even(rows, MOST_ROWS), most)
 
 
-def _wanted(stages: BlockStages, wanted: Schedule) -> RowBlocks:
+def _wanted(stages: BlockStages, wanted: Schedule) -> RowBlockPlan:
     keys, whole = wanted.keys or None, stages.pair.key.extent
     if wanted.rows < 1 or wanted.keys < 0:
         raise ScheduleError(f"blocks have rows and keys, not {wanted.rows} and {wanted.keys}")
@@ -140,7 +140,7 @@ def _wanted(stages: BlockStages, wanted: Schedule) -> RowBlocks:
     tiles = wanted.scores, wanted.total
     if any(tiled is not None and tiled.parallel != 1 for tiled in tiles):
         raise ScheduleError("a function forks once, for its blocks: products are not parallel")
-    return RowBlocks(stages, wanted.rows, keys, *tiles, wanted.steps)
+    return RowBlockPlan(stages, wanted.rows, keys, *tiles, wanted.steps)
 
 
 def _even(extent: Index, most: int) -> int:
@@ -149,7 +149,11 @@ def _even(extent: Index, most: int) -> int:
 
 
 def emit_row_blocks(
-    blocks: RowBlocks, kernel: CanonicalKernel, names: Names, machine: CpuModel, threaded: bool
+    blocks: RowBlockPlan,
+    kernel: CanonicalKernel,
+    names: FreshNames,
+    machine: CpuModel,
+    threaded: bool,
 ) -> tuple[list[Stmt], Planned]:
     """Loop-level statements of all blocks, in parallel if ``threaded``, and how they are planned;
     :class:`ScheduleError` if steps that are wanted do not fit."""
@@ -167,7 +171,7 @@ def emit_row_blocks(
         **{name: loop_range(extent) for name, extent in loops},
     }
     planned = Planned({}, Steps(blocks.steps))
-    emitter = _Emitter(blocks, dict(kernel.types), dims, names, machine, planned)
+    emitter = _RowBlockEmitter(blocks, dict(kernel.types), dims, names, machine, planned)
     body = (*emitter.buffers(), *bound, *emitter.rows(Sym(number)))
     total = product(extent for _, extent in loops)
     planned.steps.check()
@@ -179,16 +183,16 @@ def planned_blocks(kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule)
     blocks = find_row_blocks(kernel, machine, wanted)
     if blocks is None:
         return Planned({}, Steps())
-    names = Names(frozenset(name for name, _ in kernel.dims))
+    names = FreshNames(frozenset(name for name, _ in kernel.dims))
     return emit_row_blocks(blocks, kernel, names, machine, wanted.parallel)[1]
 
 
 @dataclass(frozen=True)
-class _Emitter:
-    blocks: RowBlocks
+class _RowBlockEmitter:
+    blocks: RowBlockPlan
     types: Mapping[str, TensorType]
     dims: Bounds
-    names: Names
+    names: FreshNames
     machine: CpuModel
     planned: Planned
     """Filled."""
@@ -260,10 +264,10 @@ class _Emitter:
             return None
         return maximum(substitute(seen, {pair.row.name: block.row + block.rows - 1}), 0)
 
-    def _emit(self, phases: Sequence[Phase], block: Block) -> list[Stmt]:
+    def _emit(self, phases: Sequence[StageGroup], block: Block) -> list[Stmt]:
         return [s for phase in phases for s in self._phase(phase, block)]
 
-    def _product(self, phase: Phase, block: Block) -> Product | None:
+    def _product(self, phase: StageGroup, block: Block) -> Product | None:
         """Which product of a whole block it is, if one; of the ends if there is nothing else."""
         if not (phase.scores or phase.total):
             return None
@@ -273,7 +277,7 @@ class _Emitter:
         whole &= size is None or block.keys == size or floordiv(keys, size) == 0
         return None if not whole else "scores" if phase.scores else "total"
 
-    def _phase(self, phase: Phase, block: Block) -> list[Stmt]:
+    def _phase(self, phase: StageGroup, block: Block) -> list[Stmt]:
         pair = self.blocks.stages.pair
         local = self._local(block.keys if phase.scores else None)
         types = {**self.types, **local}

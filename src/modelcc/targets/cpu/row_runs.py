@@ -31,14 +31,14 @@ WORK = 8
 
 
 @dataclass(frozen=True)
-class Runs:
+class RunLoops:
     """``rows`` counts the rows, ``along`` the runs of a row, which follow each other."""
 
     rows: LoopVar
     along: LoopVar
 
 
-def find_runs(nests: Sequence[Nest], lane: LoopVar, blocks: LoopVar) -> Runs | None:
+def find_runs(nests: Sequence[Nest], lane: LoopVar, blocks: LoopVar) -> RunLoops | None:
     """The loops of elementwise nests that write vectors along ``lane``, as many as ``blocks``
     has, for each row in turn, and go on along the rows after that.
 
@@ -62,5 +62,5 @@ def find_runs(nests: Sequence[Nest], lane: LoopVar, blocks: LoopVar) -> Runs | N
         row = coefficient(offset, rows.name)
         far = not isinstance(row, int) or row * size >= FAR_BYTES
         if far and coefficient(offset, along.name) == run and coefficient(offset, lane.name) == 1:
-            return Runs(rows, along)
+            return RunLoops(rows, along)
     return None

@@ -34,7 +34,7 @@ from modelcc.ir.scalar_tree import (
 from modelcc.ir.tensor import Apply, Axis, Condition, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.expression import Names, identity
+from modelcc.schedule.expression import FreshNames, identity
 from modelcc.schedule.schedule import RowSums as Schedule
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.pieces import Piece
@@ -52,7 +52,7 @@ PARTS = 4
 
 
 @dataclass(frozen=True)
-class RowSums:
+class RowSumPlan:
     """The ``product`` of a row and a matrix for each point of the ``outer`` axes, with the
     parallel axis ``column`` and the sum's axis ``term``, the stages ``after`` it on the same
     axes, the columns of a ``block`` and the ``terms`` that are added at once."""
@@ -66,7 +66,7 @@ class RowSums:
     terms: int = TERMS
 
 
-def find_row_sums(kernel: CanonicalKernel, machine: CpuModel) -> RowSums | None:
+def find_row_sums(kernel: CanonicalKernel, machine: CpuModel) -> RowSumPlan | None:
     """One row times a matrix that comes at run time, and what is done with the results."""
     product = kernel.stages[0]
     axes = tuple(a for a in product.axes if a.extent != 1)
@@ -89,7 +89,7 @@ def find_row_sums(kernel: CanonicalKernel, machine: CpuModel) -> RowSums | None:
         return None
     whole = replace(machine, threads=1) if _are_enough(outer, machine) else machine
     block = _block(column.extent, size, whole)
-    return RowSums(stages[0], outer, column, term, tuple(stages[1:]), block)
+    return RowSumPlan(stages[0], outer, column, term, tuple(stages[1:]), block)
 
 
 def _are_enough(outer: tuple[Axis, ...], machine: CpuModel) -> bool:
@@ -151,9 +151,9 @@ def _follows(stage: Stage, product: Stage) -> bool:
 
 
 def emit_row_sums(
-    row_sums: RowSums,
+    row_sums: RowSumPlan,
     kernel: CanonicalKernel,
-    names: Names,
+    names: FreshNames,
     machine: CpuModel,
     threaded: bool,
     steps: Steps,
@@ -165,7 +165,7 @@ def emit_row_sums(
     point = {a.name: Sym(n) for n, a in zip(outer, row_sums.outer, strict=True)}
     counters = {name: loop_range(extent) for name, extent in outer.items()}
     sums = names.fresh("sums")
-    emitter = _Emitter(row_sums, kernel, names, machine, sums, counters, point, steps)
+    emitter = _RowSumEmitter(row_sums, kernel, names, machine, sums, counters, point, steps)
     if threaded and _are_enough(row_sums.outer, machine):
         statements = _blocks(emitter, {}, threaded=False)
         return _nested(outer, statements, "parallel")
@@ -177,7 +177,7 @@ def planned_sums(kernel: CanonicalKernel, machine: CpuModel, wanted: Schedule) -
     found, steps = find_row_sums(kernel, machine), Steps(wanted.steps)
     if found is not None:
         found = replace(found, block=wanted.block, terms=wanted.terms or found.terms)
-        names = Names(frozenset(name for name, _ in kernel.dims))
+        names = FreshNames(frozenset(name for name, _ in kernel.dims))
         emit_row_sums(found, kernel, names, machine, wanted.parallel, steps)
     return steps
 
@@ -191,7 +191,7 @@ def _nested(outer: Mapping[str, Index], body: Sequence[Stmt], kind: LoopKind) ->
     return list(statements)
 
 
-def _blocks(emitter: _Emitter, outer: Mapping[str, Index], threaded: bool) -> list[Stmt]:
+def _blocks(emitter: _RowSumEmitter, outer: Mapping[str, Index], threaded: bool) -> list[Stmt]:
     """All blocks of columns, each for all points of ``outer``."""
     row_sums = emitter.row_sums
     number = emitter.names.fresh("block")
@@ -213,13 +213,13 @@ def _blocks(emitter: _Emitter, outer: Mapping[str, Index], threaded: bool) -> li
 
 
 @dataclass(frozen=True)
-class _Emitter:
+class _RowSumEmitter:
     """``sums`` is the buffer's name, ``counters`` are those of the loops around a block, and
     ``point`` says where on the outer axes it is."""
 
-    row_sums: RowSums
+    row_sums: RowSumPlan
     kernel: CanonicalKernel
-    names: Names
+    names: FreshNames
     machine: CpuModel
     sums: str
     counters: Bounds

@@ -42,7 +42,7 @@ from modelcc.ir.tensor import Read, Scalar, Stage
 from modelcc.ir.types import BOOL, I32, TensorType
 from modelcc.passes.tensor.row_space import RowSpace
 from modelcc.schedule.expression import (
-    Names,
+    FreshNames,
     PointEmitter,
     accumulate,
     combine_function,
@@ -51,7 +51,7 @@ from modelcc.schedule.expression import (
 )
 from modelcc.schedule.lanes import Lanes, regular, widen
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
-from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops
 from modelcc.schedule.schedule import Rows, ScheduleError
 from modelcc.schedule.segments import Segment
 from modelcc.schedule.structure import strip_indices
@@ -238,9 +238,9 @@ def _to_kept_row(node: Scalar, kept: frozenset[str], position: Index) -> Scalar:
     return node
 
 
-def emit_rows(plan: RowPlan, names: Names, chunks: int) -> list[Stmt]:
+def emit_rows(plan: RowPlan, names: FreshNames, chunks: int) -> list[Stmt]:
     """Loop-level statements of a planned row kernel."""
-    loops = [Loop(v.name, (Segment(0, v.extent, 1, True),)) for v in plan.outer]
+    loops = [SegmentedLoop(v.name, (Segment(0, v.extent, 1, True),)) for v in plan.outer]
 
     def one_row(point: Point, chosen: Chosen) -> list[Stmt]:
         return _RowEmitter(plan, names, point).emit()
@@ -251,7 +251,7 @@ def emit_rows(plan: RowPlan, names: Names, chunks: int) -> list[Stmt]:
 class _RowEmitter:
     """Emits one row: its stages in order, scalar results in registers."""
 
-    def __init__(self, plan: RowPlan, names: Names, point: Point) -> None:
+    def __init__(self, plan: RowPlan, names: FreshNames, point: Point) -> None:
         self.plan = plan
         self.names = names
         self.point = point

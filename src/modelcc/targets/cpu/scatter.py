@@ -18,14 +18,14 @@ from modelcc.ir.tensor import Apply, Bind, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import (
-    Names,
+    FreshNames,
     PointEmitter,
     combine_function,
     vectorisable,
 )
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
-from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops
 from modelcc.schedule.prune import without_idle_loops
 from modelcc.schedule.segments import Segment
 from modelcc.targets.cpu.machine import CpuModel
@@ -63,7 +63,7 @@ def schedule_scatter(
 ) -> ScheduledKernel:
     """Schedule the updates of a copy of ``initial``; they are the one stage of ``kernel``."""
     types, dims = dict(kernel.types), dict(kernel.dims)
-    names = Names(frozenset(dims))
+    names = FreshNames(frozenset(dims))
     ((stage,), (output,)) = kernel.stages, kernel.outputs
     plan = plan_updates(stage, types, dims)
     worth = may_be_worth_a_fork(kernel.stages, types, dims)
@@ -122,7 +122,7 @@ def _combined(combine: Combine, there: Read, value: Scalar) -> Scalar:
 
 
 def _copy(
-    source: str, target: str, type: TensorType, names: Names, machine: CpuModel, parallel: bool
+    source: str, target: str, type: TensorType, names: FreshNames, machine: CpuModel, parallel: bool
 ) -> list[Stmt]:
     """Statements that copy a row-major tensor."""
     size: Index = type.elements
@@ -149,7 +149,7 @@ def _copy(
     return [*statements, For(first, 0, number, (tail,))]
 
 
-def _emit(plan: Updates, names: Names, machine: CpuModel, parallel: bool) -> list[Stmt]:
+def _emit(plan: Updates, names: FreshNames, machine: CpuModel, parallel: bool) -> list[Stmt]:
     """Statements of the updates; the loop ``apart`` in ``parallel``."""
     emitter = _UpdateEmitter(plan, names, machine)
     outer = [] if plan.apart is None else [plan.apart]
@@ -160,12 +160,12 @@ def _emit(plan: Updates, names: Names, machine: CpuModel, parallel: bool) -> lis
     return nest_loops(_loops(outer), names, inner, PARALLEL_CHUNKS if parallel else 1)
 
 
-def _loops(variables: Sequence[LoopVar]) -> list[Loop]:
-    return [Loop(v.name, (Segment(0, v.extent, 1, True),)) for v in variables]
+def _loops(variables: Sequence[LoopVar]) -> list[SegmentedLoop]:
+    return [SegmentedLoop(v.name, (Segment(0, v.extent, 1, True),)) for v in variables]
 
 
 class _UpdateEmitter:
-    def __init__(self, plan: Updates, names: Names, machine: CpuModel) -> None:
+    def __init__(self, plan: Updates, names: FreshNames, machine: CpuModel) -> None:
         self._plan = plan
         self._names = names
         self._lanes = _lanes(plan, machine)

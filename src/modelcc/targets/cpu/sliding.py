@@ -24,7 +24,7 @@ LONGEST = 64
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """A reduction loop sliding along a parallel loop: ``step`` taps per output point."""
 
     point: LoopVar
@@ -36,9 +36,9 @@ class Window:
         return (points - 1) * self.step + taps
 
 
-def windows(read: Read, nest: Nest) -> list[Window]:
+def windows(read: Read, nest: Nest) -> list[SlidingWindow]:
     """The windows that ``read`` slides along, outermost first."""
-    found: list[Window] = []
+    found: list[SlidingWindow] = []
     for point in nest.parallel:
         stride = _stride(read, point.name)
         for tap in nest.reduce:
@@ -47,7 +47,7 @@ def windows(read: Read, nest: Nest) -> list[Window]:
                 continue
             overlaps = isinstance(tap.extent, int) and 0 < stride <= (tap.extent - 1) * step
             if overlaps and stride % step == 0:
-                found.append(Window(point, tap, stride // step))
+                found.append(SlidingWindow(point, tap, stride // step))
     return found
 
 
@@ -55,7 +55,7 @@ def _stride(read: Read, variable: str) -> Index | None:
     return coefficient(read.indices[0], variable) if len(read.indices) == 1 else None
 
 
-def are_short(found: Sequence[Window]) -> bool:
+def are_short(found: Sequence[SlidingWindow]) -> bool:
     """Whether there are windows, and the innermost one slides, by taps that can be written out."""
     if not found or found[-1].point.extent == 1:
         return False
@@ -64,7 +64,7 @@ def are_short(found: Sequence[Window]) -> bool:
 
 
 def sliding_tiles(
-    found: Sequence[Window], machine: CpuModel
+    found: Sequence[SlidingWindow], machine: CpuModel
 ) -> Iterator[tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]]:
     """(points, unrolling) of tiles over one or two windows, best first."""
     inner = found[-1]
@@ -80,7 +80,7 @@ def sliding_tiles(
         yield tuple(points), unroll
 
 
-def _unrolled_taps(inner: Window, outer: Window | None) -> tuple[int, ...]:
+def _unrolled_taps(inner: SlidingWindow, outer: SlidingWindow | None) -> tuple[int, ...]:
     width = inner.tap.extent if isinstance(inner.tap.extent, int) else 1
     if outer is None or not isinstance(outer.tap.extent, int):
         return (width,)
@@ -88,7 +88,9 @@ def _unrolled_taps(inner: Window, outer: Window | None) -> tuple[int, ...]:
     return (width, outer.tap.extent if whole else 1)
 
 
-def _candidates(inner: Window, outer: Window | None, most: int) -> Iterator[tuple[int, int]]:
+def _candidates(
+    inner: SlidingWindow, outer: SlidingWindow | None, most: int
+) -> Iterator[tuple[int, int]]:
     widths = range(1, min(most, _extent(inner)) + 1)
     heights = range(1, 5) if outer is not None else range(1, 2)
     for w, h in cartesian(widths, heights):
@@ -96,7 +98,7 @@ def _candidates(inner: Window, outer: Window | None, most: int) -> Iterator[tupl
             yield w, h
 
 
-def _extent(window: Window) -> int:
+def _extent(window: SlidingWindow) -> int:
     extent = window.point.extent
     return extent if isinstance(extent, int) else 64
 
@@ -104,8 +106,8 @@ def _extent(window: Window) -> int:
 def _cycles(
     size: tuple[int, int],
     taps: tuple[int, ...],
-    inner: Window,
-    outer: Window | None,
+    inner: SlidingWindow,
+    outer: SlidingWindow | None,
     machine: CpuModel,
 ) -> float:
     """Estimated cycles for all tiles of a plane, per vector of channels."""

@@ -31,8 +31,8 @@ from modelcc.ir.tensor import Axis, Stage
 from modelcc.ir.types import I64, TensorType
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.choices import with_choices
-from modelcc.schedule.expression import Names
-from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.expression import FreshNames
+from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops
 from modelcc.schedule.schedule import StraightRows as Schedule
 from modelcc.schedule.segments import Segment
 from modelcc.schedule.straight_runs import straight_runs
@@ -48,7 +48,7 @@ LONG = 256
 
 
 @dataclass(frozen=True)
-class StraightRows:
+class StraightRowPlan:
     """For each point of the ``outer`` axes, what fills the ``parts`` of a row, longest first.
 
     The axes of parts are the others, and ``sizes`` the names they have for how long they are.
@@ -61,7 +61,7 @@ class StraightRows:
 
 def find_straight_rows(
     stages: tuple[Stage, ...], types: Mapping[str, TensorType], dims: Bounds
-) -> StraightRows | None:
+) -> StraightRowPlan | None:
     """The parts of the rows of an elementwise stage, if vectors fit these better than all of it."""
     if len(stages) != 1:
         return None
@@ -74,7 +74,7 @@ def find_straight_rows(
     within = (tuple(a for a in part.axes if a not in runs.outer) for part in runs.parts)
     parts = zip(runs.parts, within, strict=True)
     cut = tuple(replace(part, axes=axes) for part, axes in parts)
-    return StraightRows(runs.outer, cut, runs.sizes)
+    return StraightRowPlan(runs.outer, cut, runs.sizes)
 
 
 def _worth_leaving_out(stage: Stage) -> bool:
@@ -84,9 +84,9 @@ def _worth_leaving_out(stage: Stage) -> bool:
 
 
 def emit_straight_rows(
-    rows: StraightRows,
+    rows: StraightRowPlan,
     kernel: CanonicalKernel,
-    names: Names,
+    names: FreshNames,
     machine: CpuModel,
     worth: bool,
     steps: Steps,
@@ -120,9 +120,9 @@ def emit_straight_rows(
         return body
 
     extents = {axis.name: axis.extent for axis in (outer if planes == 1 else outer[-1:])}
-    loops = [Loop(name, (Segment(0, e, 1, True),)) for name, e in extents.items()]
+    loops = [SegmentedLoop(name, (Segment(0, e, 1, True),)) for name, e in extents.items()]
     if planes != 1:
-        loops = [Loop(_PLANE, (Segment(0, planes, 1, True),)), *loops]
+        loops = [SegmentedLoop(_PLANE, (Segment(0, planes, 1, True),)), *loops]
     statements = nest_loops(loops, names, row, PARALLEL_CHUNKS if worth and not alone else 1)
     return statements, plans
 
@@ -134,7 +134,9 @@ def planned_parts(
     dims, steps = dict(kernel.dims), Steps(wanted.parts)
     rows = find_straight_rows(piece.stages, dict(kernel.types), dims)
     if rows is not None:
-        emit_straight_rows(rows, kernel, Names(frozenset(dims)), machine, wanted.parallel, steps)
+        emit_straight_rows(
+            rows, kernel, FreshNames(frozenset(dims)), machine, wanted.parallel, steps
+        )
     return steps
 
 

@@ -12,7 +12,7 @@ from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Register, Stmt, 
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Condition, Read
 from modelcc.schedule.expression import (
-    Names,
+    FreshNames,
     PointEmitter,
     accumulate,
     conditions_at,
@@ -20,7 +20,7 @@ from modelcc.schedule.expression import (
 )
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest
-from modelcc.schedule.parallel import Chosen, Loop, Point, nest_loops
+from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops
 from modelcc.targets.cpu.blocking import nest_blocks
 from modelcc.targets.cpu.folding import folded, term_lanes
 from modelcc.targets.cpu.plan import Plan
@@ -43,7 +43,7 @@ Fetch = NextPanel | NextRows | NextBlock | Companions
 
 def emit_tiled(
     plan: Plan,
-    names: Names,
+    names: FreshNames,
     chunks: int,
     ahead: BlockStream | None = None,
     near: frozenset[str] = frozenset(),
@@ -58,13 +58,13 @@ def emit_tiled(
 
     if plan.blocking is not None:
         return nest_blocks(plan.blocking, plan.order, plan.segments, names, tile, chunks)
-    loops = [Loop(v.name, plan.segments[v.name]) for v in plan.order]
+    loops = [SegmentedLoop(v.name, plan.segments[v.name]) for v in plan.order]
     return nest_loops(loops, names, tile, chunks)
 
 
 def _emit_tile(
     plan: Plan,
-    names: Names,
+    names: FreshNames,
     point: Point,
     chosen: Chosen,
     ahead: BlockStream | None,
@@ -136,7 +136,9 @@ def _block_of_sums(
     ]
 
 
-def _emit_turned(plan: Plan, names: Names, lanes: Lanes, corners: Sequence[Point]) -> list[Stmt]:
+def _emit_turned(
+    plan: Plan, names: FreshNames, lanes: Lanes, corners: Sequence[Point]
+) -> list[Stmt]:
     """Vectors across the results, transposed before they are stored."""
     emitter = PointEmitter(names, lanes)
     values: dict[str, list[Expr]] = {}
@@ -156,7 +158,7 @@ def _emit_turned(plan: Plan, names: Names, lanes: Lanes, corners: Sequence[Point
 def _emit_folded(
     plan: Plan,
     terms: LoopVar,
-    names: Names,
+    names: FreshNames,
     lanes: Lanes | None,
     corners: Sequence[Point],
     chosen: Chosen,
@@ -212,7 +214,7 @@ def open_guards(plan: Plan, chosen: Chosen) -> list[Condition]:
 
 def _reduction(
     plan: Plan,
-    names: Names,
+    names: FreshNames,
     lanes: Lanes | None,
     corners: Sequence[Point],
     registers: Sequence[str],
@@ -317,7 +319,7 @@ class _Reduction:
     guards: list[Condition]
     corner: Point
     step: Callable[[Point], list[Stmt]]
-    names: Names
+    names: FreshNames
     ragged: Mapping[str, int]
     fetched: Sequence[Fetch]
     plane: NextPlane | None
@@ -397,7 +399,7 @@ def counted_loop(
 
 def _epilogue(
     plan: Plan,
-    names: Names,
+    names: FreshNames,
     lanes: Lanes | None,
     corners: Sequence[Point],
     registers: Sequence[str],

@@ -18,10 +18,10 @@ from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import Exchange, Factors, ScheduleError, Tiled
 from modelcc.schedule.structure import Group, decodes, multiplies_pairs
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.row_runs import ROWS, Runs, find_runs
+from modelcc.targets.cpu.row_runs import ROWS, RunLoops, find_runs
 from modelcc.targets.cpu.shared_places import SHARING, rows_gathered_alike
-from modelcc.targets.cpu.sliding import Window, are_short, sliding_tiles, windows
-from modelcc.targets.cpu.transposition import Block, find_block
+from modelcc.targets.cpu.sliding import SlidingWindow, are_short, sliding_tiles, windows
+from modelcc.targets.cpu.transposition import TransposedReads, find_block
 
 UNROLLED_WORK = 512
 """Cost of the expressions of an elementwise loop's body above which it is not unrolled: what is
@@ -60,7 +60,7 @@ DIVISIBLE_STEPS = 128 << 10
 
 
 @dataclass(frozen=True)
-class Tile:
+class RegisterTile:
     """Unrolled points per parallel loop and unrolling of reduction loops.
 
     ``vector`` is the loop over whole vectors.  ``by_input`` asks for the steps of unrolled
@@ -73,9 +73,9 @@ class Tile:
     points: tuple[tuple[str, int], ...]
     unroll: tuple[tuple[str, int], ...] = ()
     by_input: bool = False
-    block: Block | None = None
+    block: TransposedReads | None = None
     turned: str | None = None
-    runs: Runs | None = None
+    runs: RunLoops | None = None
 
     @property
     def exchange(self) -> Exchange:
@@ -131,14 +131,14 @@ def tile_count(extent: Index, tile: int) -> float:
 
 def choose_tile(
     group: Group, lane: str, blocks: str, machine: CpuModel, constants: frozenset[str]
-) -> Tile:
+) -> RegisterTile:
     """The best of :func:`ranked_tiles`."""
     return next(ranked_tiles(group, lane, blocks, machine, constants))
 
 
 def ranked_tiles(
     group: Group, lane: str, blocks: str, machine: CpuModel, constants: frozenset[str]
-) -> Iterator[Tile]:
+) -> Iterator[RegisterTile]:
     """Register tiles of a group vectorised over ``lane`` with whole vectors along ``blocks``, best
     first by estimated cycles.
 
@@ -150,13 +150,13 @@ def ranked_tiles(
         yield from () if found is None else (found,)
         if found is None or found.turned is None:
             yield _elementwise_tile(group, lane, blocks)
-            yield from (Tile(blocks, ((blocks, size),)) for size in ELEMENTWISE_VECTORS)
+            yield from (RegisterTile(blocks, ((blocks, size),)) for size in ELEMENTWISE_VECTORS)
         return
     roles = roles_of(anchor, lane, constants)
     slides = [] if roles.broadcasts else _longest(_windows(roles.vectors, anchor, lane))
     if are_short(slides):
         for points, unroll in sliding_tiles(slides, machine):
-            yield Tile(blocks, points, unroll, by_input=True)
+            yield RegisterTile(blocks, points, unroll, by_input=True)
         return
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
     reused = [v for v in others if not all(depends_on(r, v.name) for r in roles.vectors)]
@@ -172,42 +172,44 @@ def ranked_tiles(
         key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points),
     )
     for tile in ranked:
-        yield Tile(blocks, tile.points, _unrolling(anchor, tile, roles))
+        yield RegisterTile(blocks, tile.points, _unrolling(anchor, tile, roles))
 
 
-def _exchange(group: Group, lane: str, blocks: str, constants: frozenset[str]) -> Tile | None:
+def _exchange(
+    group: Group, lane: str, blocks: str, constants: frozenset[str]
+) -> RegisterTile | None:
     """The tile of elementwise nests that move vectors across memory, or short runs of rows."""
     lanes = _extent(group.final.var(lane))
     if lanes > 1 and coefficient(group.final.store, lane) != 1:
         inner = next(v for v in reversed(group.final.parallel) if v.extent != 1)
-        return Tile(blocks, ((blocks, 1), (inner.name, lanes)), turned=inner.name)
+        return RegisterTile(blocks, ((blocks, 1), (inner.name, lanes)), turned=inner.name)
     block = find_block(group.nests, lane, lanes, constants)
     if block is not None:
-        return Tile(blocks, ((block.loop.name, lanes),), block=block)
+        return RegisterTile(blocks, ((block.loop.name, lanes),), block=block)
     runs = find_runs(group.nests, group.final.var(lane), group.final.var(blocks))
     if runs is not None:
         vectors = 1 if runs.along.name == blocks else _extent(group.final.var(blocks))
         points = ((blocks, vectors), (runs.rows.name, ROWS))
-        return Tile(blocks, points, runs=runs)
+        return RegisterTile(blocks, points, runs=runs)
     return None
 
 
-def _elementwise_tile(group: Group, lane: str, blocks: str) -> Tile:
+def _elementwise_tile(group: Group, lane: str, blocks: str) -> RegisterTile:
     rows = rows_gathered_alike(group, lane, blocks)
     if rows is not None:
-        return Tile(blocks, ((blocks, 1), (rows.name, SHARING)))
+        return RegisterTile(blocks, ((blocks, 1), (rows.name, SHARING)))
     extent = group.final.var(blocks).extent
     most = extent if isinstance(extent, int) else 4
     parts = sum(n.points for n in group.nests if n.output in group.stored)
     work = sum(cost(n.body) * n.points for n in group.nests)
     unrolls = (u for u in (4, 2) if most >= u and u * work <= UNROLLED_WORK)
     unroll = next(unrolls, 1) if parts <= 2 else 1
-    return Tile(blocks, ((blocks, unroll),))
+    return RegisterTile(blocks, ((blocks, unroll),))
 
 
 def wanted_tile(
     group: Group, lane: str, blocks: str, wanted: Tiled, constants: frozenset[str]
-) -> Tile:
+) -> RegisterTile:
     """The tile that a schedule asks for; :class:`ScheduleError` if the group has no such one."""
     anchor = group.anchor
     found = _exchange(group, lane, blocks, constants) if anchor is None else None
@@ -221,7 +223,7 @@ def wanted_tile(
     _check_factors("tile", wanted.tile, parallel, MOST_POINTS)
     sums = {v.name for v in anchor.reduce} if anchor is not None else set[str]()
     _check_factors("unroll", wanted.unroll, sums, MOST_STEPS)
-    return Tile(blocks, wanted.tile, wanted.unroll, wanted.by_input)
+    return RegisterTile(blocks, wanted.tile, wanted.unroll, wanted.by_input)
 
 
 def _check_factors(what: str, factors: Factors, loops: Set[str], most: int) -> None:
@@ -276,25 +278,25 @@ def _divisible(anchor: Nest) -> bool:
     return prod(e if isinstance(e, int) else 1 for e in extents) >= DIVISIBLE_STEPS
 
 
-def _tiles(tile: Tile, anchor: Nest, lane: str) -> float:
+def _tiles(tile: RegisterTile, anchor: Nest, lane: str) -> float:
     """How many tiles the nest has."""
     loops = [v for v in anchor.parallel if v.name != lane]
     return prod(tile_count(v.extent, tile.of(v.name)) for v in loops)
 
 
-def _windows(vectors: Sequence[Read], anchor: Nest, lane: str) -> list[list[Window]]:
+def _windows(vectors: Sequence[Read], anchor: Nest, lane: str) -> list[list[SlidingWindow]]:
     """The windows of each read: elements of a vector that windows slide along are no points of a
     tile."""
     return [[w for w in windows(r, anchor) if w.point.name != lane] for r in vectors]
 
 
-def _longest(found: list[list[Window]]) -> list[Window]:
+def _longest(found: list[list[SlidingWindow]]) -> list[SlidingWindow]:
     return max(found, key=len) if found else []
 
 
 def _candidates(
     blocks: LoopVar, spatial: Sequence[LoopVar], held: int, machine: CpuModel
-) -> Iterator[Tile]:
+) -> Iterator[RegisterTile]:
     """Tiles whose accumulators, with ``held`` operands of each vector, fit into registers."""
     budget = machine.vector_registers - (3 if machine.vector_registers > 16 else 2)
     most = blocks.extent if isinstance(blocks.extent, int) else 8
@@ -309,7 +311,7 @@ def _candidates(
                 points = [(blocks.name, nv)]
                 points += [(inner.name, w)] if inner is not None else []
                 points += [(outer.name, h)] if outer is not None else []
-                yield Tile(blocks.name, tuple(points))
+                yield RegisterTile(blocks.name, tuple(points))
 
 
 def _tile_sizes(variable: LoopVar | None, limit: int) -> range:
@@ -319,7 +321,9 @@ def _tile_sizes(variable: LoopVar | None, limit: int) -> range:
     return range(1, max(1, min(limit, extent)) + 1)
 
 
-def _cycles(tile: Tile, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel) -> float:
+def _cycles(
+    tile: RegisterTile, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel
+) -> float:
     """Estimated cycles of the whole nest per step of the reduction."""
     extent, size = anchor.var(blocks).extent, tile.of(blocks)
     if not isinstance(extent, int):
@@ -328,12 +332,12 @@ def _cycles(tile: Tile, anchor: Nest, blocks: str, roles: Roles, machine: CpuMod
     total = _part_cycles(tile, whole, anchor, blocks, roles, machine)
     if rest:
         points = tuple((n, rest if n == blocks else s) for n, s in tile.points)
-        total += _part_cycles(Tile(blocks, points), 1, anchor, blocks, roles, machine)
+        total += _part_cycles(RegisterTile(blocks, points), 1, anchor, blocks, roles, machine)
     return total
 
 
 def _part_cycles(
-    tile: Tile, panels: float, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel
+    tile: RegisterTile, panels: float, anchor: Nest, blocks: str, roles: Roles, machine: CpuModel
 ) -> float:
     """Estimated cycles of ``panels`` panels of vectors per step of the reduction."""
     points, tiles, uses = 1, 1.0, 1.0
@@ -369,7 +373,7 @@ def _steps(anchor: Nest) -> int:
     return prod(v.extent if isinstance(v.extent, int) else 1 for v in anchor.reduce)
 
 
-def _distinct(read: Read, tile: Tile) -> int:
+def _distinct(read: Read, tile: RegisterTile) -> int:
     """Different elements (or vectors) one reduction step loads for ``read``."""
     count = 1
     for name, size in tile.points:
@@ -378,7 +382,7 @@ def _distinct(read: Read, tile: Tile) -> int:
     return count
 
 
-def _unrolling(anchor: Nest, tile: Tile, roles: Roles) -> tuple[tuple[str, int], ...]:
+def _unrolling(anchor: Nest, tile: RegisterTile, roles: Roles) -> tuple[tuple[str, int], ...]:
     """Unrolling of the reduction loops, from the innermost outwards, to a moderate body.
 
     A loop along which neighbouring points of the tile broadcast the same elements stays rolled:
@@ -411,6 +415,6 @@ def _innermost_unroll(extent: Index, points: int) -> int:
     return next((u for u in (limit, limit // 2) if extent % u == 0), limit)
 
 
-def _slides(read: Read, loop: LoopVar, tile: Tile, anchor: Nest) -> bool:
+def _slides(read: Read, loop: LoopVar, tile: RegisterTile, anchor: Nest) -> bool:
     """Whether a step of ``loop`` reads what another point of the tile reads."""
     return any(w.tap == loop and tile.of(w.point.name) > 1 for w in windows(read, anchor))

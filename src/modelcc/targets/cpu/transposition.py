@@ -19,7 +19,7 @@ from modelcc.ir.loop import Const, Expr, Let, Load, Shuffle, Stmt, Store, Var
 from modelcc.ir.scalar_tree import children, reads
 from modelcc.ir.tensor import Bind, Guard, Read, Scalar
 from modelcc.ir.types import BOOL
-from modelcc.schedule.expression import Names, vectorisable
+from modelcc.schedule.expression import FreshNames, vectorisable
 from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar, Nest
 
@@ -37,7 +37,7 @@ SEGMENT_BITS = 128
 
 
 @dataclass(frozen=True)
-class Block:
+class TransposedReads:
     """``reads`` lie ``lanes`` rows apart along the vector and next to each other along ``loop``."""
 
     loop: LoopVar
@@ -46,7 +46,7 @@ class Block:
 
 def find_block(
     nests: Sequence[Nest], lane: str, lanes: int, constants: frozenset[str]
-) -> Block | None:
+) -> TransposedReads | None:
     """The block in which reads across the vectors of elementwise nests are worth transposing.
 
     Reads of ``constants`` are not at flat offsets yet.
@@ -59,7 +59,7 @@ def find_block(
     for loop in loops:
         along = tuple(dict.fromkeys(r for r in across if coefficient(r.indices[0], loop.name) == 1))
         if along:
-            return Block(loop, along)
+            return TransposedReads(loop, along)
     return None
 
 
@@ -84,7 +84,7 @@ def _is_wide(loop: LoopVar) -> bool:
 
 
 def load_block(
-    block: Block, points: Sequence[Mapping[str, Index]], lanes: Lanes, names: Names
+    block: TransposedReads, points: Sequence[Mapping[str, Index]], lanes: Lanes, names: FreshNames
 ) -> tuple[list[Stmt], dict[tuple[str, Index], Var]]:
     """Loads what ``block`` reads at ``points``, which follow each other along its loop.
 
@@ -139,7 +139,7 @@ def store_turned(
     values: Sequence[Expr],
     points: Sequence[Mapping[str, Index]],
     lanes: Lanes,
-    names: Names,
+    names: FreshNames,
 ) -> list[Stmt]:
     """Stores the vectors of ``nest`` at ``points``, which follow each other in memory."""
     statements: list[Stmt] = []
@@ -177,7 +177,9 @@ def _row(read: Read, row: int, points: Sequence[Mapping[str, Index]], lanes: Lan
     return Load(read.tensor, offset, read.dtype, lanes.count, 1, width)
 
 
-def _transposed(rows: Sequence[Expr], bits: int, names: Names, statements: list[Stmt]) -> list[Var]:
+def _transposed(
+    rows: Sequence[Expr], bits: int, names: FreshNames, statements: list[Stmt]
+) -> list[Var]:
     """The columns of a square block, named in ``statements``."""
 
     def named(value: Expr) -> Var:

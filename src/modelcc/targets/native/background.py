@@ -18,7 +18,7 @@ from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
 from modelcc.targets.base import BuildContext, Module, Target, Workplace, in_order
 from modelcc.targets.native.memory_ahead import MemoryAhead
-from modelcc.targets.native.parallel_build import Builder
+from modelcc.targets.native.parallel_build import ParallelBuilder
 from modelcc.targets.native.target import NativeTarget, progress_of
 
 
@@ -34,7 +34,7 @@ def build_context(
         yield in_order(target, workplace)
         return
     cache = target.object_cache(workplace)
-    builder = Builder(target.machine, target.codegen, workplace.jobs, cache)
+    builder = ParallelBuilder(target.machine, target.codegen, workplace.jobs, cache)
     with closing(builder), closing(MemoryAhead()) as memory:
         yield _Background(target, workplace, builder, memory).context
 
@@ -44,7 +44,11 @@ class _Background:
     another is made anew."""
 
     def __init__(
-        self, target: NativeTarget, workplace: Workplace, builder: Builder, memory: MemoryAhead
+        self,
+        target: NativeTarget,
+        workplace: Workplace,
+        builder: ParallelBuilder,
+        memory: MemoryAhead,
     ) -> None:
         self._target = target
         self._workplace = workplace

@@ -17,7 +17,7 @@ from modelcc.ir.types import F32, F64, Array
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import PoolError, ThreadPool
 from modelcc.targets.base import Progress
-from modelcc.targets.cpu.machine import AHEAD_BYTES, CpuModel, Level
+from modelcc.targets.cpu.machine import AHEAD_BYTES, CpuModel, MemoryLevel
 from modelcc.targets.isa.table import widest
 from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.parallel import PARALLEL_FOR
@@ -190,7 +190,7 @@ def _operands(rate: _Rate) -> Mapping[str, Array]:
     }
 
 
-def _buffers(model: CpuModel) -> Iterator[tuple[Level, int]]:
+def _buffers(model: CpuModel) -> Iterator[tuple[MemoryLevel, int]]:
     """Bytes to read of each level: far more than what is nearer, but less than it has itself."""
     before = 0
     for level in model.levels:

@@ -24,7 +24,7 @@ from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.diagnostics import CodegenError
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm, object_key
-from modelcc.targets.native.worker import Reply, Request
+from modelcc.targets.native.worker import CompileRequest, Reply
 
 Progress = Callable[[int, int], None]  # (modules done, modules in all)
 
@@ -60,7 +60,7 @@ def build(
     found = {key: cache.get(key) for key in unique} if cache else {}
     objects = {key: contents for key, contents in found.items() if contents is not None}
     missing = {key: text for key, text in unique.items() if key not in objects}
-    requests = [Request(text, machine, options) for text in missing.values()]
+    requests = [CompileRequest(text, machine, options) for text in missing.values()]
     done = len(objects)
 
     def report(finished: int) -> None:
@@ -78,7 +78,7 @@ def build(
 
 
 def _compile_all(
-    requests: Sequence[Request], jobs: int, report: Callable[[int], None]
+    requests: Sequence[CompileRequest], jobs: int, report: Callable[[int], None]
 ) -> list[bytes]:
     if jobs > 1 and len(requests) > 1:
         with WorkerPool(min(jobs, len(requests))) as pool:
@@ -90,7 +90,7 @@ def _compile_all(
     return contents
 
 
-class Builder:
+class ParallelBuilder:
     """Builds modules in up to `jobs` processes while its caller makes more; close it at the end.
 
     What `cache` holds is not compiled again, nor are equal modules.
@@ -118,7 +118,7 @@ class Builder:
             return key
         if self._pool is None:
             self._pool = WorkerPool(self._jobs)
-        self._started[key] = self._pool.submit(Request(text, self._machine, self._options))
+        self._started[key] = self._pool.submit(CompileRequest(text, self._machine, self._options))
         return key
 
     def build(self, modules: Sequence[str], progress: Progress | None = None) -> list[bytes]:
@@ -150,7 +150,7 @@ class Builder:
 
 
 @dataclass(frozen=True)
-class _Worker:
+class _CompilerProcess:
     """A compiling subprocess and the file that receives its standard error."""
 
     process: subprocess.Popen[bytes]
@@ -162,7 +162,7 @@ class WorkerPool:
 
     def __init__(self, jobs: int) -> None:
         """Up to `jobs` workers, each started when there is work that no other is free for."""
-        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._idle: SimpleQueue[_CompilerProcess] = SimpleQueue()
         self._threads = ThreadPoolExecutor(jobs)
 
     def __enter__(self) -> "WorkerPool":
@@ -178,7 +178,7 @@ class WorkerPool:
             _stop(self._idle.get())
 
     def compile(
-        self, requests: Sequence[Request], report: Callable[[int], None] | None = None
+        self, requests: Sequence[CompileRequest], report: Callable[[int], None] | None = None
     ) -> list[bytes]:
         """Object files in the order of `requests`; raises like `build`."""
         # The longest first: the last ones to end are then short, and end together.
@@ -192,18 +192,18 @@ class WorkerPool:
                 future.cancel()
             raise
 
-    def submit(self, request: Request) -> Future[bytes]:
+    def submit(self, request: CompileRequest) -> Future[bytes]:
         """The object file of `request`, when a worker has made it."""
         return self._threads.submit(self._compile_one, request)
 
-    def _free(self) -> _Worker:
+    def _free(self) -> _CompilerProcess:
         """A worker for one of the threads, of which there are no more than workers may be."""
         try:
             return self._idle.get_nowait()
         except Empty:
             return _start()
 
-    def _compile_one(self, request: Request) -> bytes:
+    def _compile_one(self, request: CompileRequest) -> bytes:
         worker = self._free()
         try:
             reply = _exchange(worker, request)
@@ -227,7 +227,7 @@ def _gather(futures: Sequence[Future[bytes]], report: Callable[[int], None] | No
     return [future.result() for future in futures]
 
 
-def _start() -> _Worker:
+def _start() -> _CompilerProcess:
     root = Path(package.__file__ or "").parents[2]
     errors = _unnamed_file()
     process = subprocess.Popen(
@@ -236,7 +236,7 @@ def _start() -> _Worker:
         stdout=subprocess.PIPE,
         stderr=errors,
     )
-    return _Worker(process, errors)
+    return _CompilerProcess(process, errors)
 
 
 def _unnamed_file() -> IO[bytes]:
@@ -246,7 +246,7 @@ def _unnamed_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _exchange(worker: _Worker, request: Request) -> Reply:
+def _exchange(worker: _CompilerProcess, request: CompileRequest) -> Reply:
     requests, replies = worker.process.stdin, worker.process.stdout
     assert requests and replies
     try:
@@ -257,14 +257,14 @@ def _exchange(worker: _Worker, request: Request) -> Reply:
         raise CodegenError(_obituary(worker)) from error
 
 
-def _obituary(worker: _Worker) -> str:
+def _obituary(worker: _CompilerProcess) -> str:
     status = worker.process.wait()
     worker.errors.seek(0)
     said = worker.errors.read().decode(errors="replace").strip().splitlines()[-20:]
     return "\n".join([f"LLVM stopped while compiling a module (exit status {status}):", *said])
 
 
-def _stop(worker: _Worker) -> None:
+def _stop(worker: _CompilerProcess) -> None:
     if worker.process.stdin:
         with contextlib.suppress(BrokenPipeError):  # it has died, and the caller knows
             worker.process.stdin.close()

@@ -1,7 +1,7 @@
 """A process that compiles LLVM modules: requests on standard input, replies on standard output.
 
-Requests are pickled `Request`s, replies are pickled `Reply`s, one for each request, in order. The
-process ends when its input does. Only `parallel_build` starts it.
+Requests are pickled `CompileRequest`s, replies pickled `Reply`s, one for each request, in order.
+The process ends when its input does. Only `parallel_build` starts it.
 """
 
 import os
@@ -15,7 +15,7 @@ from modelcc.targets.native.toolchain import CodegenOptions, compile_llvm
 
 
 @dataclass(frozen=True)
-class Request:
+class CompileRequest:
     """One module to compile."""
 
     text: str
@@ -37,14 +37,14 @@ def serve() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what LLVM prints must not mix with replies
     while True:
         try:
-            request: Request = pickle.load(sys.stdin.buffer)
+            request: CompileRequest = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         pickle.dump(_answer(request), replies)
         replies.flush()
 
 
-def _answer(request: Request) -> Reply:
+def _answer(request: CompileRequest) -> Reply:
     try:
         return Reply(compile_llvm(request.text, request.machine, request.options), "")
     except CodegenError as error:

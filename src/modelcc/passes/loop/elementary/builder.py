@@ -35,7 +35,7 @@ from modelcc.ir.types import BOOL, F32, F64, I32, I64, U32, U64, DType
 
 
 @dataclass(frozen=True, eq=False)
-class Value(Arithmetic):
+class Term(Arithmetic):
     """An expression under construction; Python numbers take its dtype and lanes."""
 
     expr: Expr
@@ -48,83 +48,83 @@ class Value(Arithmetic):
     def lanes(self) -> int:
         return self.expr.lanes
 
-    def number(self, value: Plain) -> Value:
+    def number(self, value: Plain) -> Term:
         """A constant like this value."""
-        return Value(Const(value, self.dtype, self.lanes))
+        return Term(Const(value, self.dtype, self.lanes))
 
-    def call(self, function: str, *others: Value | Plain) -> Value:
+    def call(self, function: str, *others: Term | Plain) -> Term:
         """``function`` of this value and others."""
         return self.applied(function, self, *others)
 
-    def equal(self, other: Value | Plain) -> Value:
+    def equal(self, other: Term | Plain) -> Term:
         """``self == other``, a bool."""
         return self.applied("eq", self, other)
 
-    def differs(self, other: Value | Plain) -> Value:
+    def differs(self, other: Term | Plain) -> Term:
         """``self != other``, a bool."""
         return self.applied("ne", self, other)
 
-    def times(self, factor: Value | Plain, plus: Value | Plain) -> Value:
+    def times(self, factor: Term | Plain, plus: Term | Plain) -> Term:
         """``self * factor + plus`` with one rounding where the target can."""
-        return Value(MulAdd(self.expr, self._value(factor).expr, self._value(plus).expr))
+        return Term(MulAdd(self.expr, self._value(factor).expr, self._value(plus).expr))
 
-    def at_least(self, low: Plain) -> Value:
+    def at_least(self, low: Plain) -> Term:
         """``max(low, self)``; NaN stays NaN."""
         return self.applied("max", low, self)
 
-    def at_most(self, high: Plain) -> Value:
+    def at_most(self, high: Plain) -> Term:
         """``min(high, self)``; NaN stays NaN."""
         return self.applied("min", high, self)
 
-    def where(self, condition: Value, other: Value | Plain) -> Value:
+    def where(self, condition: Term, other: Term | Plain) -> Term:
         """This value where ``condition`` holds, else ``other``."""
-        return Value(Choose(condition.expr, self.expr, self._value(other).expr))
+        return Term(Choose(condition.expr, self.expr, self._value(other).expr))
 
-    def to(self, dtype: DType) -> Value:
+    def to(self, dtype: DType) -> Term:
         """The value converted."""
-        return self if dtype == self.dtype else Value(Convert(self.expr, dtype))
+        return self if dtype == self.dtype else Term(Convert(self.expr, dtype))
 
     @property
-    def bits(self) -> Value:
+    def bits(self) -> Term:
         """The bits as a signed integer."""
-        return Value(Bitcast(self.expr, I32 if self.dtype.bits == 32 else I64))
+        return Term(Bitcast(self.expr, I32 if self.dtype.bits == 32 else I64))
 
     @property
-    def unsigned_bits(self) -> Value:
+    def unsigned_bits(self) -> Term:
         """The bits as an unsigned integer."""
-        return Value(Bitcast(self.expr, U32 if self.dtype.bits == 32 else U64))
+        return Term(Bitcast(self.expr, U32 if self.dtype.bits == 32 else U64))
 
     @property
-    def as_float(self) -> Value:
+    def as_float(self) -> Term:
         """The float with these bits."""
-        return Value(Bitcast(self.expr, F32 if self.dtype.bits == 32 else F64))
+        return Term(Bitcast(self.expr, F32 if self.dtype.bits == 32 else F64))
 
-    def _value(self, other: Value | Plain) -> Value:
-        return other if isinstance(other, Value) else self.number(other)
+    def _value(self, other: Term | Plain) -> Term:
+        return other if isinstance(other, Term) else self.number(other)
 
-    def applied(self, function: str, *args: Value | Plain) -> Value:
+    def applied(self, function: str, *args: Term | Plain) -> Term:
         exprs = tuple(self._value(a).expr for a in args)
         is_test = function in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf")
-        return Value(Call(function, exprs, BOOL if is_test else self.dtype, self.lanes))
+        return Term(Call(function, exprs, BOOL if is_test else self.dtype, self.lanes))
 
 
 @dataclass
-class Builder:
+class CodeBuilder:
     """Collects statements under names nothing else in the function has."""
 
     prefix: str
     count: int = 0
     statements: list[Stmt] = field(default_factory=list[Stmt])
 
-    def let(self, value: Value) -> Value:
+    def let(self, value: Term) -> Term:
         """The value under a name, to be used more than once."""
         if isinstance(value.expr, Var | Const):
             return value
         name = self._name()
         self.statements.append(Let(name, value.expr))
-        return Value(Var(name, value.dtype, value.lanes))
+        return Term(Var(name, value.dtype, value.lanes))
 
-    def corrected(self, usual: Value, rare: Value, correct: Callable[[], Value]) -> Value:
+    def corrected(self, usual: Term, rare: Term, correct: Callable[[], Term]) -> Term:
         """``usual``, but in lanes where the bool ``rare`` holds what ``correct`` makes.
 
         The statements that ``correct`` adds run only if there is such a lane.
@@ -133,39 +133,39 @@ class Builder:
         self.statements.append(Register(register.name, usual.expr))
         any_lane = rare.expr if rare.lanes == 1 else Fold("or", rare.expr)
         outside, self.statements = self.statements, []
-        corrected = correct().where(rare, Value(register))
+        corrected = correct().where(rare, Term(register))
         self.statements.append(Assign(register.name, corrected.expr))
         self.statements = [*outside, If(any_lane, self.take(), rare=True)]
-        return Value(register)
+        return Term(register)
 
-    def table(self, words: Sequence[int], dtype: DType) -> Callable[[Value, int], Value]:
+    def table(self, words: Sequence[int], dtype: DType) -> Callable[[Term, int], Term]:
         """Constants in local memory, and how to read ``words[at[lane] + offset]`` of them."""
         table = self._local(dtype, len(words))
         self.statements += [Store(table, place, Const(w, dtype)) for place, w in enumerate(words)]
-        return lambda at, offset: Value(Gather(table, offset, at.expr, dtype))
+        return lambda at, offset: Term(Gather(table, offset, at.expr, dtype))
 
-    def each_lane(self, x: Value, compute: Callable[[Value], Sequence[Value]]) -> list[Value]:
+    def each_lane(self, x: Term, compute: Callable[[Term], Sequence[Term]]) -> list[Term]:
         """What ``compute`` makes of scalars, for the lanes of ``x`` one after another in a loop."""
         given, lane = self._local(x.dtype, x.lanes), self._name()
         self.statements.append(Store(given, 0, x.expr))
         outside, self.statements = self.statements, []
-        results = [self.let(v) for v in compute(Value(Load(given, Sym(lane), x.dtype)))]
+        results = [self.let(v) for v in compute(Term(Load(given, Sym(lane), x.dtype)))]
         body, self.statements = self.take(), outside
         buffers = [self._local(v.dtype, x.lanes) for v in results]
         stores = (Store(b, Sym(lane), v.expr) for b, v in zip(buffers, results, strict=True))
         self.statements.append(For(lane, 0, x.lanes, (*body, *stores)))
         pairs = zip(buffers, results, strict=True)
-        return [self.let(Value(Load(b, 0, v.dtype, x.lanes))) for b, v in pairs]
+        return [self.let(Term(Load(b, 0, v.dtype, x.lanes))) for b, v in pairs]
 
-    def repeated(self, start: Value, times: int, step: Callable[[Value, Index], Value]) -> Value:
+    def repeated(self, start: Term, times: int, step: Callable[[Term, Index], Term]) -> Term:
         """What ``times`` steps make of ``start``, each from the value before it and its number."""
         register, number = Var(self._name(), start.dtype, start.lanes), self._name()
         self.statements.append(Register(register.name, start.expr))
         outside, self.statements = self.statements, []
-        after = step(Value(register), Sym(number))
+        after = step(Term(register), Sym(number))
         self.statements.append(Assign(register.name, after.expr))
         self.statements = [*outside, For(number, 0, times, self.take())]
-        return Value(register)
+        return Term(register)
 
     def take(self) -> tuple[Stmt, ...]:
         """The statements collected since the last call."""
@@ -182,17 +182,17 @@ class Builder:
         return f"{self.prefix}{self.count - 1}"
 
 
-def builder_for(function: Function, prefix: str) -> Builder:
+def builder_for(function: Function, prefix: str) -> CodeBuilder:
     """A builder for statements of ``function``: names there begin otherwise."""
     taken = set(names_used(function.body)) | {
         s.name for s in statements(function.body) if isinstance(s, Let | Register)
     }
     while any(name.startswith(prefix) for name in taken):
         prefix = f"{prefix}."
-    return Builder(prefix)
+    return CodeBuilder(prefix)
 
 
-def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
     """``c[0] + c[1] x + c[2] x^2 + …`` by Horner's rule."""
     result = x.number(coefficients[-1])
     for c in reversed(coefficients[:-1]):
@@ -200,7 +200,7 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     return result
 
 
-def with_sign_of(magnitude: Value, sign: Value) -> Value:
+def with_sign_of(magnitude: Term, sign: Term) -> Term:
     """The non-negative ``magnitude`` with the sign bit of ``sign``."""
     top = -(1 << (magnitude.dtype.bits - 1))
     return (magnitude.bits | (sign.bits & top)).as_float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelcc.ir.types import F32
-from modelcc.passes.loop.elementary.builder import Builder, Value, polynomial, with_sign_of
+from modelcc.passes.loop.elementary.builder import CodeBuilder, Term, polynomial, with_sign_of
 from modelcc.passes.loop.elementary.coefficients import ERF, ERFC
 from modelcc.passes.loop.elementary.exponential import exp
 
@@ -19,18 +19,18 @@ _DENOMINATOR = (
 )  # fmt: skip
 
 
-def erf(b: Builder, x: Value) -> Value:
+def erf(b: CodeBuilder, x: Term) -> Term:
     """``2/sqrt(pi) * integral of exp(-t^2) from 0 to x``."""
     return _erf_single(b, x) if x.dtype == F32 else _erf_double(b, x)
 
 
-def _erf_single(b: Builder, x: Value) -> Value:
+def _erf_single(b: CodeBuilder, x: Term) -> Term:
     x = b.let(x.at_least(-4.0).at_most(4.0))
     z = b.let(x * x)
     return x * (polynomial(z, _NUMERATOR) / polynomial(z, _DENOMINATOR))
 
 
-def _erf_double(b: Builder, x: Value) -> Value:
+def _erf_double(b: CodeBuilder, x: Term) -> Term:
     """A polynomial for ``|x| < 1``, else ``1 - exp(-x^2) P(2/(1 + |x|))``."""
     x = b.let(x)
     z = b.let(x * x)

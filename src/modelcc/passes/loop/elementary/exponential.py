@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass
 
 from modelcc.ir.types import F32, DType
-from modelcc.passes.loop.elementary.builder import Builder, Value, polynomial, with_sign_of
+from modelcc.passes.loop.elementary.builder import CodeBuilder, Term, polynomial, with_sign_of
 from modelcc.passes.loop.elementary.coefficients import EXP, EXP2, LOGISTIC, SINH
 
 
 @dataclass(frozen=True)
-class _Format:
+class _ExponentFormat:
     """Constants of a float format; ``ln2_high`` has enough trailing zeros for exact products."""
 
     mantissa: int
@@ -30,15 +30,15 @@ class _Format:
         return 1.5 * 2.0**self.mantissa + self.bias + exponent
 
 
-_SINGLE = _Format(23, 127, 0.693359375, -2.12194440e-4)
-_DOUBLE = _Format(52, 1023, 6.93147180369123816490e-01, 1.90821492927058770002e-10)
+_SINGLE = _ExponentFormat(23, 127, 0.693359375, -2.12194440e-4)
+_DOUBLE = _ExponentFormat(52, 1023, 6.93147180369123816490e-01, 1.90821492927058770002e-10)
 
 
-def _format(dtype: DType) -> _Format:
+def _format(dtype: DType) -> _ExponentFormat:
     return _SINGLE if dtype == F32 else _DOUBLE
 
 
-def _reduced(b: Builder, x: Value, exponent: int = -1) -> tuple[Value, Value]:
+def _reduced(b: CodeBuilder, x: Term, exponent: int = -1) -> tuple[Term, Term]:
     """``r`` and ``2^(n + exponent)`` for ``x = n ln 2 + r`` within the exponent's range."""
     form = _format(x.dtype)
     magic = form.magic(exponent)
@@ -48,20 +48,20 @@ def _reduced(b: Builder, x: Value, exponent: int = -1) -> tuple[Value, Value]:
     return r, b.let((t.bits << form.mantissa).as_float)
 
 
-def _clamped(b: Builder, x: Value) -> Value:
+def _clamped(b: CodeBuilder, x: Term) -> Term:
     bias = _format(x.dtype).bias
     low, high = -(bias - 0.8) * math.log(2), (bias + 1.4) * math.log(2)
     return b.let(x.at_least(low).at_most(high))
 
 
-def exp(b: Builder, x: Value) -> Value:
+def exp(b: CodeBuilder, x: Term) -> Term:
     """e^x."""
     r, half_scale = _reduced(b, _clamped(b, x))
     doubled = [2.0, 2.0, *(2 * c for c in EXP[x.dtype.bits])]
     return polynomial(r, doubled) * half_scale
 
 
-def half_exp(b: Builder, x: Value) -> Value:
+def half_exp(b: CodeBuilder, x: Term) -> Term:
     """e^x / 2 for ``x >= 0``, finite where that is."""
     x = b.let(x.at_most((_format(x.dtype).bias + 2.4) * math.log(2)))
     r, quarter_scale = _reduced(b, x, -2)
@@ -69,7 +69,7 @@ def half_exp(b: Builder, x: Value) -> Value:
     return polynomial(r, doubled) * quarter_scale
 
 
-def exp2(b: Builder, x: Value) -> Value:
+def exp2(b: CodeBuilder, x: Term) -> Term:
     """2^x."""
     form = _format(x.dtype)
     x = b.let(x.at_least(-(form.bias - 0.6)).at_most(form.bias + 1.9))
@@ -80,19 +80,19 @@ def exp2(b: Builder, x: Value) -> Value:
     return polynomial(r, doubled) * (t.bits << form.mantissa).as_float
 
 
-def expm1(b: Builder, x: Value) -> Value:
+def expm1(b: CodeBuilder, x: Term) -> Term:
     """e^x - 1 without cancellation: ``2 (s (e^r - 1) + s - 1/2)`` with ``s = 2^(n-1)``."""
     r, half_scale = _reduced(b, _clamped(b, x))
     q = (r * r).times(polynomial(r, EXP[x.dtype.bits]), r)
     return 2.0 * half_scale.times(q, half_scale - 0.5)
 
 
-def sigmoid(b: Builder, x: Value) -> Value:
+def sigmoid(b: CodeBuilder, x: Term) -> Term:
     """1 / (1 + e^-x)."""
     return 1.0 / inverse_sigmoid(b, x)
 
 
-def inverse_sigmoid(b: Builder, x: Value) -> Value:
+def inverse_sigmoid(b: CodeBuilder, x: Term) -> Term:
     """1 + e^-x: ``1 + 2^n exp(-r)`` with ``r = x + n ln 2``, its last step one multiply-add.
 
     The 1 hides some of the error of ``exp(-r)``, so a shorter polynomial does.
@@ -106,7 +106,7 @@ def inverse_sigmoid(b: Builder, x: Value) -> Value:
     return polynomial(r, [1.0, *LOGISTIC[x.dtype.bits]]).times(scale, 1.0)
 
 
-def tanh(b: Builder, x: Value) -> Value:
+def tanh(b: CodeBuilder, x: Term) -> Term:
     """Hyperbolic tangent: ``t / (t + 2)`` with ``t = e^(2|x|) - 1``."""
     if x.dtype == F32:
         return _tanh_single(b, x)
@@ -126,13 +126,13 @@ _TANH_DENOMINATOR = (
 )  # fmt: skip
 
 
-def _tanh_single(b: Builder, x: Value) -> Value:
+def _tanh_single(b: CodeBuilder, x: Term) -> Term:
     x = b.let(x.at_least(-7.90531110763549805).at_most(7.90531110763549805))
     z = b.let(x * x)
     return x * (polynomial(z, _TANH_NUMERATOR) / polynomial(z, _TANH_DENOMINATOR))
 
 
-def sinh(b: Builder, x: Value) -> Value:
+def sinh(b: CodeBuilder, x: Term) -> Term:
     """Hyperbolic sine: ``e^|x|/2 - e^-|x|/2``, a polynomial for ``|x| < 1``."""
     a = b.let(x.call("abs"))
     e = b.let(half_exp(b, a))
@@ -141,7 +141,7 @@ def sinh(b: Builder, x: Value) -> Value:
     return with_sign_of(small.where(a < 1.0, e - 0.25 / e), x)
 
 
-def cosh(b: Builder, x: Value) -> Value:
+def cosh(b: CodeBuilder, x: Term) -> Term:
     """Hyperbolic cosine: ``e^|x|/2 + e^-|x|/2``."""
     e = b.let(half_exp(b, b.let(x.call("abs"))))
     return e + 0.25 / e

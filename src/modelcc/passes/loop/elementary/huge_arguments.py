@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from modelcc.ir.types import F32, F64, I32, I64, U32, U64
-from modelcc.passes.loop.elementary.builder import Builder, Value
+from modelcc.passes.loop.elementary.builder import CodeBuilder, Term
 
-_Table = Callable[[Value, int], Value]
+_Table = Callable[[Term, int], Term]
 _LOW = 0xFFFFFFFF
 _LEAD = 64
 """Zeros before the bits of ``1 / 2 pi``, for they start at ``2^-e`` with a negative ``e``, too."""
@@ -35,7 +35,7 @@ INVERSE_TURN = int(
 
 
 @dataclass(frozen=True)
-class _Format:
+class _BitFormat:
     """A float's layout, and how many words of 32 bits the fraction of a turn needs.
 
     No float is nearer to a multiple of pi/2 than 2^-33 (f32) or 2^-62 (f64).
@@ -47,10 +47,10 @@ class _Format:
     words: int
 
 
-_FORMATS = {32: _Format(23, 127, 2, 9), 64: _Format(52, 1023, 4, 39)}
+_FORMATS = {32: _BitFormat(23, 127, 2, 9), 64: _BitFormat(52, 1023, 4, 39)}
 
 
-def reduced_huge(b: Builder, x: Value) -> tuple[Value, Value]:
+def reduced_huge(b: CodeBuilder, x: Term) -> tuple[Term, Term]:
     """``r`` within pi/4 of 0 and the quadrant (I32 or I64, modulo 4) for finite ``|x| >= 1``.
 
     Lane by lane, for processors multiply 64 bits in scalars, and it leaves the code small.
@@ -62,7 +62,7 @@ def reduced_huge(b: Builder, x: Value) -> tuple[Value, Value]:
     return r, quadrant
 
 
-def _reduced_lane(b: Builder, x: Value, read: _Table) -> tuple[Value, Value]:
+def _reduced_lane(b: CodeBuilder, x: Term, read: _Table) -> tuple[Term, Term]:
     form = _FORMATS[x.dtype.bits]
     bits = b.let(x.bits)
     field = (bits & ((1 << (x.dtype.bits - 1)) - 1)) >> form.mantissa
@@ -84,7 +84,7 @@ def _reduced_lane(b: Builder, x: Value, read: _Table) -> tuple[Value, Value]:
     return (-r).where(negative, r), (-quadrant).where(negative, quadrant)
 
 
-def _window(b: Builder, read: _Table, place: Value, count: int) -> list[Value]:
+def _window(b: CodeBuilder, read: _Table, place: Term, count: int) -> list[Term]:
     """``count`` words (in u64) of a table from bit ``place`` on."""
     first = b.let(place >> 5)
     back = b.let(32 - (place & 31).to(U64))
@@ -92,21 +92,21 @@ def _window(b: Builder, read: _Table, place: Value, count: int) -> list[Value]:
     return [b.let((((this << 32) | after) >> back) & _LOW) for this, after in pairwise(found)]
 
 
-def _turn_fraction(b: Builder, digits: list[Value], words: list[Value]) -> list[Value]:
+def _turn_fraction(b: CodeBuilder, digits: list[Term], words: list[Term]) -> list[Term]:
     """The first words behind the point of the product of an integer and a fraction.
 
     ``digits`` are the integer's, the lowest first, ``words`` the fraction's, the highest first.
     """
     count = len(words) - len(digits)
-    columns: list[list[Value]] = [[] for _ in range(count + 2)]
+    columns: list[list[Term]] = [[] for _ in range(count + 2)]
     for power, digit in enumerate(digits):
         for place, word in enumerate(words, 1 - power):
             if 0 < place <= count + 1:
                 product = b.let(digit * word)
                 columns[place].append(product & _LOW)
                 columns[place - 1].append(product >> 32)
-    result: list[Value] = []
-    carry: Value | None = None
+    result: list[Term] = []
+    carry: Term | None = None
     for column in reversed(columns[1 : count + 1]):
         for term in column:
             carry = term if carry is None else carry + term
@@ -117,7 +117,7 @@ def _turn_fraction(b: Builder, digits: list[Value], words: list[Value]) -> list[
     return result
 
 
-def _nearest_quarter(b: Builder, turn: Value) -> tuple[Value, Value]:
+def _nearest_quarter(b: CodeBuilder, turn: Term) -> tuple[Term, Term]:
     """The quarters nearest to a fraction of 2^64, and the signed rest."""
     quarter = b.let((turn + (1 << 61)) >> 62)
     return quarter, b.let((turn - (quarter << 62)).to(I64))
@@ -127,7 +127,7 @@ _HALF_PI = (1.570796325802803, 9.920935796805404e-10)
 """pi/2, its first 27 bits apart."""
 
 
-def _radians(b: Builder, high: Value, low: Value) -> Value:
+def _radians(b: CodeBuilder, high: Term, low: Term) -> Term:
     """``(high + low 2^-64) 2^-62 pi/2``; the leading product, of 26 and 27 bits, is exact."""
     few = b.let(high & ((1 << 35) - 1))
     top = b.let((high - few).to(F64) * 2.0**-62)

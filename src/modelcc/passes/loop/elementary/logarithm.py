@@ -10,7 +10,7 @@ import math
 import struct
 
 from modelcc.ir.types import F32, DType
-from modelcc.passes.loop.elementary.builder import Builder, Value, polynomial, with_sign_of
+from modelcc.passes.loop.elementary.builder import CodeBuilder, Term, polynomial, with_sign_of
 from modelcc.passes.loop.elementary.coefficients import LOG
 
 _LN2 = {
@@ -26,7 +26,7 @@ def _root_half_bits(dtype: DType) -> int:
     return struct.unpack(kind[1], struct.pack(kind[0], math.sqrt(0.5)))[0]
 
 
-def _split(b: Builder, x: Value) -> tuple[Value, Value]:
+def _split(b: CodeBuilder, x: Term) -> tuple[Term, Term]:
     """``k`` (an integer) and ``1 + f`` of a positive normal ``x``."""
     mantissa = 23 if x.dtype == F32 else 52
     base = _root_half_bits(x.dtype)
@@ -35,7 +35,7 @@ def _split(b: Builder, x: Value) -> tuple[Value, Value]:
     return b.let(shifted >> mantissa), one_plus_f
 
 
-def _combined(b: Builder, k: Value, f: Value, correction: Value | None) -> Value:
+def _combined(b: CodeBuilder, k: Term, f: Term, correction: Term | None) -> Term:
     """``k ln 2 + log(1 + f) + correction``, small terms first."""
     high, low = _LN2[f.dtype.bits]
     z = b.let(f * f)
@@ -46,14 +46,14 @@ def _combined(b: Builder, k: Value, f: Value, correction: Value | None) -> Value
     return k.times(high, f + y)
 
 
-def _with_limits(x: Value, result: Value) -> Value:
+def _with_limits(x: Term, result: Term) -> Term:
     """Infinity for infinity, -infinity for 0 and NaN for what is negative or NaN."""
     inner = result.where(x < math.inf, x)
     outer = x.number(-math.inf).where(x.equal(0.0), math.nan)
     return inner.where(x > 0.0, outer)
 
 
-def log(b: Builder, x: Value) -> Value:
+def log(b: CodeBuilder, x: Term) -> Term:
     """Natural logarithm."""
     x = b.let(x)
     smallest, up = (2.0**-126, 24) if x.dtype == F32 else (2.0**-1022, 53)
@@ -63,7 +63,7 @@ def log(b: Builder, x: Value) -> Value:
     return _with_limits(x, _combined(b, exponent, b.let(one_plus_f - 1.0), None))
 
 
-def log1p(b: Builder, x: Value) -> Value:
+def log1p(b: CodeBuilder, x: Term) -> Term:
     """log(1 + x): the rounding error of ``1 + x`` is added back to first order."""
     x = b.let(x)
     u = b.let(1.0 + x)
@@ -75,7 +75,7 @@ def log1p(b: Builder, x: Value) -> Value:
     return _with_limits(u, _combined(b, b.let(k.to(x.dtype)), f, correction))
 
 
-def asinh(b: Builder, x: Value) -> Value:
+def asinh(b: CodeBuilder, x: Term) -> Term:
     """Inverse hyperbolic sine: ``log1p(a + a^2 / (1 + sqrt(1 + a^2)))`` with ``a = |x|``."""
     a = b.let(x.call("abs"))
     z = b.let(a * a)
@@ -85,7 +85,7 @@ def asinh(b: Builder, x: Value) -> Value:
     return with_sign_of(log1p(b, argument) + extra, x)
 
 
-def acosh(b: Builder, x: Value) -> Value:
+def acosh(b: CodeBuilder, x: Term) -> Term:
     """Inverse hyperbolic cosine: ``log1p(t + sqrt(2t + t^2))`` with ``t = x - 1``."""
     x = b.let(x)
     t = b.let(x - 1.0)
@@ -95,7 +95,7 @@ def acosh(b: Builder, x: Value) -> Value:
     return x.number(math.nan).where(x < 1.0, result)
 
 
-def atanh(b: Builder, x: Value) -> Value:
+def atanh(b: CodeBuilder, x: Term) -> Term:
     """Inverse hyperbolic tangent: ``log1p(2a / (1 - a)) / 2`` with ``a = |x|``."""
     a = b.let(x.call("abs"))
     return with_sign_of(0.5 * log1p(b, (a + a) / (1.0 - a)), x)

@@ -10,14 +10,14 @@ import math
 from modelcc.ir.index import Index
 from modelcc.ir.loop import IndexOf, Splat
 from modelcc.ir.types import F32, F64, I64
-from modelcc.passes.loop.elementary.builder import Builder, Value
+from modelcc.passes.loop.elementary.builder import CodeBuilder, Term
 from modelcc.passes.loop.elementary.exponential import exp
 from modelcc.passes.loop.elementary.logarithm import log
 
 _LARGEST_UNROLLED = 16
 
 
-def pow(b: Builder, x: Value, y: Value) -> Value:
+def pow(b: CodeBuilder, x: Term, y: Term) -> Term:
     """``x ** y`` as C's ``pow`` defines it, for floats."""
     if x.dtype == F32:
         return pow(b, b.let(x.to(F64)), b.let(y.to(F64))).to(F32)
@@ -35,14 +35,14 @@ def pow(b: Builder, x: Value, y: Value) -> Value:
     return x.number(1.0).where(is_one, result)
 
 
-def constant_pow(b: Builder, x: Value, exponent: float) -> Value | None:
+def constant_pow(b: CodeBuilder, x: Term, exponent: float) -> Term | None:
     """``x ** exponent`` by products and roots, None for an exponent that needs :func:`pow`."""
     if exponent in (0.5, -0.5):
         return x.call("sqrt" if exponent > 0 else "rsqrt")
     if not abs(exponent) <= _LARGEST_UNROLLED or exponent != int(exponent):
         return None
     power = b.let(x)
-    result: Value | None = None
+    result: Term | None = None
     bits = abs(int(exponent))
     while bits:
         if bits & 1:
@@ -55,7 +55,7 @@ def constant_pow(b: Builder, x: Value, exponent: float) -> Value | None:
     return 1.0 / result if exponent < 0 else result
 
 
-def integer_pow(b: Builder, x: Value, y: Value) -> Value:
+def integer_pow(b: CodeBuilder, x: Term, y: Term) -> Term:
     """``x ** y`` of integers by repeated squaring, wrapping; 0 where it would be a fraction."""
     x, y = b.let(x), b.let(y)
     last = b.let(y & 1)
@@ -72,7 +72,7 @@ def integer_pow(b: Builder, x: Value, y: Value) -> Value:
     return result
 
 
-def fmod(b: Builder, x: Value, y: Value) -> Value:
+def fmod(b: CodeBuilder, x: Term, y: Term) -> Term:
     """Remainder with the sign of ``x``, exact; vectors with a quotient above 2^50 take longer."""
     steps = _STEPS[x.dtype.bits]
     if x.dtype == F32:
@@ -85,7 +85,7 @@ _STEPS = {32: 5, 64: 41}
 """Steps of 2^(3 * 17) that the quotient of the greatest and the least float is away from 2^51."""
 
 
-def _fmod(b: Builder, x: Value, y: Value, steps: int) -> Value:
+def _fmod(b: CodeBuilder, x: Term, y: Term, steps: int) -> Term:
     a, d = b.let(x.call("abs")), b.let(y.call("abs"))
     huge = b.let(a.call("ge", d * 2.0**50) & (a < math.inf) & (d > 0.0))
     a = b.let(b.corrected(a, huge, lambda: _folded(b, a, d, steps)))
@@ -94,13 +94,13 @@ def _fmod(b: Builder, x: Value, y: Value, steps: int) -> Value:
     return (inside.bits ^ sign).as_float
 
 
-def _folded(b: Builder, a: Value, d: Value, steps: int) -> Value:
+def _folded(b: CodeBuilder, a: Term, d: Term, steps: int) -> Term:
     """``a`` modulo ``d 2^(51 k)`` for k from ``steps`` down to 1, which does not change ``a``
     modulo ``d``; no quotient is above 2^51."""
 
-    def step(rest: Value, number: Index) -> Value:
+    def step(rest: Term, number: Index) -> Term:
         exponent = IndexOf((1023 + _STEP * steps) - number * _STEP, I64)
-        bits = Value(Splat(exponent, a.lanes) if a.lanes > 1 else exponent) << 52
+        bits = Term(Splat(exponent, a.lanes) if a.lanes > 1 else exponent) << 52
         power = b.let(bits.as_float)
         divisor = b.let(d * power * power * power)
         fits = divisor.call("le", rest)
@@ -109,14 +109,14 @@ def _folded(b: Builder, a: Value, d: Value, steps: int) -> Value:
     return b.repeated(a, steps, step)
 
 
-def _remainder(b: Builder, a: Value, d: Value) -> Value:
+def _remainder(b: CodeBuilder, a: Term, d: Term) -> Term:
     """Of non-negative numbers with a quotient below 2^52."""
     rest = _rest(b, a, d, b.let((a / d).call("trunc")))
     rest = b.let((rest + d).where(rest < 0.0, rest))
     return (rest - d).where(rest.call("ge", d), rest)
 
 
-def _rest(b: Builder, a: Value, d: Value, quotient: Value) -> Value:
+def _rest(b: CodeBuilder, a: Term, d: Term, quotient: Term) -> Term:
     """``a - quotient * d`` without a rounding error, with or without a fused multiply-add.
 
     Both factors are cut in two, so that all products are exact, and so are all differences in this
@@ -132,7 +132,7 @@ def _rest(b: Builder, a: Value, d: Value, quotient: Value) -> Value:
     return b.let(rest)
 
 
-def mod(b: Builder, x: Value, y: Value) -> Value:
+def mod(b: CodeBuilder, x: Term, y: Term) -> Term:
     """Remainder with the sign of ``y``."""
     y = b.let(y)
     rest = b.let(fmod(b, x, y))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 from modelcc.ir.types import F64, I32
-from modelcc.passes.loop.elementary.builder import Builder, Value, polynomial, with_sign_of
+from modelcc.passes.loop.elementary.builder import CodeBuilder, Term, polynomial, with_sign_of
 from modelcc.passes.loop.elementary.coefficients import ASIN, ATAN, COS, SIN
 from modelcc.passes.loop.elementary.huge_arguments import reduced_huge
 
@@ -26,18 +26,18 @@ LARGEST_USUAL = {32: 2.0**23, 64: 2.0**17}
 """Largest ``|x|`` for whose multiple of pi/2 the products with these parts are exact."""
 
 
-_Function = Callable[[Builder, Value, Value], Value]
-"""Of a Builder, an angle within pi/4 of 0 and the quadrant in an integer's low bits."""
+_Function = Callable[[CodeBuilder, Term, Term], Term]
+"""Of a CodeBuilder, an angle within pi/4 of 0 and the quadrant in an integer's low bits."""
 
 
-def _of_any(b: Builder, x: Value, function: _Function, quarter: int = 0) -> Value:
+def _of_any(b: CodeBuilder, x: Term, function: _Function, quarter: int = 0) -> Term:
     """``function`` of ``x`` and a number of quarters; NaN where ``x`` is not finite."""
     x = b.let(x)
     a = b.let(x.call("abs"))
     bound = LARGEST_USUAL[x.dtype.bits]
     huge = b.let(a > bound)
 
-    def of_huge() -> Value:
+    def of_huge() -> Term:
         r, quadrant = reduced_huge(b, b.let(x.where(b.let(huge & (a < math.inf)), 2 * bound)))
         quadrant = b.let(quadrant + quarter) if quarter else quadrant
         return function(b, r, quadrant).where(a < math.inf, math.nan)
@@ -45,7 +45,7 @@ def _of_any(b: Builder, x: Value, function: _Function, quarter: int = 0) -> Valu
     return b.corrected(function(b, *_usual(b, x, _MAGIC + quarter)), huge, of_huge)
 
 
-def _usual(b: Builder, x: Value, magic: float) -> tuple[Value, Value]:
+def _usual(b: CodeBuilder, x: Term, magic: float) -> tuple[Term, Term]:
     wide = b.let(x.to(F64))
     t = b.let(wide.times(2 / math.pi, magic))
     n = b.let(t - magic)
@@ -55,42 +55,42 @@ def _usual(b: Builder, x: Value, magic: float) -> tuple[Value, Value]:
     return b.let(r.to(x.dtype)), b.let(t.bits if x.dtype == F64 else t.bits.to(I32))
 
 
-def _sine_cosine(b: Builder, r: Value) -> tuple[Value, Value]:
+def _sine_cosine(b: CodeBuilder, r: Term) -> tuple[Term, Term]:
     z = b.let(r * r)
     sine = (r * z).times(polynomial(z, SIN[r.dtype.bits]), r)
     cosine = (z * z).times(polynomial(z, COS[r.dtype.bits]), z.times(-0.5, 1.0))
     return b.let(sine), b.let(cosine)
 
 
-def _sine(b: Builder, r: Value, quadrant: Value) -> Value:
+def _sine(b: CodeBuilder, r: Term, quadrant: Term) -> Term:
     sine, cosine = _sine_cosine(b, r)
     top = quadrant.dtype.bits - 1
     sign = (quadrant << (top - 1)) & -(1 << top)
     return (cosine.where((quadrant & 1).differs(0), sine).bits ^ sign).as_float
 
 
-def _tangent(b: Builder, r: Value, quadrant: Value) -> Value:
+def _tangent(b: CodeBuilder, r: Term, quadrant: Term) -> Term:
     sine, cosine = _sine_cosine(b, r)
     odd = b.let((quadrant & 1).differs(0))
     return cosine.where(odd, sine) / (-sine).where(odd, cosine)
 
 
-def sin(b: Builder, x: Value) -> Value:
+def sin(b: CodeBuilder, x: Term) -> Term:
     """Sine of ``x`` in radians."""
     return _of_any(b, x, _sine)
 
 
-def cos(b: Builder, x: Value) -> Value:
+def cos(b: CodeBuilder, x: Term) -> Term:
     """Cosine of ``x`` in radians."""
     return _of_any(b, x, _sine, 1)
 
 
-def tan(b: Builder, x: Value) -> Value:
+def tan(b: CodeBuilder, x: Term) -> Term:
     """Tangent of ``x`` in radians."""
     return _of_any(b, x, _tangent)
 
 
-def _arc_sine(b: Builder, x: Value) -> tuple[Value, Value]:
+def _arc_sine(b: CodeBuilder, x: Term) -> tuple[Term, Term]:
     """asin(|x|) for ``|x| <= 1/2``, else asin(sqrt((1 - |x|)/2)); and whether it is the latter."""
     a = b.let(x.call("abs"))
     big = b.let(a > 0.5)
@@ -99,13 +99,13 @@ def _arc_sine(b: Builder, x: Value) -> tuple[Value, Value]:
     return b.let((s * z).times(polynomial(z, ASIN[x.dtype.bits]), s)), big
 
 
-def asin(b: Builder, x: Value) -> Value:
+def asin(b: CodeBuilder, x: Term) -> Term:
     """Inverse sine; NaN outside [-1, 1]."""
     p, big = _arc_sine(b, x)
     return with_sign_of(p.times(-2.0, math.pi / 2).where(big, p), x)
 
 
-def acos(b: Builder, x: Value) -> Value:
+def acos(b: CodeBuilder, x: Term) -> Term:
     """Inverse cosine; NaN outside [-1, 1]."""
     x = b.let(x)
     p, big = _arc_sine(b, x)
@@ -114,7 +114,7 @@ def acos(b: Builder, x: Value) -> Value:
     return outer.where(big, math.pi / 2 - (-p).where(negative, p))
 
 
-def atan(b: Builder, x: Value) -> Value:
+def atan(b: CodeBuilder, x: Term) -> Term:
     """Inverse tangent: ``pi/2 - atan(1/|x|)`` where ``|x| > 1``."""
     a = b.let(x.call("abs"))
     big = b.let(a > 1.0)

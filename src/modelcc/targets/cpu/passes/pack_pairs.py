@@ -84,7 +84,7 @@ class PackPairs:
         types = {name: t for name, t in types.items() if name not in gone}
         return replace(program, items=tuple(kept), types=types)
 
-    def _packing(self, kernel: Kernel, program: TensorProgram) -> _Packing | None:
+    def _packing(self, kernel: Kernel, program: TensorProgram) -> _PairPacking | None:
         """How the operands of a product are packed; None if it is none, or not worth it."""
         stage = kernel.stages[0]
         found = _factors(stage)
@@ -99,7 +99,7 @@ class PackPairs:
         if constant or not self._worth(stage, left, right, lane):
             return None
         bytes = self.bytes and {left.dtype, right.dtype} == {I8, U8}
-        return _Packing(stage, left, right, lane, self.block, bytes)
+        return _PairPacking(stage, left, right, lane, self.block, bytes)
 
     def _worth(self, stage: Stage, left: Read, right: Read, lane: Axis) -> bool:
         """Whether vectors are filled, and packing an operand is little beside using it."""
@@ -114,7 +114,7 @@ class PackPairs:
 
 
 @dataclass(frozen=True)
-class _Operand:
+class _PairOperand:
     """A factor in words: ``name`` of ``type``, made along ``axes`` from what ``read`` reads."""
 
     name: str
@@ -129,7 +129,7 @@ class _Operand:
 
 
 @dataclass(frozen=True)
-class _Packing:
+class _PairPacking:
     """A product of ``left`` by ``right``, whose vectors move along ``lane``."""
 
     stage: Stage
@@ -150,16 +150,18 @@ class _Packing:
         return Axis(depth.name, ceildiv(depth.extent, BYTES if self.bytes else 2))
 
     @property
-    def operands(self) -> tuple[_Operand, _Operand]:
+    def operands(self) -> tuple[_PairOperand, _PairOperand]:
         name = self.stage.output
         return self._operand(f"{name}.left", self.left), self._operand(f"{name}.right", self.right)
 
-    def _operand(self, name: str, read: Read) -> _Operand:
+    def _operand(self, name: str, read: Read) -> _PairOperand:
         known = {a.name: a for a in (*self.stage.axes, self.words)}
         order = dict.fromkeys(n for i in read.indices for n in sorted(symbols(i)) if n in known)
         axes = tuple(known[n] for n in order)
         layout = self._layout(axes) if self.lane in axes else None
-        return _Operand(name, TensorType(tuple(a.extent for a in axes), I32, layout), axes, read)
+        return _PairOperand(
+            name, TensorType(tuple(a.extent for a in axes), I32, layout), axes, read
+        )
 
     def _layout(self, axes: tuple[Axis, ...]) -> Layout:
         """Blocks of lanes innermost, the words that they are used with next to each other."""
@@ -168,7 +170,7 @@ class _Packing:
         parts = (*others, Part(lane, self.block), Part(words), Part(lane, 1, self.block))
         return Layout(parts, ((0, 0),) * len(axes))
 
-    def copy(self, operand: _Operand, makers: Makers) -> Iterator[Kernel]:
+    def copy(self, operand: _PairOperand, makers: Makers) -> Iterator[Kernel]:
         """Kernels that pack ``operand``; what makes it is done there."""
         maker = makers.get(operand.read.tensor)
         source = operand.read if maker is None else maker.at(operand.read.indices)

@@ -43,7 +43,7 @@ from modelcc.passes.tensor.unread_constants import still_read
 from modelcc.schedule.workload import program_key
 from modelcc.targets.cpu.passes.rounding import strassen_rounding
 from modelcc.targets.cpu.passes.strassen_cost import Split, StrassenCost
-from modelcc.targets.cpu.passes.strassen_match import Product, match_product
+from modelcc.targets.cpu.passes.strassen_match import MatrixProduct, match_product
 from modelcc.targets.cpu.passes.strassen_weights import QUADRANTS, QuadrantConstant
 
 COLUMNS, ROWS = "sj", "si"
@@ -87,7 +87,7 @@ class Strassen:
         kept = still_read(items, program, constants)
         return replace(program, types=types, constants=kept).with_items(tuple(items))
 
-    def _rewrite(self, kernel: Kernel, program: TensorProgram) -> _Rewrite | None:
+    def _rewrite(self, kernel: Kernel, program: TensorProgram) -> _StrassenRewrite | None:
         found = match_product(kernel, program)
         if found is None or not found.rows:
             return None
@@ -96,7 +96,11 @@ class Strassen:
         if word and word != WORD:
             return None
         halved, split = self._split(found, self.cost.split if word else self.cost.choose)
-        return None if split is None else _Rewrite(found, halved, split, asked=key if word else "")
+        return (
+            None
+            if split is None
+            else _StrassenRewrite(found, halved, split, asked=key if word else "")
+        )
 
     def admits(self, kernel: Kernel, program: TensorProgram) -> bool:
         """Whether ``kernel`` can be computed so, be it slower."""
@@ -106,7 +110,7 @@ class Strassen:
         return self._split(found, self.cost.split)[1] is not None
 
     def _split(
-        self, found: Product, choose: Callable[[int, int, int, int], Split | None]
+        self, found: MatrixProduct, choose: Callable[[int, int, int, int], Split | None]
     ) -> tuple[str, Split | None]:
         """The axis to halve, and how."""
         even = next((r for r in found.rows if r[1] % 2 == 0), None)
@@ -127,10 +131,10 @@ def _readers(program: TensorProgram) -> Mapping[str, set[str]]:
 
 
 @dataclass(frozen=True)
-class _Rewrite:
+class _StrassenRewrite:
     """What replaces one product; the axis ``halved`` is cut by ``split``."""
 
-    product: Product
+    product: MatrixProduct
     halved: str
     split: Split
     sums: tuple[str, ...] = ()

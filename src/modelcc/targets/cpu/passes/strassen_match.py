@@ -16,7 +16,7 @@ COLUMN_UNIT = 16
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """``sum[k] a[rows, k] * w[k, n]``, then ``epilogue`` stages over the same axes.
 
     ``rows`` are the axes that move ``a`` with their extents, outermost first; extents of 1 are
@@ -34,7 +34,7 @@ class Product:
     transposed: bool
 
 
-def match_product(kernel: Kernel, program: TensorProgram) -> Product | None:
+def match_product(kernel: Kernel, program: TensorProgram) -> MatrixProduct | None:
     """The product that ``kernel`` starts with; None if it is of another kind."""
     stages = shared_axes(kernel.stages)
     if stages is None or any(s.reduce for s in stages[1:]):
@@ -52,7 +52,7 @@ def match_product(kernel: Kernel, program: TensorProgram) -> Product | None:
     if w.indices not in (places, places[::-1]) or Sym(summed[0]) not in a.indices:
         return None
     rows = tuple((n, e) for n, e in extents.items() if n not in (column, *summed))
-    return Product(
+    return MatrixProduct(
         kernel,
         stage,
         stages[1:],

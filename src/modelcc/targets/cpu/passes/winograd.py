@@ -51,7 +51,7 @@ from modelcc.targets.cpu.passes.rounding import winograd_rounding
 from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
 from modelcc.targets.cpu.passes.winograd_match import Convolution, match_convolution
-from modelcc.targets.cpu.passes.winograd_tiles import IMAGE, Part, Tiles
+from modelcc.targets.cpu.passes.winograd_tiles import IMAGE, TileRegion, Tiles
 from modelcc.targets.cpu.passes.winograd_transforms import input_factors, output_factors
 
 Value = Literal["d", "v", "u", "m", "s"]
@@ -97,7 +97,7 @@ class Winograd:
         changed = replace(program, types=types, constants=kept)
         return changed.with_items(tuple(items))
 
-    def _rewrite(self, kernel: Kernel, program: TensorProgram) -> _Rewrite | None:
+    def _rewrite(self, kernel: Kernel, program: TensorProgram) -> _WinogradRewrite | None:
         found = match_convolution(kernel, program, self.block)
         if found is None:
             return None
@@ -108,7 +108,7 @@ class Winograd:
         choice = self.admitted(found, WORDS[word]) if word else self._expected(found)
         if choice is None:
             return None
-        return _Rewrite(found, _tiles(found, choice), self.block, key if word else "")
+        return _WinogradRewrite(found, _tiles(found, choice), self.block, key if word else "")
 
     def _expected(self, found: Convolution) -> Choice | None:
         return self.cost.choose(_shape(found), apart=not isinstance(found.images, int))
@@ -131,7 +131,7 @@ def _tiles(found: Convolution, choice: Choice) -> Tiles:
 
 
 @dataclass(frozen=True)
-class _Rewrite:
+class _WinogradRewrite:
     """The kernels, types and names that replace one convolution."""
 
     convolution: Convolution
@@ -217,7 +217,7 @@ class _Rewrite:
     def _at(self, point: Index, channel: Index, tile: Index) -> tuple[Index, ...]:
         return (*(Sym(a.name) for a in self.tiles.outer), point, channel, tile)
 
-    def _axes(self, channels: int, part: Part) -> tuple[Axis, ...]:
+    def _axes(self, channels: int, part: TileRegion) -> tuple[Axis, ...]:
         return (*self.tiles.outer, Axis(CHANNEL, channels), *self.tiles.inner(part))
 
     def _inputs(self) -> Iterator[Stage]:
@@ -251,7 +251,7 @@ class _Rewrite:
         for number, part in enumerate(self.tiles.parts()):
             yield from self._output_part(part, str(number))
 
-    def _output_part(self, part: Part, prefix: str) -> Iterator[Stage]:
+    def _output_part(self, part: TileRegion, prefix: str) -> Iterator[Stage]:
         m, size = self.tiles.m, self.tiles.m + 2
         axes, tile = self._axes(self._outer_c, part), self.tiles.number(part)
 
@@ -286,7 +286,7 @@ class _Rewrite:
         return result
 
     def _epilogue(
-        self, part: Part, axes: tuple[Axis, ...], value: At, prefix: str
+        self, part: TileRegion, axes: tuple[Axis, ...], value: At, prefix: str
     ) -> Iterator[Stage]:
         """Elements of the convolution and what its epilogue makes of them."""
         row, column = self.tiles.corner(part)

@@ -21,7 +21,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Part:
+class TileRegion:
     """A rectangle of equal tiles: where each is, by the symbols of its ``axes``."""
 
     rows: Span
@@ -65,23 +65,23 @@ class Tiles:
             return ()
         return (Axis(IMAGE, self.images), Axis(BLOCK, self.blocks))
 
-    def inner(self, part: Part) -> tuple[Axis, ...]:
+    def inner(self, part: TileRegion) -> tuple[Axis, ...]:
         """Axes over the tiles of ``part`` (in one block)."""
         within = (Axis(ROW, part.rows.count), Axis(COLUMN, part.columns.count))
         return within if self.apart else (Axis(IMAGE, self.images), *within)
 
     @property
-    def everything(self) -> Part:
+    def everything(self) -> TileRegion:
         """All tiles (of a block)."""
         rows = self.rows // self.blocks
-        return Part(Span(0, rows, self.m), Span(0, self.columns, self.m))
+        return TileRegion(Span(0, rows, self.m), Span(0, self.columns, self.m))
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TileRegion]:
         """Rectangles of tiles whose outputs all exist alike: whole ones, edges, the corner."""
         rows = self.rows // self.blocks
         for vertical in _spans(rows, self.height if self.blocks == 1 else rows * self.m, self.m):
             for across in _spans(self.columns, self.width, self.m):
-                yield Part(vertical, across)
+                yield TileRegion(vertical, across)
 
     @property
     def count(self) -> int:
@@ -89,14 +89,14 @@ class Tiles:
         images = self.images if isinstance(self.images, int) and not self.apart else 1
         return images * (self.rows // self.blocks) * self.columns
 
-    def number(self, part: Part) -> Index:
+    def number(self, part: TileRegion) -> Index:
         """The tile's number within its block."""
         row: Index = Sym(ROW) + part.rows.start
         if not self.apart:
             row = Sym(IMAGE) * self.rows + row
         return row * self.columns + Sym(COLUMN) + part.columns.start
 
-    def corner(self, part: Part) -> tuple[Index, Index]:
+    def corner(self, part: TileRegion) -> tuple[Index, Index]:
         """Row and column of the tile's first output."""
         row: Index = Sym(ROW) + part.rows.start
         if self.blocks > 1:

@@ -20,7 +20,7 @@ from modelcc.ir.scalar_tree import summands
 from modelcc.ir.types import Array
 
 
-class Value(Protocol):
+class Transformable(Protocol):
     """What can be transformed: numbers, and bounds of their errors."""
 
     def __add__(self, other: Self, /) -> Self: ...
@@ -28,7 +28,7 @@ class Value(Protocol):
     def __mul__(self, factor: float, /) -> Self: ...
 
 
-V = TypeVar("V", bound=Value)
+V = TypeVar("V", bound=Transformable)
 
 P, Q = 5 / 8, 3 / 2
 """The points of m = 4, exact in binary as are their products."""
