@@ -100,7 +100,7 @@ def delivered(
 ) -> Folder:
     """``model`` as a folder."""
     chosen = settings or options()
-    request = Request(name, weights, "net.onnx", "0")
+    request = DeliveryRequest(name, weights, "net.onnx", "0")
     place.mkdir(exist_ok=True)
     for file in deliver(model, None, request, target_of(chosen), chosen, Workplace()):
         (place / file.name).write_bytes(file.contents)

@@ -16,7 +16,6 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Buffer,
-    Call,
     Choose,
     Comment,
     Const,
@@ -35,6 +34,7 @@ from modelcc.ir.loop import (
     Parameter,
     Prefetch,
     Register,
+    ScalarCall,
     Scatter,
     Shuffle,
     Splat,
@@ -94,7 +94,8 @@ def relu(extent: int, when: Condition | None = None) -> Case:
         (
             Comment("relu of 16 elements"),
             Let("v", value),
-            Store("y", i, Call("max", (Var("v", F32, 16), f32(0.0, 16)), F32, 16), active=n - i),
+            Store("y", i, ScalarCall("max", (Var("v", F32, 16), f32(0.0, 16)), F32, 16),
+                  active=n - i),
         ),
         16, "parallel", when,
     )  # fmt: skip
@@ -221,9 +222,9 @@ def row_sum(combine: str) -> Case:
     value: Expr = Load("x", n * j + k, F32, 8, active=rest)
     if combine != "add":
         lane = IndexOf(k, I32, 8, 1)
-        inside = Call("lt", (lane, Splat(IndexOf(n, I32), 8)), BOOL, 8)
+        inside = ScalarCall("lt", (lane, Splat(IndexOf(n, I32), 8)), BOOL, 8)
         value = Choose(inside, value, f32(identity, 8))
-    step = Call(combine, (Var("s", F32, 8), value), F32, 8)
+    step = ScalarCall(combine, (Var("s", F32, 8), value), F32, 8)
     body = For(
         "j", 0, m,
         (
@@ -399,17 +400,17 @@ def local_buffer() -> Case:
 def casts() -> Case:
     """Bools in memory and in registers, conversions between all kinds of numbers."""
     x = Load("x", i, F32, 8)
-    positive = Call("gt", (x, f32(0, 8)), BOOL, 8)
+    positive = ScalarCall("gt", (x, f32(0, 8)), BOOL, 8)
     flag = Load("flag", i, BOOL, 8)
-    both = Call("and", (positive, Call("not", (flag,), BOOL, 8)), BOOL, 8)
+    both = ScalarCall("and", (positive, ScalarCall("not", (flag,), BOOL, 8)), BOOL, 8)
     body = For(
         "i", 0, 32,
         (
             Store("b", i, both),
             Store("f", i, Convert(flag, F32)),
-            Store("i8", i, Convert(Call("mul", (x, f32(30, 8)), F32, 8), I8)),
-            Store("u8", i, Convert(Call("abs", (Call("mul", (x, f32(50, 8)), F32, 8),), F32, 8),
-                                   U8)),
+            Store("i8", i, Convert(ScalarCall("mul", (x, f32(30, 8)), F32, 8), I8)),
+            Store("u8", i, Convert(
+                ScalarCall("abs", (ScalarCall("mul", (x, f32(50, 8)), F32, 8),), F32, 8), U8)),
             Store("f64", i, Convert(Load("i16", i, I16, 8), F64)),
             Store("half", i, Convert(x, F16)),
             Store("brain", i, Convert(x, BF16)),
@@ -461,13 +462,13 @@ def integers(dtype: DType) -> Case:
     binary = ("add", "sub", "mul", "div", "floordiv", "mod", "fmod", "min", "max", "and", "or",
               "xor")  # fmt: skip
     unary = ("neg", "abs", "sign", "not")
-    stores: list[Stmt] = [Store(f"y_{f}", i, Call(f, (a, b), dtype, lanes)) for f in binary]
-    stores += [Store(f"y_{f}", i, Call(f, (a,), dtype, lanes)) for f in unary]
+    stores: list[Stmt] = [Store(f"y_{f}", i, ScalarCall(f, (a, b), dtype, lanes)) for f in binary]
+    stores += [Store(f"y_{f}", i, ScalarCall(f, (a,), dtype, lanes)) for f in unary]
     shift = Load("s", i, dtype, lanes)
-    stores += [Store(f"y_{f}", i, Call(f, (a, shift), dtype, lanes)) for f in ("shl", "shr")]
+    stores += [Store(f"y_{f}", i, ScalarCall(f, (a, shift), dtype, lanes)) for f in ("shl", "shr")]
     other = Load("w", i, dtype, lanes)
     dots = ("dot_halves", "dot_bytes")
-    stores += [Store(f"y_{f}", i, Call(f, (other, b), dtype, lanes)) for f in dots]
+    stores += [Store(f"y_{f}", i, ScalarCall(f, (other, b), dtype, lanes)) for f in dots]
     names = (*binary, *unary, "shl", "shr", *dots)
     buffers = {name: (dtype, 64, False) for name in ("a", "b", "s", "w")}
     buffers |= {f"y_{f}": (dtype, 64, True) for f in names}
@@ -535,19 +536,19 @@ def float_functions(dtype: DType) -> Case:
     """Float functions that every target has an instruction for."""
     lanes = 8
     a, b = Load("a", i, dtype, lanes), Load("b", i, dtype, lanes)
-    size = Call("abs", (a,), dtype, lanes)
+    size = ScalarCall("abs", (a,), dtype, lanes)
     calls: dict[str, Expr] = {
-        f: Call(f, (a, b), dtype, lanes) for f in ("add", "sub", "mul", "div", "min", "max")
+        f: ScalarCall(f, (a, b), dtype, lanes) for f in ("add", "sub", "mul", "div", "min", "max")
     }
     calls |= {
-        f: Call(f, (a,), dtype, lanes)
+        f: ScalarCall(f, (a,), dtype, lanes)
         for f in ("neg", "abs", "sign", "floor", "ceil", "trunc", "round", "reciprocal")
     }
-    calls |= {f: Call(f, (size,), dtype, lanes) for f in ("sqrt", "rsqrt")}
+    calls |= {f: ScalarCall(f, (size,), dtype, lanes) for f in ("sqrt", "rsqrt")}
     tests = ("eq", "ne", "lt", "le", "gt", "ge")
     special = Load("special", i, dtype, lanes)
-    checks: dict[str, Expr] = {f: Call(f, (special, b), BOOL, lanes) for f in tests}
-    checks |= {f: Call(f, (special,), BOOL, lanes) for f in ("isnan", "isinf")}
+    checks: dict[str, Expr] = {f: ScalarCall(f, (special, b), BOOL, lanes) for f in tests}
+    checks |= {f: ScalarCall(f, (special,), BOOL, lanes) for f in ("isnan", "isinf")}
     buffers = {name: (dtype, 32, False) for name in ("a", "b", "special")}
     buffers |= {f"y_{f}": (dtype, 32, True) for f in calls}
     buffers |= {f"y_{f}": (BOOL, 32, True) for f in checks}
@@ -650,7 +651,7 @@ def check_rounding(dtype: DType, lanes: int, run: Runner) -> None:
     values = np.concatenate([*edges, [5e-324, -1e-40, 1e-300], spread]).astype(dtype.numpy)
     values = np.resize(values, 4224)
     load = Load("x", i, dtype, lanes)
-    stores = tuple(Store(name, i, Call(name, (load,), dtype, lanes)) for name in functions)
+    stores = tuple(Store(name, i, ScalarCall(name, (load,), dtype, lanes)) for name in functions)
     buffers = dict.fromkeys(("x", *functions), dtype)
     arguments = {name: np.zeros_like(values) for name in buffers} | {"x": values}
     run(elementwise("rounding", buffers, stores, len(values), lanes), arguments, {})

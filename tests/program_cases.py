@@ -8,7 +8,7 @@ import numpy as np
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.index import DIM, Index, Sym
-from modelcc.ir.loop import Buffer, Call, Const, For, Function, Load, Parameter, Splat, Store
+from modelcc.ir.loop import Buffer, Const, For, Function, Load, Parameter, ScalarCall, Splat, Store
 from modelcc.ir.program import (
     Binding,
     CopyTensor,
@@ -30,7 +30,7 @@ def binary(name: str, function: str) -> Function:
     """``z = function(x, y)`` on ``n`` elements, 16 at a time."""
     active = n - i
     x, y = (Load(buffer, i, F32, 16, active=active) for buffer in "xy")
-    store = Store("z", i, Call(function, (x, y), F32, 16), active=active)
+    store = Store("z", i, ScalarCall(function, (x, y), F32, 16), active=active)
     parameters = tuple(Parameter(Buffer(p, F32, n), p == "z") for p in "xyz")
     return Function(name, parameters, ("n",), (For("i", 0, n, (store,), 16, "parallel"),))
 
@@ -38,7 +38,7 @@ def binary(name: str, function: str) -> Function:
 def scale() -> Function:
     """``z = x * w[0]`` on ``n`` elements, one thread."""
     active = n - i
-    value = Call("mul", (Load("x", i, F32, 16, active=active), Splat(Load("w", 0, F32), 16)),
+    value = ScalarCall("mul", (Load("x", i, F32, 16, active=active), Splat(Load("w", 0, F32), 16)),
                  F32, 16)  # fmt: skip
     parameters = (
         Parameter(Buffer("x", F32, n)),
@@ -92,7 +92,7 @@ def with_tensor(
 def add_row() -> Function:
     """``z = s + x[row]`` on rows of 7 elements."""
     row = Load("x", 7 * Sym("row") + i, F32)
-    body = Store("z", i, Call("add", (Load("s", i, F32), row), F32))
+    body = Store("z", i, ScalarCall("add", (Load("s", i, F32), row), F32))
     parameters = (
         Parameter(Buffer("x", F32, 7 * n)),
         Parameter(Buffer("s", F32, 7)),
@@ -103,8 +103,8 @@ def add_row() -> Function:
 
 def halve() -> Function:
     """``v = v / 2`` in place on 7 elements; ``more``: whether ``v[0]`` is still above 1."""
-    half = Call("mul", (Load("v", i, F32), Const(0.5, F32)), F32)
-    more = Call("gt", (Load("v", 0, F32), Const(1.0, F32)), BOOL)
+    half = ScalarCall("mul", (Load("v", i, F32), Const(0.5, F32)), F32)
+    more = ScalarCall("gt", (Load("v", 0, F32), Const(1.0, F32)), BOOL)
     parameters = (Parameter(Buffer("v", F32, 7), True), Parameter(Buffer("more", BOOL, 1), True))
     return Function(
         "halve", parameters, (), (For("i", 0, 7, (Store("v", i, half),)), Store("more", 0, more))

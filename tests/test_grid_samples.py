@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 import modelcc
 from modelcc.driver import pipeline, target_of
-from modelcc.ir.loop import Call, Function, Gather
+from modelcc.ir.loop import Function, Gather, ScalarCall
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import Workplace
@@ -62,7 +62,7 @@ def test_agrees_with_onnxruntime(
 
 def calls(function: Function, name: str) -> bool:
     return any(
-        isinstance(e, Call) and e.function == name
+        isinstance(e, ScalarCall) and e.function == name
         for s in statements(function.body)
         for whole in statement_expressions(s)
         for e in walk(whole)

@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import modelcc
 from modelcc.driver import pipeline, target_of
-from modelcc.ir.loop import Call, Function, Intrinsic
+from modelcc.ir.loop import Function, Intrinsic, ScalarCall
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.types import Array
 from modelcc.pipeline import before_block, run_stages
@@ -104,7 +104,7 @@ def functions(model: ModelProto) -> list[Function]:
 def has_dots(function: Function) -> bool:
     """Whether it multiplies four bytes, or two words where there is no instruction for bytes."""
     return any(
-        isinstance(e, Intrinsic) or (isinstance(e, Call) and e.function == "dot_halves")
+        isinstance(e, Intrinsic) or (isinstance(e, ScalarCall) and e.function == "dot_halves")
         for s in statements(function.body)
         for whole in statement_expressions(s)
         for e in walk(whole)

@@ -13,9 +13,9 @@ from modelcc.ir.loop import (
     Function,
     IndexOf,
     Instruction,
+    InstructionOperand,
     Intrinsic,
     Load,
-    Operand,
     Parameter,
     Store,
 )
@@ -25,7 +25,7 @@ from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.op import ModelError
 from modelcc.ir.types import F32, I8, I32, U8
 
-TAKEN = (Operand("a", I32), Operand("b", I8, 2))
+TAKEN = (InstructionOperand("a", I32), InstructionOperand("b", I8, 2))
 A = Load("a", LANE, I32)
 
 

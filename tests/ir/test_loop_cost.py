@@ -7,7 +7,6 @@ import pytest
 from modelcc.ir.index import Sym, minimum
 from modelcc.ir.loop import (
     Buffer,
-    Call,
     Const,
     Fold,
     For,
@@ -16,6 +15,7 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Parameter,
+    ScalarCall,
     Store,
 )
 from modelcc.ir.loop_cost import function_cost
@@ -39,12 +39,12 @@ def test_vectors_count_their_lanes_and_tails_whole(size: int) -> None:
 
 
 def test_nested_loops_multiply() -> None:
-    add = Store("y", 0, Call("add", (Fold("add", X), Const(1.0, F32)), F32))
+    add = Store("y", 0, ScalarCall("add", (Fold("add", X), Const(1.0, F32)), F32))
     inner = For("j", i, minimum(i + 4, n), (add,))
     cost = function_cost(function(For("i", 0, n, (inner,), 4)), {"n": 8})
     assert cost.flops == 2 * 4 * (1 + 15)
 
 
 def test_integers_are_no_flops() -> None:
-    count = Store("y", 0, Call("add", (IndexOf(i, I64), IndexOf(i, I64)), I64))
+    count = Store("y", 0, ScalarCall("add", (IndexOf(i, I64), IndexOf(i, I64)), I64))
     assert function_cost(function(For("i", 0, n, (count,))), {"n": 9}).flops == 0

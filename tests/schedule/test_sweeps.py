@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from modelcc.ir.index import Sym, evaluate
-from modelcc.ir.loop import BindIndex, Buffer, Call, For, Function, IndexOf, Load, Parameter, Store
+from modelcc.ir.loop import (
+    BindIndex,
+    Buffer,
+    For,
+    Function,
+    IndexOf,
+    Load,
+    Parameter,
+    ScalarCall,
+    Store,
+)
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_verifier import verify_function
 from modelcc.ir.types import F32
@@ -20,7 +30,7 @@ P, J, T = Sym("p"), Sym("i"), Sym("t")
 def tiles(count: int = 5) -> Function:
     """``y = w * x[t]`` in ``count`` tiles of 4 elements."""
     place = 4 * P + J
-    product = Call("mul", (Load("w", place, F32), Load("x", T, F32)), F32)
+    product = ScalarCall("mul", (Load("w", place, F32), Load("x", T, F32)), F32)
     inner = For("i", 0, 4, (Store("y", place, product),))
     parameters = (
         Parameter(Buffer("w", F32, 4 * count)),

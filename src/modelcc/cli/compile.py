@@ -39,7 +39,7 @@ from modelcc.pipeline import Observer
 from modelcc.report.formats import byte_text
 from modelcc.report.page import report_page
 from modelcc.report.tables import report_tables, stage_table
-from modelcc.targets.c.delivery.facts import Request, WeightsForm
+from modelcc.targets.c.delivery.facts import DeliveryRequest, WeightsForm
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.c.delivery.naming import checked_prefix, prefix_of
 from modelcc.targets.native.host import PORTABLE
@@ -162,7 +162,7 @@ def compile_command(
         result: Emission | Compiled | tuple[File, ...]
         if in_folder:
             prefix = prefix_of(stem_of(model)) if name is None else checked_prefix(name)
-            request = Request(prefix, weights or "bin", model.name, VERSION)
+            request = DeliveryRequest(prefix, weights or "bin", model.name, VERSION)
             result = deliver(source, level, request, target, options, workplace, observer)
         elif wanted is not None:
             result = emit(source, level, wanted, target, options, workplace, observer)

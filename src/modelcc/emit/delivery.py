@@ -12,7 +12,7 @@ from modelcc.ir.structure import Interface
 from modelcc.options import Options
 from modelcc.pipeline import Observer, StageRun, all_of, before_block, run_stages
 from modelcc.targets.base import Target, Workplace
-from modelcc.targets.c.delivery.facts import Request
+from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.native.c_target import CTarget
 
@@ -20,7 +20,7 @@ from modelcc.targets.native.c_target import CTarget
 def deliver(
     source: object,
     level: str | None,
-    request: Request,
+    request: DeliveryRequest,
     target: Target,
     options: Options,
     workplace: Workplace,

@@ -27,7 +27,6 @@ from modelcc.ir.loop import (
     Assign,
     BindIndex,
     Buffer,
-    Call,
     Const,
     Convert,
     Expr,
@@ -41,6 +40,7 @@ from modelcc.ir.loop import (
     LoopKind,
     Parameter,
     Register,
+    ScalarCall,
     Splat,
     Stmt,
     Store,
@@ -71,13 +71,13 @@ def integer(value: int) -> Const:
     return Const(value, I64)
 
 
-def call(function: str, *args: Expr) -> Call:
+def call(function: str, *args: Expr) -> ScalarCall:
     """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS` on values of as many lanes."""
     dtype = BOOL if FUNCTIONS[function].result == "bool" else args[0].dtype
-    return Call(function, args, dtype, args[0].lanes)
+    return ScalarCall(function, args, dtype, args[0].lanes)
 
 
-def add(a: Expr, b: Expr | int) -> Call:
+def add(a: Expr, b: Expr | int) -> ScalarCall:
     """The sum of two numbers of one type."""
     return call("add", a, number(b, a.dtype, a.lanes) if isinstance(b, int) else b)
 

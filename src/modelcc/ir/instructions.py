@@ -19,7 +19,6 @@ from modelcc.ir.index import Sym, coefficient, evaluate, symbols
 from modelcc.ir.loop import (
     Bitcast,
     Buffer,
-    Call,
     Choose,
     Const,
     Convert,
@@ -27,11 +26,12 @@ from modelcc.ir.loop import (
     For,
     Function,
     Instruction,
+    InstructionOperand,
     Intrinsic,
     Load,
     MulAdd,
-    Operand,
     Parameter,
+    ScalarCall,
     Shuffle,
     Splat,
     Stmt,
@@ -78,7 +78,7 @@ def instruction_of(function: Function) -> Instruction:
     taken = [p.buffer for p in function.parameters if p.buffer.name != RESULT]
     each = (coefficient(b.size, "n") for b in taken)
     counts = (n if isinstance(n, int) else 0 for n in each)
-    found = (Operand(b.name, b.dtype, n) for b, n in zip(taken, counts, strict=True))
+    found = (InstructionOperand(b.name, b.dtype, n) for b, n in zip(taken, counts, strict=True))
     instruction = Instruction(function.name, tuple(found), meaning)
     if instruction_function(instruction) != function:
         raise ModelError("an instruction takes so many elements for each lane of n", place)
@@ -100,7 +100,7 @@ def _lanes(e: Expr, given: Mapping[str, tuple[Expr, int]], lanes: int) -> Expr:
             return _elements(arg, places, lanes * each)
         case Const():
             return replace(e, lanes=lanes)
-        case Call():
+        case ScalarCall():
             return replace(e, args=tuple(_lanes(a, given, lanes) for a in e.args), lanes=lanes)
         case _:
             return with_operands(e, [_lanes(o, given, lanes) for o in operands(e)])
@@ -119,7 +119,7 @@ def meaning_fault(instruction: Instruction, lanes: int) -> str:
     """Why an instruction has no meaning for that many lanes; "" if it has one."""
     name, taken = instruction.name, {o.name: o for o in instruction.operands}
     for e in walk(instruction.meaning):
-        if not isinstance(e, Load | Const | Call | MulAdd | Choose | Convert | Bitcast):
+        if not isinstance(e, Load | Const | ScalarCall | MulAdd | Choose | Convert | Bitcast):
             return f"what {name} means cannot be said by {type(e).__name__}"
         if isinstance(e, Load) and (e.buffer not in taken or taken[e.buffer].dtype != e.dtype):
             return f"{name} has no operand %{e.buffer} of {e.dtype}"
@@ -152,7 +152,11 @@ def dot_product(
         at = LANE * count + step
         a, b = Load("a", at, left), Load("b", at, right)
         total = MulAdd(Convert(a, sums), Convert(b, sums), total)
-    taken = (Operand("a", left, count), Operand("b", right, count), Operand("c", sums))
+    taken = (
+        InstructionOperand("a", left, count),
+        InstructionOperand("b", right, count),
+        InstructionOperand("c", sums),
+    )
     return Instruction(name, taken, total)
 
 

@@ -100,7 +100,7 @@ class Gather:
 
 
 @dataclass(frozen=True)
-class Call:
+class ScalarCall:
     """``function`` of :data:`modelcc.ir.scalar.FUNCTIONS`, lane by lane."""
 
     function: str
@@ -127,7 +127,7 @@ class MulAdd:
 
 
 @dataclass(frozen=True)
-class Operand:
+class InstructionOperand:
     """A vector that an instruction takes: ``each`` elements for each lane of its result."""
 
     name: str
@@ -144,7 +144,7 @@ class Instruction:
     """
 
     name: str
-    operands: tuple[Operand, ...]
+    operands: tuple[InstructionOperand, ...]
     meaning: Expr = field(hash=False)
 
     @property
@@ -268,7 +268,7 @@ class Test:
 
 
 Expr: TypeAlias = (
-    Const | Var | IndexOf | Load | Gather | Call | MulAdd | Intrinsic | Choose | Convert
+    Const | Var | IndexOf | Load | Gather | ScalarCall | MulAdd | Intrinsic | Choose | Convert
     | Bitcast | Splat | Shuffle | Fold | Test
 )  # fmt: skip
 

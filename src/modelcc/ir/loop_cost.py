@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.index import evaluate
-from modelcc.ir.loop import BindIndex, Call, Expr, Fold, For, Function, If, MulAdd, Stmt, While
+from modelcc.ir.loop import (
+    BindIndex,
+    Expr,
+    Fold,
+    For,
+    Function,
+    If,
+    MulAdd,
+    ScalarCall,
+    Stmt,
+    While,
+)
 from modelcc.ir.loop_traversal import blocks, operands, statement_expressions
 from modelcc.ir.scalar import FUNCTIONS
 
@@ -65,7 +76,7 @@ def _expression_flops(e: Expr) -> int:
     if not e.dtype.is_float:
         return inside
     match e:
-        case Call():
+        case ScalarCall():
             return inside + (e.lanes if FUNCTIONS[e.function].domain != "any" else 0)
         case MulAdd():
             return inside + 2 * e.lanes

@@ -15,7 +15,6 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Buffer,
-    Call,
     Check,
     Choose,
     Comment,
@@ -38,6 +37,7 @@ from modelcc.ir.loop import (
     Parameter,
     Prefetch,
     Register,
+    ScalarCall,
     Scatter,
     Shuffle,
     Space,
@@ -437,7 +437,7 @@ class FunctionParser:
                 if function is None:
                     raise self._at.error(f"unknown function {word!r}")
                 dtype = BOOL if function.result == "bool" else args[0].dtype
-                return Call(word, tuple(args), dtype, args[0].lanes)
+                return ScalarCall(word, tuple(args), dtype, args[0].lanes)
 
 
 def parse_source(scanner: Scanner) -> tuple[str, ...]:

@@ -27,7 +27,6 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Buffer,
-    Call,
     Check,
     Choose,
     Comment,
@@ -47,6 +46,7 @@ from modelcc.ir.loop import (
     ParallelCall,
     Prefetch,
     Register,
+    ScalarCall,
     Scatter,
     Shuffle,
     Splat,
@@ -186,7 +186,7 @@ class _Writer:
             case Gather():
                 place = f"{self.bound('B', e.buffer)}, {self.index(e.offset)}"
                 return f"gather({place}, {self.expression(e.offsets)}, {self.index(e.active)})"
-            case Call():
+            case ScalarCall():
                 return self._call(e)
             case MulAdd():
                 a, b, c = (self.expression(x) for x in (e.a, e.b, e.c))
@@ -248,7 +248,7 @@ class _Writer:
         steps = self.constant(np.arange(e.lanes) * e.step)
         return f"({value} + {steps}).astype({dtype})"
 
-    def _call(self, e: Call) -> str:
+    def _call(self, e: ScalarCall) -> str:
         args = [self.expression(a) for a in e.args]
         if e.function in _INFIX:
             return f"({args[0]} {_INFIX[e.function]} {args[1]})"

@@ -40,7 +40,6 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Buffer,
-    Call,
     Check,
     Choose,
     Comment,
@@ -61,6 +60,7 @@ from modelcc.ir.loop import (
     Parameter,
     Prefetch,
     Register,
+    ScalarCall,
     Scatter,
     Shuffle,
     Splat,
@@ -220,7 +220,7 @@ def expression_text(e: Expr) -> str:
 
 def _application(e: Expr) -> tuple[str, tuple[Expr, ...]]:
     match e:
-        case Call():
+        case ScalarCall():
             return e.function, e.args
         case MulAdd():
             return "muladd", (e.a, e.b, e.c)

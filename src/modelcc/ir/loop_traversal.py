@@ -12,7 +12,6 @@ from modelcc.ir.loop import (
     Assign,
     BindIndex,
     Bitcast,
-    Call,
     Check,
     Choose,
     Comment,
@@ -32,6 +31,7 @@ from modelcc.ir.loop import (
     ParallelCall,
     Prefetch,
     Register,
+    ScalarCall,
     Scatter,
     Shuffle,
     Splat,
@@ -54,7 +54,7 @@ def operands(e: Expr) -> tuple[Expr, ...]:
             return ()
         case Gather():
             return (e.offsets,)
-        case Call() | Intrinsic():
+        case ScalarCall() | Intrinsic():
             return e.args
         case MulAdd():
             return (e.a, e.b, e.c)
@@ -73,7 +73,7 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
             return e
         case Gather():
             return replace(e, offsets=new[0])
-        case Call() | Intrinsic():
+        case ScalarCall() | Intrinsic():
             return replace(e, args=tuple(new))
         case MulAdd():
             return MulAdd(*new)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from modelcc.ir.loop import (
     Bitcast,
-    Call,
     Choose,
     Const,
     Convert,
@@ -15,6 +14,7 @@ from modelcc.ir.loop import (
     Intrinsic,
     Load,
     MulAdd,
+    ScalarCall,
     Shuffle,
     Splat,
 )
@@ -34,7 +34,7 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
         case Gather():
             integer = e.offsets.dtype.is_integer
             return "" if integer else f"offsets must be integers, not {e.offsets.dtype}"
-        case Call():
+        case ScalarCall():
             return _call_fault(e)
         case MulAdd():
             return _same("muladd", parts, parts[0].dtype)
@@ -94,7 +94,7 @@ def _leaf_fault(e: Const | IndexOf | Load) -> str:
             return ""
 
 
-def _call_fault(e: Call) -> str:
+def _call_fault(e: ScalarCall) -> str:
     function = FUNCTIONS.get(e.function)
     if function is None:
         return f"unknown function '{e.function}'"

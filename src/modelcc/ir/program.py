@@ -274,19 +274,19 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Check:
+class SizeCheck:
     """What must hold when ``step`` has read its symbols, or the run ends there."""
 
     step: ReadSize
     condition: Condition
 
 
-def checks(program: Program) -> tuple[Check, ...]:
+def checks(program: Program) -> tuple[SizeCheck, ...]:
     """Every check, in the order of the text; a run that fails one ends with 1 + its position."""
-    found: list[Check] = []
+    found: list[SizeCheck] = []
     for step in leaves(program.steps):
         if isinstance(step, ReadSize):
-            found += (Check(step, c) for c in size_conditions(step, program.dims))
+            found += (SizeCheck(step, c) for c in size_conditions(step, program.dims))
     return tuple(found)
 
 

@@ -110,7 +110,7 @@ class Contents:
         return Contents({n: self.segments[n].shared(other.segments[n]) for n in both})
 
 
-class Memory:
+class DefinedTensors:
     """Which tensors hold what was written to them.  Tensors without elements always do."""
 
     def __init__(self, program: Program) -> None:

@@ -62,7 +62,7 @@ def verify_program(program: Program, before: Program | None = None) -> None:
         verify_placement(program, program.placement, samples, inner, known)
     for name in (*program.inputs, *program.outputs, *program.constants):
         _verify_named(program, (name,), (program.name,))
-    verifier = _Verifier(program)
+    verifier = _ProgramVerifier(program)
     verifier.steps(program.steps, frozenset(samples[0]) - late)
     if before is None or not _runs_alike(program, before):
         for values in samples:
@@ -140,7 +140,7 @@ def _verify_named(program: Program, names: Iterable[str], where: tuple[str, ...]
             raise ModelError(f"there is no tensor '{name}'", where)
 
 
-class _Verifier:
+class _ProgramVerifier:
     """Steps of one program; ``known`` are the index symbols that have a value."""
 
     def __init__(self, program: Program) -> None:

@@ -22,7 +22,7 @@ from modelcc.ir.program import (
     Program,
     Step,
 )
-from modelcc.ir.program_contents import Contents, Memory, Values, given_values
+from modelcc.ir.program_contents import Contents, DefinedTensors, Values, given_values
 from modelcc.ir.program_symbols import mentioned_symbols
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
@@ -92,7 +92,7 @@ class _Walk:
         self._inside = 0
         self._after: dict[_LoopState, tuple[Contents, dict[str, int]]] = {}
         self._mentioned: dict[int, frozenset[str]] = {}
-        self.memory = Memory(program)
+        self.memory = DefinedTensors(program)
 
     def steps(self, steps: Sequence[Step], values: Values) -> Values:
         """Walk through ``steps``; ``values`` with those of the symbols that they read."""

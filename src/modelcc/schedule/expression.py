@@ -19,7 +19,6 @@ from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import (
     Assign,
     BindIndex,
-    Call,
     Check,
     Choose,
     Const,
@@ -34,6 +33,7 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Register,
+    ScalarCall,
     Shuffle,
     Splat,
     Stmt,
@@ -167,7 +167,7 @@ class PointEmitter:
                 args = self._aligned(scalar.args, point, internal)
                 if scalar.function in ("max", "min") and scalar.dtype.is_float:
                     return self._extremum(scalar.function, args)
-                return Call(scalar.function, tuple(args), scalar.dtype, args[0].lanes)
+                return ScalarCall(scalar.function, tuple(args), scalar.dtype, args[0].lanes)
             case Select():
                 parts = (scalar.condition, scalar.then, scalar.other)
                 condition, then, other = self._aligned(parts, point, internal)
@@ -217,10 +217,10 @@ class PointEmitter:
             first, second = second, first
         dtype, lanes = first.dtype, first.lanes
         if isinstance(first, Const):
-            return Call(function, (first, second), dtype, lanes)
+            return ScalarCall(function, (first, second), dtype, lanes)
         first = self.name("v", first)
-        is_nan = Call("isnan", (first,), BOOL, lanes)
-        return Choose(is_nan, first, Call(function, (first, second), dtype, lanes))
+        is_nan = ScalarCall("isnan", (first,), BOOL, lanes)
+        return Choose(is_nan, first, ScalarCall(function, (first, second), dtype, lanes))
 
     def _aligned(
         self, parts: tuple[Scalar, ...], point: Mapping[str, Index], internal: Mapping[str, Expr]
@@ -350,8 +350,10 @@ class PointEmitter:
                 raise ValueError(f"{offset} is not linear in {name}")
             if step != 1:
                 times = Splat(IndexOf(step, I64), lanes.count)
-                lane = Call("mul", (lane, times), I64, lanes.count)
-            offsets = lane if offsets is None else Call("add", (offsets, lane), I64, lanes.count)
+                lane = ScalarCall("mul", (lane, times), I64, lanes.count)
+            offsets = (
+                lane if offsets is None else ScalarCall("add", (offsets, lane), I64, lanes.count)
+            )
         assert offsets is not None
         base = substitute(offset, rest)
         return Gather(read.tensor, base, offsets, read.dtype, self._active_at(point))
@@ -385,12 +387,12 @@ def combine_function(combine: Combine, dtype: DType) -> str:
 def accumulate(combine: Combine, register: str, value: Expr, lanes: int) -> Assign:
     """``register = register combined with value``; a sum of products becomes a MulAdd."""
     current = Var(register, value.dtype, lanes)
-    if combine == "sum" and isinstance(value, Call) and value.function == "mul":
+    if combine == "sum" and isinstance(value, ScalarCall) and value.function == "mul":
         a, b = (widen(v, lanes) for v in value.args)
         return Assign(register, MulAdd(a, b, current))
     function = combine_function(combine, value.dtype)
     args = (current, widen(value, lanes))
-    return Assign(register, Call(function, args, value.dtype, lanes))
+    return Assign(register, ScalarCall(function, args, value.dtype, lanes))
 
 
 def vectorisable(

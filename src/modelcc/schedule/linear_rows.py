@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, substitute
-from modelcc.ir.loop import Call, Choose, Const, Expr, Test
+from modelcc.ir.loop import Choose, Const, Expr, ScalarCall, Test
 from modelcc.ir.scalar_tree import index_symbols, summands
 from modelcc.ir.tensor import Linear, Scalar
 from modelcc.ir.types import DType
@@ -103,11 +103,11 @@ def _combination(terms: Sequence[tuple[float, Expr]], dtype: DType) -> Expr:
         value, size = widen(value, lanes), abs(factor)
         if size != 1:
             times = Const(size if dtype.is_float else int(size), dtype, lanes)
-            value = Call("mul", (value, times), dtype, lanes)
+            value = ScalarCall("mul", (value, times), dtype, lanes)
         if total is not None:
-            value = Call("add" if factor > 0 else "sub", (total, value), dtype, lanes)
+            value = ScalarCall("add" if factor > 0 else "sub", (total, value), dtype, lanes)
         elif factor < 0:
-            value = Call("neg", (value,), dtype, lanes)
+            value = ScalarCall("neg", (value,), dtype, lanes)
         total = value
     assert total is not None
     return total

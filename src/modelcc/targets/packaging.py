@@ -11,7 +11,7 @@ from modelcc.artifact.manifest import CheckSpec, DimSpec, MachineSpec, Manifest,
 from modelcc.artifact.memory import Memory
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import DIM, Range
-from modelcc.ir.program import Check, Program, checks, index_bounds
+from modelcc.ir.program import Program, SizeCheck, checks, index_bounds
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ def _spec(program: Program, bound: str, name: str) -> TensorSpec:
     return TensorSpec(name, found.dtype, found.shape)
 
 
-def _check(check: Check) -> CheckSpec:
+def _check(check: SizeCheck) -> CheckSpec:
     return CheckSpec(", ".join(check.step.source), check.condition)
 
 
-def check_text(check: Check) -> str:
+def check_text(check: SizeCheck) -> str:
     """What a check demands, after the user's nodes that do."""
     where = f"{', '.join(check.step.source)}: " if check.step.source else ""
     return f"{where}{check.condition}"

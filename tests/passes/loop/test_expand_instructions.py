@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modelcc.ir.instructions import DOT4, LANE, instruction_function
-from modelcc.ir.loop import Call, Instruction, Load, Operand
+from modelcc.ir.loop import Instruction, InstructionOperand, Load, ScalarCall
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.loop_verifier import verify_function
@@ -13,9 +13,9 @@ from modelcc.ir.types import I32
 from modelcc.passes.loop.expand_instructions import expand_instructions
 
 A, B, C = (Load(name, LANE, I32) for name in "abc")
-PRODUCT = Call("mul", (A, B), I32)
-SUM = Call("add", (C, PRODUCT), I32)
-TAKEN = tuple(Operand(name, I32) for name in "abc")
+PRODUCT = ScalarCall("mul", (A, B), I32)
+SUM = ScalarCall("add", (C, PRODUCT), I32)
+TAKEN = tuple(InstructionOperand(name, I32) for name in "abc")
 MUL = Instruction("times", TAKEN[:2], PRODUCT)
 MAC = Instruction("plus_times", TAKEN, SUM)
 

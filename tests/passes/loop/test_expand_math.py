@@ -11,7 +11,7 @@ from machines import chosen_cpu
 from native_loops import call, compiled
 
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import Buffer, Call, Const, Expr, For, Function, Load, Parameter, Store
+from modelcc.ir.loop import Buffer, Const, Expr, For, Function, Load, Parameter, ScalarCall, Store
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.types import F16, F32, F64, I32, I64, U8, DType
 from modelcc.passes.loop.expand_math import EXPANSIONS, MAX_ULP, ROUNDED_TWICE, expand_math
@@ -32,7 +32,7 @@ def elementwise(value: Expr, dtype: DType, name: str = "f", operands: str = "x")
 
 def unary(name: str, dtype: DType) -> Function:
     lanes = 64 // dtype.bytes
-    value = Call(name, (Load("x", i, dtype, lanes),), dtype, lanes)
+    value = ScalarCall(name, (Load("x", i, dtype, lanes),), dtype, lanes)
     return expand_math(elementwise(value, dtype, f"{name}_{dtype}"))
 
 
@@ -98,7 +98,7 @@ def test_error_is_within_its_bound(name: str, dtype: DType, code: NativeCode) ->
 def test_pow_of_floats(dtype: DType) -> None:
     lanes = 8
     operands = tuple(Load(b, i, dtype, lanes) for b in "xy")
-    value = Call("pow", operands, dtype, lanes)
+    value = ScalarCall("pow", operands, dtype, lanes)
     rng = np.random.default_rng(0)
     special = [0.0, -0.0, 1, -1, 2, -2, 3, -3, 0.5, -0.5, np.inf, -np.inf, np.nan, 1e10, 7, 101]
     x = np.repeat(special, 16).astype(dtype.numpy)
@@ -113,7 +113,7 @@ def test_pow_of_floats(dtype: DType) -> None:
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, -1, -2, 0.5, -0.5, 1.5, 17])
 def test_pow_with_a_constant(exponent: float) -> None:
-    value = Call("pow", (Load("x", i, F32, 8), Const(exponent, F32, 8)), F32, 8)
+    value = ScalarCall("pow", (Load("x", i, F32, 8), Const(exponent, F32, 8)), F32, 8)
     function = expand_math(elementwise(value, F32))
     x = np.random.default_rng(0).uniform(0.1, 9, 64).astype(np.float32)
     np.testing.assert_allclose(run(function, x), x.astype(np.float64) ** exponent, 6e-7)
@@ -123,7 +123,7 @@ def test_pow_with_a_constant(exponent: float) -> None:
 
 @pytest.mark.parametrize("dtype", [I32, I64, U8], ids=str)
 def test_pow_of_integers(dtype: DType) -> None:
-    value = Call("pow", tuple(Load(b, i, dtype, 4) for b in "xy"), dtype, 4)
+    value = ScalarCall("pow", tuple(Load(b, i, dtype, 4) for b in "xy"), dtype, 4)
     function = expand_math(elementwise(value, dtype, operands="xy"))
     low = 0 if dtype == U8 else -5
     x, y = (a.ravel().astype(dtype.numpy) for a in np.mgrid[low:5:10j, 0:12:12j])
@@ -137,7 +137,7 @@ def test_pow_of_integers(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("name", ["fmod", "mod"])
 def test_remainders(name: str, dtype: DType) -> None:
-    value = Call(name, tuple(Load(b, i, dtype, 8) for b in "xy"), dtype, 8)
+    value = ScalarCall(name, tuple(Load(b, i, dtype, 8) for b in "xy"), dtype, 8)
     rng = np.random.default_rng(0)
     special = [0.0, -0.0, 1, -1, 2.5, -2.5, 3, -3, 0.1, -0.1, np.inf, -np.inf, np.nan, 6, 7, 9]
     x = np.concatenate([np.repeat(special, 16), rng.uniform(-1e4, 1e4, 4096)])
@@ -157,12 +157,12 @@ def test_halves_are_computed_in_single_precision() -> None:
 
 def test_no_elementary_function_is_left_and_equal_calls_are_expanded_once() -> None:
     x = Load("x", i, F32, 16)
-    one = Call("exp", (x,), F32, 16)
-    two = Call("add", (one, Call("tanh", (one,), F32, 16)), F32, 16)
+    one = ScalarCall("exp", (x,), F32, 16)
+    two = ScalarCall("add", (one, ScalarCall("tanh", (one,), F32, 16)), F32, 16)
     function = expand_math(elementwise(two, F32))
     found = [e for s in statements(function.body) for o in statement_expressions(s)
              for e in walk(o)]  # fmt: skip
-    assert not {e.function for e in found if isinstance(e, Call)} & set(EXPANSIONS)
+    assert not {e.function for e in found if isinstance(e, ScalarCall)} & set(EXPANSIONS)
     assert sum(isinstance(e, Load) for e in found) == 1
     assert expand_math(function) == function
 

@@ -10,7 +10,7 @@ import pytest
 from native_loops import call, compiled
 
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import Buffer, Call, For, Function, If, Load, Parameter, Stmt, Store
+from modelcc.ir.loop import Buffer, For, Function, If, Load, Parameter, ScalarCall, Stmt, Store
 from modelcc.ir.loop_cost import function_cost
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_parser import parse_function
@@ -32,7 +32,7 @@ NAMES = ("sin", "cos", "tan")
 def function(name: str, dtype: DType, lanes: int = 8) -> Function:
     """``name`` of each element, without elementary functions."""
     i, n = Sym("i"), Sym("n")
-    value = Call(name, (Load("x", i, dtype, lanes),), dtype, lanes)
+    value = ScalarCall(name, (Load("x", i, dtype, lanes),), dtype, lanes)
     buffers = (Parameter(Buffer("x", dtype, n)), Parameter(Buffer("out", dtype, n), True))
     loop = For("i", 0, n, (Store("out", i, value),), lanes)
     return expand_math(Function(f"{name}_{dtype}", buffers, ("n",), (loop,)))

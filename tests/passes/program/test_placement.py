@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelcc.passes.program.block import Block, height, lower_bound, pairs_live
+from modelcc.passes.program.block import LiveBlock, height, lower_bound, pairs_live
 from modelcc.passes.program.placement import neighbours, place, placements
 from modelcc.passes.program.stacking import stacked_offsets, stacking
 from modelcc.passes.program.sweep import swept, swept_back
 
 blocks_at = st.builds(
-    lambda first, length, size: Block(first, first + length, 64 * size),
+    lambda first, length, size: LiveBlock(first, first + length, 64 * size),
     st.integers(0, 9),
     st.integers(0, 5),
     st.integers(0, 9),
@@ -66,17 +66,17 @@ def test_stacking_is_disjoint_for_any_sizes(blocks, others):
         stack = stacking(offsets, blocks)
         same = stacked_offsets(stack, sizes)
         assert height(blocks, same) <= height(blocks, offsets)
-        changed = [Block(b.first, b.last, 64 * s) for b, s in zip(blocks, others, strict=False)]
+        changed = [LiveBlock(b.first, b.last, 64 * s) for b, s in zip(blocks, others, strict=False)]
         assert disjoint(changed, stacked_offsets(stack, [b.size for b in changed]))
 
 
 def test_neighbours_are_those_live_together():
-    blocks = [Block(0, 2, 64), Block(2, 3, 64), Block(3, 5, 64), Block(0, 5, 64)]
+    blocks = [LiveBlock(0, 2, 64), LiveBlock(2, 3, 64), LiveBlock(3, 5, 64), LiveBlock(0, 5, 64)]
     assert neighbours(blocks) == ((1, 3), (0, 2, 3), (1, 3), (0, 1, 2))
 
 
 def test_a_chain_needs_two_buffers():
-    blocks = [Block(i, i + 1, 64 * (1 + i % 3)) for i in range(50)]
+    blocks = [LiveBlock(i, i + 1, 64 * (1 + i % 3)) for i in range(50)]
     assert best_height(blocks) == lower_bound(blocks) == 5 * 64
 
 
@@ -88,7 +88,7 @@ def test_pairs_live_are_counted(blocks):
 @pytest.mark.parametrize("sweep", [swept, swept_back])
 def test_blocks_that_are_all_live_lie_without_gaps_after_a_sweep(sweep):
     count = 5000  # 12 million pairs
-    blocks = [Block(i, 2 * count - i, 64 * (1 + i % 3)) for i in range(count)]
+    blocks = [LiveBlock(i, 2 * count - i, 64 * (1 + i % 3)) for i in range(count)]
     assert len(list(placements(blocks))) == 2  # of the sweeps only
     assert height(blocks, sweep(blocks)) == lower_bound(blocks)
     stack = stacking(sweep(blocks), blocks)
@@ -97,7 +97,13 @@ def test_blocks_that_are_all_live_lie_without_gaps_after_a_sweep(sweep):
 
 @pytest.mark.parametrize("fit", ["first", "best"])
 def test_fits_choose_their_gap(fit):
-    wide = [Block(0, 0, 256), Block(0, 9, 64), Block(0, 0, 64), Block(0, 9, 64), Block(5, 5, 64)]
+    wide = [
+        LiveBlock(0, 0, 256),
+        LiveBlock(0, 9, 64),
+        LiveBlock(0, 0, 64),
+        LiveBlock(0, 9, 64),
+        LiveBlock(5, 5, 64),
+    ]
     near = neighbours(wide)
     placed = place([0, 1, 2, 3, 4], wide, near, fit)
     assert placed == (0, 256, 320, 384, 0 if fit == "first" else 320)

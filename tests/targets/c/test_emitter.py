@@ -25,13 +25,13 @@ from native_loops import call, compiled
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import (
     Buffer,
-    Call,
     Comment,
     Const,
     For,
     Function,
     Load,
     Parameter,
+    ScalarCall,
     Store,
     Var,
 )
@@ -136,7 +136,7 @@ def test_quotients_round_down_where_they_may_be_negative() -> None:
 
 def one_store(function: str, dtype: DType = F32, lanes: int = 1) -> Function:
     parameters = (Parameter(Buffer("x", dtype, 8)), Parameter(Buffer("y", dtype, 8), True))
-    value = Call(function, (Load("x", i, dtype, lanes),), dtype, lanes)
+    value = ScalarCall(function, (Load("x", i, dtype, lanes),), dtype, lanes)
     return Function("f", parameters, (), (For("i", 0, 8, (Store("y", i, value),), lanes),))
 
 
@@ -168,7 +168,7 @@ def test_names_that_c_cannot_spell(compiler: CCompiler) -> None:
     parameters = tuple(Parameter(Buffer(x, F32, 1)) for x in names)
     total = Load(names[0], 0, F32)
     for x in names[1:]:
-        total = Call("add", (total, Load(x, 0, F32)), F32)
+        total = ScalarCall("add", (total, Load(x, 0, F32)), F32)
     result = Parameter(Buffer("çæ", F32, 1), True)
     body = (
         Comment("ends */ here"),

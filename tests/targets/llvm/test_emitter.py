@@ -25,7 +25,7 @@ from native_loops import build, call, compiled
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import Buffer, Call, Fold, For, Function, Load, Parameter, Store
+from modelcc.ir.loop import Buffer, Fold, For, Function, Load, Parameter, ScalarCall, Store
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import BF16, F16, F32, F64, I4, DType
 from modelcc.runtime.loader import load_objects
@@ -142,7 +142,7 @@ def test_threads_share_a_loop_only_where_its_condition_holds() -> None:
 def one_store(function: str, dtype=F32) -> Function:
     i = Sym("i")
     parameters = (Parameter(Buffer("x", dtype, 8)), Parameter(Buffer("y", dtype, 8), True))
-    value = Call(function, (Load("x", i, dtype),), dtype)
+    value = ScalarCall(function, (Load("x", i, dtype),), dtype)
     return Function("f", parameters, (), (For("i", 0, 8, (Store("y", i, value),)),))
 
 

@@ -18,7 +18,6 @@ from modelcc.ir.index import Sym
 from modelcc.ir.instructions import DOT4
 from modelcc.ir.loop import (
     Buffer,
-    Call,
     Convert,
     Expr,
     Fold,
@@ -29,6 +28,7 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Parameter,
+    ScalarCall,
     Store,
 )
 from modelcc.ir.loop_traversal import operands, walk
@@ -90,10 +90,10 @@ def expressions(dtype: DType, lanes: int) -> Iterator[Expr]:
     x, y, z = (Load(f"{name}_{dtype}", lanes * Sym("i"), dtype, lanes) for name in "xyz")
     for function in FUNCTIONS.values():
         result = BOOL if function.result == "bool" else dtype
-        yield Call(function.name, (x, y)[: function.arity], result, lanes)
+        yield ScalarCall(function.name, (x, y)[: function.arity], result, lanes)
     for target in TYPES:
         yield Convert(x, target)
-        yield Convert(Call("round", (x,), dtype, lanes), target)
+        yield Convert(ScalarCall("round", (x,), dtype, lanes), target)
     yield from (Fold(combine, x) for combine in COMBINE_FUNCTION.values())
     if dtype != BOOL:
         yield MulAdd(x, y, z)
@@ -104,7 +104,7 @@ def expressions(dtype: DType, lanes: int) -> Iterator[Expr]:
 
 def is_defined(e: Expr) -> bool:
     """Whether the loop level has the function for the type; bits are no numbers."""
-    function = e.function if isinstance(e, Call | Fold) else ""
+    function = e.function if isinstance(e, ScalarCall | Fold) else ""
     bits = e.dtype.is_float and function in ("and", "or", "xor", "not")
     bits |= e.dtype == BOOL and isinstance(e, Fold) and function in ("add", "mul")
     return not bits and not any(type_fault(inner, operands(inner)) for inner in walk(e))

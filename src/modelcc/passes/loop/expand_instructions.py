@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.instructions import LANE, vectors
-from modelcc.ir.loop import Call, Expr, Function, Instruction, Intrinsic, Load, Stmt
+from modelcc.ir.loop import Expr, Function, Instruction, Intrinsic, Load, ScalarCall, Stmt
 from modelcc.ir.loop_traversal import (
     map_blocks,
     mentions,
@@ -44,7 +44,7 @@ def expand_instructions(function: Function, available: Available) -> Function:
         """Whether it may be an instruction, or is one that is not available."""
         if isinstance(e, Intrinsic):
             return e.lanes not in available.get(e.instruction, ())
-        return isinstance(e, Call) and e.function in innermost
+        return isinstance(e, ScalarCall) and e.function in innermost
 
     if not mentions(function.body, concerns):
         return function
@@ -55,11 +55,13 @@ def expand_instructions(function: Function, available: Available) -> Function:
 def _is_pattern(instruction: Instruction) -> bool:
     """Whether it does what scalar functions do in each lane."""
     parts = walk(instruction.meaning)
-    return all(isinstance(e, Call) or (isinstance(e, Load) and e.offset == LANE) for e in parts)
+    return all(
+        isinstance(e, ScalarCall) or (isinstance(e, Load) and e.offset == LANE) for e in parts
+    )
 
 
 def _calls(instruction: Instruction) -> list[str]:
-    return [e.function for e in walk(instruction.meaning) if isinstance(e, Call)]
+    return [e.function for e in walk(instruction.meaning) if isinstance(e, ScalarCall)]
 
 
 def _size(instruction: Instruction) -> int:
@@ -94,7 +96,7 @@ class _Expander:
 
     def _selected(self, e: Expr) -> Intrinsic | None:
         """The instruction that computes ``e`` and as much as can be of what is in it."""
-        for instruction in self._patterns if isinstance(e, Call) else ():
+        for instruction in self._patterns if isinstance(e, ScalarCall) else ():
             if self._has(instruction, e.lanes):
                 found = dict(_matched(instruction.meaning, e))
                 if None not in found:
@@ -111,7 +113,9 @@ def _matched(pattern: Expr, e: Expr) -> Iterator[tuple[str | None, Expr]]:
     match pattern, e:
         case Load(), _ if pattern.dtype == e.dtype:
             yield pattern.buffer, e
-        case Call(), Call() if pattern.function == e.function and pattern.dtype == e.dtype:
+        case ScalarCall(), ScalarCall() if (
+            pattern.function == e.function and pattern.dtype == e.dtype
+        ):
             for part, arg in zip(pattern.args, e.args, strict=True):
                 yield from _matched(part, arg)
         case _:

@@ -33,7 +33,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from modelcc.ir.loop import Call, Const, Expr, Function, Splat, Stmt
+from modelcc.ir.loop import Const, Expr, Function, ScalarCall, Splat, Stmt
 from modelcc.ir.loop_traversal import (
     map_blocks,
     mentions,
@@ -96,7 +96,7 @@ def expand_math(function: Function) -> Function:
 
 
 def _expands(e: Expr) -> bool:
-    if not isinstance(e, Call):
+    if not isinstance(e, ScalarCall):
         return False
     return e.function == "pow" or (e.function in EXPANSIONS and e.dtype.is_float)
 
@@ -126,14 +126,14 @@ class _MathExpander:
         if not inner:
             return e
         e = with_operands(e, [self._expression(o) for o in inner])
-        if not isinstance(e, Call) or not _expands(e):
+        if not isinstance(e, ScalarCall) or not _expands(e):
             return e
         known = self._known.get(e)
         if known is None:
             known = self._known[e] = self._builder.let(self._call(e)).expr
         return known
 
-    def _call(self, e: Call) -> Term:
+    def _call(self, e: ScalarCall) -> Term:
         args = [Term(a) for a in e.args]
         if e.function == "pow":
             return self._pow(args[0], args[1])
@@ -159,10 +159,13 @@ class _MathExpander:
 
 def _gate(e: Expr) -> tuple[Expr, Expr] | None:
     """``x, y`` of ``x * sigmoid(y)``, which is ``x / (1 + e^-y)`` and so saves a product."""
-    if not (isinstance(e, Call) and e.function == "mul" and e.dtype in (F32, F64)):
+    if not (isinstance(e, ScalarCall) and e.function == "mul" and e.dtype in (F32, F64)):
         return None
     match e.args:
-        case (x, Call(function="sigmoid", args=(y,))) | (Call(function="sigmoid", args=(y,)), x):
+        case (x, ScalarCall(function="sigmoid", args=(y,))) | (
+            ScalarCall(function="sigmoid", args=(y,)),
+            x,
+        ):
             return x, y
         case _:
             return None

@@ -22,7 +22,6 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Buffer,
-    Call,
     Choose,
     Const,
     Convert,
@@ -33,6 +32,7 @@ from modelcc.ir.loop import (
     IndexOf,
     Load,
     MulAdd,
+    ScalarCall,
     Shuffle,
     Splat,
     Stmt,
@@ -118,9 +118,9 @@ class _NarrowExpander:
                 if not e.dtype.is_narrow:
                     return Convert(exprs[0], e.dtype)
                 return self._narrow(wide[0], e.dtype)
-            case Call():
+            case ScalarCall():
                 result = e.dtype if e.dtype == wide_dtype(e.dtype) else wide[0].dtype
-                done: Expr = Call(e.function, tuple(exprs), result, e.lanes)
+                done: Expr = ScalarCall(e.function, tuple(exprs), result, e.lanes)
             case MulAdd():
                 done = MulAdd(*exprs)
             case Fold():

@@ -38,7 +38,6 @@ from modelcc.ir.loop import (
     Assign,
     BindIndex,
     Bitcast,
-    Call,
     Check,
     Choose,
     Comment,
@@ -54,6 +53,7 @@ from modelcc.ir.loop import (
     Load,
     Prefetch,
     Register,
+    ScalarCall,
     Scatter,
     Splat,
     Stmt,
@@ -111,7 +111,7 @@ class _Index:
         lanes = self.raw.lanes
         limit = limit if lanes == 1 else Splat(limit, lanes)
         sides = (Bitcast(self.final, U64), Bitcast(limit, U64))
-        return Call("ge", sides, BOOL, lanes)
+        return ScalarCall("ge", sides, BOOL, lanes)
 
     def checked(self) -> tuple[Stmt, ...]:
         """The index, counted from the end where it is negative, and its check."""
@@ -227,7 +227,7 @@ def _counted(value: Expr) -> Expr:
     match value:
         case Convert(inner, dtype):
             return Convert(_counted(inner), dtype)
-        case Choose(Call("lt", (x, Const(0))), _, other) if x == other:
+        case Choose(ScalarCall("lt", (x, Const(0))), _, other) if x == other:
             return other
         case _:
             return value
@@ -250,4 +250,4 @@ def _folded(conditions: Sequence[Expr]) -> Expr:
 
 
 def _or(a: Expr, b: Expr) -> Expr:
-    return Call("or", (a, b), BOOL, a.lanes)
+    return ScalarCall("or", (a, b), BOOL, a.lanes)

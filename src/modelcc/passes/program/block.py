@@ -9,7 +9,7 @@ from itertools import accumulate
 
 
 @dataclass(frozen=True)
-class Block:
+class LiveBlock:
     """``size`` bytes (a multiple of the alignment), live in steps ``first`` to ``last``."""
 
     first: int
@@ -21,7 +21,7 @@ Offsets = tuple[int, ...]
 """First byte of each block."""
 
 
-def live_sizes(blocks: Sequence[Block]) -> dict[int, int]:
+def live_sizes(blocks: Sequence[LiveBlock]) -> dict[int, int]:
     """Bytes live at each step at which a block begins; the sum is greatest at one of these."""
     steps = sorted({b.first for b in blocks})
     change = [0] * (len(steps) + 1)
@@ -32,17 +32,17 @@ def live_sizes(blocks: Sequence[Block]) -> dict[int, int]:
     return dict(zip(steps, accumulate(change), strict=False))
 
 
-def lower_bound(blocks: Sequence[Block]) -> int:
+def lower_bound(blocks: Sequence[LiveBlock]) -> int:
     """No arena is smaller than the greatest sum of sizes live at once."""
     return max(live_sizes(blocks).values(), default=0)
 
 
-def height(blocks: Sequence[Block], offsets: Sequence[int]) -> int:
+def height(blocks: Sequence[LiveBlock], offsets: Sequence[int]) -> int:
     """Bytes of the arena."""
     return max((o + b.size for o, b in zip(offsets, blocks, strict=True)), default=0)
 
 
-def pairs_live(blocks: Sequence[Block]) -> int:
+def pairs_live(blocks: Sequence[LiveBlock]) -> int:
     """Pairs of blocks that are live at a common step."""
     ends = sorted(b.last for b in blocks)
     starts = sorted(b.first for b in blocks)

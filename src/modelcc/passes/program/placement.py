@@ -15,7 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
 from typing import Literal
 
-from modelcc.passes.program.block import Block, Offsets, height, live_sizes, lower_bound, pairs_live
+from modelcc.passes.program.block import (
+    LiveBlock,
+    Offsets,
+    height,
+    live_sizes,
+    lower_bound,
+    pairs_live,
+)
 from modelcc.passes.program.sweep import swept, swept_back
 
 Fit = Literal["first", "best", "ends"]
@@ -29,7 +36,7 @@ WORK = 400_000
 """Pairs of blocks that hill climbing may look at, so that large models stay quick to compile."""
 
 
-def neighbours(blocks: Sequence[Block]) -> tuple[tuple[int, ...], ...]:
+def neighbours(blocks: Sequence[LiveBlock]) -> tuple[tuple[int, ...], ...]:
     """For each block, the others that are live at a common step."""
     found: list[list[int]] = [[] for _ in blocks]
     live: list[int] = []
@@ -42,7 +49,7 @@ def neighbours(blocks: Sequence[Block]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(ids)) for ids in found)
 
 
-def placements(blocks: Sequence[Block]) -> Iterator[Offsets]:
+def placements(blocks: Sequence[LiveBlock]) -> Iterator[Offsets]:
     """Good placements: of greedy orders with each fit, of sweeps, and the refined best.
 
     The effort grows with the number of blocks, not with that of their pairs: if many are live at
@@ -66,7 +73,7 @@ def placements(blocks: Sequence[Block]) -> Iterator[Offsets]:
 
 def place(
     order: Sequence[int],
-    blocks: Sequence[Block],
+    blocks: Sequence[LiveBlock],
     near: Sequence[Sequence[int]],
     fit: Fit,
     capacity: int = 0,
@@ -102,7 +109,7 @@ def _gap(placed: Sequence[tuple[int, int]], size: int, fit: Fit, capacity: int) 
     return top if chosen < 0 else chosen
 
 
-def _orders(blocks: Sequence[Block]) -> list[list[int]]:
+def _orders(blocks: Sequence[LiveBlock]) -> list[list[int]]:
     crowd = live_sizes(blocks)
     steps, greatest = list(crowd), _Greatest(list(crowd.values()))
     contentions = [
@@ -144,7 +151,7 @@ def _climb(
     order: Sequence[int],
     fit: Fit,
     start: Offsets,
-    blocks: Sequence[Block],
+    blocks: Sequence[LiveBlock],
     near: Sequence[Sequence[int]],
     bound: int,
 ) -> Offsets:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.program import Definition, Program
-from modelcc.passes.program.block import Block, Offsets, height, lower_bound
+from modelcc.passes.program.block import LiveBlock, Offsets, height, lower_bound
 from modelcc.passes.program.carried import share_carried
 from modelcc.passes.program.late_memory import LateMemory, aligned, bounded, late_memory
 from modelcc.passes.program.nominal import sample_values
@@ -93,14 +93,14 @@ def plan_memory(program: Program) -> MemoryPlan:
 
 def _blocks(
     arena: Sequence[Storage], sizes: Sequence[Index], values: Mapping[str, int]
-) -> list[Block]:
+) -> list[LiveBlock]:
     return [
-        Block(storage.first, storage.last, evaluate(size, values))
+        LiveBlock(storage.first, storage.last, evaluate(size, values))
         for storage, size in zip(arena, sizes, strict=True)
     ]
 
 
-def _best_stacking(layers: Sequence[Sequence[Block]]) -> Stacking:
+def _best_stacking(layers: Sequence[Sequence[LiveBlock]]) -> Stacking:
     """The stacking whose peak exceeds the lower bound least, in the worst of the samples."""
     bounds = [max(1, lower_bound(blocks)) for blocks in layers]
     best, best_excess = Stacking((), ()), float("inf")
@@ -115,8 +115,8 @@ def _best_stacking(layers: Sequence[Sequence[Block]]) -> Stacking:
 
 
 def _distinct_placements(
-    layers: Sequence[Sequence[Block]],
-) -> Iterator[tuple[Offsets, Sequence[Block]]]:
+    layers: Sequence[Sequence[LiveBlock]],
+) -> Iterator[tuple[Offsets, Sequence[LiveBlock]]]:
     for blocks in layers:
         seen: set[Offsets] = set()
         for offsets in placements(blocks):
@@ -125,5 +125,5 @@ def _distinct_placements(
                 yield offsets, blocks
 
 
-def _peak(stack: Stacking, blocks: Sequence[Block]) -> int:
+def _peak(stack: Stacking, blocks: Sequence[LiveBlock]) -> int:
     return height(blocks, stacked_offsets(stack, [block.size for block in blocks]))

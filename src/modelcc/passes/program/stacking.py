@@ -23,7 +23,7 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.program import Definition
-from modelcc.passes.program.block import Block
+from modelcc.passes.program.block import LiveBlock
 
 INLINE = 7
 """Offsets of more terms than this are given a name."""
@@ -37,7 +37,7 @@ class Stacking:
     below: tuple[tuple[int, ...], ...]
 
 
-def stacking(offsets: Sequence[int], blocks: Sequence[Block]) -> Stacking:
+def stacking(offsets: Sequence[int], blocks: Sequence[LiveBlock]) -> Stacking:
     """The vertical order of a placement; an empty block is under what starts where it does.
 
     A block lies on those that are the topmost at one of its steps when it comes; what carries one

@@ -44,7 +44,7 @@ def storages(program: Program, line: Timeline) -> tuple[Storage, ...]:
 
     A size that is negative for some dimensions, as in a branch that these never take, counts as 0.
     """
-    sizes = _Sizes(line.bounds(program.dims))
+    sizes = _StorageSizes(line.bounds(program.dims))
     groups = {name: [name] for name in (*program.inputs, *program.constants, *line.touches)}
     for view, base in line.bases.items():
         groups.setdefault(base, [base]).append(view)
@@ -55,7 +55,7 @@ def storages(program: Program, line: Timeline) -> tuple[Storage, ...]:
     )
 
 
-class _Sizes:
+class _StorageSizes:
     """Sizes of buffers, none of them negative."""
 
     def __init__(self, dims: Bounds) -> None:

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from modelcc.passes.program.block import Block, Offsets
+from modelcc.passes.program.block import LiveBlock, Offsets
 
 
-def swept(blocks: Sequence[Block]) -> Offsets:
+def swept(blocks: Sequence[LiveBlock]) -> Offsets:
     """Blocks in the order in which they begin, each in the smallest free gap that it fits in.
 
     Of several that begin together the one that lives longest comes first.
     """
     offsets = [0] * len(blocks)
-    memory = _Memory()
+    memory = _SweptMemory()
     ending: list[tuple[int, int]] = []
     for i in sorted(range(len(blocks)), key=lambda i: (blocks[i].first, -blocks[i].last)):
         while ending and ending[0][0] < blocks[i].first:
@@ -33,13 +33,13 @@ def swept(blocks: Sequence[Block]) -> Offsets:
     return tuple(offsets)
 
 
-def swept_back(blocks: Sequence[Block]) -> Offsets:
+def swept_back(blocks: Sequence[LiveBlock]) -> Offsets:
     """As :func:`swept`, from the last step to the first."""
     return swept([replace(block, first=-block.last, last=-block.first) for block in blocks])
 
 
 @dataclass
-class _Memory:
+class _SweptMemory:
     """Gaps below ``top``, no two of which touch, by place and by size; above it all is free."""
 
     top: int = 0

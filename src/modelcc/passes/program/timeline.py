@@ -78,12 +78,12 @@ class Timeline:
 
 def timeline(program: Program) -> Timeline:
     """The timeline of ``program``."""
-    writer = _Writer(program.bases)
+    writer = _StepNumbering(program.bases)
     writer.steps(program.steps)
     return Timeline(writer.calls, writer.touches, program.bases, tuple(writer.loops), writer.now)
 
 
-class _Writer:
+class _StepNumbering:
     def __init__(self, bases: Mapping[str, str]) -> None:
         self._bases = bases
         self.calls: dict[int, Call] = {}

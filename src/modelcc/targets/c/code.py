@@ -17,7 +17,7 @@ _INDENT = "    "
 
 
 @dataclass(frozen=True)
-class Operand:
+class CExpression:
     """A C expression.  ``atomic``: needs no parentheses.  ``mask``: bits of the elements of a
     vector of masks, 0 for everything else."""
 
@@ -35,13 +35,13 @@ class Operand:
 class Named:
     """What a ``Let`` or a register is in C: its operand, and how its type is spelled."""
 
-    operand: Operand
+    operand: CExpression
     type: str
     is_register: bool = False
 
 
 @dataclass
-class Scope:
+class CScope:
     """Names visible in a block."""
 
     symbols: dict[str, str] = field(default_factory=dict[str, str])
@@ -56,10 +56,10 @@ class Code:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.scopes = [Scope()]
+        self.scopes = [CScope()]
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> CScope:
         return self.scopes[-1]
 
     def fresh(self, hint: str) -> str:
@@ -94,7 +94,7 @@ class Code:
         self.lines.append(_INDENT * len(self.scopes) + text)
 
     @contextmanager
-    def block(self, head: str) -> Generator[Scope]:
+    def block(self, head: str) -> Generator[CScope]:
         """``head {`` … ``}``: what is declared inside is forgotten at its end."""
         self.line(f"{head} {{".lstrip())
         with self.nested() as scope:
@@ -102,9 +102,9 @@ class Code:
         self.line("}")
 
     @contextmanager
-    def nested(self) -> Generator[Scope]:
+    def nested(self) -> Generator[CScope]:
         """A scope one step further in."""
-        self.scopes.append(Scope())
+        self.scopes.append(CScope())
         try:
             yield self.scope
         finally:

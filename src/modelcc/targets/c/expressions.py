@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from modelcc.ir.index import Index
 from modelcc.ir.loop import (
     Bitcast,
-    Call,
     Choose,
     Const,
     Convert,
@@ -18,6 +17,7 @@ from modelcc.ir.loop import (
     Intrinsic,
     Load,
     MulAdd,
+    ScalarCall,
     Shuffle,
     Splat,
     Test,
@@ -26,7 +26,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, I64, DType
 from modelcc.targets.c.arithmetic import ArithmeticCode
-from modelcc.targets.c.code import Code, Named, Operand
+from modelcc.targets.c.code import CExpression, Code, Named
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.c.intrinsics import IntrinsicFunctions
 from modelcc.targets.c.memory import MemoryCode
@@ -44,7 +44,7 @@ class ExpressionCode:
         self.memory = MemoryCode(code, prelude, self.index, self.arithmetic)
         self._intrinsics = IntrinsicFunctions(prelude, self._alone)
 
-    def operand(self, e: Expr) -> Operand:
+    def operand(self, e: Expr) -> CExpression:
         """The expression, of the type :meth:`type` tells."""
         match e:
             case Const():
@@ -60,30 +60,30 @@ class ExpressionCode:
                 return self.memory.gather(
                     e.buffer, e.offset, at, e.offsets.dtype, e.lanes, e.active
                 )
-            case Call():
+            case ScalarCall():
                 args = tuple(self.operand(a) for a in e.args)
                 return self.arithmetic.call(e.function, args, e.args[0].dtype, e.lanes)
             case MulAdd():
                 a, b, c = self.operand(e.a), self.operand(e.b), self.operand(e.c)
                 return self.arithmetic.muladd(a, b, c, e.dtype, e.lanes)
             case Intrinsic():
-                return Operand(self._intrinsics.call(e, [self.operand(a).text for a in e.args]))
+                return CExpression(self._intrinsics.call(e, [self.operand(a).text for a in e.args]))
             case _:
                 return self._shaping_operand(e)
 
-    def type(self, e: Expr, operand: Operand) -> str:
+    def type(self, e: Expr, operand: CExpression) -> str:
         """C type of an expression."""
         return self.arithmetic.type(e.dtype, e.lanes, operand.mask)
 
-    def condition(self, conditions: tuple[Condition, ...]) -> Operand:
+    def condition(self, conditions: tuple[Condition, ...]) -> CExpression:
         """A bool: all index conditions hold."""
         parts = [self._comparison(c.left, c.comparison, c.right) for c in conditions]
-        return Operand(" && ".join(parts), False) if parts else Operand("true")
+        return CExpression(" && ".join(parts), False) if parts else CExpression("true")
 
     def _comparison(self, left: Index, comparison: str, right: Index) -> str:
         return f"{self.index.text(left)} {comparison} {self.index.text(right)}"
 
-    def _shaping_operand(self, e: Expr) -> Operand:
+    def _shaping_operand(self, e: Expr) -> CExpression:
         match e:
             case Choose():
                 condition = self.operand(e.condition)
@@ -111,47 +111,47 @@ class ExpressionCode:
         code = Code()
         for v in parameters:
             type_ = self.arithmetic.type(v.dtype, v.lanes)
-            code.scope.values[v.name] = Named(Operand(v.name), type_)
+            code.scope.values[v.name] = Named(CExpression(v.name), type_)
         return ExpressionCode(code, self._prelude).operand(e).text
 
-    def _shuffle(self, e: Shuffle) -> Operand:
+    def _shuffle(self, e: Shuffle) -> CExpression:
         a, b = self.operand(e.a), self.operand(e.b)
         if e.lanes == 1:
             from_b, place = divmod(e.places[0], e.a.lanes)
-            return Operand(f"{(b if from_b else a).inner}[{place}]")
+            return CExpression(f"{(b if from_b else a).inner}[{place}]")
         places = ", ".join(map(str, e.places))
-        return Operand(f"__builtin_shufflevector({a.inner}, {b.inner}, {places})")
+        return CExpression(f"__builtin_shufflevector({a.inner}, {b.inner}, {places})")
 
-    def _index_of(self, e: IndexOf) -> Operand:
-        at = Operand(self.index.text(e.index), False)
+    def _index_of(self, e: IndexOf) -> CExpression:
+        at = CExpression(self.index.text(e.index), False)
         if e.lanes == 1:
             return self.arithmetic.convert(at, I64, e.dtype, 1)
         own = e.dtype if e.dtype.is_integer else I64
         result = self.arithmetic.splat(self.arithmetic.convert(at, I64, own, 1), own, e.lanes)
         if e.step:
             v = self._prelude.vector(own, e.lanes)
-            steps = Operand(f"({v}){each(e.lanes, lambda lane: str(lane * e.step))}")
+            steps = CExpression(f"({v}){each(e.lanes, lambda lane: str(lane * e.step))}")
             result = self.arithmetic.call("add", (result, steps), own, e.lanes)
         return self.arithmetic.convert(result, own, e.dtype, e.lanes)
 
-    def _fold(self, e: Fold) -> Operand:
+    def _fold(self, e: Fold) -> CExpression:
         value, lanes = self.operand(e.value), e.value.lanes
         if lanes == 1:
             return value
         name = self._fold_function(e.function, e.dtype, lanes, value.mask)
-        result = Operand(f"{name}({value.text})")
-        return Operand(f"{result.text} != 0", False) if e.dtype == BOOL else result
+        result = CExpression(f"{name}({value.text})")
+        return CExpression(f"{result.text} != 0", False) if e.dtype == BOOL else result
 
     def _fold_function(self, function: str, dtype: DType, lanes: int, mask: int) -> str:
         """Combines the lower and the upper half until one lane is left."""
         v = self.arithmetic.type(dtype, lanes, mask)
         half = lanes // 2
         low, high = (
-            Operand(f"__builtin_shufflevector(v, v, {', '.join(map(str, chosen))})", True, mask)
+            CExpression(f"__builtin_shufflevector(v, v, {', '.join(map(str, chosen))})", True, mask)
             for chosen in (range(half), range(half, lanes))
         )
         if half == 1:
-            ends = Operand("v[0]"), Operand("v[1]")
+            ends = CExpression("v[0]"), CExpression("v[1]")
             scalar = "bool" if mask else self.arithmetic.type(dtype, 1)
             text = self.arithmetic.call(function, ends, dtype, 1).text
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from modelcc.ir.instructions import vectors
-from modelcc.ir.loop import Expr, Intrinsic, Operand, Var
+from modelcc.ir.loop import Expr, InstructionOperand, Intrinsic, Var
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.values import scalar_type
 from modelcc.targets.isa.table import ENCODINGS, encodings_of
@@ -58,7 +58,7 @@ class IntrinsicFunctions:
         if word == "elif":
             yield "#endif"
 
-    def _repeated(self, operand: Operand, lanes: int, text: str) -> str:
+    def _repeated(self, operand: InstructionOperand, lanes: int, text: str) -> str:
         """The elements of one lane for each of ``lanes``."""
         one = self._type(Var(operand.name, operand.dtype, operand.each))
         all_ = self._prelude.vector(operand.dtype, lanes * operand.each)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelcc.ir.index import Index
 from modelcc.ir.types import BOOL, DType
 from modelcc.targets.c.arithmetic import ArithmeticCode
-from modelcc.targets.c.code import Code, Operand
+from modelcc.targets.c.code import CExpression, Code
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.values import constant
@@ -30,7 +30,7 @@ class MemoryCode:
 
     def load(
         self, name: str, offset: Index, lanes: int, stride: Index, active: Index | None
-    ) -> Operand:
+    ) -> CExpression:
         """Lane l is element ``offset + l*stride``; lanes from ``active`` on are 0."""
         dtype = self._code.buffer(name)[1].dtype
         rest = self._active(active, lanes)
@@ -49,8 +49,14 @@ class MemoryCode:
         return self._from_memory(text, dtype, lanes)
 
     def gather(
-        self, name: str, offset: Index, at: Operand, kind: DType, lanes: int, active: Index | None
-    ) -> Operand:
+        self,
+        name: str,
+        offset: Index,
+        at: CExpression,
+        kind: DType,
+        lanes: int,
+        active: Index | None,
+    ) -> CExpression:
         """Lane l is element ``offset + at[l]``."""
         dtype = self._code.buffer(name)[1].dtype
         rest = self._active(active, lanes)
@@ -64,7 +70,7 @@ class MemoryCode:
         self,
         name: str,
         offset: Index,
-        value: Operand,
+        value: CExpression,
         lanes: int,
         stride: Index,
         active: Index | None,
@@ -89,9 +95,9 @@ class MemoryCode:
         self,
         name: str,
         offset: Index,
-        at: Operand,
+        at: CExpression,
         kind: DType,
-        value: Operand,
+        value: CExpression,
         lanes: int,
         active: Index | None,
     ) -> None:
@@ -108,7 +114,7 @@ class MemoryCode:
     def _element(self, name: str, offset: Index) -> str:
         return f"{self._code.buffer(name)[0]}[{self._index.text(offset)}]"
 
-    def _moved(self, name: str, offset: Index, at: Operand) -> str:
+    def _moved(self, name: str, offset: Index, at: CExpression) -> str:
         start = "" if offset == 0 else f"{self._index.text(offset)} + "
         return f"{self._code.buffer(name)[0]}[{start}{at.inner if start else at.text}]"
 
@@ -118,27 +124,27 @@ class MemoryCode:
             return None
         return self._index.text(active)
 
-    def _scalar(self, element: str, dtype: DType, rest: str | None) -> Operand:
+    def _scalar(self, element: str, dtype: DType, rest: str | None) -> CExpression:
         if dtype == BOOL:
             element = f"{element} != 0"
         if rest is not None:
-            return Operand(f"{rest} > 0 ? {element} : {constant(0, dtype)}", False)
-        return Operand(element, dtype != BOOL)
+            return CExpression(f"{rest} > 0 ? {element} : {constant(0, dtype)}", False)
+        return CExpression(element, dtype != BOOL)
 
-    def _store_scalar(self, element: str, value: Operand, rest: str | None) -> None:
+    def _store_scalar(self, element: str, value: CExpression, rest: str | None) -> None:
         guard = "" if rest is None else f"if ({rest} > 0) "
         self._code.line(f"{guard}{element} = {value.text};")
 
-    def _from_memory(self, text: str, dtype: DType, lanes: int) -> Operand:
+    def _from_memory(self, text: str, dtype: DType, lanes: int) -> CExpression:
         if dtype != BOOL:
-            return Operand(text)
-        return Operand(f"({self._prelude.mask(8, lanes)})({text} != 0)", True, 8)
+            return CExpression(text)
+        return CExpression(f"({self._prelude.mask(8, lanes)})({text} != 0)", True, 8)
 
-    def _to_memory(self, value: Operand, dtype: DType, lanes: int) -> Operand:
+    def _to_memory(self, value: CExpression, dtype: DType, lanes: int) -> CExpression:
         if dtype != BOOL:
             return value
         mask = self._arithmetic.remask(value, 8, lanes)
-        return Operand(f"({self._prelude.vector(BOOL, lanes)})-{mask.inner}")
+        return CExpression(f"({self._prelude.vector(BOOL, lanes)})-{mask.inner}")
 
 
 def _called(function: str, *arguments: str | None) -> str:

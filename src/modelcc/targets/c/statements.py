@@ -24,7 +24,7 @@ from modelcc.ir.loop import (
     While,
 )
 from modelcc.ir.loop_traversal import FAULTS
-from modelcc.targets.c.code import Code, Named, Operand
+from modelcc.targets.c.code import CExpression, Code, Named
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.parallel import parallel_call
 from modelcc.targets.c.prelude import Prelude
@@ -100,11 +100,11 @@ class StatementCode:
         self._declare(s.name, s.value, operand, "", is_register=True)
 
     def _declare(
-        self, name: str, e: Expr, operand: Operand, qualifier: str, is_register: bool = False
+        self, name: str, e: Expr, operand: CExpression, qualifier: str, is_register: bool = False
     ) -> None:
         type_ = self.expressions.type(e, operand)
         spelled = self._code.fresh(name)
-        named = Named(Operand(spelled, True, operand.mask), type_, is_register)
+        named = Named(CExpression(spelled, True, operand.mask), type_, is_register)
         self._code.scope.values[name] = named
         self._code.line(f"{qualifier}{type_} {spelled} = {operand.text};")
 

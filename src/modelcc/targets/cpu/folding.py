@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.index import Index, Sym, coefficient, loop_range
-from modelcc.ir.loop import Call, Const, Expr, Let, Shuffle, Stmt, Var
+from modelcc.ir.loop import Const, Expr, Let, ScalarCall, Shuffle, Stmt, Var
 from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import depends_on, reads, substitute_indices
 from modelcc.schedule.expression import FreshNames, combine_function, identity
@@ -98,7 +98,7 @@ def folded(registers: Sequence[Var], combine: Combine, names: FreshNames) -> tup
                 continue
             name = names.fresh("f")
             halves = (Shuffle(a, b, even), Shuffle(a, b, odd))
-            statements.append(Let(name, Call(function, halves, dtype, lanes)))
+            statements.append(Let(name, ScalarCall(function, halves, dtype, lanes)))
             vectors.append(Var(name, dtype, lanes))
     (total,) = vectors
     assert isinstance(total, Var)

@@ -22,7 +22,6 @@ from modelcc.ir.index import (
 from modelcc.ir.loop import (
     Alloc,
     Buffer,
-    Call,
     Choose,
     Const,
     Expr,
@@ -31,6 +30,7 @@ from modelcc.ir.loop import (
     IndexOf,
     Let,
     Register,
+    ScalarCall,
     Splat,
     Stmt,
     Store,
@@ -341,13 +341,13 @@ class _RowEmitter:
         self.statements += self._blocks(main, self.plan.unroll, tail)
         total = self._fold(combine, [Var(r, dtype, count) for r in registers])
         function = combine_function(combine, dtype)
-        return Call(function, (total, single[0]), dtype) if single else total
+        return ScalarCall(function, (total, single[0]), dtype) if single else total
 
     def _fold(self, combine: Combine, parts: Sequence[Expr]) -> Expr:
         function = combine_function(combine, parts[0].dtype)
         total = parts[0]
         for part in parts[1:]:
-            total = Call(function, (total, part), part.dtype, part.lanes)
+            total = ScalarCall(function, (total, part), part.dtype, part.lanes)
         return total if total.lanes == 1 else Fold(function, total)
 
     def _blocks(
@@ -399,4 +399,4 @@ def _first_lanes(active: Index, count: int) -> Expr:
     """Mask of the lanes below ``active``."""
     lane = IndexOf(0, I32, count, 1)
     limit = Splat(IndexOf(active, I32), count)
-    return Call("lt", (lane, limit), BOOL, count)
+    return ScalarCall("lt", (lane, limit), BOOL, count)

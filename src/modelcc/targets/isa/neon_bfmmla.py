@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from modelcc.ir.index import Index
 from modelcc.ir.instructions import LANE
-from modelcc.ir.loop import Convert, Expr, Instruction, Load, MulAdd, Operand
+from modelcc.ir.loop import Convert, Expr, Instruction, InstructionOperand, Load, MulAdd
 from modelcc.ir.types import BF16, F32
 from modelcc.targets.isa.templates import CTemplate, Encoding, LlvmTemplate
 
@@ -28,7 +28,13 @@ def _meaning() -> Expr:
 
 
 BFMMLA = Instruction(
-    "bfmmla", (Operand("a", BF16, 2), Operand("b", BF16, 2), Operand("c", F32)), _meaning()
+    "bfmmla",
+    (
+        InstructionOperand("a", BF16, 2),
+        InstructionOperand("b", BF16, 2),
+        InstructionOperand("c", F32),
+    ),
+    _meaning(),
 )
 
 _CALL = "call <4 x float> @llvm.aarch64.neon.bfmmla"

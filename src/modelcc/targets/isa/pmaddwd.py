@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from modelcc.ir.instructions import DOT4, LANE
-from modelcc.ir.loop import Call, Instruction, Load, Operand
+from modelcc.ir.loop import Instruction, InstructionOperand, Load, ScalarCall
 from modelcc.ir.types import I32
 from modelcc.targets.isa.templates import CTemplate, Encoding, LlvmTemplate
 
 DOT_HALVES = Instruction(
     "dot_halves",
-    (Operand("a", I32), Operand("b", I32)),
-    Call("dot_halves", (Load("a", LANE, I32), Load("b", LANE, I32)), I32),
+    (InstructionOperand("a", I32), InstructionOperand("b", I32)),
+    ScalarCall("dot_halves", (Load("a", LANE, I32), Load("b", LANE, I32)), I32),
 )
 """On words that hold the halves."""
 

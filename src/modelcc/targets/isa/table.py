@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 
-from modelcc.ir.loop import Call, Expr, Instruction
+from modelcc.ir.loop import Expr, Instruction, ScalarCall
 from modelcc.targets import isa
 from modelcc.targets.isa.templates import Encoding
 
@@ -48,4 +48,4 @@ def widest(table: Iterable[Encoding], function: str) -> int:
 
 
 def _is(meaning: Expr, function: str) -> bool:
-    return isinstance(meaning, Call) and meaning.function == function
+    return isinstance(meaning, ScalarCall) and meaning.function == function

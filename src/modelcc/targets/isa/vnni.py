@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from modelcc.ir.instructions import DOT4, LANE
-from modelcc.ir.loop import Call, Instruction, Load, Operand
+from modelcc.ir.loop import Instruction, InstructionOperand, Load, ScalarCall
 from modelcc.ir.types import I32
 from modelcc.targets.isa.templates import CTemplate, Encoding, LlvmTemplate
 
 _A, _B, _C = (Load(name, LANE, I32) for name in "abc")
-_WORDS = tuple(Operand(name, I32) for name in "abc")
-_PRODUCT = Call("dot_bytes", (_A, _B), I32)
+_WORDS = tuple(InstructionOperand(name, I32) for name in "abc")
+_PRODUCT = ScalarCall("dot_bytes", (_A, _B), I32)
 
 DOT_BYTES = Instruction("dot_bytes", _WORDS[:2], _PRODUCT)
-ADD_DOT_BYTES = Instruction("add_dot_bytes", _WORDS, Call("add", (_C, _PRODUCT), I32))
+ADD_DOT_BYTES = Instruction("add_dot_bytes", _WORDS, ScalarCall("add", (_C, _PRODUCT), I32))
 """The same on words that hold the bytes."""
 
 

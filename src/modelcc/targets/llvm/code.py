@@ -21,7 +21,7 @@ _LONGEST = 200
 
 
 @dataclass
-class Block:
+class BasicBlock:
     """A basic block; the terminator stays apart so that instructions can still be added."""
 
     label: str
@@ -31,7 +31,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Value:
+class LlvmValue:
     """What a ``Var`` stands for: an operand, or a register's address to load it from."""
 
     operand: str
@@ -40,13 +40,13 @@ class Value:
 
 
 @dataclass
-class Scope:
+class LlvmScope:
     """Names visible in a block, and results computed there by a key that tells their meaning."""
 
-    block: Block
+    block: BasicBlock
     symbols: dict[str, str] = field(default_factory=dict[str, str])
     replaced: dict[str, Index] = field(default_factory=dict[str, Index])
-    values: dict[str, Value] = field(default_factory=dict[str, Value])
+    values: dict[str, LlvmValue] = field(default_factory=dict[str, LlvmValue])
     buffers: dict[str, tuple[str, Buffer]] = field(default_factory=dict[str, "tuple[str, Buffer]"])
     cache: dict[str, str] = field(default_factory=dict[str, str])
     bounds: dict[str, Range] = field(default_factory=dict[str, Range])
@@ -59,14 +59,14 @@ class Code:
     def __init__(self, declarations: dict[str, None], instructions: Instructions = NONE) -> None:
         self.declarations = declarations
         self.instructions = instructions
-        self.entry = Block("entry")
+        self.entry = BasicBlock("entry")
         self.blocks = [self.entry]
-        self.scopes = [Scope(self.entry)]
+        self.scopes = [LlvmScope(self.entry)]
         self.allocations: list[str] = []
         self._taken: dict[str, int] = {}
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> LlvmScope:
         return self.scopes[-1]
 
     def fresh(self, hint: str) -> str:
@@ -101,9 +101,9 @@ class Code:
         self.allocations.append(f"{name} = alloca {type_}{suffix}")
         return name
 
-    def begin_block(self, hint: str) -> Block:
+    def begin_block(self, hint: str) -> BasicBlock:
         """Start a block; the innermost scope continues in it."""
-        block = Block(self.fresh(hint), depth=len(self.scopes) - 1)
+        block = BasicBlock(self.fresh(hint), depth=len(self.scopes) - 1)
         self.blocks.append(block)
         self.scope.block = block
         return block
@@ -122,9 +122,9 @@ class Code:
         return None
 
     @contextmanager
-    def nested(self, block: Block) -> Generator[Scope]:
+    def nested(self, block: BasicBlock) -> Generator[LlvmScope]:
         """A scope that starts in ``block``; what it computes is forgotten at its end."""
-        scope = Scope(block)
+        scope = LlvmScope(block)
         self.scopes.append(scope)
         try:
             yield scope

@@ -25,7 +25,7 @@ from modelcc.ir.loop import Buffer, Function, ParallelCall, Parameter
 from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
-from modelcc.targets.llvm.code import Code, Value
+from modelcc.targets.llvm.code import Code, LlvmValue
 from modelcc.targets.llvm.instructions import NONE, Instructions
 from modelcc.targets.llvm.parallel import BODY, unpack_context
 from modelcc.targets.llvm.statements import StatementCode

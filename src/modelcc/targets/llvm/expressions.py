@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from modelcc.ir.loop import (
     Bitcast,
-    Call,
     Choose,
     Const,
     Convert,
@@ -15,6 +14,7 @@ from modelcc.ir.loop import (
     Intrinsic,
     Load,
     MulAdd,
+    ScalarCall,
     Shuffle,
     Splat,
     Test,
@@ -23,7 +23,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F32, I64, DType
 from modelcc.targets.llvm.arithmetic import ArithmeticCode
-from modelcc.targets.llvm.code import Code, Value
+from modelcc.targets.llvm.code import Code, LlvmValue
 from modelcc.targets.llvm.halves import HALVES
 from modelcc.targets.llvm.indices import IndexCode
 from modelcc.targets.llvm.intrinsics import IntrinsicCode
@@ -59,7 +59,7 @@ class ExpressionCode:
                 return self.memory.gather(
                     e.buffer, e.offset, offsets, e.offsets.dtype, e.lanes, e.active
                 )
-            case Call():
+            case ScalarCall():
                 args = tuple(self.operand(a) for a in e.args)
                 return self.arithmetic.call(e.function, args, e.args[0].dtype, e.lanes)
             case MulAdd():
@@ -70,7 +70,7 @@ class ExpressionCode:
             case _:
                 return self._shaping_operand(e)
 
-    def value(self, name: str) -> Value:
+    def value(self, name: str) -> LlvmValue:
         """What a ``Let`` or a register of this name is."""
         for scope in reversed(self._code.scopes):
             if name in scope.values:
@@ -92,7 +92,7 @@ class ExpressionCode:
                 condition = self.operand(e.condition)
                 then, other = self.operand(e.then), self.operand(e.other)
                 return self.arithmetic.select(condition, then, other, e.dtype, e.lanes)
-            case Convert(value=Call(function="round", args=(x,), dtype=dtype)) if (
+            case Convert(value=ScalarCall(function="round", args=(x,), dtype=dtype)) if (
                 dtype == F32 and e.dtype.is_integer and e.dtype.bits < 32
             ):
                 return self.arithmetic.rounded(self.operand(x), e.dtype, e.lanes)
@@ -115,7 +115,7 @@ class ExpressionCode:
             case _:
                 raise TypeError(f"no LLVM form of {type(e).__name__}")
 
-    def _read(self, value: Value) -> str:
+    def _read(self, value: LlvmValue) -> str:
         if not value.is_register:
             return value.operand
         return self._code.emit(f"load {value.type}, ptr {value.operand}", "r")

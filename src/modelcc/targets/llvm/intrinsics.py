@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from modelcc.ir.loop import Instruction, Intrinsic, Operand
+from modelcc.ir.loop import Instruction, InstructionOperand, Intrinsic
 from modelcc.targets.isa.table import encodings_of
 from modelcc.targets.isa.templates import LlvmTemplate
 from modelcc.targets.llvm.code import Code
@@ -50,7 +50,9 @@ class IntrinsicCode:
             )
         return self._templates.setdefault((instruction.name, lanes), found)
 
-    def _given(self, operand: Operand, count: int, lanes: int, value: str, wanted: str) -> str:
+    def _given(
+        self, operand: InstructionOperand, count: int, lanes: int, value: str, wanted: str
+    ) -> str:
         """An operand of ``count`` elements, for every lane, of the type that a template wants."""
         own = value_type(operand.dtype, count)
         if count == lanes * operand.each:

@@ -10,7 +10,6 @@ from modelcc.ir.loop import (
     Alloc,
     Assign,
     BindIndex,
-    Call,
     Check,
     Choose,
     Comment,
@@ -23,6 +22,7 @@ from modelcc.ir.loop import (
     ParallelCall,
     Prefetch,
     Register,
+    ScalarCall,
     Scatter,
     Stmt,
     Store,
@@ -31,7 +31,7 @@ from modelcc.ir.loop import (
 )
 from modelcc.ir.loop_traversal import FAULTS, walk
 from modelcc.ir.types import I64
-from modelcc.targets.llvm.code import Block, Code, Value
+from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
 from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.parallel import parallel_call
 from modelcc.targets.llvm.values import memory_type, quoted, value_type
@@ -41,7 +41,7 @@ _UNLIKELY = '!prof !{!"branch_weights", i32 1, i32 1048576}'
 
 
 def _is_extremum(e: Expr) -> bool:
-    return isinstance(e, Call) and e.function in ("min", "max")
+    return isinstance(e, ScalarCall) and e.function in ("min", "max")
 
 
 class StatementCode:
@@ -121,7 +121,9 @@ class StatementCode:
 
     def _let(self, s: Let) -> None:
         operand = self.expressions.operand(s.value)
-        self._code.scope.values[s.name] = Value(operand, value_type(s.value.dtype, s.value.lanes))
+        self._code.scope.values[s.name] = LlvmValue(
+            operand, value_type(s.value.dtype, s.value.lanes)
+        )
         if isinstance(s.value, Load):
             self._loaded[s.name] = s.value.buffer
 
@@ -135,7 +137,7 @@ class StatementCode:
         type_ = value_type(s.value.dtype, s.value.lanes)
         operand = self.expressions.operand(s.value)
         slot = self._code.allocate(type_, s.name)
-        self._code.scope.values[s.name] = Value(slot, type_, is_register=True)
+        self._code.scope.values[s.name] = LlvmValue(slot, type_, is_register=True)
         self._code.effect(f"store {type_} {operand}, ptr {slot}")
 
     def _assign(self, s: Assign) -> None:
@@ -159,7 +161,7 @@ class StatementCode:
         else:
             outside, index = self._outside(value, extent, lanes, s.active, note)
         before = self._code.scope.block
-        fault = Block(self._code.fresh("fault"), terminator="ret void")
+        fault = BasicBlock(self._code.fresh("fault"), terminator="ret void")
         self._code.blocks.append(fault)
         fault.lines += [*note, *self._noted(index, s.number)]
         after = self._code.begin_block("checked")
@@ -218,7 +220,7 @@ class StatementCode:
     def _while(self, s: While) -> None:
         """A top-tested loop."""
         before = self._code.scope.block
-        head = Block(self._code.fresh("while"))
+        head = BasicBlock(self._code.fresh("while"))
         self._code.blocks.append(head)
         with self._code.nested(head) as scope:
             condition = self.expressions.operand(s.condition)
@@ -230,9 +232,9 @@ class StatementCode:
             f"br i1 {condition}, label %{quoted(body.label)}, label %{quoted(after.label)}"
         )
 
-    def _branch(self, hint: str, body: Sequence[Stmt]) -> tuple[Block, Block]:
+    def _branch(self, hint: str, body: Sequence[Stmt]) -> tuple[BasicBlock, BasicBlock]:
         """First and last block of a branch."""
-        block = Block(self._code.fresh(hint))
+        block = BasicBlock(self._code.fresh(hint))
         self._code.blocks.append(block)
         with self._code.nested(block) as scope:
             self.block(body)
@@ -277,7 +279,7 @@ class StatementCode:
         first, last = self._index.operand(start), self._index.operand(stop)
         enters = self._code.emit(f"icmp slt i64 {first}, {last}", "c")
         before = self._code.scope.block
-        inside = Block(self._code.fresh(f"{s.variable}.enter"))
+        inside = BasicBlock(self._code.fresh(f"{s.variable}.enter"))
         self._code.blocks.append(inside)
         with self._code.nested(inside) as scope:
             self._loop(s, start, stop, known)
@@ -294,7 +296,7 @@ class StatementCode:
         before = self._code.scope.block
         variable = self._code.local(s.variable)
         following = self._code.local(f"{s.variable}.next")
-        body = Block(self._code.fresh(f"{s.variable}.loop"))
+        body = BasicBlock(self._code.fresh(f"{s.variable}.loop"))
         self._code.blocks.append(body)
         with self._code.nested(body) as scope:
             self._index.bind(s.variable, variable)

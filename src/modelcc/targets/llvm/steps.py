@@ -21,7 +21,7 @@ from modelcc.ir.program import (
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.targets.llvm.checked import CheckedCode
-from modelcc.targets.llvm.code import Block, Code
+from modelcc.targets.llvm.code import BasicBlock, Code
 from modelcc.targets.llvm.emitter import signature
 from modelcc.targets.llvm.indices import IndexCode
 from modelcc.targets.llvm.values import quoted
@@ -115,7 +115,7 @@ class StepsCode:
     def _go_on_if(self, holds: str, status: int, last: Sequence[str] = ()) -> None:
         """End the run with ``status``, after instructions, unless the i1 operand is true."""
         before = self._code.scope.block
-        leave = Block(self._code.fresh("leave"), list(last), f"ret i32 {status}")
+        leave = BasicBlock(self._code.fresh("leave"), list(last), f"ret i32 {status}")
         self._code.blocks.append(leave)
         after = self._code.begin_block("checked")
         before.terminator = f"br i1 {holds}, {_label(after)}, {_label(leave)}"
@@ -140,9 +140,9 @@ class StepsCode:
         before.terminator = f"br i1 {condition}, {_label(then)}, {_label(other)}"
         then_end.terminator = other_end.terminator = f"br {_label(after)}"
 
-    def _region(self, hint: str, steps: Sequence[Step]) -> tuple[Block, Block]:
+    def _region(self, hint: str, steps: Sequence[Step]) -> tuple[BasicBlock, BasicBlock]:
         """First and last block of steps in a scope of their own."""
-        block = Block(self._code.fresh(hint))
+        block = BasicBlock(self._code.fresh(hint))
         self._code.blocks.append(block)
         with self._code.nested(block) as scope:
             for step in steps:
@@ -155,7 +155,7 @@ class StepsCode:
         trips = None if step.trips is None else self._index.operand(step.trips)
         before = self._code.scope.block
         counter, following = self._code.local(name), self._code.local(f"{name}.next")
-        head = Block(self._code.fresh(f"{name}.head"))
+        head = BasicBlock(self._code.fresh(f"{name}.head"))
         self._code.blocks.append(head)
         with self._code.nested(head) as scope:
             self._index.bind(name, counter)
@@ -269,5 +269,5 @@ def _memory_key(name: str) -> str:
     return f"memory of {name}"
 
 
-def _label(block: Block) -> str:
+def _label(block: BasicBlock) -> str:
     return f"label %{quoted(block.label)}"

@@ -113,7 +113,7 @@ class CTarget(CpuTarget):
         head = f"{program_head(program, self.dialect)}\nprocessor: {self.processor.name}"
         return emit_program_c(program, EmitOptions(True, head, self.dialect))
 
-    def deliver(self, program: Program, request: Request) -> tuple[File, ...]:
+    def deliver(self, program: Program, request: DeliveryRequest) -> tuple[File, ...]:
         """A folder with everything that a C program needs to run it.
 
         :class:`ModelError` for what has no form in C, and in other dialects than GNU's.
@@ -129,11 +129,13 @@ class CTarget(CpuTarget):
         return folder_files(facts)
 
     @property
-    def processor(self) -> Processor:
+    def processor(self) -> CompilerTarget:
         """What the C is for, in the words of C compilers."""
         words = self.machine.cpu or self.machine.architecture
         name = f"any {self.machine.architecture}" if self.arch in _ANY else words
-        return Processor(name, (f"-march={self.arch}",), required_macros(self.machine, self.cpu))
+        return CompilerTarget(
+            name, (f"-march={self.arch}",), required_macros(self.machine, self.cpu)
+        )
 
     def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
         """Object files; finished ones are kept in the workplace's cache."""

@@ -10,7 +10,6 @@ from modelcc.ir.loop import (
     Assign,
     BindIndex,
     Buffer,
-    Call,
     Const,
     Expr,
     For,
@@ -22,6 +21,7 @@ from modelcc.ir.loop import (
     Parameter,
     Prefetch,
     Register,
+    ScalarCall,
     Stmt,
     Store,
     Var,
@@ -44,7 +44,7 @@ _ROUND, _AT, _PLACE = Sym("round"), Sym("at"), Sym("place")
 def cycles() -> Function:
     """Rounds of ``2 * CYCLE_STEPS`` additions and exclusive ors that take a cycle each."""
     x = _scalar("x")
-    step = Call("xor", (Call("add", (x, _scalar("a")), I64), _scalar("b")), I64)
+    step = ScalarCall("xor", (ScalarCall("add", (x, _scalar("a")), I64), _scalar("b")), I64)
     rounds = _rounds([Assign("x", step)] * CYCLE_STEPS)
     start = (*(Let(name, Load("y", n, I64)) for n, name in enumerate("ab", 1)),)
     body = (*start, Register("x", Load("y", 0, I64)), rounds, Store("y", 0, x))
@@ -71,7 +71,7 @@ def reads(bits: int, ahead: int = 0) -> Function:
     lanes = bits // 32
     sums = [Var(f"s{n}", I32, lanes) for n in range(READS)]
     added: list[Stmt] = [
-        Assign(s.name, Call("add", (s, Load("x", _AT + n * lanes, I32, lanes)), I32, lanes))
+        Assign(s.name, ScalarCall("add", (s, Load("x", _AT + n * lanes, I32, lanes)), I32, lanes))
         for n, s in enumerate(sums)
     ]
     lines = range(0, READS * lanes, LINE // I32.bytes) if ahead else ()

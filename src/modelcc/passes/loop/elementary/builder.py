@@ -11,7 +11,6 @@ from modelcc.ir.loop import (
     Assign,
     Bitcast,
     Buffer,
-    Call,
     Choose,
     Const,
     Convert,
@@ -25,6 +24,7 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Register,
+    ScalarCall,
     Stmt,
     Store,
     Var,
@@ -105,7 +105,7 @@ class Term(Arithmetic):
     def applied(self, function: str, *args: Term | Plain) -> Term:
         exprs = tuple(self._value(a).expr for a in args)
         is_test = function in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf")
-        return Term(Call(function, exprs, BOOL if is_test else self.dtype, self.lanes))
+        return Term(ScalarCall(function, exprs, BOOL if is_test else self.dtype, self.lanes))
 
 
 @dataclass

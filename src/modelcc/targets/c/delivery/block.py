@@ -14,7 +14,7 @@ from modelcc.ir.types import Array
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightBlock:
     """Constants and their places in a block, which ends at a multiple of 64 bytes."""
 
     table: tuple[ConstantSpec, ...]
@@ -38,11 +38,11 @@ class Weights:
         return constant_view(self.data, spec)
 
 
-def weights_of(constants: Mapping[str, Constant]) -> Weights | None:
+def weights_of(constants: Mapping[str, Constant]) -> WeightBlock | None:
     """The block of ``constants``; None if there are no bytes in them."""
     block = Memory(padded_size(constants.values()))
     table = fill_block(block, constants)
     size = -(-block_size(table) // ALIGNMENT) * ALIGNMENT
     if not size:
         return None
-    return Weights(table, block, size, hashlib.sha256(block.view[:size]).hexdigest())
+    return WeightBlock(table, block, size, hashlib.sha256(block.view[:size]).hexdigest())

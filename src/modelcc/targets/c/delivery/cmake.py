@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelcc.targets.c.delivery.facts import Facts
+from modelcc.targets.c.delivery.facts import DeliveredModel
 from modelcc.targets.c.delivery.filling import filled
 from modelcc.targets.c.delivery.header import LANGUAGE, flags
 from modelcc.targets.c.toolchain import FUSED
@@ -10,7 +10,7 @@ from modelcc.targets.c.toolchain import FUSED
 _WARNINGS = "-Wno-psabi"
 
 
-def cmake(facts: Facts) -> str:
+def cmake(facts: DeliveredModel) -> str:
     """Text of the file."""
     name, macro = facts.name, facts.macro
     sources = [f"{name}.c"]

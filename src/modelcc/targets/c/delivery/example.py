@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from modelcc.targets.c.delivery.facts import Facts, Tensor
+from modelcc.targets.c.delivery.facts import DeliveredModel, Tensor
 from modelcc.targets.c.delivery.filling import filled, indented
 from modelcc.targets.c.delivery.header import arguments, elements_function, tensor_macro
 from modelcc.targets.c.names import comment, string_body
@@ -13,7 +13,7 @@ _NOTHING = "{NULL, NULL, NULL, 0, 0, {0}, NULL},"
 """C has no arrays without elements."""
 
 
-def example(facts: Facts) -> str:
+def example(facts: DeliveredModel) -> str:
     """Text of the file."""
     return filled(
         "main.c",
@@ -40,7 +40,7 @@ def example(facts: Facts) -> str:
     )
 
 
-def _options(facts: Facts) -> Iterator[tuple[str, str]]:
+def _options(facts: DeliveredModel) -> Iterator[tuple[str, str]]:
     """Options beside inputs and outputs, and what a call of the example shows."""
     if facts.dims:
         yield "-d NAME=SIZE", f"-d {facts.dims[0].name}={max(2, facts.dims[0].low)}"
@@ -50,14 +50,14 @@ def _options(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "-t THREADS", f"-t {facts.threads}"
 
 
-def _usage(facts: Facts) -> str:
+def _usage(facts: DeliveredModel) -> str:
     words = [shown for _, shown in _options(facts)]
     words += [f"-i {facts.inputs[0].name}=x.bin"] if facts.inputs else []
     words += [f"-o {facts.outputs[0].name}=y.bin"] if facts.outputs else []
     return comment("".join(f" {word}" for word in words))
 
 
-def _reads_weights(facts: Facts) -> bool:
+def _reads_weights(facts: DeliveredModel) -> bool:
     return facts.weights is not None and facts.request.weights == "bin"
 
 
@@ -66,13 +66,13 @@ def quoted(text: str) -> str:
     return f'"{string_body(text)}"'
 
 
-def _entry(facts: Facts, tensor: Tensor) -> str:
+def _entry(facts: DeliveredModel, tensor: Tensor) -> str:
     kind, rank = tensor.type.dtype, tensor.type.rank
     dims = f"{tensor_macro(facts, tensor)}_DIMS" if tensor.is_static and rank else "{0}"
     return f'{{{quoted(tensor.name)}, "{kind}", NULL, {kind.bytes}, {rank}, {dims}, NULL}},'
 
 
-def _dim_names(facts: Facts) -> str:
+def _dim_names(facts: DeliveredModel) -> str:
     if not facts.dims:
         return ""
     names = ", ".join(quoted(dim.name) for dim in facts.dims)
@@ -80,12 +80,12 @@ def _dim_names(facts: Facts) -> str:
     return filled("dims.c", name=facts.name, names=names, places=places)
 
 
-def _allocate(facts: Facts) -> str:
+def _allocate(facts: DeliveredModel) -> str:
     count = len(facts.memories)
     return filled("allocate.c", count=str(count)) if count else ""
 
 
-def _locals(facts: Facts) -> Iterator[str]:
+def _locals(facts: DeliveredModel) -> Iterator[str]:
     name, macro = facts.name, facts.macro
     if facts.dims:
         sizes = ", ".join(str(_nominal(dim.low, dim.high)) for dim in facts.dims)
@@ -103,7 +103,7 @@ def _nominal(low: int, high: int | None) -> int:
     return max(low, 2) if high is None else max(low, min(2, high))
 
 
-def _option_cases(facts: Facts) -> Iterator[str]:
+def _option_cases(facts: DeliveredModel) -> Iterator[str]:
     for option, action in (
         ("-d", "set_dim(&dims, value);" if facts.dims else ""),
         ("-w", "weights_path = value;" if _reads_weights(facts) else ""),
@@ -114,7 +114,7 @@ def _option_cases(facts: Facts) -> Iterator[str]:
             yield f"    {action}"
 
 
-def _shapes(facts: Facts) -> Iterator[str]:
+def _shapes(facts: DeliveredModel) -> Iterator[str]:
     bad = "a dimension is out of its range, or all of them are too large together"
     for side, tensors in (("inputs_", facts.inputs), ("outputs_", facts.outputs)):
         for number, tensor in enumerate(tensors):
@@ -124,7 +124,7 @@ def _shapes(facts: Facts) -> Iterator[str]:
                 yield f'    fail({quoted(tensor.name)}, "{bad}");'
 
 
-def _prepare(facts: Facts) -> Iterator[str]:
+def _prepare(facts: DeliveredModel) -> Iterator[str]:
     name, macro = facts.name, facts.macro
     if facts.static_arena is None:
         yield f"const int64_t arena_bytes = {name}_arena_bytes(&dims);"
@@ -154,7 +154,7 @@ def _fields(side: str, tensors: Sequence[Tensor]) -> str:
     return ", ".join(found) or "0"
 
 
-def _results(facts: Facts) -> Iterator[str]:
+def _results(facts: DeliveredModel) -> Iterator[str]:
     """Outputs whose memory was asked for: their place and their extents."""
     for number, tensor in enumerate(facts.outputs):
         if tensor.memory is None:
@@ -167,7 +167,7 @@ def _results(facts: Facts) -> Iterator[str]:
             yield f"memcpy(outputs_[{number}].dims, {extents}, sizeof {extents});"
 
 
-def _clean_up(facts: Facts) -> Iterator[str]:
+def _clean_up(facts: DeliveredModel) -> Iterator[str]:
     if facts.has_pool:
         yield f"{facts.name}_pool_destroy(pool);"
     if _reads_weights(facts):

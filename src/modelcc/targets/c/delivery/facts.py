@@ -13,7 +13,7 @@ from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import Program
 from modelcc.ir.structure import Interface
 from modelcc.ir.types import TensorType
-from modelcc.targets.c.delivery.block import Weights, weights_of
+from modelcc.targets.c.delivery.block import WeightBlock, weights_of
 from modelcc.targets.c.delivery.naming import field_names
 from modelcc.targets.c.values import memory_type
 
@@ -22,7 +22,7 @@ WeightsForm = Literal["bin", "array", "incbin"]
 
 
 @dataclass(frozen=True)
-class Request:
+class DeliveryRequest:
     """What is wanted: names that begin with ``name``, and the form of the weights.
 
     ``origin`` is the model's file, ``version`` modelcc's; both are for the reader.  ``interface``
@@ -37,7 +37,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Processor:
+class CompilerTarget:
     """What the code is for: its name, options of the C compiler, macros these must define."""
 
     name: str
@@ -85,18 +85,18 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class Facts:
+class DeliveredModel:
     """A compiled model: its program, and all that its files say of it."""
 
-    request: Request
+    request: DeliveryRequest
     program: Program
-    processor: Processor
+    processor: CompilerTarget
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     dims: tuple[Dimension, ...]
     memories: tuple[str, ...]
     checks: tuple[str, ...]
-    weights: Weights | None
+    weights: WeightBlock | None
     level: int
     threads: int
 
@@ -143,13 +143,13 @@ class Facts:
 
 def facts_of(
     program: Program,
-    request: Request,
-    processor: Processor,
+    request: DeliveryRequest,
+    processor: CompilerTarget,
     outputs: Sequence[str],
     checks: Iterable[str],
     level: int,
     threads: int,
-) -> Facts:
+) -> DeliveredModel:
     """The facts of ``program``, whose ``outputs`` the user knows under these names.
 
     :class:`ModelError` for what has no form in C: texts, and work that the runtime does.
@@ -157,7 +157,7 @@ def facts_of(
     _check_interface(request.interface)
     late = program.allocated
     fields = field_names(late)
-    return Facts(
+    return DeliveredModel(
         request,
         program,
         processor,

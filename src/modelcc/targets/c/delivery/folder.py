@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from modelcc.targets.c.delivery.cmake import cmake
 from modelcc.targets.c.delivery.example import example
-from modelcc.targets.c.delivery.facts import Facts
+from modelcc.targets.c.delivery.facts import DeliveredModel
 from modelcc.targets.c.delivery.header import header
 from modelcc.targets.c.delivery.pool import pool_files
 from modelcc.targets.c.delivery.source import source
@@ -22,7 +22,7 @@ class File:
     contents: bytes | memoryview
 
 
-def folder_files(facts: Facts) -> tuple[File, ...]:
+def folder_files(facts: DeliveredModel) -> tuple[File, ...]:
     """The files, each with its name.
 
     :class:`~modelcc.ir.errors.ModelError` for element types that C has no form for.
@@ -31,7 +31,7 @@ def folder_files(facts: Facts) -> tuple[File, ...]:
     return (*(File(name, text.encode()) for name, text in _texts(facts)), *binary)
 
 
-def _texts(facts: Facts) -> Iterator[tuple[str, str]]:
+def _texts(facts: DeliveredModel) -> Iterator[tuple[str, str]]:
     name = facts.name
     yield f"{name}.h", header(facts)
     yield f"{name}.c", source(facts)
@@ -43,7 +43,7 @@ def _texts(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "CMakeLists.txt", cmake(facts)
 
 
-def _binary(facts: Facts) -> tuple[File, ...]:
+def _binary(facts: DeliveredModel) -> tuple[File, ...]:
     if facts.weights is None or facts.request.weights == "array":
         return ()
     return (File(f"{facts.name}_weights.bin", facts.weights.data),)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modelcc.targets.c.code import WIDTH, folded
-from modelcc.targets.c.delivery.facts import Dimension, Facts, Tensor
+from modelcc.targets.c.delivery.facts import DeliveredModel, Dimension, Tensor
 from modelcc.targets.c.delivery.filling import commented, filled, indented
 from modelcc.targets.c.names import comment
 
@@ -22,7 +22,7 @@ class Status:
     text: str
 
 
-def statuses(facts: Facts) -> tuple[Status, ...]:
+def statuses(facts: DeliveredModel) -> tuple[Status, ...]:
     """What the functions return; those above 0 are the model's own demands on its inputs."""
     loads = facts.weights is not None and facts.request.weights == "bin"
     fixed = (
@@ -46,7 +46,7 @@ def statuses(facts: Facts) -> tuple[Status, ...]:
     return tuple(Status(*entry) for entry in (*fixed, *asked))
 
 
-def header(facts: Facts) -> str:
+def header(facts: DeliveredModel) -> str:
     """Text of the file."""
     name, macro = facts.name, facts.macro
     sizes = [line for tensor in facts.tensors for line in _sizes(facts, tensor)]
@@ -69,7 +69,7 @@ def header(facts: Facts) -> str:
     )
 
 
-def signature(facts: Facts, end: str = "") -> str:
+def signature(facts: DeliveredModel, end: str = "") -> str:
     """Head of the function that runs the model, and what follows it."""
     name = facts.name
     parameters = [f"const {name}_inputs *inputs", f"{name}_outputs *outputs"]
@@ -81,7 +81,7 @@ def signature(facts: Facts, end: str = "") -> str:
     return "\n".join(folded(f"{name}_status {name}_run({', '.join(parameters)}){end}", ""))
 
 
-def arguments(facts: Facts) -> str:
+def arguments(facts: DeliveredModel) -> str:
     """Arguments of a call of that function, as the examples name them."""
     found = ["&inputs", "&outputs", *(["&dims"] if facts.dims else [])]
     found += [*(["weights"] if facts.weights else []), "arena", "arena_bytes"]
@@ -89,7 +89,7 @@ def arguments(facts: Facts) -> str:
     return ", ".join([*found, *(["&allocator"] if facts.memories else [])])
 
 
-def _head(facts: Facts) -> Iterator[str]:
+def _head(facts: DeliveredModel) -> Iterator[str]:
     request, program = facts.request, facts.program
     origin = f"{request.origin} ({program.name})" if request.origin else program.name
     yield f"{facts.name}.h: {origin} in C, written by modelcc {request.version}".rstrip()
@@ -120,22 +120,22 @@ def _head(facts: Facts) -> Iterator[str]:
     yield f"{' and '.join(shared)} may be shared." if shared else "they share nothing."
 
 
-def processor_text(facts: Facts) -> str:
+def processor_text(facts: DeliveredModel) -> str:
     """The processor that the code is for, and what it was optimised to."""
     plan = "plain loops over single elements" if facts.level == 0 else "vector loops"
     return f"{facts.processor.name}; {plan} (-O{facts.level}), laid out for {_threads(facts)}."
 
 
-def flags(facts: Facts) -> tuple[str, ...]:
+def flags(facts: DeliveredModel) -> tuple[str, ...]:
     """Options for a C compiler."""
     return (f"-O{facts.level}", *facts.processor.flags)
 
 
-def _threads(facts: Facts) -> str:
+def _threads(facts: DeliveredModel) -> str:
     return "one thread" if facts.threads == 1 else f"{facts.threads} threads"
 
 
-def _status(facts: Facts, status: Status) -> str:
+def _status(facts: DeliveredModel, status: Status) -> str:
     entry = f"    {facts.macro}_{status.name} = {status.value}, /* {comment(status.text)} */"
     if len(entry) <= WIDTH:
         return entry
@@ -143,7 +143,7 @@ def _status(facts: Facts, status: Status) -> str:
     return f"{note}\n    {facts.macro}_{status.name} = {status.value},"
 
 
-def _dims(facts: Facts) -> str:
+def _dims(facts: DeliveredModel) -> str:
     if not facts.dims:
         return ""
     fields = [f"int64_t {dim.field}; /* {comment(dim_text(dim))} */" for dim in facts.dims]
@@ -158,12 +158,12 @@ def dim_text(dim: Dimension) -> str:
     return f"{dim.name}, at least {dim.low}{high}"
 
 
-def _fields(facts: Facts, tensors: Sequence[Tensor]) -> list[str]:
+def _fields(facts: DeliveredModel, tensors: Sequence[Tensor]) -> list[str]:
     lines = [line for tensor in tensors for line in _field(facts, tensor)]
     return lines or ["char nothing; /* the model has none; C has no empty structures */"]
 
 
-def _field(facts: Facts, tensor: Tensor) -> Iterator[str]:
+def _field(facts: DeliveredModel, tensor: Tensor) -> Iterator[str]:
     access = "const " if tensor.side == "input" else ""
     note = f"{tensor.name}: {tensor.type}"
     if tensor.memory is not None:
@@ -175,12 +175,12 @@ def _field(facts: Facts, tensor: Tensor) -> Iterator[str]:
         yield f"int64_t {tensor.field}_dims[{tensor.type.rank}]; /* its extents, set by a run */"
 
 
-def tensor_macro(facts: Facts, tensor: Tensor) -> str:
+def tensor_macro(facts: DeliveredModel, tensor: Tensor) -> str:
     """What the macros of a tensor begin with."""
     return f"{facts.macro}_{tensor.side.upper()}_{tensor.field}"
 
 
-def _sizes(facts: Facts, tensor: Tensor) -> Iterator[str]:
+def _sizes(facts: DeliveredModel, tensor: Tensor) -> Iterator[str]:
     macro = tensor_macro(facts, tensor)
     size = tensor.type.dtype.bytes
     yield f"#define {macro}_RANK {tensor.type.rank}"
@@ -200,18 +200,18 @@ def _sizes(facts: Facts, tensor: Tensor) -> Iterator[str]:
     yield from folded(f"{elements_signature(facts, tensor)};", "")
 
 
-def elements_function(facts: Facts, tensor: Tensor) -> str:
+def elements_function(facts: DeliveredModel, tensor: Tensor) -> str:
     """The function that tells the size of a tensor."""
     return f"{facts.name}_{tensor.side}_{tensor.field}_elements"
 
 
-def elements_signature(facts: Facts, tensor: Tensor) -> str:
+def elements_signature(facts: DeliveredModel, tensor: Tensor) -> str:
     """Its head."""
     function = elements_function(facts, tensor)
     return f"int64_t {function}(const {facts.name}_dims *dims, int64_t *extents)"
 
 
-def _arena(facts: Facts) -> Iterator[str]:
+def _arena(facts: DeliveredModel) -> Iterator[str]:
     macro, name = facts.macro, facts.name
     fixed = facts.static_arena
     if facts.dims:
@@ -225,7 +225,7 @@ def _arena(facts: Facts) -> Iterator[str]:
     yield f"    static unsigned char name[{max(fixed, 1)}] __attribute__((aligned(64)))"
 
 
-def _weights(facts: Facts) -> str:
+def _weights(facts: DeliveredModel) -> str:
     if facts.weights is None:
         return ""
     is_file = facts.request.weights == "bin"
@@ -238,19 +238,19 @@ def _weights(facts: Facts) -> str:
     )
 
 
-def memory_names(facts: Facts) -> tuple[str, ...]:
+def memory_names(facts: DeliveredModel) -> tuple[str, ...]:
     """Enumerators of what the caller is asked memory for."""
     return tuple(f"{facts.macro}_MEMORY_{field}" for field in facts.memories)
 
 
-def _allocator(facts: Facts) -> str:
+def _allocator(facts: DeliveredModel) -> str:
     if not facts.memories:
         return ""
     wanted = [f"{name}," for name in memory_names(facts)]
     return filled("allocator.h", name=facts.name, wanted=indented(wanted))
 
 
-def _about_run(facts: Facts) -> Iterator[str]:
+def _about_run(facts: DeliveredModel) -> Iterator[str]:
     macro, name = facts.macro, facts.name
     if facts.dims:
         yield "dims: the sizes of this call; they say how large the buffers are."

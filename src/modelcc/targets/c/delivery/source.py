@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from modelcc.targets.c.code import WIDTH, folded
 from modelcc.targets.c.delivery.checked import checked, helpers
-from modelcc.targets.c.delivery.facts import Facts, Tensor
+from modelcc.targets.c.delivery.facts import DeliveredModel, Tensor
 from modelcc.targets.c.delivery.filling import commented, filled, indented, inner_lines
 from modelcc.targets.c.delivery.header import (
     LANGUAGE,
@@ -29,7 +29,7 @@ _ROW = 80
 _KERNELS = EmitOptions(static=True)
 
 
-def source(facts: Facts) -> str:
+def source(facts: DeliveredModel) -> str:
     """Text of the file."""
     program = facts.program
     prelude = Prelude(parallel_for=_parallel_for(facts))
@@ -54,7 +54,7 @@ def source(facts: Facts) -> str:
     )
 
 
-def _head(facts: Facts) -> list[str]:
+def _head(facts: DeliveredModel) -> list[str]:
     return [
         f"{facts.name}.c: the code of {facts.name}.h, written by modelcc.",
         "",
@@ -66,17 +66,17 @@ def _head(facts: Facts) -> list[str]:
     ]
 
 
-def _parallel_for(facts: Facts) -> str:
+def _parallel_for(facts: DeliveredModel) -> str:
     """What runs parallel loops: the pool's function, or a plain call where there is none."""
     return f"{facts.name}_parallel_for" if facts.has_pool else "mcc_serial_for"
 
 
-def _serial(facts: Facts) -> Iterator[str]:
+def _serial(facts: DeliveredModel) -> Iterator[str]:
     if facts.is_parallel and not facts.has_pool:
         yield filled("serial.c").rstrip()
 
 
-def _target_check(facts: Facts) -> str:
+def _target_check(facts: DeliveredModel) -> str:
     """Refuses compilers that may not use the processor's instructions, and foreign byte order."""
     lines = [
         "#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__",
@@ -105,7 +105,7 @@ def _folded_condition(condition: str) -> list[str]:
     return [f"{first} && \\", f"    {rest}"]
 
 
-def _bounds(facts: Facts) -> str:
+def _bounds(facts: DeliveredModel) -> str:
     """Whether the dimensions are within their ranges."""
     tests = [text for dim in facts.dims for text in _bound(dim.field, dim.low, dim.high)]
     lines = [f"static bool dims_in_range(const {facts.name}_dims *dims)", "{"]
@@ -121,12 +121,12 @@ def _bound(field: str, low: int, high: int | None) -> Iterator[str]:
         yield f"dims->{field} <= {high}"
 
 
-def _names(facts: Facts) -> dict[str, str]:
+def _names(facts: DeliveredModel) -> dict[str, str]:
     """Spelling of the dimensions where the caller's are at hand."""
     return {dim.name: f"dims->{dim.field}" for dim in facts.dims}
 
 
-def _elements(facts: Facts, tensor: Tensor) -> str:
+def _elements(facts: DeliveredModel, tensor: Tensor) -> str:
     names, shape = _names(facts), tensor.type.shape
     lines = [
         "bool fit = true, *const fits = &fit;",
@@ -145,7 +145,7 @@ def _elements(facts: Facts, tensor: Tensor) -> str:
     return "\n".join([*head, "{", indented(lines), "}"])
 
 
-def _arena(facts: Facts) -> str:
+def _arena(facts: DeliveredModel) -> str:
     names = _names(facts)
     lines = [
         "bool fit = true, *const fits = &fit;",
@@ -162,7 +162,7 @@ def _arena(facts: Facts) -> str:
     return "\n".join([head, "{", indented(lines), "}"])
 
 
-def _status_text(facts: Facts) -> str:
+def _status_text(facts: DeliveredModel) -> str:
     lines = ["switch (status) {"]
     for status in statuses(facts):
         words = wrap(status.text, _ROW, drop_whitespace=False, break_long_words=False)
@@ -175,12 +175,12 @@ def _status_text(facts: Facts) -> str:
     return "\n".join([head, "{", indented(lines), "}"])
 
 
-def _run(facts: Facts) -> str:
+def _run(facts: DeliveredModel) -> str:
     lines = [*_refusals(facts), *_tables(facts), *_call(facts)]
     return "\n".join([signature(facts), "{", indented(lines), "}"])
 
 
-def _refusals(facts: Facts) -> Iterator[str]:
+def _refusals(facts: DeliveredModel) -> Iterator[str]:
     """Arguments that cannot be right end the call before anything is touched."""
     macro = facts.macro
     yield from _not_null(facts, ["inputs", "outputs", *(["dims"] if facts.dims else [])])
@@ -206,12 +206,12 @@ def _refusals(facts: Facts) -> Iterator[str]:
         yield f"if ((uintptr_t)weights % {macro}_ALIGNMENT) return {macro}_MISALIGNED;"
 
 
-def _not_null(facts: Facts, pointers: list[str]) -> Iterator[str]:
+def _not_null(facts: DeliveredModel, pointers: list[str]) -> Iterator[str]:
     for pointer in pointers:
         yield f"if ({pointer} == NULL) return {facts.macro}_NULL_POINTER;"
 
 
-def _tables(facts: Facts) -> Iterator[str]:
+def _tables(facts: DeliveredModel) -> Iterator[str]:
     """Arrays of addresses and sizes, as the steps want them."""
     inputs = [f"(void *)inputs->{t.field}" for t in facts.inputs]
     outputs = ["NULL" if t.memory is not None else f"outputs->{t.field}" for t in facts.outputs]
@@ -235,7 +235,7 @@ def _table(kind: str, name: str, values: list[str]) -> Iterator[str]:
         yield from inner_lines(f"{kind} {name}[] = {{{', '.join(values)}}};")
 
 
-def _call(facts: Facts) -> Iterator[str]:
+def _call(facts: DeliveredModel) -> Iterator[str]:
     program = facts.program
     tables = [
         "mcc_inputs" if facts.inputs else "NULL",
@@ -260,7 +260,7 @@ def _call(facts: Facts) -> Iterator[str]:
     yield f"return {facts.macro}_OK;"
 
 
-def _late_results(facts: Facts) -> Iterator[str]:
+def _late_results(facts: DeliveredModel) -> Iterator[str]:
     """Addresses and extents of outputs whose sizes are known only now."""
     names = {name: f"mcc_sizes[{n}]" for n, name in enumerate(facts.program.dims)}
     late = [tensor for tensor in facts.outputs if tensor.memory is not None]

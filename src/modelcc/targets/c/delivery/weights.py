@@ -9,8 +9,8 @@ import numpy as np
 from modelcc.artifact.manifest import ConstantSpec
 from modelcc.ir.types import F32, F64, Array, DType
 from modelcc.targets.c.code import WIDTH
-from modelcc.targets.c.delivery.block import Weights
-from modelcc.targets.c.delivery.facts import Facts
+from modelcc.targets.c.delivery.block import WeightBlock
+from modelcc.targets.c.delivery.facts import DeliveredModel
 from modelcc.targets.c.delivery.filling import filled, indented
 from modelcc.targets.c.delivery.naming import field_names
 from modelcc.targets.c.names import comment
@@ -20,7 +20,7 @@ _DIGITS = {"float": 15, "double": 24}
 """Characters of the longest value."""
 
 
-def weights_source(facts: Facts, weights: Weights) -> str:
+def weights_source(facts: DeliveredModel, weights: WeightBlock) -> str:
     """Text of the file that brings the weights into memory."""
     names = {"name": facts.name, "NAME": facts.macro}
     match facts.request.weights:
