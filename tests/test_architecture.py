@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -56,6 +57,17 @@ MACHINE_NUMBERS = {
     "modelcc.frontends.onnx.slicing.FAR": "an index, beyond every end",
 }
 """Numbers above the targets that are named like a machine's → why.  A stale entry fails."""
+
+_LEVELS = "one meaning on several levels of the compiler"
+_PRINTERS = "one part of a printer, for LLVM and for C"
+SHARED_NAMES: dict[str, str] = {
+    **dict.fromkeys(("Bitcast", "Cast", "Gather", "If", "ReadSize", "Scatter"), _LEVELS),
+    **dict.fromkeys(("Max", "Min", "Mod"), "the function of elements, and that of indices"),
+    **dict.fromkeys(("ArithmeticCode", "CheckedCode", "Code", "EmitOptions"), _PRINTERS),
+    **dict.fromkeys(("ExpressionCode", "IndexCode", "MemoryCode", "StatementCode"), _PRINTERS),
+    **dict.fromkeys(("StepsCode", "_Capture"), _PRINTERS),
+}
+"""Classes that several modules define → why.  A stale entry fails."""
 
 VAGUE = {"utils", "util", "common", "helpers", "helper", "misc", "base_utils"}
 
@@ -280,6 +292,16 @@ def test_files_and_functions_are_short() -> None:
                 functions.add(f"{name}.{node.name}")
     assert files == set(LONG_FILES)
     assert functions == set(LONG_FUNCTIONS)
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    names = Counter(
+        node.name
+        for _, tree in trees().values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} == set(SHARED_NAMES)
 
 
 def test_every_module_says_what_it_is() -> None:
