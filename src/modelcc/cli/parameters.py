@@ -176,15 +176,3 @@ def sizes_of(texts: Sequence[str]) -> dict[str, int]:
             raise ModelError(f"--size has the dimension {name!r} twice", (), "give each one size")
         sizes[name] = size
     return sizes
-
-
-__all__ = [
-    "MODEL",
-    "Compiling",
-    "check_files",
-    "check_writable",
-    "compiling",
-    "feeding",
-    "options_of",
-    "sizes_of",
-]
