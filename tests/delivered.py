@@ -18,7 +18,7 @@ from modelcc.emit.delivery import deliver
 from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.targets.base import Workplace
-from modelcc.targets.c.delivery.facts import Request, WeightsForm
+from modelcc.targets.c.delivery.facts import DeliveryRequest, WeightsForm
 from modelcc.targets.c.dialect import GNU
 from modelcc.targets.c.toolchain import semantics
 

@@ -65,7 +65,7 @@ SHARED_NAMES: dict[str, str] = {
     **dict.fromkeys(("Max", "Min", "Mod"), "the function of elements, and that of indices"),
     **dict.fromkeys(("ArithmeticCode", "CheckedCode", "Code", "EmitOptions"), _PRINTERS),
     **dict.fromkeys(("ExpressionCode", "IndexCode", "MemoryCode", "StatementCode"), _PRINTERS),
-    **dict.fromkeys(("StepsCode", "_Capture"), _PRINTERS),
+    "StepsCode": _PRINTERS,
 }
 """Classes that several modules define → why.  A stale entry fails."""
 

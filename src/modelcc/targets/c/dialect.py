@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Dialect:
+class CDialect:
     """``name`` is the target's, ``standard`` what compilers call the language.
 
     ``vectors``: there are vector types (``vector_size``), with subscripts, comparisons and
@@ -35,7 +35,7 @@ class Dialect:
     labels: bool
 
 
-GNU = Dialect(
+GNU = CDialect(
     name="c",
     standard="gnu11",
     vectors=True,
@@ -54,7 +54,7 @@ GNU = Dialect(
 )
 """C11 as GCC and Clang extend it."""
 
-C99 = Dialect(
+C99 = CDialect(
     name="c99",
     standard="c99",
     vectors=False,

@@ -26,7 +26,7 @@ from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.passes.loop.remove_unused import remove_unused
 from modelcc.targets.c.code import Code, folded, words_of
-from modelcc.targets.c.dialect import GNU, Dialect
+from modelcc.targets.c.dialect import GNU, CDialect
 from modelcc.targets.c.names import comment, symbol
 from modelcc.targets.c.parallel import (
     bind_value,
@@ -45,7 +45,7 @@ class EmitOptions:
 
     static: bool = False
     head: str = ""
-    dialect: Dialect = GNU
+    dialect: CDialect = GNU
 
 
 PLAIN = EmitOptions()

@@ -10,7 +10,7 @@ from modelcc.ir.loop_traversal import FAULTS, checks_in
 from modelcc.ir.types import BOOL
 from modelcc.passes.loop.outline_parallel import SUFFIX
 from modelcc.targets.c.arithmetic import ArithmeticCode
-from modelcc.targets.c.code import Code, Named, Operand
+from modelcc.targets.c.code import CExpression, Code, Named
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.names import identifier, symbol
 from modelcc.targets.c.prelude import Prelude
@@ -42,7 +42,7 @@ def outlined_symbol(outlined: Function) -> str:
 def bind_value(code: Code, prelude: Prelude, value: Var) -> str:
     """The declaration of a value as a parameter."""
     name, type_ = code.fresh(value.name), _value_type(prelude, value)
-    code.scope.values[value.name] = Named(Operand(name, True, _mask(value)), type_)
+    code.scope.values[value.name] = Named(CExpression(name, True, _mask(value)), type_)
     return f"{type_} {name}"
 
 

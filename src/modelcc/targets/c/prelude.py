@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from modelcc.ir.types import DType
 from modelcc.targets.c.code import folded
-from modelcc.targets.c.dialect import GNU, Dialect
+from modelcc.targets.c.dialect import GNU, CDialect
 from modelcc.targets.c.values import mask_type, memory_type, prefix, scalar_type, vector_type
 
 _POOL = """\
@@ -57,7 +57,7 @@ class Prelude:
     ``parallel_for`` names a function like ``mcc_parallel_for`` that the file knows already.
     """
 
-    def __init__(self, dialect: Dialect = GNU, parallel_for: str = "") -> None:
+    def __init__(self, dialect: CDialect = GNU, parallel_for: str = "") -> None:
         self.dialect = dialect
         self._parallel_for = parallel_for
         self._types: dict[str, str] = {}

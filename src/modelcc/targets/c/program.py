@@ -26,7 +26,7 @@ from collections.abc import Iterable
 
 from modelcc.ir.program import Program, leaves
 from modelcc.targets.c.code import folded
-from modelcc.targets.c.dialect import GNU, Dialect
+from modelcc.targets.c.dialect import GNU, CDialect
 from modelcc.targets.c.emitter import (
     PLAIN,
     EmitOptions,
@@ -50,7 +50,7 @@ def entry_name(program: Program) -> str:
     return symbol(f"{program.name}_run")
 
 
-def program_head(program: Program, dialect: Dialect = GNU) -> str:
+def program_head(program: Program, dialect: CDialect = GNU) -> str:
     """What a reader of the file has to know to compile and call it."""
 
     def listed(kind: str, names: Iterable[str]) -> list[str]:

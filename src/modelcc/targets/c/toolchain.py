@@ -14,13 +14,13 @@ from pathlib import Path
 
 from modelcc.ir.errors import Error
 from modelcc.runtime.errors import LoadError
-from modelcc.targets.c.dialect import GNU, Dialect
+from modelcc.targets.c.dialect import GNU, CDialect
 
 FUSED = ("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 """What generated code wants of any compiler: a*b+c may be fused, and nobody asks for errors."""
 
 
-def semantics(dialect: Dialect) -> tuple[str, ...]:
+def semantics(dialect: CDialect) -> tuple[str, ...]:
     """All that says what generated code means."""
     return f"-std={dialect.standard}", *FUSED
 
@@ -44,7 +44,7 @@ class CCompiler:
     version: str
     arch: str = "native"
     optimize: int = 2
-    dialect: Dialect = GNU
+    dialect: CDialect = GNU
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class CCompiler:
 
 
 def find_compiler(
-    command: str = "", arch: str = "native", optimize: int = 2, dialect: Dialect = GNU
+    command: str = "", arch: str = "native", optimize: int = 2, dialect: CDialect = GNU
 ) -> CCompiler:
     """The compiler ``command`` (a path or name, with arguments), or else the system's.
 

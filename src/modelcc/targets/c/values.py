@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, DType
-from modelcc.targets.c.dialect import GNU, Dialect
+from modelcc.targets.c.dialect import GNU, CDialect
 
 HALVES = (F16, BF16)
 _FLOATS = {F64: "double", F32: "float", F16: "uint16_t", BF16: "uint16_t"}
@@ -58,7 +58,7 @@ def mask_type(bits: int, lanes: int) -> str:
     return f"i{bits}x{lanes}"
 
 
-def constant(value: float | int | bool, dtype: DType, dialect: Dialect = GNU) -> str:
+def constant(value: float | int | bool, dtype: DType, dialect: CDialect = GNU) -> str:
     """A scalar constant of exactly the type ``scalar_type(dtype)`` has in arithmetic."""
     if dtype == BOOL:
         return "true" if value else "false"
@@ -81,7 +81,7 @@ def _integer(value: int, dtype: DType) -> str:
     return str(value) if dtype.bits == 32 else f"INT64_C({value})"
 
 
-def _float(value: float, dtype: DType, dialect: Dialect) -> str:
+def _float(value: float, dtype: DType, dialect: CDialect) -> str:
     suffix = "f" if dtype == F32 else ""
     if math.isnan(value):
         return dialect.nan[dtype == F32]

@@ -126,7 +126,7 @@ def _bind_parameters(code: Code, function: Function) -> list[str]:
         texts.append(_pointer(operand, parameter))
     for value in function.values:
         operand, type_ = code.local(value.name), value_type(value.dtype, value.lanes)
-        code.scope.values[value.name] = Value(operand, type_)
+        code.scope.values[value.name] = LlvmValue(operand, type_)
         texts.append(f"{type_} {operand}")
     for name in function.sizes:
         operand = code.local(name)

@@ -29,9 +29,9 @@ from modelcc.targets.base import (
     Workplace,
     joined,
 )
-from modelcc.targets.c.delivery.facts import Processor, Request, facts_of
+from modelcc.targets.c.delivery.facts import CompilerTarget, DeliveryRequest, facts_of
 from modelcc.targets.c.delivery.folder import File, folder_files
-from modelcc.targets.c.dialect import C99, GNU, Dialect
+from modelcc.targets.c.dialect import C99, GNU, CDialect
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import CCompiler, ToolchainError, find_compiler
@@ -61,7 +61,7 @@ class CTarget(CpuTarget):
 
     arch: str = "native"
     command: str = ""
-    dialect: Dialect = GNU
+    dialect: CDialect = GNU
 
     @property
     def name(self) -> str:
