@@ -39,7 +39,7 @@ class Decompose:
               %add = "mcc.Add"(%at, %matmul)
               %tanh = "mcc.Tanh"(%add)
               "mcc.return"(%tanh, %tanh)
-            }) {name = "step", dims = {rnn.step = [0, unit]}}
+            }) {name = "iteration", dims = {rnn.step = [0, unit]}}
           }) {body = #mcc.region<0>, counter = "rnn.step", trips = 5, states = 1, axes = [0],
               backwards = [false]}
           %y = "mcc.Reshape"(%ys) {shape = [5, 1, 2, 2]}
