@@ -23,7 +23,7 @@ from modelcc.ops.samples import arrays
 from modelcc.pipeline import before_block, run_stages
 from modelcc.runtime.loader import load_objects
 from modelcc.targets.base import Workplace
-from modelcc.targets.c.delivery.facts import Request
+from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.dialect import C99
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.toolchain import CCompiler, find_compiler
@@ -82,7 +82,7 @@ def test_a_folder_is_refused() -> None:
     stages = before_block(pipeline(target, options, Workplace()), "emit")
     program = run_stages(stages, MODELS["choices"]())
     with pytest.raises(ModelError, match="target c99 writes no folder"):
-        target.deliver(program, Request("m"))
+        target.deliver(program, DeliveryRequest("m"))
 
 
 def _runner(compiler: CCompiler) -> Runner:
