@@ -67,7 +67,7 @@ def _observed(
     )
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=[PROVIDER])
     values = session.run(list(names), dict(feeds))
-    return {name: value.shape for name, value in zip(names, values, strict=True)}
+    return {name: np.asarray(value).shape for name, value in zip(names, values, strict=True)}
 
 
 def _bytes(tensor: onnx.TensorProto) -> int:

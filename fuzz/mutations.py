@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
+from typing import TypeVar, cast
 
 from onnx import (
     AttributeProto,
-    FunctionProto,
     GraphProto,
     ModelProto,
     NodeProto,
@@ -16,6 +16,7 @@ from onnx import (
     helper,
 )
 
+T = TypeVar("T")
 Mutation = Callable[[ModelProto, Random], None]
 
 INTEGERS = (0, 1, -1, 2, 3, -2, 7, 127, -128, 1 << 16, 1 << 31, -(1 << 31), 1 << 40, (1 << 63) - 1,
@@ -23,7 +24,7 @@ INTEGERS = (0, 1, -1, 2, 3, -2, 7, 127, -128, 1 << 16, 1 << 31, -(1 << 31), 1 <<
 FLOATS = (0.0, -1.0, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"))
 TEXTS = (b"", b"?", b"NOTSET", b"\xff\xfe", b"SAME_UPPER", b"reflect", b"x" * 4096)
 DIMENSIONS = (0, 1, 2, 3, 5, -1, -7, 1 << 20, 1 << 31, 1 << 40, (1 << 62) + 1)
-KINDS = tuple(AttributeProto.AttributeType.values())
+KINDS = cast("list[AttributeProto.AttributeType]", AttributeProto.AttributeType.values())
 LOCATIONS = ("../secret", "/etc/passwd", "..", "", ".", "a/../../secret", "model.onnx", "none",
              "link", "\x00", "~/secret", "file:///etc/passwd")  # fmt: skip
 
@@ -49,7 +50,7 @@ def nodes(model: ModelProto) -> list[NodeProto]:
     return inside + [node for function in model.functions for node in function.node]
 
 
-def _one(items: Sequence[object] | Iterator[object], random: Random):
+def _one(items: Iterable[T], random: Random) -> T:
     found = list(items)
     if not found:
         raise NothingToChangeError
@@ -336,7 +337,7 @@ def recurse(model: ModelProto, random: Random) -> None:
 
 
 def change_function(model: ModelProto, random: Random) -> None:
-    function: FunctionProto = _one(model.functions, random)
+    function = _one(model.functions, random)
     match random.randrange(4):
         case 0 if function.input:
             del function.input[-1]

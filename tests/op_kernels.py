@@ -5,7 +5,7 @@ No op is named here but in the lists of expected failures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,12 +26,13 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.targets.cpu.schedule import schedule_program
 
-CASES = [
-    pytest.param(op(**sample.attributes), sample, id=f"{op.__name__}-{i}")
+SAMPLES: list[tuple[str, Op, Sample]] = [
+    (f"{op.__name__}-{i}", op(**sample.attributes), sample)
     for op in MCC.ops
     if op.has("compute")
     for i, sample in enumerate(op.samples)
 ]
+CASES = [pytest.param(op, sample, id=name) for name, op, sample in SAMPLES]
 OTHER_SIZES = ((17, 33, 16, 40), (1, 1, 1, 1), (16, 2, 7, 64))
 """Sizes of the named dimensions of a sample, in order, besides those that all tests use."""
 
@@ -41,12 +42,18 @@ FAILURES: Mapping[str, str] = {}
 """Cases that are expected to fail, and why."""
 
 
-def expecting(failures: Mapping[str, str]) -> list[ParameterSet]:
-    """The cases, those in ``failures`` marked; one that passes nevertheless fails."""
-    unknown = failures.keys() - {case.id for case in CASES}
+def expecting(
+    failures: Mapping[str, str], chosen: Callable[[Op, Sample], bool] = lambda op, sample: True
+) -> list[ParameterSet]:
+    """The chosen cases, those in ``failures`` marked; one that passes nevertheless fails."""
+    unknown = failures.keys() - {name for name, _, _ in SAMPLES}
     assert not unknown, f"there are no samples {sorted(unknown)}"
     marks = {i: [pytest.mark.xfail(reason=r, strict=True)] for i, r in failures.items()}
-    return [pytest.param(*c.values, id=c.id, marks=marks.get(c.id, ())) for c in CASES]
+    return [
+        pytest.param(op, sample, id=name, marks=marks.get(name, ()))
+        for name, op, sample in SAMPLES
+        if chosen(op, sample)
+    ]
 
 
 def graph_of(op: Op, sample: Sample, data: tuple[Array | None, ...], constant: bool) -> Graph:

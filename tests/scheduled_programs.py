@@ -113,9 +113,10 @@ def execute(scheduled, program, values):
     for name in (*scheduled.inputs, *scheduled.constants):
         if name in memory:
             memory[name][0] = tag[name]
-    launches = [s for s in program.steps if not isinstance(s, CopyTensor)]
+    launches = [s for s in program.steps if isinstance(s, Launch)]
     parts = {}
     for call, launch in zip(timeline(scheduled).calls.values(), launches, strict=True):
+        assert isinstance(call, Launch)
         pairs = list(zip(launch.arguments, call.arguments, strict=True))
         outputs = scheduled.results(call)
         for bound, name in pairs:

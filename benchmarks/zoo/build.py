@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # First, because importing timm or transformers imports torchvision.
-import benchmarks.zoo.torchvision_operators  # noqa: F401  isort: skip
+import benchmarks.zoo.torchvision_operators  # noqa: F401  # pyright: ignore[reportUnusedImport]  isort: skip
 
 import torch
 from torch import Tensor, nn

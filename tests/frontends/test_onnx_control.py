@@ -41,7 +41,7 @@ def check(proto: onnx.ModelProto, *cases: dict[str, Array]) -> None:
     net = modelcc.compile(proto, threads=1, cache=None)
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     for feeds in cases:
-        wanted = session.run(None, feeds)
+        wanted = map(np.asarray, session.run(None, feeds))
         got = net.run(feeds)
         for output, array in zip(session.get_outputs(), wanted, strict=True):
             assert got[output.name].shape == array.shape

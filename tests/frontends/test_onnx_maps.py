@@ -56,7 +56,7 @@ def test_agrees_with_onnxruntime(model: ModelProto, maps: tuple[Any, ...], tmp_p
     net = modelcc.load(tmp_path / "net.mcc")
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     for given in maps:
-        (expected,) = session.run(None, {"m": given})
+        (expected,) = map(np.asarray, session.run(None, {"m": given}))
         found = net(m=given)
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 import modelcc
 from modelcc.frontends.onnx import UnsupportedModel, import_onnx
@@ -300,7 +300,7 @@ def test_weights_are_views_of_the_file(tmp_path: Path) -> None:
         model.graph.initializer.append(numpy_helper.from_array(array, name))
     tensor = model.graph.initializer[2]
     (tmp_path / "weights.bin").write_bytes(bytes(64) + tensor.raw_data)
-    onnx.external_data_helper.set_external_data(tensor, "weights.bin", offset=64)
+    external_data_helper.set_external_data(tensor, "weights.bin", offset=64)
     tensor.ClearField("raw_data")
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())

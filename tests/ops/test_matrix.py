@@ -21,10 +21,14 @@ from modelcc.ir.types import F32, F64, Array, DType, TensorType, dtype_of
 from modelcc.ops.catalog import MCC
 from modelcc.ops.samples import arrays, sizes
 
-CASES = [
-    pytest.param(op(**sample.attributes), sample, id=f"{op.__name__}-{i}")
+SAMPLES: list[tuple[str, Op, Sample]] = [
+    (f"{op.__name__}-{i}", op(**sample.attributes), sample)
     for op in MCC.ops
     for i, sample in enumerate(op.samples)
+]
+CASES = [pytest.param(op, sample, id=name) for name, op, sample in SAMPLES]
+DECOMPOSED = [
+    pytest.param(op, sample, id=name) for name, op, sample in SAMPLES if op.has("decompose")
 ]
 
 
@@ -108,7 +112,7 @@ class Eager:
         return TensorType(tuple(array.shape), dtype_of(array))
 
 
-@pytest.mark.parametrize(("op", "sample"), [c for c in CASES if c.values[0].has("decompose")])
+@pytest.mark.parametrize(("op", "sample"), DECOMPOSED)
 def test_decomposition_agrees_with_the_reference(op: Op, sample: Sample) -> None:
     build = Eager()
     names = ["" if a is None else build.define(a) for a in arrays(op, sample)]
@@ -131,13 +135,11 @@ def loss(op: Op, operands: Sequence[Array | None], weights: Sequence[Array]) -> 
 
 
 DIFFERENTIABLE = [
-    c
-    for c in CASES
-    if c.values[0].has("grad")
-    and any(
-        t is not None and t.dtype == F32 and 0 not in t.shape for t in operand_types(c.values[1])
-    )
-    and all(np.isfinite(t).all() for t in c.values[1].operands if isinstance(t, np.ndarray))
+    pytest.param(op, sample, id=name)
+    for name, op, sample in SAMPLES
+    if op.has("grad")
+    and any(t is not None and t.dtype == F32 and 0 not in t.shape for t in operand_types(sample))
+    and all(np.isfinite(t).all() for t in sample.operands if isinstance(t, np.ndarray))
 ]
 
 

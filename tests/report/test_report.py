@@ -68,9 +68,9 @@ def test_kernels_that_are_no_plain_sums_say_so() -> None:
     assert rows and rows[0].rounding == winograd_rounding(4, 64) == 8.28
     assert report_from_json(report.to_json()) == report
     assert "rounding 8.28 ×" in str(rows[0]) and "8.28 ×" in repr(report).splitlines()[0]
-    console = Console(width=200, file=StringIO())
-    console.print(report_tables(report))
-    for text in (console.file.getvalue(), report_page(report)):
+    shown = StringIO()
+    Console(width=200, file=shown).print(report_tables(report))
+    for text in (shown.getvalue(), report_page(report)):
         assert text.count("8.28 ×") == 2 and "rounding" in text
     strict = modelcc.compile(product(), cache=None, accuracy="strict").report()
     assert {row.rounding for row in strict.kernels} == {1.0}

@@ -51,13 +51,13 @@ def self_copies(model: ModelProto) -> int:
     for launch in (step for step in leaves(program.steps) if isinstance(step, Launch)):
         function = program.callee[launch.callee]
         pairs = zip(function.parameters, launch.arguments, strict=True)
-        places = {parameter.buffer.name: program.placed.bindings[name] for parameter, name in pairs}
+        names = {parameter.buffer.name: name for parameter, name in pairs}
         for s in statements(function.body):
             match s:
                 case Store(buffer, offset, Load(source, start)) if offset == start:
-                    one, two = places[buffer], places[source]
+                    one, two = (program.placed.bindings[names[b]] for b in (buffer, source))
                     same = one.place == two.place and one.offset == two.offset
-                    found += same and (one.place == "arena" or one.name == two.name)
+                    found += same and (one.place == "arena" or names[buffer] == names[source])
                 case _:
                     pass
     return found

@@ -10,7 +10,7 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays, sizes
 
 CASES = expecting(FAILURES)
-SEVERAL_OPERANDS = [case for case in CASES if len(case.values[1].operands) > 1]
+SEVERAL_OPERANDS = expecting(FAILURES, lambda op, sample: len(sample.operands) > 1)
 
 
 @pytest.mark.parametrize(("op", "sample"), CASES)
