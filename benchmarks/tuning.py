@@ -26,7 +26,7 @@ from modelcc.driver import compile_model, target_of
 from modelcc.feeds.random import Array
 from modelcc.model_tuning.tuning import TuningRequest, tune_model
 from modelcc.options import Options
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.verification.verification import Request as Verified
@@ -91,7 +91,7 @@ class Bench:
         options = Options(threads=self.threads)
         target = target_of(options)
         assert isinstance(target, CpuTarget)
-        feeds = subject_of(Verified(self.model, options, Workplace(), {}, {}, 0)).feeds
+        feeds = subject_of(Verified(self.model, options, BuildConfig(), {}, {}, 0)).feeds
         settings: list[Setting] = []
         runs: list[Callable[[], object]] = []
         known = wrong_numbers(target.cpu)
@@ -110,7 +110,7 @@ class Bench:
         self, name: str, options: Options, feeds: Mapping[str, Array], database: Path
     ) -> tuple[Setting, str]:
         start = time.monotonic()
-        place = Workplace(self.folder)
+        place = BuildConfig(self.folder)
         tuning = tune_model(TuningRequest(self.model, options, feeds, database, self.budget, place))
         seconds = time.monotonic() - start
         numbers = dict(options.machine)
@@ -119,7 +119,7 @@ class Bench:
         ), tuning.text
 
     def _run(self, options: Options, feeds: Mapping[str, Array]) -> Callable[[], object]:
-        compiled = compile_model(self.model, options, Workplace(self.folder))
+        compiled = compile_model(self.model, options, BuildConfig(self.folder))
         session = compiled.target.load(compiled.artifact, self.threads)
         return lambda: session.run(feeds)
 

@@ -25,7 +25,7 @@ import modelcc
 from fuzz.attempt import Limits, Outcome, last_lines, limited
 from fuzz.opinions import Arrays, flat, onnxruntime_runner, opinions
 from modelcc.driver import compile_model, import_model
-from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds, size_demands
+from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds, size_constraints
 from modelcc.options import Options
 from modelcc.verification.comparison import compare
 
@@ -90,8 +90,8 @@ def _alone(path: Path, reason: str) -> Outcome:
 def _feeds(path: Path) -> dict[str, Any]:
     graph = import_model(path, Options())
     types = {name: graph.types[name] for name in graph.inputs}
-    dims, demands = size_demands(graph)
-    sizes = nominal_sizes(dims, {}, [type.shape for type in types.values()], demands)
+    dims, constraints = size_constraints(graph)
+    sizes = nominal_sizes(dims, {}, [type.shape for type in types.values()], constraints)
     return random_feeds(types, sizes, 0, index_limits(graph))
 
 

@@ -17,7 +17,7 @@ from modelcc.driver import target_of
 from modelcc.emit.delivery import deliver
 from modelcc.ir.types import Array
 from modelcc.options import Options
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.c.delivery.facts import DeliveryRequest, WeightsForm
 from modelcc.targets.c.dialect import GNU
 from modelcc.targets.c.toolchain import semantics
@@ -102,7 +102,7 @@ def delivered(
     chosen = settings or options()
     request = DeliveryRequest(name, weights, "net.onnx", "0")
     place.mkdir(exist_ok=True)
-    for file in deliver(model, None, request, target_of(chosen), chosen, Workplace()):
+    for file in deliver(model, None, request, target_of(chosen), chosen, BuildConfig()):
         (place / file.name).write_bytes(file.contents)
     return Folder(place, name)
 

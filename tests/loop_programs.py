@@ -16,15 +16,12 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Buffer,
-    Choose,
     Comment,
     Const,
     Convert,
     Expr,
-    Fold,
     For,
     Function,
-    Gather,
     If,
     IndexOf,
     Intrinsic,
@@ -32,16 +29,19 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     Parameter,
+    Predicate,
     Prefetch,
+    Reduce,
     Register,
     ScalarCall,
-    Scatter,
+    Select,
     Shuffle,
     Splat,
     Stmt,
     Store,
-    Test,
     Var,
+    VectorGather,
+    VectorScatter,
 )
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.tensor import Condition
@@ -116,7 +116,7 @@ func @captures(%x: f32[n], %k: i64[2], %y: mut f32[n]; n) from "node of captures
   let %m = lt(load %x[0] x4, f32x4(0.0))
   parallel i in g .. n step 4 when n >= 9 {
     let %u = load %x[i] x4 mask(n - i)
-    let %v = choose(%m, mul(splat[4](%s), %u), splat[4](load %t[g]))
+    let %v = select(%m, mul(splat[4](%s), %u), splat[4](load %t[g]))
     store %y[i] mask(n - i) = add(%v, convert[f32](index[i64x4](g + i step 1)))
   }
 }
@@ -223,14 +223,14 @@ def row_sum(combine: str) -> Case:
     if combine != "add":
         lane = IndexOf(k, I32, 8, 1)
         inside = ScalarCall("lt", (lane, Splat(IndexOf(n, I32), 8)), BOOL, 8)
-        value = Choose(inside, value, f32(identity, 8))
+        value = Select(inside, value, f32(identity, 8))
     step = ScalarCall(combine, (Var("s", F32, 8), value), F32, 8)
     body = For(
         "j", 0, m,
         (
             Register("s", f32(identity, 8)),
             For("k", 0, n, (Assign("s", step),), 8),
-            Store("y", j, Fold(combine, Var("s", F32, 8))),
+            Store("y", j, Reduce(combine, Var("s", F32, 8))),
         ),
     )  # fmt: skip
     reduce = {"add": np.sum, "max": np.max, "min": np.min, "mul": np.prod}[combine]
@@ -269,9 +269,9 @@ def take_rows() -> Case:
 def gather_scatter() -> Case:
     """``y[to[i]] = x[from[i]]`` with 16 lanes and a masked tail."""
     active = n - i
-    source = Gather("x", 0, Load("from", i, I32, 16, active=active), F32, active)
+    source = VectorGather("x", 0, Load("from", i, I32, 16, active=active), F32, active)
     target = Load("to", i, I64, 16, active=active)
-    body = For("i", 0, n, (Scatter("y", 0, target, source, active),), 16)
+    body = For("i", 0, n, (VectorScatter("y", 0, target, source, active),), 16)
     buffers = {
         "x": (F32, 50, False), "from": (I32, n, False), "to": (I64, n, False),
         "y": (F32, n, True),
@@ -342,7 +342,7 @@ def shuffles(dtype: DType) -> Case:
 
 def padded_shift() -> Case:
     """Index conditions, quotients and remainders of maybe negative numbers, an If with an else."""
-    inside = Test((Condition(i - 3, ">=", 0), Condition(i - 3, "<", n)))
+    inside = Predicate((Condition(i - 3, ">=", 0), Condition(i - 3, "<", n)))
     body = For(
         "i", 0, n + 6,
         (

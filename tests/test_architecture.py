@@ -61,8 +61,7 @@ MACHINE_NUMBERS = {
 _LEVELS = "one meaning on several levels of the compiler"
 _PRINTERS = "one part of a printer, for LLVM and for C"
 SHARED_NAMES: dict[str, str] = {
-    **dict.fromkeys(("Bitcast", "Cast", "Gather", "If", "ReadSize", "Scatter"), _LEVELS),
-    **dict.fromkeys(("Max", "Min", "Mod"), "the function of elements, and that of indices"),
+    **dict.fromkeys(("Bitcast", "Cast", "If", "ReadSize", "Select"), _LEVELS),
     **dict.fromkeys(("ArithmeticCode", "CheckedCode", "Code", "EmitOptions"), _PRINTERS),
     **dict.fromkeys(("ExpressionCode", "IndexCode", "MemoryCode", "StatementCode"), _PRINTERS),
     "StepsCode": _PRINTERS,

@@ -16,7 +16,7 @@ from modelcc.levels.interpretation import INTERPRETED, interpret_level
 from modelcc.levels.text import constants_of, level_text, parse_level, verify_level
 from modelcc.ops.registry import dialects
 from modelcc.pipeline import StageRun, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.machines import chosen_options
 from tests.program_cases import check_text
 from tests.random_control import control_models
@@ -57,7 +57,9 @@ def test_every_stage_keeps_the_meaning(graph: Graph) -> None:
                 assert_same(array, results[name], f"{run.stage.label} at {batch}")
 
     last = ("emit", "build", "package")
-    stages = [s for s in pipeline(target_of(options), options, Workplace()) if s.block not in last]
+    stages = [
+        s for s in pipeline(target_of(options), options, BuildConfig()) if s.block not in last
+    ]
     run_stages(stages, graph, check)
 
 
@@ -95,7 +97,9 @@ def test_text_reads_back(level: str, graph: Graph) -> None:
             found.append(run.after)
 
     last = ("emit", "build", "package")
-    stages = [s for s in pipeline(target_of(options), options, Workplace()) if s.block not in last]
+    stages = [
+        s for s in pipeline(target_of(options), options, BuildConfig()) if s.block not in last
+    ]
     run_stages(stages, graph, note)
     program = found[-1]
     text = level_text(program)

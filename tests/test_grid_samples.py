@@ -11,10 +11,10 @@ from onnx import ModelProto
 
 import modelcc
 from modelcc.driver import pipeline, target_of
-from modelcc.ir.loop import Function, Gather, ScalarCall
+from modelcc.ir.loop import Function, ScalarCall, VectorGather
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
@@ -71,7 +71,7 @@ def calls(function: Function, name: str) -> bool:
 
 def gathers(function: Function) -> bool:
     return any(
-        isinstance(e, Gather)
+        isinstance(e, VectorGather)
         for s in statements(function.body)
         for whole in statement_expressions(s)
         for e in walk(whole)
@@ -82,7 +82,7 @@ def test_places_and_weights_are_those_of_all_channels() -> None:
     """What reads the image has nothing to round: it gathers vectors of pixels."""
     model = sampled((1, 8, 32, 16), (1, 32, 16, 2), 'mode="linear"', None)
     options = chosen_options(threads=1)
-    stages = before_block(pipeline(target_of(options), options, Workplace()), "loop")
+    stages = before_block(pipeline(target_of(options), options, BuildConfig()), "loop")
     program = run_stages(stages, model)
     kernels = program.functions
     reading = [f for f in kernels if gathers(f)]

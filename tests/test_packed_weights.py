@@ -13,7 +13,7 @@ from modelcc.driver import pipeline, target_of
 from modelcc.ir.program import Launch, Program
 from modelcc.ir.types import U32, Array
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
@@ -69,7 +69,7 @@ def of_blocks(code: int, axis: int, rows: int = 3) -> ModelProto:
 
 
 def scheduled(net: ModelProto) -> Program:
-    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "loop")
+    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, BuildConfig()), "loop")
     return run_stages(stages, net)
 
 

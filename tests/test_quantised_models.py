@@ -18,7 +18,7 @@ from modelcc.ir.loop import Function, Intrinsic, ScalarCall
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.ir.types import Array
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
@@ -96,7 +96,7 @@ def assert_agrees(
 
 
 def functions(model: ModelProto) -> list[Function]:
-    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "loop")
+    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, BuildConfig()), "loop")
     program = run_stages(stages, model)
     return list(program.functions)
 

@@ -16,7 +16,7 @@ from modelcc.ir.types import Array
 from modelcc.levels.interpretation import INTERPRETED, interpret_level
 from modelcc.levels.text import verify_level
 from modelcc.pipeline import StageRun, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.machines import chosen_options
 from tests.program_cases import check_text
 from tests.random_models import RandomModel, image_models, product_models, row_models
@@ -62,7 +62,9 @@ def test_every_stage_keeps_the_meaning(model: RandomModel) -> None:
                 assert_same(got, wanted[name], run.stage.label)
 
     last = ("emit", "build", "package")
-    stages = [s for s in pipeline(target_of(options), options, Workplace()) if s.block not in last]
+    stages = [
+        s for s in pipeline(target_of(options), options, BuildConfig()) if s.block not in last
+    ]
     run_stages(stages, graph, check)
 
 

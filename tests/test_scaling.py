@@ -19,9 +19,9 @@ from modelcc.ir.condition import Condition
 from modelcc.ir.index import Sym
 from modelcc.ir.tensor import Axis, Item, Kernel, Read, ReadSize, Stage, TensorProgram
 from modelcc.ir.types import F32, TensorType
-from modelcc.passes.tensor.demand_reads import DemandReads
+from modelcc.passes.tensor.assert_reads import AssertReads
 from modelcc.pipeline import run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.machines import chosen_options
 
 LINEAR = 1.5
@@ -41,7 +41,7 @@ def calls_of(work: Callable[[], object]) -> int:
 def calls_to_plan(family: str, nodes: int) -> int:
     """Calls from the import to the memory plan."""
     options = chosen_options(threads=1)
-    stages = pipeline(target_of(options), options, Workplace())
+    stages = pipeline(target_of(options), options, BuildConfig())
     wanted = [stage for stage in stages if stage.block not in AFTER]
     model = FAMILIES[family][0](nodes)
     return calls_of(lambda: run_stages(wanted, model))
@@ -84,8 +84,8 @@ def test_chains_that_are_longer_than_the_stack_compile_and_compute(family: str) 
     assert np.isfinite(np.asarray(net(x))).all()
 
 
-def test_demands_on_many_reads_are_linear_work() -> None:
-    """Each kernel follows a demand that makes a name equal, and needs one of its own."""
+def test_constraints_on_many_reads_are_linear_work() -> None:
+    """Each kernel follows a constraint that makes a name equal, and needs one of its own."""
 
     def work(parts: int) -> int:
         n, types = Sym("n"), {"x": TensorType((Sym("m"),), F32)}
@@ -96,6 +96,6 @@ def test_demands_on_many_reads_are_linear_work() -> None:
             items.append(ReadSize((), "x", (Condition(Sym(f"n{k}"), "==", n),)))
             items.append(Kernel("k", ("x",), (stage.output,), (stage,)))
         program = TensorProgram("main", ("x",), tuple(types), tuple(items), types)
-        return calls_of(lambda: DemandReads()(program))
+        return calls_of(lambda: AssertReads()(program))
 
     assert work(600) / work(150) < 4 * LINEAR

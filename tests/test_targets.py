@@ -22,7 +22,7 @@ from modelcc.emit.emission import emit
 from modelcc.ir.output_names import bound_names, user_name
 from modelcc.options import Options
 from modelcc.targets import registry
-from modelcc.targets.base import TargetOptions, Workplace
+from modelcc.targets.base import BuildConfig, TargetOptions
 from modelcc.targets.native.target import native_target
 from modelcc.verification.verification import Request, verify_model
 from tests.machines import chosen_options, chosen_target_options
@@ -64,7 +64,7 @@ def test_older_processors(cpu: str) -> None:
 def test_c_is_one_file_that_compiles(tmp_path: Path) -> None:
     options = chosen_options(target="c", threads=1)
     target = registry.make_target("c", chosen_target_options())
-    emission = emit(mlp(), None, "c", target, options, Workplace())
+    emission = emit(mlp(), None, "c", target, options, BuildConfig())
     (tmp_path / "model.c").write_bytes(emission.contents)
     command = ["cc", "-std=gnu11", "-O1", "-march=native", "-c", "model.c", "-Wno-psabi"]
     subprocess.run(command, cwd=tmp_path, check=True)
@@ -76,7 +76,7 @@ def test_c_is_one_file_that_compiles(tmp_path: Path) -> None:
 def test_the_shared_library_stands_alone(name: str, tmp_path: Path) -> None:
     target = registry.make_target(name, chosen_target_options())
     options = chosen_options(target=name, threads=1)
-    emission = emit(two_outputs(), None, "so", target, options, Workplace())
+    emission = emit(two_outputs(), None, "so", target, options, BuildConfig())
     (tmp_path / "model.so").write_bytes(emission.contents)
     library = ctypes.CDLL(str(tmp_path / "model.so"), mode=os.RTLD_NOW)
     arrays = [np.arange(5, dtype=np.float32) + n for n in range(4)]

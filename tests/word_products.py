@@ -10,12 +10,12 @@ from modelcc.ir.scalar_tree import walk
 from modelcc.ir.tensor import Apply, Kernel, TensorProgram
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 
 
 def kernels_of(model: ModelProto, options: Options) -> list[Kernel]:
     """The kernels of ``model`` as they are before anything is scheduled."""
-    stages = before_block(pipeline(target_of(options), options, Workplace()), "schedule")
+    stages = before_block(pipeline(target_of(options), options, BuildConfig()), "schedule")
     program = run_stages(stages, model)
     assert isinstance(program, TensorProgram)
     return [item for item in program.items if isinstance(item, Kernel)]

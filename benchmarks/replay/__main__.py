@@ -18,7 +18,7 @@ from rich.progress import Progress
 from benchmarks.replay.compare import Comparison, compare
 from benchmarks.replay.records import Job, Outcome, Setting
 from benchmarks.replay.report import diffs, listed, summary, verdict
-from benchmarks.replay.run import Workplace, on_tree, run_all
+from benchmarks.replay.run import Limits, on_tree, run_all
 from benchmarks.replay.small import SMALL
 from benchmarks.trees import ROOT, TreeError, sources_of
 
@@ -57,7 +57,7 @@ def jobs_of(
 
 
 def replay(
-    jobs: Sequence[Job], trees: tuple[Path, Path], place: Workplace, console: Console
+    jobs: Sequence[Job], trees: tuple[Path, Path], place: Limits, console: Console
 ) -> tuple[list[Outcome], list[Outcome]]:
     """The outcomes of `jobs` on both trees, with progress on `console`."""
     halves = on_tree(jobs, "before", trees[0]), on_tree(jobs, "now", trees[1])
@@ -140,7 +140,7 @@ def main(
             raise click.BadParameter(str(error)) from error
         texts = here / "texts"
         texts.mkdir()
-        work = Workplace(jobs, timeout)
+        work = Limits(jobs, timeout)
         keep = str(texts) if name else ""
         kept = [replace(job, texts=keep) for job in wanted]
         before, now = replay(kept, trees, work, Console(stderr=True))

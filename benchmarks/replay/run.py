@@ -18,7 +18,7 @@ from benchmarks.trees import ROOT, environment_of
 
 
 @dataclass(frozen=True)
-class Workplace:
+class Limits:
     """Processes at a time, and the seconds that each may take."""
 
     jobs: int
@@ -26,7 +26,7 @@ class Workplace:
 
 
 def run_all(
-    jobs: Sequence[Job], place: Workplace, done: Callable[[Job, list[Outcome]], None]
+    jobs: Sequence[Job], place: Limits, done: Callable[[Job, list[Outcome]], None]
 ) -> dict[Job, list[Outcome]]:
     """The outcomes of every job; `done` is told of each as it ends."""
     found: dict[Job, list[Outcome]] = {}
@@ -42,7 +42,7 @@ def run_all(
     return found
 
 
-def outcomes_of(job: Job, place: Workplace) -> list[Outcome]:
+def outcomes_of(job: Job, place: Limits) -> list[Outcome]:
     """What a worker finds; a job that it does not finish has an outcome that says why."""
     command = (sys.executable, "-m", "benchmarks.replay.worker", to_json(job))
     environment = {**environment_of(Path(job.sources)), "PYTHONHASHSEED": "0"}

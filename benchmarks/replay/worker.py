@@ -21,10 +21,9 @@ import modelcc
 from benchmarks.replay.cases import cases_of
 from benchmarks.replay.plans import Plans, loops_of, work_of
 from benchmarks.replay.records import Job, Kernel, Outcome, job_from, to_json
-from modelcc.driver import pipeline, target_of
+from modelcc.driver import NOWHERE, pipeline, target_of
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
 
 NAME = "kernel"
 """What every kernel is called when its text is hashed."""
@@ -49,7 +48,7 @@ def _filled(outcome: Outcome, model: Any, plans: Plans, texts: str) -> Outcome:
     options = Options(target=setting.target, cpu=setting.cpu, threads=setting.threads)
     target = target_of(options)
     with plans.noted():
-        stages = before_block(pipeline(target, options, Workplace()), "emit")
+        stages = before_block(pipeline(target, options, NOWHERE), "emit")
         program = run_stages(stages, model)
     launches: dict[str, list[Any]] = defaultdict(list)
     for launch in _launches(program.steps):

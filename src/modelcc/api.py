@@ -96,8 +96,8 @@ def compiled_model(
     found = None if cache is None or options.tuned else find_compiled(model, options, cache)
     if found is not None:
         return opened(found, options.target, options.threads)
-    workplace = _driver().Workplace(cache, jobs, progress)
-    compiled: Compiled = _driver().compile_model(model, options, workplace)
+    config = _driver().BuildConfig(cache, jobs, progress)
+    compiled: Compiled = _driver().compile_model(model, options, config)
     session = compiled.target.load(compiled.artifact, options.threads)
     return Model(compiled.artifact, session, options.threads, options.target, compiled.times)
 
@@ -182,7 +182,7 @@ def verify(
     request = _verification().Request(
         _source(model),
         _here(asked, folder, measured),
-        _workplace(folder, environment, progress),
+        _build_config(folder, environment, progress),
         {} if feeds is None else checks.mapping("feeds", feeds, _FEEDS),
         {} if sizes is None else checks.sizes("sizes", sizes),
         checks.whole_number("seed", seed),
@@ -200,9 +200,9 @@ def _verification() -> Any:
     return import_module("modelcc.verification.verification")
 
 
-def _workplace(folder: Path | None, environment: Environment, progress: Progress | None) -> Any:
+def _build_config(folder: Path | None, environment: Environment, progress: Progress | None) -> Any:
     checks.function("progress", progress, _PROGRESS)
-    return _driver().Workplace(folder, default_jobs(environment), progress)
+    return _driver().BuildConfig(folder, default_jobs(environment), progress)
 
 
 _PROGRESS = "give a function of (what: str, done: int, total: int)"

@@ -39,6 +39,7 @@ from modelcc.ir.structure import Interface
 from modelcc.ir.tensor import TensorProgram
 from modelcc.levels.text import verify_level
 from modelcc.options import Options
+from modelcc.passes.graph.assert_sizes import AssertSizes
 from modelcc.passes.graph.bodies import CountedInBodies, InBodies, in_bodies
 from modelcc.passes.graph.bound_dimensions import BoundDimensions
 from modelcc.passes.graph.canonical_quantization import CanonicalQuantization
@@ -46,7 +47,6 @@ from modelcc.passes.graph.canonicalise import Canonicalise
 from modelcc.passes.graph.common_subexpressions import CommonSubexpressions
 from modelcc.passes.graph.dead_code import DeadCode
 from modelcc.passes.graph.decompose import Decompose
-from modelcc.passes.graph.demand_sizes import DemandSizes
 from modelcc.passes.graph.eliminate_reshapes import EliminateReshapes
 from modelcc.passes.graph.eliminate_transposes import EliminateTransposes
 from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
@@ -69,8 +69,8 @@ from modelcc.passes.pass_base import Pass
 from modelcc.passes.program.apply_plan import apply_plan
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import plan_memory
+from modelcc.passes.tensor.assert_reads import AssertReads
 from modelcc.passes.tensor.check_indices import CheckIndices
-from modelcc.passes.tensor.demand_reads import DemandReads
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.inline import InlineStages
@@ -90,11 +90,11 @@ from modelcc.pipeline import (
 from modelcc.report.report import Report, StageTime, report_from_json, report_of
 from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import (
+    BuildConfig,
     BuildContext,
     Module,
     Target,
     TargetOptions,
-    Workplace,
     in_order,
 )
 from modelcc.targets.native.cpu_target import CpuTarget
@@ -107,7 +107,7 @@ ModelSource = OnnxModel | LoadedModel | Graph
 
 _LOGGER = logging.getLogger(__name__)
 DEFAULT = Options()
-NOWHERE = Workplace()
+NOWHERE = BuildConfig()
 REPORT = "report.json"
 """Where in an artifact's sources the report is."""
 
@@ -122,7 +122,7 @@ class Translation:
 
 
 def pipeline(
-    target: Target, options: Options, workplace: Workplace, context: BuildContext | None = None
+    target: Target, options: Options, config: BuildConfig, context: BuildContext | None = None
 ) -> tuple[PipelineStage, ...]:
     """All stages from a model to an artifact, in order; a ``context`` may begin to build early."""
     graphs, tensors = target.graph_passes(), target.tensor_passes()
@@ -175,7 +175,7 @@ def pipeline(
             *_in_regions(*tensors.layouts, InlineStages(), PermuteProducts()),
             *_in_regions(*tensors.operands, FuseKernels(), *tensors.kernels),
         ),
-        *_back_end(target, context or in_order(target, workplace)),
+        *_back_end(target, context or in_order(target, config)),
     )
     return _restricted(numbered(stages), options)
 
@@ -195,9 +195,9 @@ def _back_end(target: Target, context: BuildContext) -> tuple[PipelineStage, ...
 def _checked(lower: Callable[[Graph], TensorProgram], options: Options) -> tuple[Any, ...]:
     """To the tensor level, with what sizes and indices that come from data must meet."""
     return (
-        DemandSizes(),
+        AssertSizes(),
         (lower_graph.__name__, lower),
-        DemandReads(),
+        AssertReads(),
         CheckIndices(options.unchecked),
     )
 
@@ -226,16 +226,16 @@ def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) ->
     )
 
 
-def target_of(options: Options, workplace: Workplace = NOWHERE, model: object = None) -> Target:
+def target_of(options: Options, config: BuildConfig = NOWHERE, model: object = None) -> Target:
     """The target that ``options`` name; :class:`ModelError` if there is none.
 
-    It knows the tuned schedules that the workplace has for the machine, if they are asked for, and
-    what was chosen for ``model`` as a whole.
+    It knows the tuned schedules that the build configuration has for the machine, if they are asked
+    for, and what was chosen for ``model`` as a whole.
     """
     target = make_target(options.target, target_options(options))
-    if not (options.tuned and isinstance(target, CpuTarget) and workplace.cache):
+    if not (options.tuned and isinstance(target, CpuTarget) and config.cache):
         return target
-    with Database.open(workplace.cache / FILE, write=False) as database:
+    with Database.open(config.cache / FILE, write=False) as database:
         rows = database.chosen(target.tuning_key)
     key = model_key(model, options.dims) if of_models(rows) else ""
     chosen = tuple(sorted(rows_for(rows, key).items()))
@@ -275,18 +275,19 @@ class Compiled:
 def compile_model(
     model: ModelSource | TensorProgram | Program,
     options: Options = DEFAULT,
-    workplace: Workplace = NOWHERE,
+    config: BuildConfig = NOWHERE,
     observer: Observer | None = None,
     entering: str = "import",
 ) -> Compiled:
-    """The artifact of ``model``: from the workplace's cache, else by running the pipeline.
+    """The artifact of ``model``: from the build configuration's cache, else by running the
+    pipeline.
 
     An ``observer`` wants to see the stages, so the cache of artifacts is passed by then.
     ``entering`` is the block of the pipeline that a program of another level enters at.
     :class:`ModelError` if something is wrong with the model or the options.
     """
-    target = target_of(options, workplace, model)
-    cache = workplace.cache if observer is None else None
+    target = target_of(options, config, model)
+    cache = config.cache if observer is None else None
     plain = options.target in HOST_TARGETS and not options.tuned
     own = host_key() if plain else target.key
     before = seen_model(model) if cache else []
@@ -318,10 +319,10 @@ def compile_model(
         return loaded
 
     # Whoever watches wants to see one stage after the other.
-    with build_context(target, workplace, observer is None) as context, no_cycle_collection():
-        stages = from_block(pipeline(target, options, workplace, context), entering)
+    with build_context(target, config, observer is None) as context, no_cycle_collection():
+        stages = from_block(pipeline(target, options, config, context), entering)
         watching = all_of(note, log_stage, check_stage, observer)
-        begin = announcer(stages, workplace)
+        begin = announcer(stages, config)
         artifact: Artifact = run_stages(stages, source(), watching, begin)
     artifact = _with_interface(artifact, interfaces)
     _warn_of_notes(artifact, options)
@@ -412,8 +413,8 @@ def _packager(target: Target, context: BuildContext) -> Callable[[Translation], 
     def run(built: Translation) -> Artifact:
         program = built.program
         shapes = [program.types[name].shape for name in program.inputs]
-        demands = [check.condition for check in checks(program)]
-        sizes = nominal_sizes(program.dims, _greatest(program), shapes, demands)
+        constraints = [check.condition for check in checks(program)]
+        sizes = nominal_sizes(program.dims, _greatest(program), shapes, constraints)
         report = report_of(program, target.name, sizes)
         return context.package(program, built.objects, {REPORT: report.to_json()})
 

@@ -151,9 +151,9 @@ class Model:
         """A modest size for every named dimension, ``sizes`` among them, that the model takes."""
         asked = {} if sizes is None else checks.sizes("sizes", sizes)
         bounds = {dim.name: Range(dim.low, dim.high) for dim in self.dims}
-        demands = [check.condition for check in self._artifact.manifest.checks]
+        constraints = [check.condition for check in self._artifact.manifest.checks]
         feeds: Any = import_module("modelcc.feeds.random")
-        return feeds.nominal_sizes(bounds, asked, [spec.shape for spec in self.inputs], demands)
+        return feeds.nominal_sizes(bounds, asked, [spec.shape for spec in self.inputs], constraints)
 
     def __copy__(self) -> Model:
         return self

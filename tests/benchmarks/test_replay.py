@@ -21,7 +21,7 @@ from benchmarks.replay.cases import cases_of
 from benchmarks.replay.compare import compare
 from benchmarks.replay.records import Job, Kernel, Outcome, Setting, job_from, outcome_from, to_json
 from benchmarks.replay.report import diffs, listed, verdict
-from benchmarks.replay.run import Workplace, outcomes_of
+from benchmarks.replay.run import Limits, outcomes_of
 from benchmarks.replay.small import SMALL
 from benchmarks.replay.worker import main as worker
 from benchmarks.replay.worker import outcomes
@@ -65,7 +65,7 @@ def tree(tmp_path: Path) -> Tree:
 
 def made(path: Path, tree: Path) -> list[Outcome]:
     job = Job("", str(tree / "src"), "file", str(path), SETTINGS)
-    return outcomes_of(job, Workplace(1, 120))
+    return outcomes_of(job, Limits(1, 120))
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_a_tree_that_does_not_compile_a_model_is_told_of(
 
 def test_a_worker_that_takes_too_long_is_ended(path: Path) -> None:
     job = Job("", str(ROOT / "src"), "file", str(path), SETTINGS)
-    found = outcomes_of(job, Workplace(1, 0.1))
+    found = outcomes_of(job, Limits(1, 0.1))
     assert [one.failed for one in found] == ["not done within 0.1 s"] * len(SETTINGS)
 
 

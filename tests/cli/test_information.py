@@ -82,7 +82,7 @@ def test_inspect_an_artifact_without_its_code(folder: Path, capsys: Capture) -> 
     assert net.digest in capsys.readouterr().out.replace("\n", "").replace(" ", "")
 
 
-def test_inspect_tells_the_demands_of_an_artifact(folder: Path, capsys: Capture) -> None:
+def test_inspect_tells_the_constraints_of_an_artifact(folder: Path, capsys: Capture) -> None:
     given, shape, result = (
         helper.make_tensor_value_info(name, kind, extents)
         for name, kind, extents in (

@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the guide's ``model.onnx`` and ``x.npy``, and no cache."""
     rng = np.random.default_rng(0)
     weights = [rng.normal(size=shape).astype(np.float32) for shape in ((8, 16), (16, 3))]
@@ -53,7 +53,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
-def test_programs_and_commands_of_the_guide_run(page: Path, workplace: Path) -> None:
+def test_programs_and_commands_of_the_guide_run(page: Path, config: Path) -> None:
     names: dict[str, object] = {}
     for kind, text in BLOCK.findall(page.read_text("utf-8")):
         if kind == "python":

@@ -16,7 +16,7 @@ from modelcc.emit.emission import emit
 from modelcc.ir.op import Op
 from modelcc.ops.catalog import MCC
 from modelcc.options import Options
-from modelcc.targets.base import TargetOptions, Workplace
+from modelcc.targets.base import BuildConfig, TargetOptions
 from tests.emulated import aarch64_target as emulated
 from tests.ops.test_native import check
 from tests.packages import described
@@ -62,7 +62,7 @@ def test_products_of_bytes_use_what_there_is(cpu: str, mnemonic: str, installed:
     net = modelcc.compile(model, installed, cpu=cpu, threads=1, cache=None)
     np.testing.assert_array_equal(net(x), x.astype(np.int64) @ w.astype(np.int64))
     options = Options(target=installed, cpu=cpu, threads=1)
-    text = emit(model, None, "asm", target_of(options), options, Workplace()).contents.decode()
+    text = emit(model, None, "asm", target_of(options), options, BuildConfig()).contents.decode()
     assert f"\t{mnemonic}\t" in text
 
 

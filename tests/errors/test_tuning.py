@@ -91,7 +91,7 @@ DATABASES = (
     ("text", "this is no database of schedules"),
     ("m.onnx", "this is no database of schedules"),
     ("folder", "this is a folder"),
-    ("newer", "a newer modelcc wrote it (version 9, this one knows 1)"),
+    ("newer", "a newer modelcc wrote it (version 9, this one knows 2)"),
     ("foreign", "database of another program"),
 )
 COMMANDS = (

@@ -114,12 +114,12 @@ def test_options_have_a_key_of_their_own() -> None:
 def test_sizes_meet_demands() -> None:
     dims = {"a": Range(0, None), "b": Range(0, None), "c": Range(0, 9)}
     a, b, c = Sym("a"), Sym("b"), Sym("c")
-    demands = (Condition(a, "==", 1), Condition(b, "==", 4 * c), Condition(c, ">=", 3))
+    constraints = (Condition(a, "==", 1), Condition(b, "==", 4 * c), Condition(c, ">=", 3))
     shapes = [("a", "b"), ("c",)]
-    found = nominal_sizes(dims, {}, [tuple(map(Sym, s)) for s in shapes], demands)
+    found = nominal_sizes(dims, {}, [tuple(map(Sym, s)) for s in shapes], constraints)
     assert found["a"] == 1
-    assert all(condition.holds(found) for condition in demands)
-    given = nominal_sizes(dims, {"c": 5}, [], demands)
+    assert all(condition.holds(found) for condition in constraints)
+    given = nominal_sizes(dims, {"c": 5}, [], constraints)
     assert given == {"a": 1, "b": 20, "c": 5}
     impossible = (Condition(a, "==", 1), Condition(a, "==", 2))
     assert nominal_sizes(dims, {}, [], impossible).keys() == dims.keys()

@@ -232,7 +232,7 @@ def test_slices_up_to_the_end_of_an_extent_that_no_bound_keeps_positive() -> Non
         np.testing.assert_allclose(net.run(feeds)["y"], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_demand_comes_before_what_it_guards() -> None:
+def test_a_constraint_comes_before_what_it_guards() -> None:
     """A result that an inferred extent leaves too small must not be written."""
     model = onnx.parser.parse_model("""
     <ir_version: 8, opset_import: ["" : 18]>

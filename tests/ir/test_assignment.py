@@ -34,6 +34,6 @@ def test_all_that_meet_the_conditions_are_found_in_order(conditions: list[Condit
 
 def test_names_may_be_more_than_the_stack_is_deep() -> None:
     names = [f"n{k}" for k in range(sys.getrecursionlimit() + 100)]
-    demands = [Condition(Sym(name), "<=", 1) for name in names]
-    found = next(v for v in assignments(names, any_number, demands, {}) if v)
+    constraints = [Condition(Sym(name), "<=", 1) for name in names]
+    found = next(v for v in assignments(names, any_number, constraints, {}) if v)
     assert found == dict.fromkeys(names, 0)

@@ -13,9 +13,9 @@ from modelcc.ir.index import (
     DIM,
     Expr,
     FloorDiv,
-    Max,
-    Min,
-    Mod,
+    FloorMod,
+    IndexMax,
+    IndexMin,
     Range,
     Sym,
     bounds_of,
@@ -318,7 +318,9 @@ def test_equality_hash_and_identity_of_symbols():
     assert {n + m: 1}[m + n] == 1
     assert isinstance((n + m) - m, Sym)
     match (n + 1) // 4, n % 4, minimum(n, 3), maximum(n, m):
-        case FloorDiv(p, 4), Mod(Sym("n"), 4), Min((Sym(), 3)), Max((Sym("m"), Sym("n"))):
+        case FloorDiv(p, 4), FloorMod(Sym("n"), 4), IndexMin((Sym(), 3)), IndexMax(
+            (Sym("m"), Sym("n"))
+        ):
             assert p == n + 1
         case _:
             pytest.fail("atoms do not match by their operands")

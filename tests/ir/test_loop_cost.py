@@ -8,13 +8,13 @@ from modelcc.ir.index import Sym, minimum
 from modelcc.ir.loop import (
     Buffer,
     Const,
-    Fold,
     For,
     Function,
     IndexOf,
     Load,
     MulAdd,
     Parameter,
+    Reduce,
     ScalarCall,
     Store,
 )
@@ -39,7 +39,7 @@ def test_vectors_count_their_lanes_and_tails_whole(size: int) -> None:
 
 
 def test_nested_loops_multiply() -> None:
-    add = Store("y", 0, ScalarCall("add", (Fold("add", X), Const(1.0, F32)), F32))
+    add = Store("y", 0, ScalarCall("add", (Reduce("add", X), Const(1.0, F32)), F32))
     inner = For("j", i, minimum(i + 4, n), (add,))
     cost = function_cost(function(For("i", 0, n, (inner,), 4)), {"n": 8})
     assert cost.flops == 2 * 4 * (1 + 15)

@@ -20,7 +20,7 @@ def test_accepts(case: Case) -> None:
 
 
 def test_what_loops_over_names_read_of_a_given_size_may_never_run() -> None:
-    """Where n is demanded to be 8, nothing runs: loops that are empty then are no fault."""
+    """Where n is asserted to be 8, nothing runs: loops that are empty then are no fault."""
     text = """func @f(%x: f32[8], %y: mut f32[n]; n) {
       for i in 0 .. n floordiv 32 { store %y[32*i] = load %x[32*i + 8] x8 }
     }"""
@@ -63,11 +63,11 @@ REFUSED = {
     "let %a = add(f32(1.0), f32x4(1.0))": "operands of add have 1 and 4 lanes",
     "let %a = add(f32(1.0))": "add takes 2 operands, not 1",
     "let %a = exp(i32(1))": "exp is not defined for i32",
-    "let %a = choose(f32(1.0), f32(1.0), f32(1.0))": "condition of choose must be bool",
-    "let %a = choose(bool(true), f32x4(1.0), f32x4(1.0))": "operands of choose have 1 and 4",
+    "let %a = select(f32(1.0), f32(1.0), f32(1.0))": "condition of select must be bool",
+    "let %a = select(bool(true), f32x4(1.0), f32x4(1.0))": "operands of select have 1 and 4",
     "let %a = bitcast[f64](f32(1.0))": "bitcast from f32 to f64 changes the width",
     "let %a = splat[4](f32x4(1.0))": "splat of 4 lanes",
-    "let %a = fold[sub](f32x4(1.0))": "cannot fold with 'sub'",
+    "let %a = reduce[sub](f32x4(1.0))": "cannot reduce with 'sub'",
     "let %a = i32(1.5)": "1.5 is no constant of i32",
     "let %a = gather %x[0; f32(1.0)]": "offsets must be integers",
     "scatter %y[0; i32x4(0)] = f32(1.0)": "one integer offset for each lane",
@@ -97,7 +97,7 @@ def test_refuses(body: str) -> None:
 
 def test_guarded_accesses_may_look_out_of_range() -> None:
     verify_function(parse_function(
-        "func @f(%x: f32[8], %y: mut f32[8]) { for i in 0 .. 8 { if test(i > 0) {"
+        "func @f(%x: f32[8], %y: mut f32[8]) { for i in 0 .. 8 { if predicate(i > 0) {"
         "store %y[i] = load %x[i - 1] } } }"
     ))  # fmt: skip
 

@@ -142,7 +142,7 @@ def test_memory_with_a_bound_is_planned_and_other_memory_allocated() -> None:
     assert all(not b.segment for b in bounded.placed.bindings.values())
     kinds = [type(step) for step in unbounded.steps]
     first, reads = kinds.index(Allocate), kinds.count(ReadItem)
-    assert first == reads > 1  # after the read and all that is demanded of it, before the rest
+    assert first == reads > 1  # after the read and all that is asserted of it, before the rest
 
 
 def test_a_size_out_of_bounds_ends_the_run() -> None:
@@ -164,7 +164,7 @@ def test_use_before_reading_is_refused() -> None:
         verify_program(replace(program, steps=(*early, *late)))
 
 
-def test_demands_are_checked() -> None:
+def test_constraints_are_checked() -> None:
     build = GraphBuilder("even", {"k": Range(0, 9)})
     x = build.input("x", TensorType((1,), I64))
     build.emit(ReadSize(("k",), ((k % 2, "==", 0),)), x)
@@ -176,7 +176,7 @@ def test_demands_are_checked() -> None:
         session(np.array([3]))
 
 
-def test_demands_that_few_sizes_meet_do_not_hold_up_the_verifier() -> None:
+def test_constraints_that_few_sizes_meet_do_not_hold_up_the_verifier() -> None:
     """That of the last size hangs on all of them: backtracking would try every combination."""
     names = tuple(f"k{i}" for i in range(24))
     total = sum((Sym(name) for name in names), start=Sym("k24"))

@@ -7,7 +7,7 @@ import pytest
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Range, Sym
 from modelcc.ir.tensor import Read
-from modelcc.ir.tensor_ranges import told_by_range
+from modelcc.ir.tensor_ranges import implied_by_range
 from modelcc.ir.types import F32
 
 U, V, N = Sym("i"), Sym("j"), Sym("n")
@@ -30,4 +30,4 @@ def test_conditions_that_hold_wherever_the_read_is_in_range(
     conditions: list[Condition], indices: tuple[Sym, ...], shape: tuple[Sym, ...], told: bool
 ) -> None:
     read = Read("x", indices, F32)
-    assert told_by_range(conditions, read, shape, BOUNDS) is told
+    assert implied_by_range(conditions, read, shape, BOUNDS) is told

@@ -18,7 +18,7 @@ from modelcc.driver import target_of
 from modelcc.emit.emission import emit
 from modelcc.model_tuning.above import listing_text, other_lines, whole_choices
 from modelcc.options import Options
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.model_rows import model_key
@@ -55,7 +55,7 @@ def with_weights(text: str) -> onnx.ModelProto:
 
 
 def emitted(model: onnx.ModelProto, options: Options, form: str = "tensor") -> str:
-    return emit(model, None, form, target_of(options), options, Workplace()).contents.decode()
+    return emit(model, None, form, target_of(options), options, BuildConfig()).contents.decode()
 
 
 def with_lines(lines: Mapping[str, str]) -> Options:

@@ -17,7 +17,7 @@ from modelcc.driver import target_of
 from modelcc.emit.emission import emit
 from modelcc.model_tuning.above import Lines, chosen_lines, listing_text, rewritten
 from modelcc.options import Options
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.turns import Run
@@ -56,7 +56,7 @@ def product() -> onnx.ModelProto:
 
 
 def loops(model: onnx.ModelProto, options: Options) -> str:
-    text = emit(model, None, "loop", target_of(options), options, Workplace()).contents.decode()
+    text = emit(model, None, "loop", target_of(options), options, BuildConfig()).contents.decode()
     return re.sub(r"\bk\d+_", "", text)
 
 
@@ -89,7 +89,7 @@ def test_one_contraction_may_be_direct_and_results_are_the_same() -> None:
     one, other = (with_direct(WINOGRAD, key) for key in keys)
     made = {loops(model, options) for options in (WINOGRAD, one, other)}
     assert len(made) == 3
-    listing = emit(model, None, "schedule", target_of(one), one, Workplace()).contents.decode()
+    listing = emit(model, None, "schedule", target_of(one), one, BuildConfig()).contents.decode()
     assert loops(model, Options(cpu=CPU, schedule=listing)) == loops(model, one)
     x = np.random.default_rng(1).standard_normal((1, 16, 30, 30)).astype(np.float32)
     peer = onnxruntime.InferenceSession(model.SerializeToString())

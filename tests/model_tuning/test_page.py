@@ -22,7 +22,7 @@ from modelcc.schedule.schedule import Parts, Schedule, Tiled
 from modelcc.schedule.text import print_schedule
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import Database, Measurement, State
-from modelcc.tune.search import Doubt, Found
+from modelcc.tune.search import Doubt, SearchResult
 from modelcc.tune.turns import Turns
 
 MODEL = """<ir_version: 8, opset_import: ["" : 18]>
@@ -33,14 +33,14 @@ FASTER = Turns(((2.0, 1.0),) * 15)
 SAME = Turns(((1.0, 1.0), (1.0, 1.01)) * 8)
 
 
-def tasks() -> list[Found]:
+def tasks() -> list[SearchResult]:
     options = Options(cpu="x86-64-v2")
     assert isinstance(target_of(options), CpuTarget)
     found = tasks_of(onnx.parser.parse_model(MODEL), options)
-    return [Found(one, 1e-3, one.default) for one in found]
+    return [SearchResult(one, 1e-3, one.default) for one in found]
 
 
-def changed(found: Found, unroll: int) -> Schedule:
+def changed(found: SearchResult, unroll: int) -> Schedule:
     default = found.task.default
     assert isinstance(default, Parts) and isinstance(default.parts[0], Tiled)
     return Parts((replace(default.parts[0], unroll=(("a2", unroll),)),))

@@ -9,10 +9,10 @@ from onnx import ModelProto
 
 import modelcc
 from modelcc.driver import pipeline, target_of
-from modelcc.ir.loop import Choose, Function
+from modelcc.ir.loop import Function, Select
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
@@ -25,7 +25,7 @@ def model_of(body: str) -> ModelProto:
 
 def chosen_lanes(model: ModelProto) -> list[int]:
     """Lanes of the values that are chosen from."""
-    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, Workplace()), "loop")
+    stages = before_block(pipeline(target_of(OPTIONS), OPTIONS, BuildConfig()), "loop")
     program = run_stages(stages, model)
     functions: list[Function] = [*program.functions]
     return [
@@ -34,7 +34,7 @@ def chosen_lanes(model: ModelProto) -> list[int]:
         for s in statements(f.body)
         for whole in statement_expressions(s)
         for e in walk(whole)
-        if isinstance(e, Choose)
+        if isinstance(e, Select)
     ]
 
 

@@ -10,7 +10,7 @@ from benchmarks.scaling_net import FLOAT, INT64, Net
 from modelcc.driver import pipeline, target_of
 from modelcc.ir.program import Launch, leaves
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.frontends.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
@@ -29,7 +29,7 @@ def layers(count: int) -> Net:
 
 def test_layers_that_read_their_own_sizes_share_functions() -> None:
     options = chosen_options(threads=1)
-    stages = before_block(pipeline(target_of(options), options, Workplace()), "emit")
+    stages = before_block(pipeline(target_of(options), options, BuildConfig()), "emit")
     few, many = (run_stages(stages, layers(count).model(f"v{3 * count - 1}")) for count in (3, 9))
     assert len(many.functions) == len(few.functions)
     launches = [step for step in leaves(many.steps) if isinstance(step, Launch)]

@@ -15,7 +15,7 @@ from modelcc.driver import target_of
 from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
 from modelcc.options import Options
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 
 MODEL = onnx.parser.parse_model(
     """<ir_version: 8, opset_import: ["" : 18]>
@@ -28,7 +28,7 @@ CPU = "x86-64-v2"
 def listing(cpu: str = CPU, **more: object) -> str:
     options = Options(cpu=cpu, **more)  # pyright: ignore[reportArgumentType]
     target = target_of(options)
-    return emit(MODEL, None, "schedule", target, options, Workplace()).contents.decode()
+    return emit(MODEL, None, "schedule", target, options, BuildConfig()).contents.decode()
 
 
 def compiled(schedule: str) -> modelcc.Model:
@@ -49,7 +49,7 @@ def test_an_edited_schedule_is_used_and_gives_the_same() -> None:
     w = np.random.default_rng(1).standard_normal((40, 36)).astype(np.float32)
     np.testing.assert_allclose(compiled(edited)(x, w), np.maximum(x @ w, 0), rtol=1e-5, atol=1e-5)
     again = Options(cpu=CPU, schedule=edited)
-    printed = emit(MODEL, None, "schedule", target_of(again), again, Workplace())
+    printed = emit(MODEL, None, "schedule", target_of(again), again, BuildConfig())
     wanted = re.findall(r"^kernel.*", edited.replace("tile={}, ", ""), re.MULTILINE)
     assert re.findall(r"^kernel.*", printed.contents.decode(), re.MULTILINE) == wanted
 
@@ -57,7 +57,7 @@ def test_an_edited_schedule_is_used_and_gives_the_same() -> None:
 def test_loops_change_with_the_schedule() -> None:
     options = Options(cpu=CPU, schedule=re.sub(r"tile=\{[^}]*\}", "tile={}", listing()))
     plain, edited = (
-        emit(MODEL, None, "loop", target_of(one), one, Workplace()).contents
+        emit(MODEL, None, "loop", target_of(one), one, BuildConfig()).contents
         for one in (Options(cpu=CPU), options)
     )
     assert plain != edited

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper
 import modelcc
 from modelcc.driver import pipeline, target_of
 from modelcc.pipeline import run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.machines import chosen_options
 
 PARTS = 12
@@ -31,7 +31,7 @@ def test_parts_of_named_extents_are_taken_by_one_function() -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     options = chosen_options(threads=1)
-    stages = pipeline(target_of(options), options, Workplace())
+    stages = pipeline(target_of(options), options, BuildConfig())
     emitted = run_stages([s for s in stages if s.block not in ("build", "package")], model)
     assert sum("Slice(" in module.text.partition("{")[0] for module in emitted.modules) < 4
     net = modelcc.compile(model, threads=1, cache=None)

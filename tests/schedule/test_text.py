@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelcc.schedule.schedule import (
+    ComputeAt,
     Parts,
-    Phases,
     RowBlocks,
     Rows,
     RowSums,
@@ -42,7 +42,7 @@ STEPS = st.lists(st.one_of(TILED, ROWS), max_size=3).map(tuple)
 PART = st.one_of(TILED, ROWS, st.builds(StraightRows, TILES, st.booleans()))
 SCHEDULES = st.one_of(
     st.builds(Parts, st.lists(PART, max_size=3).map(tuple)),
-    st.builds(Phases, TILES, st.booleans()),
+    st.builds(ComputeAt, TILES, st.booleans()),
     st.builds(
         RowBlocks,
         NUMBERS,
@@ -84,7 +84,7 @@ def test_the_text_of_a_tile() -> None:
         ("row_sums(block=8, steps=[parts()])", "column 26: a step is tiled(…) or rows(…)"),
         ("row_sums(block=8, steps=tiled())", "steps is [tiled(…), rows(…), …]"),
         ("straight_rows(rows(lanes=8))", "column 15: this cannot be within another schedule"),
-        ("phases(rows(lanes=8))", "column 8: this cannot be within another schedule"),
+        ("compute_at(rows(lanes=8))", "column 12: this cannot be within another schedule"),
         ("parts(parts())", "column 7: this cannot be within another schedule"),
         ("lanes", "column 1: expected one of tiled"),
         ("tiled(**{})", "tiled has vector"),

@@ -8,7 +8,7 @@ from modelcc.driver import target_of
 from modelcc.model_tuning.above import tasks_of
 from modelcc.options import Options
 from modelcc.schedule.schedule import Schedule
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.targets.native.machine import Machine
@@ -49,7 +49,7 @@ def test_candidates_are_timed_beside_the_default(target: CpuTarget) -> None:
     (task,) = tasks_of(MODEL, Options(cpu="x86-64"))
     others: list[Schedule] = list(candidates(task.kernel, task.default, target.cpu))[:2]
     with Worker() as worker:
-        measurer = WorkerMeasurer(target, Workplace(), worker, 0.01)
+        measurer = WorkerMeasurer(target, BuildConfig(), worker, 0.01)
         assert 0 < measurer.seconds_of(task.kernel, task.default) < 1
         times = measurer.times(task.kernel, task.default, others)
     assert len(times) == 2 and all(0 < t.own < 1 and t.ratio > 0 for t in times)

@@ -18,7 +18,7 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Parts, Schedule, Tiled
 from modelcc.schedule.text import parse_schedule, print_schedule
 from modelcc.schedule.workload import workload_key
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.cpu.candidates import candidates, likeness
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import Database, Measurement, State
@@ -59,7 +59,7 @@ def target() -> CpuTarget:
 
 @pytest.fixture(scope="module")
 def tasks(target: CpuTarget) -> list[Task]:
-    stages = before_block(pipeline(target, OPTIONS, Workplace()), "schedule")
+    stages = before_block(pipeline(target, OPTIONS, BuildConfig()), "schedule")
     kernels = target.kernels(run_stages(stages, MODEL))
     return [Task(one.kernel, one.schedule, one.calls, one.nodes) for one in kernels]
 

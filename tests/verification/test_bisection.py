@@ -28,7 +28,7 @@ from modelcc.pipeline import (
     numbered,
     run_stages,
 )
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.verification.bisection import Differences, differences_by_interpreter, find_culprit
 from tests.machines import chosen_options
 
@@ -82,7 +82,7 @@ def checker(source: ModelProto) -> Differences:
 
 
 def good_stages() -> tuple[PipelineStage, ...]:
-    return pipeline(TARGET, OPTIONS, Workplace())
+    return pipeline(TARGET, OPTIONS, BuildConfig())
 
 
 def test_nothing_is_found_in_a_good_pipeline() -> None:

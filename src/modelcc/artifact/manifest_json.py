@@ -92,7 +92,7 @@ def manifest_from_json(text: str) -> Manifest:
         check_manifest(manifest)
         changed = _first_difference(data, _data(manifest))
     except (*_UNREADABLE,) as error:
-        raise ManifestError(f"its manifest is damaged ({_told(error)})") from error
+        raise ManifestError(f"its manifest is damaged ({_reason(error)})") from error
     if changed:
         raise ManifestError(f"its manifest is damaged ({changed} is not as modelcc writes it)")
     return manifest
@@ -103,7 +103,7 @@ _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, SyntaxError, 
 """What becomes of reading JSON or index expressions that are of some other form."""
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"there is no {error}" if isinstance(error, KeyError) else str(error)
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from modelcc.api import load
 from modelcc.bench.benchmarking import EngineMeasurement, measure
 from modelcc.bench.worker import ENGINES
+from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.parameters import (
     MODEL,
@@ -23,7 +24,6 @@ from modelcc.cli.parameters import (
     sizes_of,
 )
 from modelcc.cli.verbosity import verbosity_options
-from modelcc.cli.workplace import workplace_of
 from modelcc.driver import compile_model
 from modelcc.environment import Environment
 from modelcc.ir.errors import ModelError
@@ -82,7 +82,7 @@ def bench(
         request = Request(
             model,
             options,
-            workplace_of(environment, no_cache, progress),
+            build_config_of(environment, no_cache, progress),
             sizes=sizes_of(sizes),
             seed=seed,
         )
@@ -108,19 +108,19 @@ def _compiled_file(request: Request, engines: tuple[str, ...], rounds: int) -> M
     chosen = net.nominal_sizes(request.sizes)
     feeds = net.random_inputs(chosen, request.seed)
     settings = {"threads": options.threads, "target": options.target, "artifact": str(model)}
-    found = measure(engines, model, feeds, settings, rounds, request.workplace.report)
+    found = measure(engines, model, feeds, settings, rounds, request.config.report)
     return found, chosen
 
 
 def _model(request: Request, engines: tuple[str, ...], rounds: int) -> Measured:
-    model, options, workplace = cast(Path, request.model), request.options, request.workplace
+    model, options, config = cast(Path, request.model), request.options, request.config
     subject = subject_of(request)
-    compiled = compile_model(model, options, workplace)
+    compiled = compile_model(model, options, config)
     with TemporaryDirectory() as folder:
         artifact = Path(folder, "model.mcc")
         compiled.save(artifact)
         settings = {"threads": options.threads, "target": options.target, "artifact": str(artifact)}
-        found = measure(engines, model, subject.feeds, settings, rounds, workplace.report)
+        found = measure(engines, model, subject.feeds, settings, rounds, config.report)
     return found, subject.sizes
 
 

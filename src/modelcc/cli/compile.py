@@ -12,11 +12,11 @@ import click
 
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.replacement import replace_file
+from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.outputs import ARTIFACT, check_outputs, check_suffix, is_artifact, may_be_read
 from modelcc.cli.parameters import MODEL, Compiling, check_writable, compiling, options_of
 from modelcc.cli.verbosity import verbosity_options
-from modelcc.cli.workplace import workplace_of
 from modelcc.driver import Compiled, compile_model, report_in, target_of
 from modelcc.emit.delivery import deliver
 from modelcc.emit.dumping import dump_observer
@@ -154,8 +154,8 @@ def compile_command(
     if dump_dir is not None:
         observer = dump_observer(dump_dir)
     with progress_of() as progress:
-        workplace = workplace_of(environment, no_cache or pass_timing, progress)
-        target = target_of(options, workplace, model)
+        config = build_config_of(environment, no_cache or pass_timing, progress)
+        target = target_of(options, config, model)
         if wanted is not None:
             check_form(wanted, level, target)
         source = read_level(model, level, constants) if level else model
@@ -163,12 +163,12 @@ def compile_command(
         if in_folder:
             prefix = prefix_of(stem_of(model)) if name is None else checked_prefix(name)
             request = DeliveryRequest(prefix, weights or "bin", model.name, VERSION)
-            result = deliver(source, level, request, target, options, workplace, observer)
+            result = deliver(source, level, request, target, options, config, observer)
         elif wanted is not None:
-            result = emit(source, level, wanted, target, options, workplace, observer)
+            result = emit(source, level, wanted, target, options, config, observer)
         else:
             entering = entering_block(level)
-            result = compile_model(source, options, workplace, observer, entering)
+            result = compile_model(source, options, config, observer, entering)
     if isinstance(result, Emission):
         _write_emission(result, path, is_folder)
         return

@@ -83,7 +83,7 @@ def _artifact_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("made by", ", ".join(f"{n} {v}" for n, v in facts["versions"].items())),
         ("dimensions", ", ".join(sizes)),
         ("activations", byte_text(arena) if isinstance(arena, int) else f"{arena} bytes"),
-        ("demands", "; ".join(facts["checks"])),
+        ("constraints", "; ".join(facts["checks"])),
         ("parts", ", ".join(f"{m['name']} {byte_text(m['bytes'])}" for m in facts["members"])),
     ]
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.artifact.replacement import replace_file
+from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import note, output_console, print_json, progress_of
 from modelcc.cli.outputs import check_apart, check_outputs
 from modelcc.cli.parameters import (
@@ -26,7 +27,6 @@ from modelcc.cli.parameters import (
 )
 from modelcc.cli.schedules import database_option, database_path
 from modelcc.cli.verbosity import verbosity_options
-from modelcc.cli.workplace import workplace_of
 from modelcc.environment import Environment
 from modelcc.ir.errors import ModelError
 from modelcc.model_tuning.page import tuning_page
@@ -100,11 +100,11 @@ def tune(
     check_outputs([output, page], [model, path])
     check_apart((output, page, path))
     with progress_of() as progress:
-        workplace = workplace_of(environment, no_cache, progress)
-        own = Verified(model, options, workplace, {}, sizes_of(sizes), seed)
+        config = build_config_of(environment, no_cache, progress)
+        own = Verified(model, options, config, {}, sizes_of(sizes), seed)
         tell = partial(_tell, progress, monotonic(), seconds)
         feeds = subject_of(own).feeds
-        request = TuningRequest(model, options, feeds, path, seconds, workplace, tell)
+        request = TuningRequest(model, options, feeds, path, seconds, config, tell)
         tuning = tune_model(request)
     if output is not None:
         _write(output, tuning.text)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelcc.artifact.file import read_artifact
+from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import output_console, print_json, progress_of
 from modelcc.cli.parameters import (
     MODEL,
@@ -22,7 +23,6 @@ from modelcc.cli.parameters import (
     sizes_of,
 )
 from modelcc.cli.verbosity import verbosity_options
-from modelcc.cli.workplace import workplace_of
 from modelcc.driver import import_model
 from modelcc.environment import Environment
 from modelcc.feeds.files import read_feeds
@@ -82,11 +82,11 @@ def verify(
     options = options_of(environment, asked)
     source = _source(model, against, layers or bisect)
     with progress_of() as progress:
-        workplace = workplace_of(environment, no_cache, progress)
+        config = build_config_of(environment, no_cache, progress)
         graph = import_model(source, options)
         given, _ = read_feeds(inputs, {name: graph.types[name] for name in graph.inputs})
         wanted = sizes_of(sizes)
-        request = Request(source, options, workplace, given, wanted, seed, tolerance)
+        request = Request(source, options, config, given, wanted, seed, tolerance)
         if source is not model:
             artifact = read_artifact(model)
             fixed = fixed_sizes(artifact.manifest, graph)

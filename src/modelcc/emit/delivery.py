@@ -11,7 +11,7 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.structure import Interface
 from modelcc.options import Options
 from modelcc.pipeline import Observer, StageRun, all_of, before_block, run_stages
-from modelcc.targets.base import Target, Workplace
+from modelcc.targets.base import BuildConfig, Target
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.delivery.folder import File
 from modelcc.targets.native.c_target import CTarget
@@ -23,7 +23,7 @@ def deliver(
     request: DeliveryRequest,
     target: Target,
     options: Options,
-    workplace: Workplace,
+    config: BuildConfig,
     observer: Observer | None = None,
 ) -> tuple[File, ...]:
     """The files for ``source`` (a model, or a program of ``level``).
@@ -38,6 +38,6 @@ def deliver(
         if isinstance(run.after, Graph):
             interfaces.append(run.after.interface)
 
-    stages = before_block(pipeline(target, options, workplace), "emit")
+    stages = before_block(pipeline(target, options, config), "emit")
     program = run_stages(resumed(stages, level), source, all_of(note, check_stage, observer))
     return target.deliver(program, replace(request, interface=(interfaces or [None])[-1]))

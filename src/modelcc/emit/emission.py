@@ -23,7 +23,7 @@ from modelcc.ops.registry import dialects
 from modelcc.options import Options
 from modelcc.pipeline import Observer, PipelineStage, all_of, before_block, from_block, run_stages
 from modelcc.report.stage_progress import announcer, log_stage
-from modelcc.targets.base import MODULE_LINE, SCHEDULE, Module, Target, Workplace
+from modelcc.targets.base import MODULE_LINE, SCHEDULE, BuildConfig, Module, Target
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.native.diagnostics import CodegenError
 
@@ -82,7 +82,7 @@ def emit(
     form: str,
     target: Target,
     options: Options,
-    workplace: Workplace,
+    config: BuildConfig,
     observer: Observer | None = None,
 ) -> Emission:
     """``source`` (a model, or a program of ``level``) in ``form``.
@@ -91,24 +91,24 @@ def emit(
     """
     check_form(form, level, target)
     if form in SOURCES and level not in ("loop", "llvm"):
-        stages = before_block(pipeline(target, options, workplace), "emit")
-        program = _run(resumed(stages, level), source, observer, workplace)
+        stages = before_block(pipeline(target, options, config), "emit")
+        program = _run(resumed(stages, level), source, observer, config)
         contents = target.complete(program).encode()
         return Emission(form, contents, _SUFFIX[form], constants_of(program))
     if form == SCHEDULE:
-        stages = before_block(pipeline(target, options, workplace), "schedule")
-        program = _run(resumed(stages, level), source, observer, workplace)
+        stages = before_block(pipeline(target, options, config), "schedule")
+        program = _run(resumed(stages, level), source, observer, config)
         return Emission(form, target.list_schedules(program).encode(), _SUFFIX[form])
     if (level, form) == ("loop", "c"):
         return Emission(form, emit_c(source).encode(), _SUFFIX[form])
     if form not in LEVELS:
-        modules = _modules(source, level, target, options, workplace, observer)
-        contents = _rendered(modules, level, form, target, workplace)
+        modules = _modules(source, level, target, options, config, observer)
+        contents = _rendered(modules, level, form, target, config)
         return Emission(form, contents, _SUFFIX[form])
-    stages = before_block(pipeline(target, options, workplace), LEVELS[form].leaves)
+    stages = before_block(pipeline(target, options, config), LEVELS[form].leaves)
     program = source
     if level != form:
-        program = _run(resumed(stages, level), source, observer, workplace)
+        program = _run(resumed(stages, level), source, observer, config)
     if form == "loop" and level != "loop":
         program = program.functions
     constants = constants_of(program)
@@ -148,10 +148,10 @@ def parse_modules(name: str, text: str) -> tuple[Module, ...]:
 
 
 def _rendered(
-    modules: tuple[Module, ...], level: str | None, form: str, target: Target, workplace: Workplace
+    modules: tuple[Module, ...], level: str | None, form: str, target: Target, config: BuildConfig
 ) -> bytes:
     try:
-        return target.render(modules, form, workplace)
+        return target.render(modules, form, config)
     except CodegenError as error:
         if level != "llvm":
             raise
@@ -159,9 +159,9 @@ def _rendered(
 
 
 def _run(
-    stages: Sequence[PipelineStage], source: Any, observer: Observer | None, workplace: Workplace
+    stages: Sequence[PipelineStage], source: Any, observer: Observer | None, config: BuildConfig
 ) -> Any:
-    begin = announcer(stages, workplace)
+    begin = announcer(stages, config)
     return run_stages(stages, source, all_of(log_stage, observer), begin)
 
 
@@ -191,13 +191,13 @@ def _modules(
     level: str | None,
     target: Target,
     options: Options,
-    workplace: Workplace,
+    config: BuildConfig,
     observer: Observer | None,
 ) -> tuple[Module, ...]:
     if level == "llvm":
         return source
     if level == "loop":
         return target.emit_functions(source)
-    stages = before_block(pipeline(target, options, workplace), "build")
-    emitted: Translation = _run(resumed(stages, level), source, observer, workplace)
+    stages = before_block(pipeline(target, options, config), "build")
+    emitted: Translation = _run(resumed(stages, level), source, observer, config)
     return emitted.modules

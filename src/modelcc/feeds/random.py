@@ -19,8 +19,8 @@ from modelcc.ops.gather import Gather, OneHot
 from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Concat, Expand, Reshape, Transpose
 from modelcc.ops.slicing import Slice
+from modelcc.passes.graph.assert_sizes import AssertSizes
 from modelcc.passes.graph.bound_dimensions import BoundDimensions
-from modelcc.passes.graph.demand_sizes import DemandSizes
 
 MOVING = (Cast, Identity, Concat, Expand, Reshape, Slice, Transpose)
 """Ops whose result holds their operand's numbers, elsewhere or in another type."""
@@ -36,19 +36,19 @@ that windows fit into."""
 
 
 TRIED = 1 << 12
-"""Combinations of sizes that are tried until all demands are met."""
+"""Combinations of sizes that are tried until all constraints are met."""
 
 
 def nominal_sizes(
     dims: Bounds,
     given: Mapping[str, int],
     shapes: Iterable[Sequence[Index]],
-    demands: Iterable[Condition] = (),
+    constraints: Iterable[Condition] = (),
 ) -> dict[str, int]:
     """A number for every named dimension: as ``given``, else a modest one within its bounds.
 
     ``shapes`` are those of the inputs: dimensions that lead one are taken for batches.  The
-    ``demands`` on these dimensions are met if numbers that meet them are found easily.
+    ``constraints`` on these dimensions are met if numbers that meet them are found easily.
     :class:`ModelError` for a ``given`` name that is none.
     """
     unknown = [name for name in given if name not in dims]
@@ -58,7 +58,7 @@ def nominal_sizes(
     leading = {name for shape in shapes for name in symbols(shape[0] if shape else 0)}
     wanted = {name: LEADING_EXTENT if name in leading else INNER_EXTENT for name in dims}
     sizes = {name: given.get(name, _within(dims[name], wanted[name])) for name in dims}
-    due = [c for c in demands if _mentions(c) and _mentions(c) <= dims.keys()]
+    due = [c for c in constraints if _mentions(c) and _mentions(c) <= dims.keys()]
     if all(c.holds(sizes) for c in due):
         return sizes
     free = sorted({n for c in due for n in _mentions(c)} - given.keys())
@@ -68,9 +68,9 @@ def nominal_sizes(
     return sizes if found is None else {name: found[name] for name in dims}
 
 
-def size_demands(graph: Graph) -> tuple[Bounds, tuple[Condition, ...]]:
-    """Bounds of the dimensions of ``graph``, and what every run demands of them."""
-    checked = DemandSizes()(BoundDimensions()(graph))
+def size_constraints(graph: Graph) -> tuple[Bounds, tuple[Condition, ...]]:
+    """Bounds of the dimensions of ``graph``, and what every run asserts of them."""
+    checked = AssertSizes()(BoundDimensions()(graph))
     reads = (node.op for node in checked.nodes if isinstance(node.op, ReadSize))
     dims = {name: known for name, known in checked.dims.items() if name in graph.dims}
     return dims, tuple(c for read in reads for c in read.conditions())
@@ -100,8 +100,8 @@ def _candidates(
     due: Iterable[Sequence[Condition]],
     dims: Bounds,
 ) -> Iterator[int]:
-    """Sizes within bounds to try: the one wished for, what demands of one unknown say, then others,
-    those near ``wish`` first."""
+    """Sizes within bounds to try: the one wished for, what constraints of one unknown say, then
+    others, those near ``wish`` first."""
     if wish == _within(dims[name], wish) and wish >= 0:
         yield wish
     others = _other_candidates(name, wish, known, chain.from_iterable(due))
@@ -111,7 +111,7 @@ def _candidates(
 def _other_candidates(
     name: str, wish: int, known: Mapping[str, int], due: Iterable[Condition]
 ) -> Iterable[int]:
-    """What demands of one unknown say, then numbers that are met elsewhere."""
+    """What constraints of one unknown say, then numbers that are met elsewhere."""
     solved: list[int] = []
     near = {1, 2, 3, *(1 << n for n in range(2, 12)), *known.values()}
     for condition in due:

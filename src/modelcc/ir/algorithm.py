@@ -30,7 +30,6 @@ from modelcc.ir.loop import (
     Const,
     Convert,
     Expr,
-    Fold,
     For,
     Function,
     If,
@@ -39,12 +38,13 @@ from modelcc.ir.loop import (
     Load,
     LoopKind,
     Parameter,
+    Predicate,
+    Reduce,
     Register,
     ScalarCall,
     Splat,
     Stmt,
     Store,
-    Test,
     Var,
     While,
 )
@@ -87,14 +87,14 @@ def splat(value: Expr, lanes: int) -> Expr:
     return value if lanes == 1 else Splat(value, lanes)
 
 
-def fold(function: str, value: Expr) -> Expr:
+def reduce(function: str, value: Expr) -> Expr:
     """The lanes of ``value`` combined; itself if there is one."""
-    return value if value.lanes == 1 else Fold(function, value)
+    return value if value.lanes == 1 else Reduce(function, value)
 
 
-def test(left: Index, comparison: Comparison, right: Index) -> Test:
+def predicate(left: Index, comparison: Comparison, right: Index) -> Predicate:
     """A comparison of indices as a bool."""
-    return Test((Condition(left, comparison, right),))
+    return Predicate((Condition(left, comparison, right),))
 
 
 def index_number(index: Index, dtype: DType = I64) -> IndexOf:

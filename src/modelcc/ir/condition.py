@@ -1,4 +1,4 @@
-"""Comparisons between index expressions: guards, tests of loops, demands on run-time sizes."""
+"""Comparisons between index expressions: guards, tests of loops, constraints on run-time sizes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from modelcc.ir.index import Index
 from modelcc.ir.index_checked import NoValueError, evaluate_checked
 
 Comparison = Literal["<", "<=", "==", "!=", ">", ">="]
-Demand = tuple[Index, Comparison, Index]
+Constraint = tuple[Index, Comparison, Index]
 """That the first is so to the second; not known, and to be asked for."""
 
-Demands = tuple[Demand, ...]
+Constraints = tuple[Constraint, ...]
 
 COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
     {"<": "<", "<=": "<=", "==": "==", "!=": "!=", ">": ">", ">=": ">="}

@@ -8,8 +8,8 @@ from modelcc.ir.index_expr import (
     Atom,
     Division,
     FloorDiv,
+    FloorMod,
     Index,
-    Mod,
     Monomial,
     Sym,
     Terms,
@@ -19,7 +19,7 @@ from modelcc.ir.index_expr import (
     product,
     term,
 )
-from modelcc.ir.index_extremum import Max, Min, maximum, minimum
+from modelcc.ir.index_extremum import IndexMax, IndexMin, maximum, minimum
 from modelcc.ir.index_poly import merge
 
 
@@ -81,11 +81,11 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Index]) -> Index:
             return atom
         case FloorDiv(dividend, divisor):
             return floordiv(substitute(dividend, values), substitute(divisor, values))
-        case Mod(dividend, divisor):
+        case FloorMod(dividend, divisor):
             return mod(substitute(dividend, values), substitute(divisor, values))
-        case Min(args):
+        case IndexMin(args):
             return minimum(*(substitute(arg, values) for arg in args))
-        case Max(args):
+        case IndexMax(args):
             return maximum(*(substitute(arg, values) for arg in args))
         case _:
             raise TypeError(f"unknown kind of index atom: {type(atom).__name__}")
@@ -111,11 +111,11 @@ def _value(e: Index, values: Mapping[str, int]) -> int:
             return values[name]
         case FloorDiv(dividend, divisor):
             return _value(dividend, values) // _value(divisor, values)
-        case Mod(dividend, divisor):
+        case FloorMod(dividend, divisor):
             return _value(dividend, values) % _value(divisor, values)
-        case Min(args):
+        case IndexMin(args):
             return min(_value(arg, values) for arg in args)
-        case Max(args):
+        case IndexMax(args):
             return max(_value(arg, values) for arg in args)
         case _:
             result = e.const

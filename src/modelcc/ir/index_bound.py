@@ -27,7 +27,7 @@ class IndexBound:
     source: tuple[str, ...] = ()
     number: int = 0
 
-    def demand(self) -> str:
+    def requirement(self) -> str:
         """What is asked of the value, and where in the model."""
         where = f"{', '.join(self.source)}: " if self.source else ""
         low = f"{-1 * self.extent}" if self.wrapped else "0"

@@ -17,14 +17,14 @@ from modelcc.ir.index_expr import (
     Atom,
     Expr,
     FloorDiv,
+    FloorMod,
     Index,
-    Mod,
     Sym,
     divide_terms,
     floordiv,
     term,
 )
-from modelcc.ir.index_extremum import Max, Min
+from modelcc.ir.index_extremum import IndexMax, IndexMin
 from modelcc.ir.index_interval import (
     ANY,
     Bounds,
@@ -215,12 +215,12 @@ class Prover:
                 return Interval(lo, None if known.hi is None else self.upper(known.hi))
             case FloorDiv(dividend, divisor):
                 return quotient_range(self._both(dividend), self._both(divisor))
-            case Mod(dividend, divisor):
+            case FloorMod(dividend, divisor):
                 return remainder_range(self._both(dividend), self._both(divisor))
             case _:
                 ranges = [self._both(e) for e in atom.operands()]
                 lows, highs = [r.lo for r in ranges], [r.hi for r in ranges]
-                if isinstance(atom, Min):
+                if isinstance(atom, IndexMin):
                     return Interval(all_known(lows, min), any_known(highs, min))
                 return Interval(any_known(lows, max), all_known(highs, max))
 
@@ -279,9 +279,9 @@ class Prover:
     ) -> Iterator[int | None]:
         """Lower bounds of ``e``, one for each way to bound the atom, which it is linear in."""
         rest = e - cofactor * atom
-        if isinstance(atom, Min | Max):
+        if isinstance(atom, IndexMin | IndexMax):
             cases = (self.lower(rest + cofactor * arg, target) for arg in atom.args)
-            if (sign > 0) == isinstance(atom, Min):
+            if (sign > 0) == isinstance(atom, IndexMin):
                 yield all_known(list(cases), min)
             else:
                 yield from cases
@@ -298,7 +298,7 @@ class Prover:
         bound = known.lo if sign > 0 else known.hi
         if bound is not None:
             yield bound
-        if isinstance(atom, Mod) and sign < 0:
+        if isinstance(atom, FloorMod) and sign < 0:
             if not isinstance(atom.divisor, int) and self.at_least(atom.divisor, 1):
                 yield atom.divisor - 1
             if self.at_least(atom.dividend, 0):

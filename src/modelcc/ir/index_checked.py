@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from modelcc.ir.index_expr import Expr, FloorDiv, Index, Mod, Sym
-from modelcc.ir.index_extremum import Max, Min
+from modelcc.ir.index_expr import Expr, FloorDiv, FloorMod, Index, Sym
+from modelcc.ir.index_extremum import IndexMax, IndexMin
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 """What a 64-bit integer can hold."""
@@ -25,14 +25,14 @@ def evaluate_checked(e: Index, values: Mapping[str, int]) -> int:
     match e:
         case Sym(name):
             return _checked(values[name])
-        case FloorDiv(dividend, divisor) | Mod(dividend, divisor):
+        case FloorDiv(dividend, divisor) | FloorMod(dividend, divisor):
             left, right = evaluate_checked(dividend, values), evaluate_checked(divisor, values)
             if right == 0:
                 raise NoValueError(f"{e} divides by 0")
             return _checked(left // right if isinstance(e, FloorDiv) else left % right)
-        case Min(args):
+        case IndexMin(args):
             return min(evaluate_checked(arg, values) for arg in args)
-        case Max(args):
+        case IndexMax(args):
             return max(evaluate_checked(arg, values) for arg in args)
         case _:
             return _sum(e, values)

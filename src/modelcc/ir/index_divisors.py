@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from modelcc.ir.index_expr import FloorDiv, Index, Mod, symbols
+from modelcc.ir.index_expr import FloorDiv, FloorMod, Index, symbols
 
 
 def divided_by(e: Index) -> frozenset[str]:
@@ -21,7 +21,7 @@ def _divisors(e: Index) -> Iterator[frozenset[str]]:
     if isinstance(e, int):
         return
     for atom in (atom for _, mono in e.terms.values() for atom in mono):
-        if isinstance(atom, FloorDiv | Mod):
+        if isinstance(atom, FloorDiv | FloorMod):
             yield symbols(atom.divisor)
         for operand in atom.operands():
             yield from _divisors(operand)

@@ -221,7 +221,7 @@ class FloorDiv(Division):
     word = "floordiv"
 
 
-class Mod(Division):
+class FloorMod(Division):
     """``dividend % divisor``; use :func:`mod` to build."""
 
     __slots__ = ()
@@ -429,7 +429,7 @@ def _floordiv_reduced(rest: Terms, const: int, c: int) -> Index:
         if coeff == 1 and len(mono) == 1:
             if isinstance(inner, FloorDiv):
                 return floordiv(inner.dividend + const * inner.divisor, inner.divisor * c)
-            if isinstance(inner, Mod) and isinstance(inner.divisor, int):
+            if isinstance(inner, FloorMod) and isinstance(inner.divisor, int):
                 times, left = divmod(inner.divisor, c)
                 if left == 0 and const == 0:
                     return mod(floordiv(inner.dividend, c), times)
@@ -442,7 +442,7 @@ def _expand_remainders(a: Index, b: Index) -> Index:
         return a
     for coeff, mono in a.terms.values():
         inner = mono[0]
-        if len(mono) == 1 and isinstance(inner, Mod):
+        if len(mono) == 1 and isinstance(inner, FloorMod):
             multiple = inner.divisor * coeff
             if isinstance(multiple, int) and isinstance(b, Expr):
                 continue
@@ -467,9 +467,9 @@ def _mod_constant(a: Expr, c: int) -> Index:
     if not rest:
         return const
     if content == 1:
-        return Mod(build(rest, const), c)
+        return FloorMod(build(rest, const), c)
     rest = {key: (coeff // content, mono) for key, (coeff, mono) in rest.items()}
-    return content * Mod(build(rest, const // content), c // content) + const % content
+    return content * FloorMod(build(rest, const // content), c // content) + const % content
 
 
 def _floordiv_symbolic(a: Index, b: Expr) -> Index:
@@ -492,5 +492,5 @@ def _mod_symbolic(a: Index, b: Expr) -> Index:
         return 0
     factor = common_factor(rest, b)
     rest, divisor = cancel(rest, *factor), cancel(b, *factor)
-    inner = mod(rest, divisor) if isinstance(divisor, int) else Mod(rest, divisor)
+    inner = mod(rest, divisor) if isinstance(divisor, int) else FloorMod(rest, divisor)
     return term(*factor) * inner

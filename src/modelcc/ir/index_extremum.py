@@ -26,14 +26,14 @@ class Extremum(Atom):
         return self.args
 
 
-class Min(Extremum):
+class IndexMin(Extremum):
     """The least of at least two values; use :func:`minimum` to build."""
 
     __slots__ = ()
     word = "min"
 
 
-class Max(Extremum):
+class IndexMax(Extremum):
     """The greatest of at least two values; use :func:`maximum` to build."""
 
     __slots__ = ()
@@ -42,14 +42,14 @@ class Max(Extremum):
 
 def minimum(*args: Index) -> Index:
     """The least of ``args`` (at least one)."""
-    kept = _pruned(args, Min, 1)
-    return kept[0] if len(kept) == 1 else Min(kept)
+    kept = _pruned(args, IndexMin, 1)
+    return kept[0] if len(kept) == 1 else IndexMin(kept)
 
 
 def maximum(*args: Index) -> Index:
     """The greatest of ``args`` (at least one)."""
-    kept = _pruned(args, Max, -1)
-    return kept[0] if len(kept) == 1 else Max(kept)
+    kept = _pruned(args, IndexMax, -1)
+    return kept[0] if len(kept) == 1 else IndexMax(kept)
 
 
 def broadcast_extent(extents: Sequence[Index]) -> Index:
@@ -67,7 +67,7 @@ def broadcast_parts(e: Index) -> tuple[Index, ...] | None:
     where none can be 0; None if it is something else."""
     if isinstance(e, int):
         return None
-    greatest = [a for _, mono in e.terms.values() for a in mono if isinstance(a, Max)]
+    greatest = [a for _, mono in e.terms.values() for a in mono if isinstance(a, IndexMax)]
     if len(greatest) != 1:
         return None
     (found,) = greatest

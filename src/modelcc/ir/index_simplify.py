@@ -12,8 +12,8 @@ from modelcc.ir.index_expr import (
     Atom,
     Expr,
     FloorDiv,
+    FloorMod,
     Index,
-    Mod,
     Monomial,
     Sym,
     cancel,
@@ -23,7 +23,7 @@ from modelcc.ir.index_expr import (
     product,
     term,
 )
-from modelcc.ir.index_extremum import Max, Min, maximum, minimum
+from modelcc.ir.index_extremum import IndexMax, IndexMin, maximum, minimum
 from modelcc.ir.index_interval import Bounds
 
 Comparison: TypeAlias = Literal["<", "<=", "==", "!=", ">", ">="]
@@ -144,11 +144,11 @@ class _Simplifier:
         match atom:
             case FloorDiv(dividend, divisor):
                 return self._changed(atom, self._quotient(dividend, divisor))
-            case Mod(dividend, divisor):
+            case FloorMod(dividend, divisor):
                 return self._changed(atom, self._remainder(dividend, divisor))
-            case Min(args):
+            case IndexMin(args):
                 return self._changed(atom, minimum(*self._pruned(args, 1)))
-            case Max(args):
+            case IndexMax(args):
                 return self._changed(atom, maximum(*self._pruned(args, -1)))
             case _:
                 return atom
@@ -165,13 +165,13 @@ class _Simplifier:
 
     def _rebuilt(self, atom: Atom, operands: list[Index]) -> Index:
         match atom:
-            case FloorDiv() | Mod() if operands[1] == 0:
+            case FloorDiv() | FloorMod() if operands[1] == 0:
                 return atom  # undefined within these bounds; whoever runs it learns so
             case FloorDiv():
                 return floordiv(*operands)
-            case Mod():
+            case FloorMod():
                 return mod(*operands)
-            case Min():
+            case IndexMin():
                 return minimum(*operands)
             case _:
                 return maximum(*operands)
@@ -184,7 +184,7 @@ class _Simplifier:
             return constant
         if isinstance(a, FloorDiv) and self._positive(b):
             return floordiv(a.dividend, a.divisor * b)
-        if isinstance(a, Mod):
+        if isinstance(a, FloorMod):
             times = floordiv(a.divisor, b)
             if times * b == a.divisor and self._positive(times):
                 return mod(floordiv(a.dividend, b), times)
@@ -263,7 +263,7 @@ class _Simplifier:
             (coeff, mono, atom)
             for coeff, mono in e.terms.values()
             for atom in mono
-            if isinstance(atom, Mod)
+            if isinstance(atom, FloorMod)
         ]
         for coeff, mono, atom in remainders:
             x, d = atom.dividend, atom.divisor
@@ -289,7 +289,9 @@ class _Simplifier:
             return []
         return [e - cofactor * atom + times * (x - self.simplify(mod(x, d)))]
 
-    def _joined(self, e: Expr, coeff: int, mono: Monomial, atom: Mod, outer: Index) -> list[Index]:
+    def _joined(
+        self, e: Expr, coeff: int, mono: Monomial, atom: FloorMod, outer: Index
+    ) -> list[Index]:
         """``d*((x floordiv d) mod m) + x mod d`` is ``x mod (d*m)`` for ``m >= 1``."""
         x, d = atom.dividend, atom.divisor
         if not self._positive(outer):

@@ -11,15 +11,15 @@ from modelcc.ir.index_expr import (
     Atom,
     Expr,
     FloorDiv,
+    FloorMod,
     Index,
-    Mod,
     Sym,
     ceildiv,
     floordiv,
     mod,
     symbols,
 )
-from modelcc.ir.index_extremum import Min, maximum, minimum
+from modelcc.ir.index_extremum import IndexMin, maximum, minimum
 from modelcc.ir.index_names import RESERVED
 
 _TOKEN: Final = re.compile(
@@ -182,7 +182,7 @@ def _atom_source(atom: Atom, spelling: Mapping[str, str]) -> str:
     match atom:
         case FloorDiv():
             return f"({args[0]} // {args[1]})"
-        case Mod():
+        case FloorMod():
             return f"({args[0]} % {args[1]})"
         case _:
-            return f"{'min' if isinstance(atom, Min) else 'max'}({', '.join(args)})"
+            return f"{'min' if isinstance(atom, IndexMin) else 'max'}({', '.join(args)})"

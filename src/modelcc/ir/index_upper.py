@@ -12,13 +12,13 @@ from collections.abc import Collection
 from modelcc.ir.index_expr import (
     Atom,
     FloorDiv,
+    FloorMod,
     Index,
-    Mod,
     Sym,
     floordiv,
     symbols,
 )
-from modelcc.ir.index_extremum import Max, Min, maximum, minimum
+from modelcc.ir.index_extremum import IndexMax, IndexMin, maximum, minimum
 from modelcc.ir.index_interval import ANY, Bounds
 from modelcc.ir.index_simplify import compare
 
@@ -79,10 +79,10 @@ class _Eliminator:
                 # dividing by at least 1 brings closer to 0
                 value = self.bound(dividend, upper, depth)
                 return None if value is None else self._towards_zero(value, upper)
-            case Mod(_, divisor) if compare(divisor, ">=", 1, self._bounds):
+            case FloorMod(_, divisor) if compare(divisor, ">=", 1, self._bounds):
                 value = self.bound(divisor, True, depth) if upper else 1
                 return None if value is None else value - 1
-            case Min(args) | Max(args):
+            case IndexMin(args) | IndexMax(args):
                 return self._extremum(e, args, upper, depth)
             case _:
                 return None
@@ -91,12 +91,12 @@ class _Eliminator:
         return maximum(value, 0) if upper else minimum(value, 0)
 
     def _extremum(
-        self, e: Min | Max, args: tuple[Index, ...], upper: bool, depth: int
+        self, e: IndexMin | IndexMax, args: tuple[Index, ...], upper: bool, depth: int
     ) -> Index | None:
         found = [self.bound(arg, upper, depth) for arg in args]
         known = [value for value in found if value is not None]
-        one_suffices = upper == isinstance(e, Min)
+        one_suffices = upper == isinstance(e, IndexMin)
         if not known or (len(known) < len(found) and not one_suffices):
             return None
-        combine = minimum if isinstance(e, Min) else maximum
+        combine = minimum if isinstance(e, IndexMin) else maximum
         return combine(*known)

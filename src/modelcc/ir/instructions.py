@@ -19,7 +19,6 @@ from modelcc.ir.index import Sym, coefficient, evaluate, symbols
 from modelcc.ir.loop import (
     Bitcast,
     Buffer,
-    Choose,
     Const,
     Convert,
     Expr,
@@ -32,6 +31,7 @@ from modelcc.ir.loop import (
     MulAdd,
     Parameter,
     ScalarCall,
+    Select,
     Shuffle,
     Splat,
     Stmt,
@@ -119,7 +119,7 @@ def meaning_fault(instruction: Instruction, lanes: int) -> str:
     """Why an instruction has no meaning for that many lanes; "" if it has one."""
     name, taken = instruction.name, {o.name: o for o in instruction.operands}
     for e in walk(instruction.meaning):
-        if not isinstance(e, Load | Const | ScalarCall | MulAdd | Choose | Convert | Bitcast):
+        if not isinstance(e, Load | Const | ScalarCall | MulAdd | Select | Convert | Bitcast):
             return f"what {name} means cannot be said by {type(e).__name__}"
         if isinstance(e, Load) and (e.buffer not in taken or taken[e.buffer].dtype != e.dtype):
             return f"{name} has no operand %{e.buffer} of {e.dtype}"

@@ -85,7 +85,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Gather:
+class VectorGather:
     """Lane l is ``buffer[offset + offsets[l]]``; inactive lanes are not read and give 0."""
 
     buffer: str
@@ -173,7 +173,7 @@ class Intrinsic:
 
 
 @dataclass(frozen=True)
-class Choose:
+class Select:
     """``then`` where ``condition`` (bool, same lanes) else ``other``, lane by lane."""
 
     condition: Expr
@@ -243,7 +243,7 @@ class Shuffle:
 
 
 @dataclass(frozen=True)
-class Fold:
+class Reduce:
     """All lanes combined to a scalar by a binary function, in unspecified order."""
 
     function: str
@@ -259,7 +259,7 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Test:
+class Predicate:
     """Index conditions as a scalar bool: all of them hold."""
 
     conditions: tuple[Condition, ...]
@@ -268,8 +268,8 @@ class Test:
 
 
 Expr: TypeAlias = (
-    Const | Var | IndexOf | Load | Gather | ScalarCall | MulAdd | Intrinsic | Choose | Convert
-    | Bitcast | Splat | Shuffle | Fold | Test
+    Const | Var | IndexOf | Load | VectorGather | ScalarCall | MulAdd | Intrinsic | Select | Convert
+    | Bitcast | Splat | Shuffle | Reduce | Predicate
 )  # fmt: skip
 
 
@@ -372,7 +372,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Scatter:
+class VectorScatter:
     """``buffer[offset + offsets[l]] = value lane l``; lanes ``>= active`` are not written."""
 
     buffer: str
@@ -429,7 +429,7 @@ Stmt: TypeAlias = (
     | Register
     | Assign
     | Store
-    | Scatter
+    | VectorScatter
     | Alloc
     | Prefetch
     | ParallelCall

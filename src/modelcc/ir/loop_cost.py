@@ -9,11 +9,11 @@ from modelcc.ir.index import evaluate
 from modelcc.ir.loop import (
     BindIndex,
     Expr,
-    Fold,
     For,
     Function,
     If,
     MulAdd,
+    Reduce,
     ScalarCall,
     Stmt,
     While,
@@ -80,7 +80,7 @@ def _expression_flops(e: Expr) -> int:
             return inside + (e.lanes if FUNCTIONS[e.function].domain != "any" else 0)
         case MulAdd():
             return inside + 2 * e.lanes
-        case Fold():
+        case Reduce():
             return inside + e.value.lanes - 1
         case _:
             return inside

@@ -177,7 +177,7 @@ def _shuffle(a: Array, b: Array, places: Sequence[int]) -> Lanes:
     return found if len(places) > 1 else found[0]
 
 
-def _folded(function: Callable[..., Lanes]) -> Callable[[Array], Lanes]:
+def _reduced(function: Callable[..., Lanes]) -> Callable[[Array], Lanes]:
     def fold(value: Array) -> Lanes:
         result = value[0]
         for lane in value[1:]:
@@ -212,5 +212,5 @@ _PRIMITIVES: Mapping[str, Callable[..., object]] = {
     "int64": np.int64,
     "bool_": np.bool_,
     **{f"call_{name}": call for name, call in _CALLS.items()},
-    **{f"fold_{name}": _folded(call) for name, call in _CALLS.items()},
+    **{f"reduce_{name}": _reduced(call) for name, call in _CALLS.items()},
 }

@@ -16,15 +16,12 @@ from modelcc.ir.loop import (
     Bitcast,
     Buffer,
     Check,
-    Choose,
     Comment,
     Const,
     Convert,
     Expr,
-    Fold,
     For,
     Function,
-    Gather,
     If,
     IndexOf,
     Instruction,
@@ -35,17 +32,20 @@ from modelcc.ir.loop import (
     MulAdd,
     ParallelCall,
     Parameter,
+    Predicate,
     Prefetch,
+    Reduce,
     Register,
     ScalarCall,
-    Scatter,
+    Select,
     Shuffle,
     Space,
     Splat,
     Stmt,
     Store,
-    Test,
     Var,
+    VectorGather,
+    VectorScatter,
     While,
 )
 from modelcc.ir.loop_text import LOOP_WORDS
@@ -331,7 +331,7 @@ class FunctionParser:
         active = self._optional_index("mask")
         value = self._assigned()
         if offsets is not None:
-            return Scatter(buffer.name, offset, offsets, value, active)
+            return VectorScatter(buffer.name, offset, offsets, value, active)
         return Store(buffer.name, offset, value, 1 if stride is None else stride, active)
 
     # --- expressions
@@ -349,8 +349,8 @@ class FunctionParser:
             return self._read(word)
         if word == "index":
             return self._index_of()
-        if word == "test":
-            return self._test()
+        if word == "predicate":
+            return self._predicate()
         if word.split("x")[0] in DTYPES and f"{word}(" in self._at.text:
             return self._const()
         return self._application(word)
@@ -363,7 +363,7 @@ class FunctionParser:
         self._at.expect("]")
         if offsets is not None and word == "gather":
             active = self._optional_index("mask")
-            return Gather(buffer.name, offset, offsets, buffer.dtype, active)
+            return VectorGather(buffer.name, offset, offsets, buffer.dtype, active)
         lanes = int(self._at.bare("number of lanes", re.compile(r"x\d+"))[1:]) if (
             re.match(r"x\d", self._at.text[self._at.end : self._at.end + 2])
         ) else 1  # fmt: skip
@@ -382,13 +382,13 @@ class FunctionParser:
         self._at.expect(")")
         return IndexOf(index, dtype, lanes, step)
 
-    def _test(self) -> Test:
-        self._at.expect("test(")
+    def _predicate(self) -> Predicate:
+        self._at.expect("predicate(")
         conditions: list[Condition] = []
         while not self._at.accept(")"):
             conditions.append(self._at.condition(",", ")"))
             self._at.accept(",")
-        return Test(tuple(conditions))
+        return Predicate(tuple(conditions))
 
     def _const(self) -> Const:
         dtype, lanes = self._type()
@@ -420,16 +420,16 @@ class FunctionParser:
                 return MulAdd(*args)
             case "shuffle":
                 return Shuffle(*args, places=tuple(map(int, detail.split())))
-            case "choose":
-                return Choose(*args)
+            case "select":
+                return Select(*args)
             case "convert" | "bitcast":
                 if detail not in DTYPES:
                     raise self._at.error(f"unknown element type {detail!r}")
                 return (Convert if word == "convert" else Bitcast)(args[0], DTYPES[detail])
             case "splat":
                 return Splat(args[0], int(detail))
-            case "fold":
-                return Fold(detail, args[0])
+            case "reduce":
+                return Reduce(detail, args[0])
             case _ if word in self._instructions:
                 return Intrinsic(self._instructions[word], tuple(args))
             case _:

@@ -28,15 +28,12 @@ from modelcc.ir.loop import (
     Bitcast,
     Buffer,
     Check,
-    Choose,
     Comment,
     Const,
     Convert,
     Expr,
-    Fold,
     For,
     Function,
-    Gather,
     If,
     IndexOf,
     Intrinsic,
@@ -44,16 +41,19 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     ParallelCall,
+    Predicate,
     Prefetch,
+    Reduce,
     Register,
     ScalarCall,
-    Scatter,
+    Select,
     Shuffle,
     Splat,
     Stmt,
     Store,
-    Test,
     Var,
+    VectorGather,
+    VectorScatter,
     While,
 )
 from modelcc.ir.types import Array, DType, NumpyType
@@ -145,7 +145,7 @@ class _Writer:
                 self._line(depth, f"check({value}, {self.index(s.extent)}, {s.number}, {active})")
             case Alloc():
                 self._line(depth, self._alloc(s.buffer))
-            case Store() | Scatter():
+            case Store() | VectorScatter():
                 self._line(depth, self._store(s))
             case ParallelCall():
                 first, last = (self.bound("I", name) for name in s.outlined.sizes[-2:])
@@ -158,10 +158,10 @@ class _Writer:
         dtype = self.constant(buffer.dtype.numpy)
         return f"{self.bound('B', buffer.name)} = undefined({self.index(buffer.size)}, {dtype})"
 
-    def _store(self, s: Store | Scatter) -> str:
+    def _store(self, s: Store | VectorScatter) -> str:
         place = f"{self.bound('B', s.buffer)}, {self.index(s.offset)}"
         value, active = self.expression(s.value), self.index(s.active)
-        if isinstance(s, Scatter):
+        if isinstance(s, VectorScatter):
             return f"scatter({place}, {self.expression(s.offsets)}, {value}, {active})"
         return f"store({place}, {value}, {self.index(s.stride)}, {active})"
 
@@ -183,7 +183,7 @@ class _Writer:
             case Load():
                 place = f"{self.bound('B', e.buffer)}, {self.index(e.offset)}"
                 return f"load({place}, {e.lanes}, {self.index(e.stride)}, {self.index(e.active)})"
-            case Gather():
+            case VectorGather():
                 place = f"{self.bound('B', e.buffer)}, {self.index(e.offset)}"
                 return f"gather({place}, {self.expression(e.offsets)}, {self.index(e.active)})"
             case ScalarCall():
@@ -214,7 +214,7 @@ class _Writer:
 
     def _shaping(self, e: Expr) -> str:
         match e:
-            case Choose():
+            case Select():
                 condition = self.expression(e.condition)
                 then, other = self.expression(e.then), self.expression(e.other)
                 if e.lanes == 1:
@@ -228,15 +228,15 @@ class _Writer:
                 dtype = self.constant(e.dtype.numpy)
                 value = self.expression(e.value)
                 return value if e.lanes == 1 else f"full({e.lanes}, {value}, {dtype})"
-            case Fold():
+            case Reduce():
                 value = self.expression(e.value)
-                return value if e.value.lanes == 1 else f"fold_{e.function}({value})"
-            case Test():
+                return value if e.value.lanes == 1 else f"reduce_{e.function}({value})"
+            case Predicate():
                 return f"bool_({self._condition(e)})"
             case _:
                 raise TypeError(f"no Python form of {type(e).__name__}")
 
-    def _condition(self, e: Test) -> str:
+    def _condition(self, e: Predicate) -> str:
         parts = [f"{self.index(c.left)} {c.comparison} {self.index(c.right)}" for c in e.conditions]
         return " and ".join(parts) or "True"
 

@@ -9,13 +9,13 @@
         let %v = load %x[i] x16 mask(n - i)
         store %y[i] mask(n - i) = max(%v, f32x16(0.0))
       }
-      if test(n < 4, n != 2) {
+      if predicate(n < 4, n != 2) {
         index g = load %rows[0]
         register %s = splat[8](index[f32](2*g))
         %s = muladd(%s, convert[f32](gather %q[4; index[i32x8](g step 1)]), %s)
         %t = dot4(load %u[0] x4, load %w[0] x64, %t)
-        scatter %y[0; %to] = choose(gt(%s, %s), %s, %s)
-        store %y[0] stride(2) = fold[add](%s)
+        scatter %y[0; %to] = select(gt(%s, %s), %s, %s)
+        store %y[0] stride(2) = reduce[add](%s)
         prefetch %x[64] level 2
       } else {
       }
@@ -41,15 +41,12 @@ from modelcc.ir.loop import (
     Bitcast,
     Buffer,
     Check,
-    Choose,
     Comment,
     Const,
     Convert,
     Expr,
-    Fold,
     For,
     Function,
-    Gather,
     If,
     IndexOf,
     Intrinsic,
@@ -58,16 +55,19 @@ from modelcc.ir.loop import (
     MulAdd,
     ParallelCall,
     Parameter,
+    Predicate,
     Prefetch,
+    Reduce,
     Register,
     ScalarCall,
-    Scatter,
+    Select,
     Shuffle,
     Splat,
     Stmt,
     Store,
-    Test,
     Var,
+    VectorGather,
+    VectorScatter,
     While,
 )
 from modelcc.ir.mlir_syntax import string_text, value_text
@@ -181,7 +181,7 @@ def _simple_text(s: Stmt) -> str:
         case Store():
             place = f"{value_text(s.buffer)}[{s.offset}]{_stride(s.stride)}{_mask(s.active)}"
             return f"store {place} = {expression_text(s.value)}"
-        case Scatter():
+        case VectorScatter():
             place = f"{value_text(s.buffer)}[{s.offset}; {expression_text(s.offsets)}]"
             return f"scatter {place}{_mask(s.active)} = {expression_text(s.value)}"
         case Alloc():
@@ -208,12 +208,12 @@ def expression_text(e: Expr) -> str:
             lanes = f" x{e.lanes}" if e.lanes != 1 else ""
             place = f"{value_text(e.buffer)}[{e.offset}]{lanes}{_stride(e.stride)}"
             return f"load {place}{_mask(e.active)}"
-        case Gather():
+        case VectorGather():
             place = f"{value_text(e.buffer)}[{e.offset}; {expression_text(e.offsets)}]"
             return f"gather {place}{_mask(e.active)}"
-        case Test():
+        case Predicate():
             conditions = (f"{c.left} {c.comparison} {c.right}" for c in e.conditions)
-            return f"test({', '.join(conditions)})"
+            return f"predicate({', '.join(conditions)})"
         case _:
             return _applied(*_application(e))
 
@@ -228,16 +228,16 @@ def _application(e: Expr) -> tuple[str, tuple[Expr, ...]]:
             return e.instruction.name, e.args
         case Shuffle():
             return f"shuffle[{' '.join(map(str, e.places))}]", (e.a, e.b)
-        case Choose():
-            return "choose", (e.condition, e.then, e.other)
+        case Select():
+            return "select", (e.condition, e.then, e.other)
         case Convert():
             return f"convert[{e.dtype}]", (e.value,)
         case Bitcast():
             return f"bitcast[{e.dtype}]", (e.value,)
         case Splat():
             return f"splat[{e.lanes}]", (e.value,)
-        case Fold():
-            return f"fold[{e.function}]", (e.value,)
+        case Reduce():
+            return f"reduce[{e.function}]", (e.value,)
         case _:
             raise AssertionError("printed by expression_text")
 

@@ -13,15 +13,12 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Check,
-    Choose,
     Comment,
     Const,
     Convert,
     Expr,
-    Fold,
     For,
     Function,
-    Gather,
     If,
     IndexOf,
     Intrinsic,
@@ -29,16 +26,19 @@ from modelcc.ir.loop import (
     Load,
     MulAdd,
     ParallelCall,
+    Predicate,
     Prefetch,
+    Reduce,
     Register,
     ScalarCall,
-    Scatter,
+    Select,
     Shuffle,
     Splat,
     Stmt,
     Store,
-    Test,
     Var,
+    VectorGather,
+    VectorScatter,
     While,
 )
 
@@ -50,9 +50,9 @@ which the first is set and the second is the index where one fails."""
 def operands(e: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside ``e``, in order."""
     match e:
-        case Const() | Var() | IndexOf() | Load() | Test():
+        case Const() | Var() | IndexOf() | Load() | Predicate():
             return ()
-        case Gather():
+        case VectorGather():
             return (e.offsets,)
         case ScalarCall() | Intrinsic():
             return e.args
@@ -60,18 +60,18 @@ def operands(e: Expr) -> tuple[Expr, ...]:
             return (e.a, e.b, e.c)
         case Shuffle():
             return (e.a, e.b)
-        case Choose():
+        case Select():
             return (e.condition, e.then, e.other)
-        case Convert() | Bitcast() | Splat() | Fold():
+        case Convert() | Bitcast() | Splat() | Reduce():
             return (e.value,)
 
 
 def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
     """``e`` with its direct operands replaced, in the order of :func:`operands`."""
     match e:
-        case Const() | Var() | IndexOf() | Load() | Test():
+        case Const() | Var() | IndexOf() | Load() | Predicate():
             return e
-        case Gather():
+        case VectorGather():
             return replace(e, offsets=new[0])
         case ScalarCall() | Intrinsic():
             return replace(e, args=tuple(new))
@@ -79,9 +79,9 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
             return MulAdd(*new)
         case Shuffle():
             return replace(e, a=new[0], b=new[1])
-        case Choose():
-            return Choose(*new)
-        case Convert() | Bitcast() | Splat() | Fold():
+        case Select():
+            return Select(*new)
+        case Convert() | Bitcast() | Splat() | Reduce():
             return replace(e, value=new[0])
 
 
@@ -92,9 +92,9 @@ def indices(e: Expr) -> tuple[Index, ...]:
             return (e.index,)
         case Load():
             return (e.offset, e.stride, *_present(e.active))
-        case Gather():
+        case VectorGather():
             return (e.offset, *_present(e.active))
-        case Test():
+        case Predicate():
             return tuple(side for c in e.conditions for side in (c.left, c.right))
         case _:
             return ()
@@ -107,7 +107,7 @@ def statement_expressions(s: Stmt) -> tuple[Expr, ...]:
             return (s.condition,)
         case Let() | BindIndex() | Check() | Register() | Assign() | Store():
             return (s.value,)
-        case Scatter():
+        case VectorScatter():
             return (s.offsets, s.value)
         case For() | Alloc() | Prefetch() | ParallelCall() | Comment():
             return ()
@@ -120,7 +120,7 @@ def with_statement_expressions(s: Stmt, new: Sequence[Expr]) -> Stmt:
             return replace(s, condition=new[0])
         case Let() | BindIndex() | Check() | Register() | Assign() | Store():
             return replace(s, value=new[0])
-        case Scatter():
+        case VectorScatter():
             return replace(s, offsets=new[0], value=new[1])
         case For() | Alloc() | Prefetch() | ParallelCall() | Comment():
             return s
@@ -135,7 +135,7 @@ def statement_indices(s: Stmt) -> tuple[Index, ...]:
             return (s.count, *_sides(s.when))
         case Store():
             return (s.offset, s.stride, *_present(s.active))
-        case Scatter():
+        case VectorScatter():
             return (s.offset, *_present(s.active))
         case Prefetch():
             return (s.offset,)
@@ -204,7 +204,7 @@ def names_used(body: Sequence[Stmt]) -> dict[str, None]:
         for index in statement_indices(s):
             found.update(dict.fromkeys(sorted(symbols(index))))
         match s:
-            case Store() | Scatter() | Prefetch():
+            case Store() | VectorScatter() | Prefetch():
                 found[s.buffer] = None
             case Assign():
                 found[s.name] = None
@@ -223,7 +223,7 @@ def _names_in(e: Expr) -> tuple[str, ...]:
     match e:
         case Var():
             return (e.name, *mentioned)
-        case Load() | Gather():
+        case Load() | VectorGather():
             return (e.buffer, *mentioned)
         case _:
             return mentioned

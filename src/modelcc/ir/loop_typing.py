@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from modelcc.ir.loop import (
     Bitcast,
-    Choose,
     Const,
     Convert,
     Expr,
-    Fold,
-    Gather,
     IndexOf,
     Intrinsic,
     Load,
     MulAdd,
+    Reduce,
     ScalarCall,
+    Select,
     Shuffle,
     Splat,
+    VectorGather,
 )
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.types import BOOL, DType
@@ -31,7 +31,7 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
     match e:
         case Const() | IndexOf() | Load():
             return _leaf_fault(e)
-        case Gather():
+        case VectorGather():
             integer = e.offsets.dtype.is_integer
             return "" if integer else f"offsets must be integers, not {e.offsets.dtype}"
         case ScalarCall():
@@ -40,11 +40,11 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
             return _same("muladd", parts, parts[0].dtype)
         case Intrinsic():
             return _intrinsic_fault(e)
-        case Choose():
+        case Select():
             if e.condition.dtype != BOOL:
-                return f"the condition of choose must be bool, not {e.condition.dtype}"
-            lanes = _same_lanes("choose", parts)
-            return lanes or _same("choose", parts[1:], e.then.dtype)
+                return f"the condition of select must be bool, not {e.condition.dtype}"
+            lanes = _same_lanes("select", parts)
+            return lanes or _same("select", parts[1:], e.then.dtype)
         case Bitcast():
             if e.value.dtype.bits == e.dtype.bits:
                 return ""
@@ -53,8 +53,8 @@ def type_fault(e: Expr, parts: tuple[Expr, ...]) -> str:
             return "" if e.value.lanes == 1 else f"splat of {e.value.lanes} lanes, not of a scalar"
         case Shuffle():
             return _shuffle_fault(e)
-        case Fold():
-            return "" if e.function in FOLDS else f"cannot fold with '{e.function}'"
+        case Reduce():
+            return "" if e.function in FOLDS else f"cannot reduce with '{e.function}'"
         case Convert():
             return ""
         case _:

@@ -18,7 +18,6 @@ from modelcc.ir.loop import (
     Expr,
     For,
     Function,
-    Gather,
     If,
     Instruction,
     Intrinsic,
@@ -27,10 +26,11 @@ from modelcc.ir.loop import (
     ParallelCall,
     Prefetch,
     Register,
-    Scatter,
     Stmt,
     Store,
     Var,
+    VectorGather,
+    VectorScatter,
     While,
 )
 from modelcc.ir.loop_text import statement_text
@@ -92,7 +92,7 @@ class _Verifier:
         self._scopes = [_Scope(False)]
         self._at: Stmt | None = None
         self._conditions = 0
-        self._late_loops = 0
+        self._dynamic_loops = 0
         self._instructions: dict[str, tuple[Instruction, set[int]]] = {}
 
     def verify(self) -> None:
@@ -212,7 +212,7 @@ class _Verifier:
                 if not isinstance(s.buffer.size, int) or s.buffer.space != "local":
                     raise self._fail("a local buffer needs a constant size")
                 self._declare_buffer(s.buffer, True)
-            case Store() | Scatter():
+            case Store() | VectorScatter():
                 self._store(s)
             case Prefetch():
                 self._buffer(s.buffer)
@@ -239,9 +239,9 @@ class _Verifier:
                 scope.exact.add(s.variable)
             scope.symbols[s.variable] = Range(s.start, last)
             scope.point[s.variable] = evaluate(s.start, self._point())
-            self._late_loops += not isinstance(extent, int)
+            self._dynamic_loops += not isinstance(extent, int)
             self._block(s.body)
-            self._late_loops -= not isinstance(extent, int)
+            self._dynamic_loops -= not isinstance(extent, int)
 
     def _check_single(self, top: bool) -> None:
         kinds = (isinstance(s, ParallelCall) or _is_parallel(s) for s in self._function.body)
@@ -277,7 +277,7 @@ class _Verifier:
                 f"register %{s.name} holds {_shape(want)}, but is assigned {_shape(have)}"
             )
 
-    def _store(self, s: Store | Scatter) -> None:
+    def _store(self, s: Store | VectorScatter) -> None:
         buffer, mutable, scope = self._buffer(s.buffer)
         if not mutable:
             raise self._fail(f"%{s.buffer} is an input and cannot be written")
@@ -287,7 +287,7 @@ class _Verifier:
             raise self._fail(
                 f"%{s.buffer} has elements of {buffer.dtype}, but {s.value.dtype} are stored"
             )
-        if isinstance(s, Scatter):
+        if isinstance(s, VectorScatter):
             if s.offsets.lanes != s.value.lanes or not s.offsets.dtype.is_integer:
                 raise self._fail("there must be one integer offset for each lane stored")
         elif s.active is None:
@@ -304,7 +304,7 @@ class _Verifier:
                     self._check_variable(e)
                 case Load():
                     self._check_load(e)
-                case Gather():
+                case VectorGather():
                     if self._buffer(e.buffer)[0].dtype != e.dtype:
                         raise self._fail(f"%{e.buffer} has no elements of {e.dtype}")
                 case _:
@@ -345,7 +345,7 @@ class _Verifier:
         """Refuse what is always out of range, and what sometimes is where that is certain.
 
         Guarded accesses pass: the guard may never hold there.  So do those of a buffer of a given
-        size in loops over named extents: what is demanded of sizes may leave these empty.
+        size in loops over named extents: what is asserted of sizes may leave these empty.
         """
         if self._conditions:
             return
@@ -357,7 +357,7 @@ class _Verifier:
             # Bounds of other than affine expressions need not be reached.
             affine = split_affine(end - buffer.size, sorted(names)) is not None
             certain = names <= exact and affine
-            if not certain and self._late_loops and isinstance(buffer.size, int):
+            if not certain and self._dynamic_loops and isinstance(buffer.size, int):
                 continue
             if not certain and _is_inside(end, buffer.size, point):
                 continue  # what is inside once is not always outside, and that is cheap to see

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeGuard
 
 from modelcc.ir.algorithm import AlgorithmBuilder
 from modelcc.ir.compute import Operand, StageBuilder
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Expr, Index, substitute
 from modelcc.ir.types import Array, DType, TensorType
@@ -110,7 +110,7 @@ class Op:
         """Pairs of extents of operands of the right ranks that must be equal, and what if not."""
         return ()
 
-    def agreements(self, *inputs: TensorType | None) -> Demands:
+    def shape_constraints(self, *inputs: TensorType | None) -> Constraints:
         """What ``infer`` takes named extents to meet without knowing it, :meth:`meetings` first."""
         return tuple((a, "==", b) for a, b, _ in self.meetings(*inputs) if a != b)
 
@@ -214,13 +214,13 @@ def broadcast_shapes(*shapes: tuple[Index, ...]) -> tuple[Index, ...]:
     return tuple(result)
 
 
-def equal(a: Sequence[Index], b: Sequence[Index]) -> Demands:
-    """Demands that extents of ``a`` are those of ``b``, as far as both go."""
+def equal(a: Sequence[Index], b: Sequence[Index]) -> Constraints:
+    """Constraints that extents of ``a`` are those of ``b``, as far as both go."""
     return tuple((x, "==", y) for x, y in zip(a, b, strict=False) if x != y)
 
 
-def broadcast_demands(*shapes: tuple[Index, ...]) -> Demands:
-    """Demands that extents are equal which :func:`broadcast_shapes` takes to be so."""
+def broadcast_constraints(*shapes: tuple[Index, ...]) -> Constraints:
+    """Constraints that extents are equal which :func:`broadcast_shapes` takes to be so."""
     whole = broadcast_shapes(*shapes)
     return tuple(
         (whole[-distance], "==", shape[-distance])

@@ -29,9 +29,9 @@ def verify_placement(
     ``samples`` are values of what has one before the program runs, ``inner`` the other symbols
     and ``known`` all of them.
     """
-    late = frozenset(program.read_sizes)
+    dynamic = frozenset(program.read_sizes)
     for index in (placement.arena, *(d.value for d in placement.definitions)):
-        if symbols(index) & late:
+        if symbols(index) & dynamic:
             raise ModelError(f"{index} is needed before sizes are read", (program.name,))
     for name, binding in placement.bindings.items():
         where = (program.name, name)

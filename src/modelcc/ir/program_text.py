@@ -121,9 +121,9 @@ def step_text(step: Step) -> str:
             return f"copy {tensors}{source_text(step.source)}"
         case ReadSize():
             names = f"{', '.join(map(quote_name, step.symbols))} = " if step.symbols else ""
-            demands = "".join(f" require {c}" for c in step.requires)
+            constraints = "".join(f" require {c}" for c in step.requires)
             source = source_text(step.source)
-            return f"read {names}{value_text(step.tensor)}{source}{demands}"
+            return f"read {names}{value_text(step.tensor)}{source}{constraints}"
         case Allocate():
             source = source_text(step.source)
             return f"allocate {value_text(step.name)}{source} size {step.size}"

@@ -52,8 +52,8 @@ def verify_program(program: Program, before: Program | None = None) -> None:
         return
     _verify_callees(program, before)
     samples = _samples(program)
-    late = frozenset(program.read_sizes)
-    inner = late | counters(program.steps).keys()
+    dynamic = frozenset(program.read_sizes)
+    inner = dynamic | counters(program.steps).keys()
     known = frozenset((*samples[0], *inner))
     for name, type in program.types.items():
         for index in type.shape:
@@ -63,7 +63,7 @@ def verify_program(program: Program, before: Program | None = None) -> None:
     for name in (*program.inputs, *program.outputs, *program.constants):
         _verify_named(program, (name,), (program.name,))
     verifier = _ProgramVerifier(program)
-    verifier.steps(program.steps, frozenset(samples[0]) - late)
+    verifier.steps(program.steps, frozenset(samples[0]) - dynamic)
     if before is None or not _runs_alike(program, before):
         for values in samples:
             walk_steps(program, values)
@@ -194,8 +194,8 @@ class _ProgramVerifier:
         for name in step.symbols:
             for end in (program.dims[name].lo, program.dims[name].hi):
                 require_symbols(0 if end is None else end, known, where)
-        for demand in step.requires:
-            for side in (demand.left, demand.right):
+        for constraint in step.requires:
+            for side in (constraint.left, constraint.right):
                 require_symbols(side, known, where)
         return known
 

@@ -32,7 +32,7 @@ WALKED = 4
 """Loops of at most this many iterations are walked through completely."""
 
 TRIED = 16
-"""Values tried for each size that a step reads, until its demands are met."""
+"""Values tried for each size that a step reads, until its constraints are met."""
 
 ATTEMPTS = 1 << 10
 """Combinations of them that are tried."""
@@ -43,11 +43,11 @@ def walk_steps(program: Program, values: Values) -> None:
 
     Each tensor read was written, and nothing that shares bytes with it was written since.
     Tensors with the same offset and size are views of each other.  Steps that a run with these
-    dimensions never comes to, for a demand that does not hold, are not looked at.
+    dimensions never comes to, for a constraint that does not hold, are not looked at.
     """
-    late = frozenset(program.read_sizes)
-    walk = _Walk(program, {name: values[name] for name in late})
-    values = {name: value for name, value in values.items() if name not in late}
+    dynamic = frozenset(program.read_sizes)
+    walk = _Walk(program, {name: values[name] for name in dynamic})
+    values = {name: value for name, value in values.items() if name not in dynamic}
     try:
         values = walk.steps(program.steps, values)
     except _EndOfRun:
@@ -78,7 +78,7 @@ def step_place(step: Step) -> tuple[str, ...]:
 
 
 class _EndOfRun(Exception):  # noqa: N818 - no error: the program says so itself
-    """Raised at a demand on the dimensions that does not hold."""
+    """Raised at a constraint on the dimensions that does not hold."""
 
 
 _LoopState: TypeAlias = tuple[int, frozenset[tuple[str, int]], object, frozenset[tuple[str, int]]]
@@ -86,9 +86,9 @@ _LoopState: TypeAlias = tuple[int, frozenset[tuple[str, int]], object, frozenset
 
 
 class _Walk:
-    def __init__(self, program: Program, late: Values) -> None:
+    def __init__(self, program: Program, dynamic: Values) -> None:
         self._program = program
-        self._late = late
+        self._dynamic = dynamic
         self._inside = 0
         self._after: dict[_LoopState, tuple[Contents, dict[str, int]]] = {}
         self._mentioned: dict[int, frozenset[str]] = {}
@@ -116,14 +116,14 @@ class _Walk:
         return values
 
     def _read(self, step: ReadSize, values: Values) -> Values:
-        """Values of the symbols that meet the step's demands, if some are found easily."""
-        demands = size_conditions(step, self._program.dims)
-        wanted = {name: self._late[name] for name in step.symbols}
+        """Values of the symbols that meet the step's constraints, if some are found easily."""
+        constraints = size_conditions(step, self._program.dims)
+        wanted = {name: self._dynamic[name] for name in step.symbols}
         sides = {
             evaluate(s, {**values, **wanted}) for c in step.requires for s in (c.left, c.right)
         }
         tried = [sorted({wanted[n], 0, 1, *sides}, reverse=True)[:TRIED] for n in step.symbols]
-        found = _chosen(step.symbols, tried, demands, values)
+        found = _chosen(step.symbols, tried, constraints, values)
         if found is None and not step.symbols:
             raise _EndOfRun
         return wanted if found is None else found
@@ -214,17 +214,17 @@ class _Walk:
 def _chosen(
     names: Sequence[str],
     tried: Sequence[Sequence[int]],
-    demands: Sequence[Condition],
+    constraints: Sequence[Condition],
     values: Values,
 ) -> Values | None:
-    """``values`` of ``names`` among those to be tried that meet the demands, if few attempts of
+    """``values`` of ``names`` among those to be tried that meet the constraints, if few attempts of
     backtracking find them: there may be exponentially many."""
     numbers = dict(zip(names, tried, strict=True))
 
     def candidates(name: str, known: Values, later: Iterable[Sequence[Condition]]) -> Sequence[int]:
         return numbers[name]
 
-    found = assignments(names, candidates, demands, values)
+    found = assignments(names, candidates, constraints, values)
     met = next((each for each in islice(found, ATTEMPTS) if each is not None), None)
     return None if met is None else {name: met[name] for name in names}
 

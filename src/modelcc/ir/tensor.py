@@ -249,13 +249,13 @@ class ReadSize:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Symbols that its demands mention, its own left out."""
+        """Symbols that its constraints mention, its own left out."""
         sides = (side for c in self.requires for side in (c.left, c.right))
         return frozenset(n for side in sides for n in symbols(side)) - frozenset(self.symbols)
 
 
 def size_conditions(item: ReadSize, dims: Bounds) -> tuple[Condition, ...]:
-    """What must hold of sizes that have been read: their bounds, then the item's demands."""
+    """What must hold of sizes that have been read: their bounds, then the item's constraints."""
     found: list[Condition] = []
     for name in item.symbols:
         known = dims[name]

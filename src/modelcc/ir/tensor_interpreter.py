@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import Bounds, FloorDiv, Index, Max, Min, Mod, Sym, evaluate
+from modelcc.ir.index import Bounds, FloorDiv, FloorMod, Index, IndexMax, IndexMin, Sym, evaluate
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.region import Branch, Repeat
@@ -415,10 +415,10 @@ def _index(e: Index, env: Mapping[str, int | Array]) -> int | Array:
             return env[name]
         case FloorDiv(dividend, divisor):
             return np.floor_divide(_index(dividend, env), _index(divisor, env))
-        case Mod(dividend, divisor):
+        case FloorMod(dividend, divisor):
             return np.mod(_index(dividend, env), _index(divisor, env))
-        case Min(args) | Max(args):
-            pick = np.minimum if isinstance(e, Min) else np.maximum
+        case IndexMin(args) | IndexMax(args):
+            pick = np.minimum if isinstance(e, IndexMin) else np.maximum
             values = [_index(arg, env) for arg in args]
             result = values[0]
             for value in values[1:]:

@@ -221,8 +221,8 @@ class _TensorParser:
                 symbols.append(self._name())
             at.expect("=")
         tensor, source = self._value(), self._source()
-        demands = self._list("[", "]", self._condition) if at.accept("require") else ()
-        return ReadSize(tuple(symbols), tensor, demands, source)
+        constraints = self._list("[", "]", self._condition) if at.accept("require") else ()
+        return ReadSize(tuple(symbols), tensor, constraints, source)
 
     def _constant(self, resolve: Resolve) -> tuple[str, Constant]:
         name = self._typed()

@@ -81,7 +81,7 @@ def _reach(index: Index, reached: Index, dimension: int, extent: Index) -> str:
     return f"{value} in dimension {dimension} of extent {extent}"
 
 
-def told_by_range(
+def implied_by_range(
     conditions: Sequence[Condition], read: Read, shape: Sequence[Index], bounds: Bounds
 ) -> bool:
     """Whether all ``conditions`` hold wherever ``read`` lies in its tensor.
@@ -96,7 +96,7 @@ def told_by_range(
     )
 
 
-def not_told_by_border(
+def not_implied_by_border(
     conditions: Sequence[Condition], read: Read, type: TensorType, bounds: Bounds
 ) -> tuple[Condition, ...]:
     """Those of ``conditions`` that the border of ``type`` cannot stand for.
@@ -109,7 +109,7 @@ def not_told_by_border(
     covered = [side[:2] for side, inside in zip(sides, within, strict=True) if inside]
     inner = replace(read, indices=tuple(i for i, _ in covered))
     shape = [extent for _, extent in covered]
-    left = tuple(c for c in conditions if not told_by_range((c,), inner, shape, bounds))
+    left = tuple(c for c in conditions if not implied_by_range((c,), inner, shape, bounds))
     margins = [m for c in left for m in _margins(c)]
     slacks = [s for (i, e, _), inside in zip(sides, within, strict=True) if not inside
               for s in (i, e - 1 - i)]  # fmt: skip

@@ -14,7 +14,7 @@
         func @NonZero(…) { … }                    as the loop level has it
       }
       read k = %n source("nz") require [k <= 9]   k is a number from here on
-      read %none require [k + n <= 9]             demands alone
+      read %none require [k + n <= 9]             constraints alone
       if %c -> (%z: f32[batch]) source("If_0") {
         …
       } else {
@@ -178,8 +178,8 @@ def _algorithm_lines(
 
 def _read_size(item: ReadSize) -> str:
     names = f"{', '.join(map(quote_name, item.symbols))} = " if item.symbols else ""
-    demands = f" require [{_join(map(condition_text, item.requires))}]" if item.requires else ""
-    return f"read {names}{value_text(item.tensor)}{_source(item.source)}{demands}"
+    constraints = f" require [{_join(map(condition_text, item.requires))}]" if item.requires else ""
+    return f"read {names}{value_text(item.tensor)}{_source(item.source)}{constraints}"
 
 
 def _kernel_lines(kernel: Kernel, types: Mapping[str, TensorType], indent: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from modelcc.model_tuning.tuning import Tuning
 from modelcc.schedule.text import print_schedule
 from modelcc.tune.database import Measurement, State
-from modelcc.tune.search import GAIN, Found
+from modelcc.tune.search import GAIN, SearchResult
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def kernel_rows(tuning: Tuning) -> tuple[KernelRow, ...]:
     return tuple(sorted(rows, key=lambda row: (not row.taken, -row.saved, -row.share)))
 
 
-def set_aside(tuning: Tuning) -> Iterator[tuple[Found, Measurement]]:
+def set_aside(tuning: Tuning) -> Iterator[tuple[SearchResult, Measurement]]:
     """Candidates that crashed or hung, with their kernels."""
     for one in tuning.kernels:
         for measured in tuning.known.get(one.task.key, {}).values():
@@ -65,7 +65,7 @@ def earlier_trials(tuning: Tuning) -> Iterator[Measurement]:
     yield from (m for text, m in tuning.known.get("model", {}).items() if text not in own)
 
 
-def _row(found: Found, tuning: Tuning, total: float) -> KernelRow:
+def _row(found: SearchResult, tuning: Tuning, total: float) -> KernelRow:
     task = found.task
     default, known = print_schedule(task.default), tuning.known.get(task.key, {})
     best, gain, verdict = _verdict(found, tuning, known)
@@ -86,7 +86,7 @@ def _row(found: Found, tuning: Tuning, total: float) -> KernelRow:
 
 
 def _verdict(
-    found: Found, tuning: Tuning, known: Mapping[str, Measurement]
+    found: SearchResult, tuning: Tuning, known: Mapping[str, Measurement]
 ) -> tuple[str, float, str]:
     """The best schedule, its gain, and what became of it."""
     default = print_schedule(found.task.default)

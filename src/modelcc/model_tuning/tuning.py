@@ -17,12 +17,12 @@ from modelcc.options import Options
 from modelcc.schedule.listing import MODEL
 from modelcc.schedule.schedule import Schedule
 from modelcc.schedule.text import print_schedule
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.database import Database, Measurement, State
 from modelcc.tune.measurement import Worker, WorkerMeasurer
 from modelcc.tune.model_rows import model_key, rows_of
-from modelcc.tune.search import Found, Search, over_default
+from modelcc.tune.search import Search, SearchResult, over_default
 from modelcc.tune.turns import Run, Turns, clock_for, in_turns
 
 SHARE = 0.8
@@ -53,7 +53,7 @@ class TuningRequest:
     feeds: Mapping[str, Array]
     database: Path
     budget: float
-    workplace: Workplace = NOWHERE
+    config: BuildConfig = NOWHERE
     report: Callable[[Standing], None] = field(default=lambda standing: None)
 
 
@@ -80,7 +80,7 @@ class Tuning:
     """
 
     machine: str
-    kernels: tuple[Found, ...]
+    kernels: tuple[SearchResult, ...]
     schedules: Mapping[str, Schedule]
     default: float
     tuned: float
@@ -130,13 +130,13 @@ def tune_model(request: TuningRequest) -> Tuning:
     name, key = target.tuning_key, model_key(request.model, options.dims)
     with Database.open(request.database) as database, Worker() as worker:
         default = _session(request, options)
-        told = _Told(request, database, name, key, clock_for(options.threads)(default))
-        choosing = _choosing(request, options, after, told.trial)
+        recorder = _Recorder(request, database, name, key, clock_for(options.threads)(default))
+        choosing = _choosing(request, options, after, recorder.trial)
         choosing.choose(default)
         above = choosing.taken
         tasks = tasks_of(request.model, with_lines(options, above))
-        measurer = WorkerMeasurer(target, request.workplace, worker)
-        search = Search(measurer, database, target.cpu, name, after(SHARE), told.found)
+        measurer = WorkerMeasurer(target, request.config, worker)
+        search = Search(measurer, database, target.cpu, name, after(SHARE), recorder.found)
         found = search.run(tasks)
         tuning = _together(request, options, default, found, above)
         left = {one.task.key: "" for one in found}
@@ -144,7 +144,7 @@ def tune_model(request: TuningRequest) -> Tuning:
         taken = {key: print_schedule(one) for key, one in tuning.schedules.items()}
         database.choose(name, left | taken | rows_of(tuning.above, key))
         known = _known(database, name, found, key)
-    spent, trials = monotonic() - start, tuple(told.trials)
+    spent, trials = monotonic() - start, tuple(recorder.trials)
     more = {"machine": name, "trials": trials, "known": known}
     return replace(tuning, **more, distinct=len(tasks), spent=spent)
 
@@ -163,7 +163,7 @@ def _choosing(
 
 
 def _known(
-    database: Database, machine: str, found: Sequence[Found], key: str
+    database: Database, machine: str, found: Sequence[SearchResult], key: str
 ) -> dict[str, Mapping[str, Measurement]]:
     """What was measured of kernels, by their keys, and of the model as a whole."""
     own = {
@@ -174,7 +174,7 @@ def _known(
 
 
 @dataclass
-class _Told:
+class _Recorder:
     """Keeps what is heard of trials and kernels, and tells the request how it stands;
     ``seconds`` are of a run by default."""
 
@@ -196,7 +196,7 @@ class _Told:
             self.database.record(self.machine, [own])
         self._tell()
 
-    def found(self, found: Found) -> None:
+    def found(self, found: SearchResult) -> None:
         self.saved[found.task.key] = found.saved
         self._tell()
 
@@ -213,7 +213,7 @@ def _together(
     request: TuningRequest,
     options: Options,
     default: Run,
-    found: Sequence[Found],
+    found: Sequence[SearchResult],
     above: Mapping[str, str],
 ) -> Tuning:
     """With the schedules and lines ``above`` with which the model is clearly faster than by
@@ -240,6 +240,6 @@ def _together(
 
 
 def _session(request: TuningRequest, options: Options) -> Run:
-    compiled = compile_model(request.model, options, request.workplace)
+    compiled = compile_model(request.model, options, request.config)
     session = compiled.target.load(compiled.artifact, options.threads)
     return lambda: session.run(request.feeds)

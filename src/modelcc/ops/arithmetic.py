@@ -13,13 +13,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.op import (
     Builder,
     Op,
     Sample,
-    broadcast_demands,
+    broadcast_constraints,
     broadcast_shapes,
     require,
     same_dtype,
@@ -61,8 +61,8 @@ class Elementwise(Op):
         check_domain(type(self).__name__, self.domain, dtype)
         return (TensorType(broadcast_shapes(*(x.shape for x in xs)), self.result(dtype)),)
 
-    def agreements(self, *xs: TensorType | None) -> Demands:
-        return broadcast_demands(*(x.shape for x in xs if x is not None))
+    def shape_constraints(self, *xs: TensorType | None) -> Constraints:
+        return broadcast_constraints(*(x.shape for x in xs if x is not None))
 
     def reference(self, *xs: Array) -> Array:
         with np.errstate(all="ignore"):

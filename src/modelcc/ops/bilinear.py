@@ -35,20 +35,20 @@ class Tap:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptTap:
+class StoredTap:
     """Tensors of the places and weights of a pixel, for all that reads an image there."""
 
     places: Operand
     weights: Operand
 
     @staticmethod
-    def of(at: StageBuilder, shape: Sequence[Index], tap: Callable[[Point], Tap]) -> KeptTap:
+    def of(at: StageBuilder, shape: Sequence[Index], tap: Callable[[Point], Tap]) -> StoredTap:
         """The tensors of ``tap`` at every point of ``shape``; an axis without pixels is told there.
 
         Places are few bits, so that vectors hold many.
         """
 
-        return KeptTap(_kept_places(at, shape, tap), at.stage(shape, lambda o: tap(o).weight))
+        return StoredTap(_stored_places(at, shape, tap), at.stage(shape, lambda o: tap(o).weight))
 
     def at(self, o: Point) -> Tap:
         """The tap at a point, whose place is known to lie within the axis."""
@@ -56,7 +56,7 @@ class KeptTap:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptPixel:
+class StoredPixel:
     """Tensors of the places of a pixel, one for each axis, and of its weight."""
 
     places: tuple[Operand, ...]
@@ -68,12 +68,12 @@ class KeptPixel:
         return [Tap(places[o], weight, None) for places in self.places], weight
 
 
-def kept_pixels(
+def stored_pixels(
     at: StageBuilder,
     positions: Sequence[Operand],
     sizes: Sequence[Index],
     factor: Callable[[Point], Element | None],
-) -> list[KeptPixel]:
+) -> list[StoredPixel]:
     """The pixels around ``positions``, one tensor for each axis, in an image of these ``sizes``;
     their weights are multiplied by ``factor``.  Outside of the image they are 0."""
     shape = positions[0].shape
@@ -82,21 +82,23 @@ def kept_pixels(
         return lambda o: linear_taps(positions[axis][o], sizes[axis])[n]
 
     axes = range(len(positions))
-    places = [[_kept_places(at, shape, along(axis, n)) for n in (0, 1)] for axis in axes]
+    places = [[_stored_places(at, shape, along(axis, n)) for n in (0, 1)] for axis in axes]
 
-    def kept(corner: Sequence[int]) -> KeptPixel:
+    def stored(corner: Sequence[int]) -> StoredPixel:
         def weight(o: Point) -> Element:
             product = product_of([along(axis, n)(o) for axis, n in enumerate(corner)])
             times = factor(o)
             return product if times is None else product * times
 
         found = tuple(places[axis][n] for axis, n in enumerate(corner))
-        return KeptPixel(found, at.stage(shape, weight))
+        return StoredPixel(found, at.stage(shape, weight))
 
-    return [kept(corner) for corner in cartesian((0, 1), repeat=len(positions))]
+    return [stored(corner) for corner in cartesian((0, 1), repeat=len(positions))]
 
 
-def _kept_places(at: StageBuilder, shape: Sequence[Index], tap: Callable[[Point], Tap]) -> Operand:
+def _stored_places(
+    at: StageBuilder, shape: Sequence[Index], tap: Callable[[Point], Tap]
+) -> Operand:
     """The tensor of the places of ``tap``; an axis without pixels ends the run."""
 
     def place(o: Point) -> Element:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, integer
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Buffer, Choose, Expr, Var
+from modelcc.ir.loop import Buffer, Expr, Select, Var
 from modelcc.ir.types import I64, DType
 
 
@@ -78,8 +78,8 @@ class TapWriter:
         the axis: a pixel that was there before is one of the last two.
         """
         lists = self.lists
-        earlier = Choose(call("eq", pixel, self.before), add(self.pixels, -2), self.pixels)
-        where = at.let(Choose(call("eq", pixel, self.last), add(self.pixels, -1), earlier))
+        earlier = Select(call("eq", pixel, self.before), add(self.pixels, -2), self.pixels)
+        where = at.let(Select(call("eq", pixel, self.last), add(self.pixels, -1), earlier))
         new = at.let(call("eq", where, self.pixels))
         place = self.place * lists.slot + at.index(where)
         at.store(lists.pixels, place, pixel)
@@ -87,9 +87,9 @@ class TapWriter:
         functions = ("add",) if len(lists.weights) == 1 else ("max", "min")
         for buffer, function in zip(lists.weights, functions, strict=True):
             both = call(function, at.load(buffer, place), weight)
-            at.store(buffer, place, Choose(new, weight, both))
-        at.assign(self.before, Choose(new, self.last, self.before))
-        at.assign(self.last, Choose(new, pixel, self.last))
+            at.store(buffer, place, Select(new, weight, both))
+        at.assign(self.before, Select(new, self.last, self.before))
+        at.assign(self.last, Select(new, pixel, self.last))
         at.assign(self.pixels, add(self.pixels, convert(new, I64)))
 
     def point(self, at: AlgorithmBuilder) -> None:

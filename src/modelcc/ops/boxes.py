@@ -21,11 +21,11 @@ from modelcc.ir.algorithm import (
     index_number,
     integer,
     number,
-    test,
+    predicate,
 )
 from modelcc.ir.compute import Element, Operand, StageBuilder, index_value
 from modelcc.ir.index import Index, Sym, maximum, minimum
-from modelcc.ir.loop import Choose, Const, Expr, Var
+from modelcc.ir.loop import Const, Expr, Select, Var
 from modelcc.ir.op import Meeting, Op, require, same_dtype
 from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.accumulate import Point, require_float
@@ -200,7 +200,7 @@ def layouts(at: AlgorithmBuilder, x: Operand | None, turned: Operand | None) -> 
     if turned is None or x is None:
         yield from given
         return
-    with at.when(test(turned.shape[1], "==", 0)):
+    with at.when(predicate(turned.shape[1], "==", 0)):
         yield given[0]
     with at.otherwise():
         yield given[1]
@@ -257,8 +257,8 @@ def channel_blocks(at: AlgorithmBuilder, channels: Index) -> Iterator[Channels]:
 def whole_between(at: AlgorithmBuilder, value: Expr, most: Expr) -> Var:
     """A float as an integer from 0 to ``most`` (i64); 0 for NaN."""
     value, limit, zero = at.let(value), convert(most, value.dtype), number(0.0, value.dtype)
-    below = Choose(call("lt", value, limit), value, limit)
-    positive = at.let(Choose(call("gt", value, zero), below, zero))
+    below = Select(call("lt", value, limit), value, limit)
+    positive = at.let(Select(call("gt", value, zero), below, zero))
     # A large bound may be rounded up as a float.
     return at.let(call("min", convert(positive, I64), most))
 

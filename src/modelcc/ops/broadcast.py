@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
-from modelcc.ir.condition import Condition, Demands
+from modelcc.ir.condition import Condition, Constraints
 from modelcc.ir.index import (
     DIM,
     Bounds,
@@ -80,7 +80,7 @@ class Reshape(Op):
         )
         return (TensorType(self.shape, x.dtype),)
 
-    def agreements(self, *xs: TensorType | None) -> Demands:
+    def shape_constraints(self, *xs: TensorType | None) -> Constraints:
         """The numbers of elements, where no rule tells that they are the same."""
         (x,) = (t for t in xs if t is not None)
         old, new = product(x.shape), product(self.shape)
@@ -169,7 +169,7 @@ class Expand(Op):
         )
         return (TensorType(self.shape, x.dtype),)
 
-    def agreements(self, *xs: TensorType | None) -> Demands:
+    def shape_constraints(self, *xs: TensorType | None) -> Constraints:
         """Each extent is 1 or that of the result."""
         (shape,) = (x.shape for x in xs if x is not None)
         pairs = zip(shape, self.shape[len(self.shape) - len(shape) :], strict=True)

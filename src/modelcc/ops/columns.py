@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number, test
+from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number, predicate
 from modelcc.ir.compute import Inputs, Operand, Outputs
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum, product
 from modelcc.ir.loop import Buffer
 from modelcc.ir.op import Op, Sample, require
@@ -58,7 +58,7 @@ class Col2Im(Op):
         require(all(len(v) == rank for v in given), f"Col2Im of {rank} axes got {given}")
         return (TensorType((x.shape[0], self._channels(x.shape), *self.image), x.dtype),)
 
-    def agreements(self, x: TensorType) -> Demands:
+    def shape_constraints(self, x: TensorType) -> Constraints:
         rows = self._channels(x.shape) * product(self.block)
         return (x.shape[1], "==", rows), (x.shape[2], "==", product(self.counts()))
 
@@ -117,7 +117,7 @@ class Col2Im(Op):
             row: Index = 0
             for axis, (step, tap) in enumerate(zip(steps, taps, strict=False)):
                 place = step * self.strides[axis] + tap * self.dilations[axis] - self.before[axis]
-                inside = test(place, ">=", 0), test(place, "<", self.image[axis])
+                inside = predicate(place, ">=", 0), predicate(place, "<", self.image[axis])
                 stack.enter_context(at.when(call("and", *inside)))
                 row = row * self.image[axis] + place
             line = image * product(self.block) + row_major(taps, self.block)

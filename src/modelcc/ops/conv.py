@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
@@ -89,9 +89,11 @@ class Conv(Windowed):
         self.require_meetings(x, w, b)
         return (TensorType((x.shape[0], outputs, *window.extents(x.shape[2:])), dtype),)
 
-    def agreements(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> Demands:
-        kernel: Demands = tuple((e, ">=", 1) for e in w.shape[2:] if not isinstance(e, int))
-        return (*super().agreements(x, w, b), *kernel)
+    def shape_constraints(
+        self, x: TensorType, w: TensorType, b: TensorType | None = None
+    ) -> Constraints:
+        kernel: Constraints = tuple((e, ">=", 1) for e in w.shape[2:] if not isinstance(e, int))
+        return (*super().shape_constraints(x, w, b), *kernel)
 
     def meetings(
         self, x: TensorType, w: TensorType, b: TensorType | None = None

@@ -12,7 +12,7 @@ from modelcc.ir.index import Index, floordiv
 from modelcc.ir.op import Meeting, Op, require
 from modelcc.ir.types import Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
-from modelcc.ops.bilinear import KeptPixel, kept_pixels, sampled, weighted_pixels
+from modelcc.ops.bilinear import StoredPixel, sampled, stored_pixels, weighted_pixels
 from modelcc.ops.conv import with_bias
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.window import numbers
@@ -136,7 +136,7 @@ class DeformConv(Op):
         sizes: Sequence[Index],
         mask: Operand | None,
         wide: DType,
-    ) -> list[KeptPixel]:
+    ) -> list[StoredPixel]:
         """The four pixels around the place of each tap, which are the same for all channels of a
         group, of ``shape`` ``[n, oh, group, kh, kw, ow]``: those of a row lie together."""
 
@@ -156,7 +156,7 @@ class DeformConv(Op):
             return None if mask is None else mask[o[0], tap(o), o[1], o[5]].cast(wide)
 
         positions = [position(axis) for axis in (0, 1)]
-        return kept_pixels(at, positions, sizes, masked)
+        return stored_pixels(at, positions, sizes, masked)
 
     def reference(self, x: Array, w: Array, offset: Array, *rest: Array | None) -> Array:
         b, mask = (*rest, *(None,) * (2 - len(rest)))

@@ -12,14 +12,14 @@ from modelcc.ir.algorithm import (
     add,
     call,
     convert,
-    fold,
     index_number,
     integer,
     number,
+    reduce,
     splat,
 )
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Choose, Expr, IndexOf
+from modelcc.ir.loop import Expr, IndexOf, Select
 from modelcc.ir.types import I32, I64
 
 CHUNK = 64
@@ -50,16 +50,16 @@ class Extreme:
     def take_in(self, own: Expr) -> None:
         """One more element for each lane.  Machines drop NaN from extremes: it is kept apart."""
         if self._odd is not None:
-            self._at.assign(self._odd, Choose(call("isnan", own), own, self._odd))
+            self._at.assign(self._odd, Select(call("isnan", own), own, self._odd))
         elif own.dtype.is_float:
-            own = Choose(call("isnan", own), number(np.inf, own.dtype, own.lanes), own)
+            own = Select(call("isnan", own), number(np.inf, own.dtype, own.lanes), own)
         self._at.assign(self._best, call(self._kind, self._best, own))
 
     def of_all(self) -> Expr:
         """The extreme of all lanes; the least element of NaN only is infinity."""
-        best = fold(self._kind, self._best)
+        best = reduce(self._kind, self._best)
         return self._at.let(
-            best if self._odd is None else call("add", best, fold("add", self._odd))
+            best if self._odd is None else call("add", best, reduce("add", self._odd))
         )
 
 
@@ -82,6 +82,6 @@ def _in_chunk(at: AlgorithmBuilder, read: Read, start: Index, count: Index, foun
     first = {lanes: at.register(number(NONE, I32, lanes)) for lanes in dict.fromkeys((at.lanes, 1))}
     for place, lanes in at.vectors(count):
         here = found(read(start + place, lanes))
-        candidate = Choose(here, IndexOf(place, I32, lanes, 1), number(NONE, I32, lanes))
+        candidate = Select(here, IndexOf(place, I32, lanes, 1), number(NONE, I32, lanes))
         at.assign(first[lanes], call("min", first[lanes], candidate))
-    return call("min", fold("min", first[at.lanes]), first[1])
+    return call("min", reduce("min", first[at.lanes]), first[1])

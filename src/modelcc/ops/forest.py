@@ -23,7 +23,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, convert, number, test
+from modelcc.ir.algorithm import AlgorithmBuilder, convert, number, predicate
 from modelcc.ir.compute import Inputs, Outputs
 from modelcc.ir.index import minimum
 from modelcc.ir.op import Op, Sample, require
@@ -232,12 +232,12 @@ class Forest(Op):
             neutral = number(NEUTRAL[self.aggregate], self.dtype)
             at.fill(outputs[0], start * self.targets, (stop - start) * self.targets, neutral)
             groups = (stop - start) // EIGHT
-            with at.when(test(groups, ">", 0)), at.loop(0, trees) as tree:
+            with at.when(predicate(groups, ">", 0)), at.loop(0, trees) as tree:
                 root = at.let(convert(at.load(roots, tree), I64))
                 with at.loop(0, groups) as group:
                     walk.rows(at, tree, root, start + group * EIGHT)
             rest = start + groups * EIGHT
-            with at.when(test(rest, "<", stop)), at.loop(0, trees // EIGHT) as group:
+            with at.when(predicate(rest, "<", stop)), at.loop(0, trees // EIGHT) as group:
                 first_tree = group * EIGHT
                 found = [at.let(convert(at.load(roots, first_tree + j), I64)) for j in range(EIGHT)]
                 with at.loop(rest, stop) as row:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, number
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Bitcast, Choose, Expr, Var
+from modelcc.ir.loop import Bitcast, Expr, Select, Var
 from modelcc.ir.types import I64, U32, U64
 from modelcc.ops.feature_keys import key_type
 
@@ -89,7 +89,7 @@ class Walk:
             flag = call("and", link, number(self.mask + 1, dtype))
             least = number(-(1 << (key_type(self.result.dtype).bits - 1)), dtype)
             other = call("and", call("ne", value, key), call("ne", value, least))
-            right = Choose(call("ne", flag, number(0, dtype)), other, right)
+            right = Select(call("ne", flag, number(0, dtype)), other, right)
         # Links are not negative: without a sign there is nothing to extend.
         plain = U64 if dtype == I64 else U32
         distance = call("shr", Bitcast(link, plain), number(self.bits, plain))

@@ -15,10 +15,10 @@ from modelcc.ir.algorithm import (
     index_number,
     integer,
     number,
-    test,
+    predicate,
 )
 from modelcc.ir.compute import Inputs, Operand, Outputs
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.types import F32, F64, Array, TensorType
@@ -31,7 +31,7 @@ from modelcc.ops.padding import Pad
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.shape import Reshape, Slice
 from modelcc.ops.spectrum import half_spectrum
-from modelcc.ops.stockham import LATE, late_stages, radices_of, stages
+from modelcc.ops.stockham import DYNAMIC, dynamic_stages, radices_of, stages
 
 PASSES = 2
 """Passes over the numbers, at least, that a transform is worth."""
@@ -83,7 +83,7 @@ class FourierTransform(Op):
         require(fits, f"FourierTransform of {x} with tables {', '.join(map(str, given))}")
         return (TensorType((x.shape[0], self.count, 2), x.dtype),)
 
-    def agreements(self, *operands: TensorType | None) -> Demands:
+    def shape_constraints(self, *operands: TensorType | None) -> Constraints:
         return ((self.length, ">=", 1),)
 
     @property
@@ -153,8 +153,8 @@ class FourierTransform(Op):
         n, count = self.length, self.count
         factors = _table(tables[0])
         if not isinstance(n, int):
-            with at.when(test(n, ">", 0)):
-                _late_row(at, self, source, target, copies, tables)
+            with at.when(predicate(n, ">", 0)):
+                _dynamic_row(at, self, source, target, copies, tables)
         elif tables[1] is not None:
             _filtered_row(at, n, count, source, target, copies, tables)
         elif self.real and n % 2 == 0:
@@ -211,7 +211,7 @@ def _filtered_row(
     unchirped(at, count, found, chirp, target)
 
 
-def _late_row(
+def _dynamic_row(
     at: AlgorithmBuilder,
     op: FourierTransform,
     source: Line,
@@ -225,26 +225,26 @@ def _late_row(
     room, first = copies.room, copies.at(0)
     which, rounds = at.register(integer(0)), at.register(integer(1))
     size, step = at.register(index_number(room)), at.register(integer(1))
-    with at.when(test(terms, ">", 0)):
+    with at.when(predicate(terms, ">", 0)):
         at.assign(rounds, integer(2))
         chirped(at, op.length, room, source, chirp, first)
     with at.otherwise():
         copied(at, op.length, source, first)
         if op.real:
-            with at.when(test(op.length % 2, "==", 0)):
+            with at.when(predicate(op.length % 2, "==", 0)):
                 at.assign(size, index_number(op.length // 2))
                 at.assign(step, integer(2))
                 copied(at, op.length // 2, source.pairs(), first)
     fast, stride = at.index(size), at.index(step)
     with at.loop(0, at.index(rounds)) as done:
-        late_stages(at, fast, copies, factors.every(stride), which, LATE)
-        with at.when(test(done + 1, "<", at.index(rounds))):
+        dynamic_stages(at, fast, copies, factors.every(stride), which, DYNAMIC)
+        with at.when(predicate(done + 1, "<", at.index(rounds))):
             filtered(at, room, copies.at(at.index(which)), filter, first)
     found = copies.at(at.index(which))
-    with at.when(test(terms, ">", 0)):
+    with at.when(predicate(terms, ">", 0)):
         unchirped(at, op.count, found, chirp, target)
     with at.otherwise():
-        with at.when(test(stride, "==", 2)):
+        with at.when(predicate(stride, "==", 2)):
             half_spectrum(at, op.length // 2, found, target, factors)
         with at.otherwise():
             copied(at, op.count, found, target)

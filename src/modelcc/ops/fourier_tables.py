@@ -1,4 +1,4 @@
-"""Factors that Fourier transforms multiply with: in NumPy, and in loops for late lengths."""
+"""Factors that Fourier transforms multiply with: in NumPy, and in loops for dynamic lengths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from modelcc.ir.algorithm import (
     index_number,
     integer,
     number,
+    predicate,
     splat,
-    test,
 )
 from modelcc.ir.compute import Inputs, Outputs
 from modelcc.ir.index import Index, Sym
-from modelcc.ir.loop import Choose, Expr, IndexOf, Var
+from modelcc.ir.loop import Expr, IndexOf, Select, Var
 from modelcc.ir.op import Op, require
 from modelcc.ir.types import F32, F64, I64, Array, DType, TensorType
 from modelcc.ops.bluestein import clear
@@ -27,7 +27,7 @@ from modelcc.ops.broadcast import numbers
 from modelcc.ops.complex_line import Copies, Line, copied, split
 from modelcc.ops.roots import narrowed, root, unit_roots
 from modelcc.ops.samples import sample
-from modelcc.ops.stockham import CONVOLVED, divides, late_stages, radices_of
+from modelcc.ops.stockham import CONVOLVED, divides, dynamic_stages, radices_of
 
 PRIMES = (2, 3, 5, 7)
 FRACTIONS = ((15, 16), (3, 4), (5, 8), (9, 16))
@@ -55,7 +55,7 @@ def fast_length(length: int) -> int:
     return fast
 
 
-def _late_fast_length(length: int) -> int:
+def _dynamic_fast_length(length: int) -> int:
     """The same among powers of two and :data:`FRACTIONS` of them."""
     power = 1 << (2 * length - 2).bit_length()
     fractions = (power * part // whole for part, whole in FRACTIONS)
@@ -79,7 +79,7 @@ def _parts(values: Array, dtype: DType) -> Array:
 
 @dataclass(frozen=True)
 class FourierLengths(Op):
-    """How many numbers each table for a late ``length`` has: i64[3].
+    """How many numbers each table for a dynamic ``length`` has: i64[3].
 
     Factors, filter, chirp: as :func:`tables` has them, but for the longer length, a power of two or
     one of the :data:`FRACTIONS` of one.
@@ -95,7 +95,7 @@ class FourierLengths(Op):
         (length,) = numbers((self.length,))
         if radices_of(length) is not None:
             return np.array([length, 0, 0])
-        fast = _late_fast_length(length)
+        fast = _dynamic_fast_length(length)
         return np.array([fast, fast, length])
 
     def algorithm(self, at: AlgorithmBuilder, inputs: Inputs, outputs: Outputs) -> None:
@@ -123,7 +123,7 @@ class FourierLengths(Op):
 
 @dataclass(frozen=True)
 class FourierTables(Op):
-    """The tables of a late ``length``, as [2, numbers]: factors, filter, chirp.
+    """The tables of a dynamic ``length``, as [2, numbers]: factors, filter, chirp.
 
     ``sizes`` says how many numbers they have (:class:`FourierLengths`).
     """
@@ -156,7 +156,7 @@ class FourierTables(Op):
         factors, filter, chirp = (split(y, y.shape[1]) for y in outputs)
         fast, size, _ = self.sizes
         unit_roots(at, fast, factors)
-        with at.when(test(size, ">", 0)):
+        with at.when(predicate(size, ">", 0)):
             self._chirp(at, chirp)
             self._filter(at, chirp, factors, filter)
 
@@ -183,10 +183,10 @@ class FourierTables(Op):
             real, imaginary = chirp.read(at, k)
             value = real, at.let(call("neg", imaginary))
             first.write(at, k, value)
-            with at.when(test(k, ">", 0)):
+            with at.when(predicate(k, ">", 0)):
                 first.write(at, size - k, value)
         which = at.register(integer(0))
-        late_stages(at, size, copies, factors, which, CONVOLVED)
+        dynamic_stages(at, size, copies, factors, which, CONVOLVED)
         share = call("div", number(1.0, self.dtype), convert(index_number(size), self.dtype))
         copied(at, size, copies.at(at.index(which)), filter.times(at.let(share)))
 
@@ -218,7 +218,7 @@ class _Squares:
         for register, step in ((self.turn, self.apart), (self.apart, self.more)):
             total = at.let(add(register, step))
             over = call("ge", total, self.whole)
-            at.assign(register, Choose(over, call("sub", total, self.whole), total))
+            at.assign(register, Select(over, call("sub", total, self.whole), total))
 
 
 def _filter(chirp: Array, size: int) -> Array:

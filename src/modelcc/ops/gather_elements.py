@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import compare
 from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import I32, Array, TensorType
@@ -27,8 +27,8 @@ from modelcc.ops.samples import sample, tensor
 from modelcc.ops.scatter_gradients import of_replaced
 
 
-def inside(axis: int, indices: TensorType, x: TensorType) -> Demands:
-    """Demands that ``indices`` are no longer than ``x`` but along ``axis``.
+def inside(axis: int, indices: TensorType, x: TensorType) -> Constraints:
+    """Constraints that ``indices`` are no longer than ``x`` but along ``axis``.
 
     :class:`ModelError` if numbers say that they are.
     """
@@ -61,7 +61,7 @@ class GatherElements(Op):
         inside(self.axis, indices, x)
         return (TensorType(indices.shape, x.dtype),)
 
-    def agreements(self, x: TensorType, indices: TensorType) -> Demands:
+    def shape_constraints(self, x: TensorType, indices: TensorType) -> Constraints:
         return inside(self.axis, indices, x)
 
     def reference(self, x: Array, indices: Array) -> Array:
@@ -119,8 +119,10 @@ class ScatterElements(Op):
         inside(self.axis, indices, x)
         return (TensorType(x.shape, x.dtype),)
 
-    def agreements(self, x: TensorType, indices: TensorType, updates: TensorType) -> Demands:
-        return (*super().agreements(x, indices, updates), *inside(self.axis, indices, x))
+    def shape_constraints(
+        self, x: TensorType, indices: TensorType, updates: TensorType
+    ) -> Constraints:
+        return (*super().shape_constraints(x, indices, updates), *inside(self.axis, indices, x))
 
     def meetings(
         self, x: TensorType, indices: TensorType, updates: TensorType

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index
 from modelcc.ir.op import Op, equal, require
 from modelcc.ir.types import I64, Array, DType, TensorType
 from modelcc.ops.accumulate import Point, accumulator, require_float
-from modelcc.ops.bilinear import KeptTap, Tap, clamped, pixel_bound, weighted, within
+from modelcc.ops.bilinear import StoredTap, Tap, clamped, pixel_bound, weighted, within
 from modelcc.ops.samples import sample, tensor
 
 Mode = Literal["linear", "nearest", "cubic"]
@@ -58,7 +58,7 @@ class GridSample(Op):
         require(fits, f"GridSample of {x} needs positions in {x.rank - 2} axes, not {grid}")
         return (TensorType((*x.shape[:2], *grid.shape[1:-1]), x.dtype),)
 
-    def agreements(self, x: TensorType, grid: TensorType) -> Demands:
+    def shape_constraints(self, x: TensorType, grid: TensorType) -> Constraints:
         return equal(x.shape[:1], grid.shape[:1])
 
     # --- stages
@@ -69,7 +69,7 @@ class GridSample(Op):
         sizes = x.shape[2:]
 
         placed = [self._axis(at, grid, axis, sizes[axis], wide) for axis in range(len(sizes))]
-        found = [self._kept(at, p, size) for p, size in zip(placed, sizes, strict=True)]
+        found = [self._stored(at, p, size) for p, size in zip(placed, sizes, strict=True)]
 
         def body(o: Point) -> Element:
             taps = [[tap.at((o[0], *o[2:])) for tap in along] for along in found]
@@ -78,13 +78,13 @@ class GridSample(Op):
 
         return at.stage(result.shape, body)
 
-    def _kept(self, at: StageBuilder, positions: Operand, extent: Index) -> list[KeptTap]:
+    def _stored(self, at: StageBuilder, positions: Operand, extent: Index) -> list[StoredTap]:
         """What a position sees along one axis, in tensors: it is the same for all channels."""
 
-        def kept(n: int) -> KeptTap:
-            return KeptTap.of(at, positions.shape, lambda o: self._taps(positions[o], extent)[n])
+        def stored(n: int) -> StoredTap:
+            return StoredTap.of(at, positions.shape, lambda o: self._taps(positions[o], extent)[n])
 
-        return [kept(n) for n in range({"nearest": 1, "linear": 2, "cubic": 4}[self.mode])]
+        return [stored(n) for n in range({"nearest": 1, "linear": 2, "cubic": 4}[self.mode])]
 
     def _axis(
         self, at: StageBuilder, grid: Operand, axis: int, extent: Index, wide: DType

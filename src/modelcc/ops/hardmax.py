@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number, splat, test
+from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number, predicate, splat
 from modelcc.ir.compute import (
     Element,
     Inputs,
@@ -128,7 +128,7 @@ def _mark(at: AlgorithmBuilder, row: _Row) -> None:
         return call("or", call("eq", own, splat(best, own.lanes)), call("isnan", own))
 
     place = search(at, lambda place, lanes: row.read(at, place, lanes), row.extent, found)
-    with at.when(test(row.extent, ">", 0)):
+    with at.when(predicate(row.extent, ">", 0)):
         row.write(at, at.index(place), number(1, row.y.dtype))
 
 

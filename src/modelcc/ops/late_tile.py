@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, splat, test
+from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, predicate, splat
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.op import Op, require
@@ -50,7 +50,7 @@ class LateTile(Op):
         shares = at.capacity.shares
         with (
             at.shared_loop(shares, work) as share,
-            at.when(test(work, ">", 0)),
+            at.when(predicate(work, ">", 0)),
             at.loop(share * rows // shares, (share + 1) * rows // shares) as row,
         ):
             tiles.make(1, row * product(x.shape[1:]), row * size)
@@ -84,11 +84,11 @@ class _Tiles:
     def _repeat(self, start: Index, length: Index, times: Index) -> None:
         """Results from ``start`` on, ``times`` in all: what there is twice over is more."""
         at, y = self.at, self.y
-        with at.when(test(length, "==", 1)):
+        with at.when(predicate(length, "==", 1)):
             element = at.let(at.load(y, start))
             for place, lanes in at.vectors(times):
                 at.store(y, start + place, splat(element, lanes))
-        with at.when(test(length, ">", 1)):
+        with at.when(predicate(length, ">", 1)):
             done, end = at.register(index_number(length)), index_number(length * times)
             with at.while_(call("lt", done, end)):
                 count = at.index(call("min", done, call("sub", end, done)))

@@ -9,14 +9,14 @@ from string import ascii_letters
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ir.op import (
     Builder,
     Meeting,
     Op,
-    broadcast_demands,
+    broadcast_constraints,
     broadcast_shapes,
     require,
     same_dtype,
@@ -56,9 +56,9 @@ class MatMul(Op):
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return (TensorType((*batch, *a.shape[-2:-1], *_columns(b)), dtype),)
 
-    def agreements(self, *operands: TensorType | None) -> Demands:
+    def shape_constraints(self, *operands: TensorType | None) -> Constraints:
         a, b = (x.shape for x in operands if x is not None)
-        return (*broadcast_demands(a[:-2], b[:-2]), *super().agreements(*operands))
+        return (*broadcast_constraints(a[:-2], b[:-2]), *super().shape_constraints(*operands))
 
     def meetings(self, a: TensorType, b: TensorType) -> Iterator[Meeting]:
         yield a.shape[-1], b.shape[-2:][0], f"inner extents of {a} and {b} differ"

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard, index_value, number
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, compare, maximum, minimum, mod
 from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.tensor import Condition
@@ -65,14 +65,14 @@ class Pad(Op):
             f"cropping {x} by {shape_text(self.before)} and {shape_text(self.after)} "
             "leaves a negative extent",
         )
-        demands = self.agreements(x)
+        constraints = self.shape_constraints(x)
         require(
-            all(compare(*demand, {}) is not False for demand in demands),
+            all(compare(*constraint, {}) is not False for constraint in constraints),
             f"an empty axis of {x} has no elements to pad it with, as mode {self.mode!r} asks for",
         )
         return (TensorType(shape, x.dtype),)
 
-    def agreements(self, x: TensorType) -> Demands:
+    def shape_constraints(self, x: TensorType) -> Constraints:
         """What is padded with its own elements has some."""
         if self.mode == "constant":
             return ()
@@ -98,7 +98,7 @@ class Pad(Op):
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
         (result,) = self.infer(x.type)
-        in_parts = x.rank > 0 and self._is_late(x.rank - 1)
+        in_parts = x.rank > 0 and self._is_dynamic(x.rank - 1)
         axes = range(x.rank - 1 if in_parts else x.rank)
         sources = [self._along(at, a, x.shape[a], result.shape[a]) for a in axes]
         if in_parts:
@@ -158,7 +158,7 @@ class Pad(Op):
         def direct(i: Index) -> Source:
             return self._source(axis, i + start, extent)
 
-        if self.mode in ("constant", "edge") or not self._is_late(axis):
+        if self.mode in ("constant", "edge") or not self._is_dynamic(axis):
             return direct
 
         def place(o: Point) -> Element:
@@ -168,7 +168,7 @@ class Pad(Op):
         table = at.stage((whole,), place)
         return lambda i: (table[i], [])
 
-    def _is_late(self, axis: int) -> bool:
+    def _is_dynamic(self, axis: int) -> bool:
         """Whether the amounts at ``axis`` are known at run time only."""
         return not all(isinstance(pad, int) for pad in (self.before[axis], self.after[axis]))
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.op import Builder, Meeting, Op, require
 from modelcc.ir.types import F32, I8, I16, I32, U8, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point
@@ -95,8 +95,8 @@ class MatMulInteger(Op):
                 require(zero.dtype == x.dtype, f"zero point {zero} of {x}")
         return MatMul().infer(TensorType(a.shape, I32), TensorType(b.shape, I32))
 
-    def agreements(self, *operands: TensorType | None) -> Demands:
-        return (*MatMul().agreements(*operands[:2]), *super().agreements(*operands))
+    def shape_constraints(self, *operands: TensorType | None) -> Constraints:
+        return (*MatMul().shape_constraints(*operands[:2]), *super().shape_constraints(*operands))
 
     def meetings(self, *operands: TensorType | None) -> Iterator[Meeting]:
         for x, zero, axis in zip(operands, operands[2:], (-2, -1), strict=False):
@@ -219,9 +219,9 @@ class QLinearMatMul(Op):
         (sums,) = MatMulInteger().infer(a, b, a_zero, b_zero)
         return (TensorType(sums.shape, y_zero.dtype),)
 
-    def agreements(self, *operands: TensorType | None) -> Demands:
+    def shape_constraints(self, *operands: TensorType | None) -> Constraints:
         a, _, a_zero, b, _, b_zero, *_ = operands
-        return MatMulInteger().agreements(a, b, a_zero, b_zero)
+        return MatMulInteger().shape_constraints(a, b, a_zero, b_zero)
 
     def reference(self, *operands: Array) -> Array:
         a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = operands

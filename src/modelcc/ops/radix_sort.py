@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_number, integer, number
 from modelcc.ir.index import Index, Sym
-from modelcc.ir.loop import Bitcast, Buffer, Choose, Expr, Var
+from modelcc.ir.loop import Bitcast, Buffer, Expr, Select, Var
 from modelcc.ir.types import BOOL, F32, F64, I32, I64, U32, U64, DType
 
 DIGIT = 8
@@ -50,11 +50,11 @@ class KeyOrder:
         wide = F64 if value.dtype == F64 else F32
         wanted = at.let(convert(value, wide))
         zero = number(0.0, wide, wanted.lanes)
-        plain = at.let(Choose(call("eq", wanted, zero), zero, wanted))
+        plain = at.let(Select(call("eq", wanted, zero), zero, wanted))
         key = self._directed(self._float(at, plain))
         missing = self._limit(least=self.descending and not self.nan_last)
         missing = number(missing, self.key, wanted.lanes)
-        return at.let(Choose(call("eq", wanted, wanted), key, missing))
+        return at.let(Select(call("eq", wanted, wanted), key, missing))
 
     def _integer(self, value: Expr) -> Expr:
         if value.dtype.kind == "uint":
@@ -71,7 +71,7 @@ class KeyOrder:
         bits = at.let(Bitcast(value, self.key))
         middle = number(1 << (self.bits - 1), self.key, value.lanes)
         negative = call("lt", value, number(0.0, value.dtype, value.lanes))
-        return Choose(negative, call("not", bits), call("xor", bits, middle))
+        return Select(negative, call("not", bits), call("xor", bits, middle))
 
     def _directed(self, key: Expr) -> Expr:
         if not self.descending:

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, index_value, select
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, minimum, product
 from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.types import BOOL, F16, I32, I64, Array, DType, NumpyType, TensorType, dtype_of
@@ -302,7 +302,7 @@ class _Arg(Op):
         require(found, f"{type(self).__name__} over the empty axis of {x}")
         return (TensorType(kept.shape, I64),)
 
-    def agreements(self, x: TensorType) -> Demands:
+    def shape_constraints(self, x: TensorType) -> Constraints:
         (kept,) = self.infer(x)
         return ((x.shape[self.axis], ">=", minimum(1, kept.elements)),)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, maximum, minimum
 from modelcc.ir.op import Builder, Op, Sample, require
 from modelcc.ir.types import F16, U8, Array, DType, TensorType
@@ -122,7 +122,7 @@ class Resize(Op):
         )
         return (TensorType(self.shape, x.dtype),)
 
-    def agreements(self, x: TensorType) -> Demands:
+    def shape_constraints(self, x: TensorType) -> Constraints:
         """Elements are made of some."""
         pairs = zip(x.shape, self.shape, strict=True)
         return tuple((old, ">=", minimum(new, 1)) for old, new in pairs if old != new)
@@ -268,9 +268,9 @@ class Resize(Op):
                 taps = {axis: choices_along(at, lines[axis], how, wide)}
                 y = self._along(at, y, taps, wide, {axis: self.shape[axis]})
             axes = []
-        late = [a for a in axes if lines[a].has_tables and not self._doubles(a, x.shape[a])]
-        taps = {a: choices_inline(lines[a], how, wide) for a in axes if a not in late}
-        tables = {a: TapTables.of(at, lines[a], how, wide) for a in late}
+        dynamic = [a for a in axes if lines[a].has_tables and not self._doubles(a, x.shape[a])]
+        taps = {a: choices_inline(lines[a], how, wide) for a in axes if a not in dynamic}
+        tables = {a: TapTables.of(at, lines[a], how, wide) for a in dynamic}
         if self.mode != "nearest" and len(axes) > 1 and x.rank - 1 in tables:
             # Elements gathered within the rows that are read first: then whole rows make rows.
             within: dict[int, Along] = {x.rank - 1: tables.pop(x.rank - 1).choices}

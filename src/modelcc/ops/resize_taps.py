@@ -47,7 +47,7 @@ class ResizedAxis:
     count: Index
 
     @property
-    def is_late(self) -> bool:
+    def is_dynamic(self) -> bool:
         """Whether its coordinates divide by what is known at run time only."""
         return self.map is not None and not isinstance(self.map.divisor, int)
 
@@ -55,7 +55,7 @@ class ResizedAxis:
     def has_tables(self) -> bool:
         """Whether places are found once for each index of the axis: so vectors are gathered, where
         the loop over the axis has no known extent."""
-        return self.is_late or (self.map is not None and not isinstance(self.size, int))
+        return self.is_dynamic or (self.map is not None and not isinstance(self.size, int))
 
     def inside(self, i: Index) -> list[Condition]:
         """What holds where the coordinate of output ``i`` lies within the input."""
@@ -98,7 +98,7 @@ class TapTables:
 
     @staticmethod
     def of(at: StageBuilder, line: ResizedAxis, how: Interpolation, wide: DType) -> TapTables:
-        """Those of a late ``line``."""
+        """Those of a dynamic ``line``."""
         map_, last, taps = line.map, line.size - 1, TAPS[how.mode]
         assert map_ is not None
 

@@ -20,7 +20,7 @@ from modelcc.ir.algorithm import (
 )
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, minimum
-from modelcc.ir.loop import Choose, Expr, MulAdd, Var
+from modelcc.ir.loop import Expr, MulAdd, Select, Var
 from modelcc.ir.op import Op
 from modelcc.ir.types import I64, Array, DType, dtype_of
 from modelcc.ops.accumulate import accumulator
@@ -219,7 +219,7 @@ class _Axis:
             taps = self.lists.writer(at, share, bin)
             with at.loop(*self._near(at, base, back)) as n:
                 turned = call("sub", add(self.count, -1), index_number(n))
-                point = convert(Choose(back, turned, index_number(n)), wide)
+                point = convert(Select(back, turned, index_number(n)), wide)
                 # In onnxruntime's order, for a point at -1 is inside and one beside it is not.
                 within = call("mul", add(point, number(0.5, wide)), self.step)
                 place = at.let(add(base, call("div", within, convert(self.count, wide))))
@@ -248,7 +248,7 @@ class _Axis:
         if self.given:
             return 0, self.given
         wide = self.lists.dtype
-        lowest = at.let(Choose(back, add(base, self.step), base))
+        lowest = at.let(Select(back, add(base, self.step), base))
         apart = at.let(call("div", call("abs", self.step), convert(self.count, wide)))
 
         def reach(rim: Expr, side: str) -> Index:

@@ -7,7 +7,15 @@ from functools import partial
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_number, number, test
+from modelcc.ir.algorithm import (
+    AlgorithmBuilder,
+    add,
+    call,
+    convert,
+    index_number,
+    number,
+    predicate,
+)
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Buffer, Expr
@@ -147,7 +155,7 @@ def _pool(
         pixel = start + row * images.row + column * images.pixel
         for n, register in enumerate(best):
             at.assign(register, call("max", register, block.load(at, images, pixel, n)))
-    empty = call("or", test(rows[0], ">=", rows[1]), test(columns[0], ">=", columns[1]))
+    empty = call("or", predicate(rows[0], ">=", rows[1]), predicate(columns[0], ">=", columns[1]))
     with at.when(empty):
         for register in best:
             at.assign(register, number(0.0, y.dtype, register.lanes))

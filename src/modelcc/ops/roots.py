@@ -6,7 +6,7 @@ from math import pi
 
 from modelcc.ir.algorithm import AlgorithmBuilder, add, call, convert, index_number, number, splat
 from modelcc.ir.index import Index, minimum
-from modelcc.ir.loop import Choose, Expr
+from modelcc.ir.loop import Expr, Select
 from modelcc.ir.types import F64, DType
 from modelcc.ops.butterfly import Complex, times
 from modelcc.ops.complex_line import Line, split
@@ -24,7 +24,7 @@ def root(at: AlgorithmBuilder, turn: Expr, whole: Expr) -> Complex:
     step = splat(at.let(call("div", number(-2 * pi, F64), convert(whole, F64))), lanes)
     whole = splat(whole, lanes)
     late = call("gt", add(turn, turn), whole)
-    signed = Choose(late, call("sub", turn, whole), turn)
+    signed = Select(late, call("sub", turn, whole), turn)
     angle = at.let(call("mul", convert(signed, F64), step))
     return at.let(call("cos", angle)), at.let(call("sin", angle))
 

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from modelcc.ir.condition import Condition, Demands
+from modelcc.ir.condition import Condition, Constraints
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym, compare, substitute
 from modelcc.ir.naming import Names
@@ -23,16 +23,16 @@ class ReadSize(Op):
     """x itself; its elements are from now on the values of the index symbols ``names``.
 
     The graph's ``dims`` bounds the symbols.  A run in which an element lies outside of its bounds
-    or one of the ``demands`` does not hold ends with an error.  There may be no names, only
-    demands.
+    or one of the ``constraints`` does not hold ends with an error.  There may be no names, only
+    constraints.
     """
 
     names: tuple[str, ...]
-    demands: Demands = ()
+    constraints: Constraints = ()
     pure = False
     samples = (
         sample(np.array([3, 4]), names=("a", "b")),
-        sample(np.array(2), names=("a",), demands=((Sym("a"), "<", 5),)),
+        sample(np.array(2), names=("a",), constraints=((Sym("a"), "<", 5),)),
     )
 
     @property
@@ -44,8 +44,8 @@ class ReadSize(Op):
         return not self.names
 
     def conditions(self) -> tuple[Condition, ...]:
-        """The demands as conditions."""
-        return tuple(Condition(*demand) for demand in self.demands)
+        """The constraints as conditions."""
+        return tuple(Condition(*constraint) for constraint in self.constraints)
 
     def infer(self, x: TensorType) -> tuple[TensorType]:
         require(x.dtype == I64, f"sizes are i64 numbers, not {x.dtype}")
@@ -55,7 +55,7 @@ class ReadSize(Op):
         )
         return (TensorType(x.shape, x.dtype),)
 
-    def agreements(self, *xs: TensorType | None) -> Demands:
+    def shape_constraints(self, *xs: TensorType | None) -> Constraints:
         return tuple((x.elements, "==", len(self.names)) for x in xs if x is not None)
 
     def reference(self, x: Array) -> Array:
@@ -76,10 +76,12 @@ class ReadSize(Op):
         return replace(self.with_symbols(symbols), names=tuple(names.get(n, n) for n in self.names))
 
     def with_symbols(self, values: Mapping[str, Index]) -> ReadSize:
-        """With symbols of the demands replaced."""
+        """With symbols of the constraints replaced."""
         return ReadSize(
             self.names,
-            tuple((substitute(a, values), c, substitute(b, values)) for a, c, b in self.demands),
+            tuple(
+                (substitute(a, values), c, substitute(b, values)) for a, c, b in self.constraints
+            ),
         )
 
 

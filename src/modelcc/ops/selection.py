@@ -12,7 +12,7 @@ from modelcc.ir.algorithm import (
     index_number,
     integer,
     number,
-    test,
+    predicate,
 )
 from modelcc.ir.compute import Operand
 from modelcc.ir.index import Index
@@ -59,7 +59,7 @@ def select_by_key(at: AlgorithmBuilder, row: Row, pairs: KeyedPlaces) -> None:
     found = at.register(integer(0))
     most, all_of = 3 * row.k, 2 * row.extent
     if not isinstance(most, int) or not isinstance(all_of, int):
-        with at.when(test(most, "<", all_of)):
+        with at.when(predicate(most, "<", all_of)):
             _keep_best(at, row, pairs, found)
         with at.otherwise():
             _keep_all(at, row, pairs, found)

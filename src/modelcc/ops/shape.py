@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, Sym, mod, total
 from modelcc.ir.op import Builder, Op, equal, require, same_dtype
 from modelcc.ir.tensor import Condition
@@ -100,13 +100,13 @@ class Concat(Op):
         shape[self.axis] = total([x.shape[self.axis] for x in xs])
         return (TensorType(tuple(shape), dtype),)
 
-    def agreements(self, *xs: TensorType | None) -> Demands:
+    def shape_constraints(self, *xs: TensorType | None) -> Constraints:
         first, *others = (x.shape for x in xs if x is not None)
         rest = [axis for axis in range(len(first)) if axis != self.axis]
         return tuple(
-            demand
+            constraint
             for other in others
-            for demand in equal([first[axis] for axis in rest], [other[axis] for axis in rest])
+            for constraint in equal([first[axis] for axis in rest], [other[axis] for axis in rest])
         )
 
     def reference(self, *xs: Array) -> Array:

@@ -14,15 +14,15 @@ from modelcc.ir.algorithm import (
     add,
     call,
     convert,
-    fold,
     index_number,
     integer,
     number,
+    predicate,
+    reduce,
     splat,
-    test,
 )
 from modelcc.ir.index import Index, minimum
-from modelcc.ir.loop import Bitcast, Buffer, Choose, Expr, IndexOf, Var
+from modelcc.ir.loop import Bitcast, Buffer, Expr, IndexOf, Select, Var
 from modelcc.ir.types import I32, I64, U64, DType
 from modelcc.ops.radix_sort import KeyOrder
 from modelcc.ops.selection import Row
@@ -95,8 +95,8 @@ class Shortlist:
             own = at.load(self.ranks, self.start + block * self.wide, self.wide)
             found = call("eq", own, splat(index_number(rank, own.dtype), self.wide))
             place = IndexOf(block * self.wide, own.dtype, self.wide, 1)
-            at.assign(slot, Choose(found, place, slot))
-        return at.load(self.values, self.start + at.index(fold("max", slot)))
+            at.assign(slot, Select(found, place, slot))
+        return at.load(self.values, self.start + at.index(reduce("max", slot)))
 
     def _key(self, at: AlgorithmBuilder, value: Expr) -> Expr:
         """Keys with a sign: there is an instruction that compares these."""
@@ -118,7 +118,7 @@ class Shortlist:
                     earlier = call("gt", numbers, splat(index_number(j, own.dtype), self.wide))
                     before = call("or", before, call("and", call("eq", other, own), earlier))
                 one, none = (number(n, own.dtype, self.wide) for n in (1, 0))
-                at.assign(rank, call("add", rank, Choose(before, one, none)))
+                at.assign(rank, call("add", rank, Select(before, one, none)))
         at.store(self.ranks, self.start + first, rank)
 
 
@@ -138,7 +138,7 @@ def shortlist(
 
 def select_by_list(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
     """The first ``MOST`` results at most: O(n + k * k), and O(n * k) if the best come last."""
-    with at.when(call("and", test(row.k, "==", 1), test(row.extent, "<", LONG))):
+    with at.when(call("and", predicate(row.k, "==", 1), predicate(row.extent, "<", LONG))):
         select_best(at, row)
     with at.otherwise():
         _select_several(at, row, best)
@@ -146,7 +146,7 @@ def select_by_list(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
 
 def _select_several(at: AlgorithmBuilder, row: Row, best: Shortlist) -> None:
     groups = (row.k + at.lanes - 1) // at.lanes * 2 * at.lanes
-    long = test(2 * groups, "<=", row.extent)
+    long = predicate(2 * groups, "<=", row.extent)
     count = at.register(integer(0))
     with at.when(long):
         _Scan(at, row, best, count, _bound(at, row, best, groups)).all()
@@ -211,7 +211,7 @@ class _Scan:
         """Whether there is an element that is not so, compared with the bound, or NaN."""
         value = self.row.element(self.at, block * self.scanned, self.scanned)
         out = call(comparison, value, splat(self.bound, self.scanned))
-        return fold("or", call("not", out))
+        return reduce("or", call("not", out))
 
     def _offer_block(self, block: Index) -> None:
         with self.at.loop(block * self.scanned, (block + 1) * self.scanned) as place:

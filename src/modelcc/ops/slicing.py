@@ -9,7 +9,7 @@ from types import EllipsisType
 import numpy as np
 
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
 from modelcc.ir.op import Builder, Op, require
 from modelcc.ir.tensor import Condition
@@ -101,7 +101,7 @@ class Unslice(Op):
         Slice(self.starts, x.shape, self.steps).infer(TensorType(self.shape, x.dtype))
         return (TensorType(self.shape, x.dtype),)
 
-    def agreements(self, x: TensorType) -> Demands:
+    def shape_constraints(self, x: TensorType) -> Constraints:
         """The last element of each axis goes to a place within the shape."""
         rows = zip(self.starts, self.steps, x.shape, self.shape, strict=True)
         ends = ((start + step * (count - 1), step, extent) for start, step, count, extent in rows)

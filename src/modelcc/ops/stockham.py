@@ -16,10 +16,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, integer, splat, test
+from modelcc.ir.algorithm import AlgorithmBuilder, call, index_number, integer, predicate, splat
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, ceildiv, minimum
-from modelcc.ir.loop import Expr, Test, Var
+from modelcc.ir.loop import Expr, Predicate, Var
 from modelcc.ops.butterfly import Complex, butterfly, times
 from modelcc.ops.complex_line import Copies, Line, copied, interleaved
 
@@ -28,7 +28,7 @@ RADICES = (8, 4, 2, 9, 7, 5, 3)
 BINARY = (8, 4, 2)
 CONVOLVED = (*BINARY, 5, 3)
 """Of the longer lengths that are chosen at run time."""
-LATE = (*BINARY, 7, 5, 3)
+DYNAMIC = (*BINARY, 7, 5, 3)
 """Where the length is not given, and code for all of them is there."""
 
 
@@ -50,10 +50,10 @@ def stage(
         else:
             one.by_places(lanes if rest >= lanes else 1)
         return
-    with at.when(test(stride, ">=", lanes)):
+    with at.when(predicate(stride, ">=", lanes)):
         one.by_lanes()
     with at.otherwise():
-        with at.when(Test((Condition(stride, "==", 1), Condition(rest, ">=", lanes)))):
+        with at.when(Predicate((Condition(stride, "==", 1), Condition(rest, ">=", lanes)))):
             replace(one, stride=1).by_places(lanes)
         with at.otherwise():
             one.by_places(1)
@@ -161,7 +161,7 @@ def stages(
         stride *= radix
 
 
-def late_stages(
+def dynamic_stages(
     at: AlgorithmBuilder,
     length: Index,
     copies: Copies,

@@ -12,12 +12,12 @@ from modelcc.ir.algorithm import (
     add,
     call,
     convert,
-    fold,
     index_number,
     integer,
     number,
+    predicate,
+    reduce,
     splat,
-    test,
 )
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, Sym
@@ -197,7 +197,7 @@ class _Kept:
 
     def append(self, box: Box, place: Index) -> None:
         at = self.at
-        with at.when(test(place % at.lanes, "==", 0)):
+        with at.when(predicate(place % at.lanes, "==", 0)):
             for column in self.columns:
                 at.store(column, place, number(0.0, F32, at.lanes))
         for column, value in zip(self.columns, (*box, _area(box)), strict=True):
@@ -214,7 +214,7 @@ class _Kept:
             start = at.index(place)
             rivals = [at.let(at.load(column, start, at.lanes)) for column in self.columns]
             covered = _covers(at, wide, rivals, limit)
-            at.assign(remains, call("not", fold("or", covered)))
+            at.assign(remains, call("not", reduce("or", covered)))
             at.assign(place, add(place, at.lanes))
         return remains
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from modelcc.ir.algorithm import AlgorithmBuilder, convert, index_number, splat, test
+from modelcc.ir.algorithm import AlgorithmBuilder, convert, index_number, predicate, splat
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Buffer, Choose, Expr
+from modelcc.ir.loop import Buffer, Expr, Select
 from modelcc.ir.types import DType
 from modelcc.ops.accumulate import accumulator
 from modelcc.ops.selection import Row
@@ -34,11 +34,11 @@ class TurnedColumns:
 
     def fill(self, at: AlgorithmBuilder, row: Row, count: Index) -> None:
         """Copy ``count`` columns, of which ``row`` is the first."""
-        with at.when(test(count, "==", self.wide)), at.loop(0, row.extent) as i:
+        with at.when(predicate(count, "==", self.wide)), at.loop(0, row.extent) as i:
             elements = at.load(row.x, row.source + i * row.step, self.wide)
             at.store(self.memory, self.start + i, elements, self.pitch)
         with (
-            at.when(test(count, "<", self.wide)),
+            at.when(predicate(count, "<", self.wide)),
             at.loop(0, row.extent) as i,
             at.loop(0, count) as c,
         ):
@@ -74,9 +74,9 @@ def select_best_of_columns(at: AlgorithmBuilder, row: Row, count: Index) -> None
             best = at.let(at.load(row.values, row.target + c, lanes))
             place = at.let(at.load(row.indices, row.target + c, lanes))
             better = at.let(_is_better(own, best, row.largest))
-            at.store(row.values, row.target + c, Choose(better, own, best))
+            at.store(row.values, row.target + c, Select(better, own, best))
             number = splat(index_number(i), lanes)
-            at.store(row.indices, row.target + c, Choose(better, number, place))
+            at.store(row.indices, row.target + c, Select(better, number, place))
 
 
 def _is_better(own: Expr, best: Expr, largest: bool) -> Expr:

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, call, test
+from modelcc.ir.algorithm import AlgorithmBuilder, call, predicate
 from modelcc.ir.compute import Inputs, Operand, Outputs
-from modelcc.ir.condition import Demands
+from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Index, ceildiv, minimum, product
 from modelcc.ir.op import Op, require
 from modelcc.ir.types import F16, I32, I64, U8, Array, TensorType
@@ -68,7 +68,7 @@ class TopK(Op):
         shape = (*x.shape[: self.axis], self.k, *x.shape[self.axis + 1 :])
         return TensorType(shape, x.dtype), TensorType(shape, I64)
 
-    def agreements(self, x: TensorType) -> Demands:
+    def shape_constraints(self, x: TensorType) -> Constraints:
         return ((self.k, "<=", x.shape[self.axis]),)
 
     def reference(self, x: Array) -> tuple[Array, Array]:
@@ -146,11 +146,11 @@ def _select_unit(at: AlgorithmBuilder, row: Row, room: _Room, count: Index) -> N
     if room.columns is None:
         _select(at, row, room)
         return
-    with at.when(test(row.k, "==", 1)):
+    with at.when(predicate(row.k, "==", 1)):
         select_best_of_columns(at, row, count)
     if row.k == 1:
         return
-    with at.when(test(row.k, ">", 1)):
+    with at.when(predicate(row.k, ">", 1)):
         room.columns.fill(at, row, count)
         with at.loop(0, count) as column:
             _select(at, room.columns.row(row, column), room)
@@ -159,9 +159,9 @@ def _select_unit(at: AlgorithmBuilder, row: Row, room: _Room, count: Index) -> N
 def _select(at: AlgorithmBuilder, row: Row, room: _Room) -> None:
     """By the way that is faster for k; there is memory for those that may be."""
     if room.few and room.many:
-        listed = call("or", test(row.k, "<=", FEW), test(row.extent, ">=", MANY))
-        listed = at.let(call("and", listed, test(row.k, "<=", MOST)))
-        with at.when(call("and", listed, test(row.k, ">", 0))):
+        listed = call("or", predicate(row.k, "<=", FEW), predicate(row.extent, ">=", MANY))
+        listed = at.let(call("and", listed, predicate(row.k, "<=", MOST)))
+        with at.when(call("and", listed, predicate(row.k, ">", 0))):
             select_by_list(at, row, room.few)
         with at.when(call("not", listed)):
             select_by_key(at, row, room.many)

@@ -11,11 +11,11 @@ from modelcc.ir.algorithm import (
     index_number,
     integer,
     number,
+    predicate,
     splat,
-    test,
 )
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Choose, Expr
+from modelcc.ir.loop import Expr, Select
 from modelcc.ops.accumulate import accumulator
 from modelcc.ops.extremes import Extreme, Read, search
 from modelcc.ops.selection import Row
@@ -24,7 +24,7 @@ from modelcc.ops.sorting import below
 
 def select_best(at: AlgorithmBuilder, row: Row) -> None:
     """The one result for k = 1, and its place: O(n)."""
-    with at.when(test(row.extent, "<", at.lanes)):
+    with at.when(predicate(row.extent, "<", at.lanes)):
         row.write(at, 0, *_of_few(at, row))
     with at.otherwise():
         place = _of_many(at, row)
@@ -36,8 +36,8 @@ def _of_few(at: AlgorithmBuilder, row: Row) -> tuple[Expr, Expr]:
     with at.loop(1, row.extent) as i:
         own = at.let(row.element(at, i))
         better = at.let(below(value, own) if row.largest else below(own, value))
-        at.assign(value, Choose(better, own, value))
-        at.assign(place, Choose(better, index_number(i), place))
+        at.assign(value, Select(better, own, value))
+        at.assign(place, Select(better, index_number(i), place))
     return value, place
 
 
@@ -56,7 +56,7 @@ def _of_many(at: AlgorithmBuilder, row: Row) -> Expr:
         return call("or", same, call("isnan", own)) if odd else same
 
     place = search(at, read, row.extent, found)
-    return at.let(Choose(call("lt", place, index_number(row.extent)), place, integer(0)))
+    return at.let(Select(call("lt", place, index_number(row.extent)), place, integer(0)))
 
 
 def _extreme(at: AlgorithmBuilder, row: Row, read: Read) -> Expr:

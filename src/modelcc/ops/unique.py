@@ -7,7 +7,15 @@ from typing import Protocol
 
 import numpy as np
 
-from modelcc.ir.algorithm import AlgorithmBuilder, add, call, index_number, integer, number, test
+from modelcc.ir.algorithm import (
+    AlgorithmBuilder,
+    add,
+    call,
+    index_number,
+    integer,
+    number,
+    predicate,
+)
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.loop import Buffer, Expr
@@ -78,7 +86,7 @@ class Unique(Op):
         with at.loop(0, extent) as i:
             own = ranked.place(i)
             fresh = at.register(number(True, BOOL))
-            with at.when(test(i, ">", 0)):
+            with at.when(predicate(i, ">", 0)):
                 at.assign(fresh, ranked.differs(i))
             with at.when(fresh):
                 at.store(first, at.index(found), index_number(own))

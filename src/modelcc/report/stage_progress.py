@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from modelcc.pipeline import PipelineStage, StageRun
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 
 LOG = logging.getLogger("modelcc.stages")
 
@@ -28,9 +28,9 @@ TITLES: Mapping[str, str] = MappingProxyType(
 
 
 def announcer(
-    stages: Sequence[PipelineStage], workplace: Workplace
+    stages: Sequence[PipelineStage], config: BuildConfig
 ) -> Callable[[PipelineStage], None]:
-    """Tells the workplace's progress callback of each of ``stages`` as it begins."""
+    """Tells the build configuration's progress callback of each of ``stages`` as it begins."""
     totals = Counter(TITLES[stage.block] for stage in stages if stage.block in TITLES)
     done: Counter[str] = Counter()
     last: list[str] = []
@@ -38,10 +38,10 @@ def announcer(
     def begin(stage: PipelineStage) -> None:
         title = TITLES.get(stage.block)
         if last and last[-1] != title:
-            workplace.report(last[-1], totals[last[-1]], totals[last[-1]])
+            config.report(last[-1], totals[last[-1]], totals[last[-1]])
             last.clear()
         if title is not None:
-            workplace.report(title, done[title], totals[title])
+            config.report(title, done[title], totals[title])
             done[title] += 1
             last[:] = [title]
 

@@ -1,4 +1,4 @@
-"""What to tell the caller when sizes do not meet a demand."""
+"""What to tell the caller when sizes do not meet a constraint."""
 
 from __future__ import annotations
 

@@ -42,14 +42,14 @@ class SignatureMaker:
     def signature(self, shapes: Sequence[Shape]) -> Signature:
         """The signature for input ``shapes``; InputError names the input that does not fit."""
         sizes = bind_dimensions(self._manifest, shapes)
-        late = dict.fromkeys(self._manifest.sizes, 1)
-        values = {**sizes, **late}
+        dynamic = dict.fromkeys(self._manifest.sizes, 1)
+        values = {**sizes, **dynamic}
         for name, evaluate in self._definitions:
             values[name] = evaluate(values)
         return Signature(
             inputs=tuple(shapes),
             outputs=tuple(tuple(max(0, e(values)) for e in shape) for shape in self._outputs),
-            sizes=np.array([*sizes.values(), *late.values()], np.int64),
+            sizes=np.array([*sizes.values(), *dynamic.values()], np.int64),
             arena=self._arena(values),
         )
 

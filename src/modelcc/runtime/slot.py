@@ -33,7 +33,7 @@ Entry = Callable[..., int]
 _number = ctypes.c_int64.from_address
 _HEAD = object.__basicsize__
 
-_LATE = -1
+_DYNAMIC = -1
 """In place of the bytes of a result that the host is asked for."""
 _NOTHING: Array = np.empty(0, np.uint8)
 """In place of such a result before the call."""
@@ -71,14 +71,14 @@ class Slot:
         self._memory = [ResultMemory() for _ in manifest.outputs]
         self._signature: Signature | None = None
         self._host = Host(len(manifest.allocated)) if manifest.allocated else None
-        self._late = {
+        self._dynamic = {
             position: manifest.allocated.index(spec.name)
             for position, spec in enumerate(manifest.outputs)
             if spec.name in manifest.allocated
         }
         self._names = (*(dim.name for dim in manifest.dims), *manifest.sizes)
-        late = [manifest.outputs[position].shape for position in self._late]
-        self._late_shapes = compile_shapes(late, self._names)
+        dynamic = [manifest.outputs[position].shape for position in self._dynamic]
+        self._dynamic_shapes = compile_shapes(dynamic, self._names)
         self._call: Callable[[], int] = lambda: 1
         self._ready: _Ready | None = None
 
@@ -94,7 +94,7 @@ class Slot:
             (
                 shape,
                 spec.dtype.numpy,
-                _LATE if i in self._late else _nbytes(shape, spec.dtype.numpy),
+                _DYNAMIC if i in self._dynamic else _nbytes(shape, spec.dtype.numpy),
             )
             for i, (spec, shape) in enumerate(zip(manifest.outputs, signature.outputs, strict=True))
         ]
@@ -137,7 +137,7 @@ class Slot:
             inputs[position] = address
         results: list[Array] = []
         for position, (shape, dtype, size) in enumerate(makes):
-            if size == _LATE:
+            if size == _DYNAMIC:
                 results.append(_NOTHING)
                 continue
             if size >= LARGE:
@@ -179,8 +179,8 @@ class Slot:
         try:
             status = self._call()
             if not status:
-                shapes = self._late_shapes(self._sizes.tolist())
-                for (position, which), shape in zip(self._late.items(), shapes, strict=True):
+                shapes = self._dynamic_shapes(self._sizes.tolist())
+                for (position, which), shape in zip(self._dynamic.items(), shapes, strict=True):
                     results[position] = host.take(which, self._results[position][1], shape)
         finally:
             host.clear()
@@ -198,7 +198,7 @@ class Slot:
 
 
 def _result(memory: ResultMemory, shape: tuple[int, ...], dtype: NumpyType, size: int) -> Array:
-    if size == _LATE:
+    if size == _DYNAMIC:
         return _NOTHING
     return memory.array(shape, dtype, size) if size >= LARGE else np.empty(shape, dtype)
 

@@ -1,4 +1,4 @@
-"""What is computed for a block of rows, and of keys, of a pair of contractions: its phases.
+"""What is computed for a block of rows, and of keys, of a GEMM pair: its groups of stages.
 
 Scores, and the weights that take their place, lie in a local tensor of rows × keys.  With all keys
 in one block, scores, weights and results follow each other.  With more, for every block::
@@ -20,8 +20,8 @@ from modelcc.ir.index import Index, Sym, substitute
 from modelcc.ir.scalar_tree import substitute_indices, transform
 from modelcc.ir.tensor import Apply, Axis, Number, Read, Scalar, Select, Stage
 from modelcc.ir.types import BOOL, DType
-from modelcc.passes.tensor.contraction_pair import ContractionPair
-from modelcc.passes.tensor.online_weights import OnlineWeights
+from modelcc.passes.tensor.gemm_pair import GemmPair
+from modelcc.passes.tensor.online_softmax import OnlineSoftmax
 
 BEFORE, BLOCK, CHANGE = "before", "block", "change"
 """Suffixes of what is known of a row up to the last block of keys, what of a block alone, and of
@@ -52,10 +52,10 @@ class StageGroup:
 
 @dataclass(frozen=True)
 class BlockStages:
-    """The phases of ``pair``; ``weights`` are None if they need all keys at once."""
+    """The groups of ``pair``; ``weights`` are None if they need all keys at once."""
 
-    pair: ContractionPair
-    weights: OnlineWeights | None
+    pair: GemmPair
+    weights: OnlineSoftmax | None
 
     @property
     def total(self) -> str:
@@ -88,13 +88,13 @@ class BlockStages:
             top = self._placed(weights.maximum, part)
             stages.append(top)
         stages += self._powers(part, self._power(part))
-        kept = [self.pair.score, *(s.output for s in weights.sums)]
-        return [self._scores(part), *self._walked(stages, kept), self._sum(part)]
+        stored = [self.pair.score, *(s.output for s in weights.sums)]
+        return [self._scores(part), *self._walked(stages, stored), self._sum(part)]
 
-    def _walked(self, stages: list[Stage], kept: list[str]) -> list[StageGroup]:
-        """The phase that makes weights of scores, if they differ."""
+    def _walked(self, stages: list[Stage], stored: list[str]) -> list[StageGroup]:
+        """The group that makes weights of scores, if they differ."""
         idle = len(stages) == 1 and stages[0].body == self._score()
-        return [] if idle else [self._along(stages, kept)]
+        return [] if idle else [self._along(stages, stored)]
 
     def _sum(self, part: BlockRange) -> StageGroup:
         """Rows summed and finished: results."""
@@ -134,13 +134,13 @@ class BlockStages:
     def key_block(self, part: BlockRange) -> list[StageGroup]:
         """Scores and weights of ``part``, and sums with it."""
         weights = self._online
-        kept = [self.pair.score, *(f"{s.output}.{BLOCK}" for s in weights.sums)]
+        stored = [self.pair.score, *(f"{s.output}.{BLOCK}" for s in weights.sums)]
         stages = [
             replace(s, output=f"{s.output}.{BLOCK}") if s.reduce else s
             for s in self._powers(part, self._power(part))
         ]
         if weights.maximum is None:
-            walked = self._walked(stages, kept)
+            walked = self._walked(stages, stored)
             return [self._scores(part), *walked, *self._sums(part), self._total(part)]
         name, dtype = weights.maximum.output, weights.maximum.body.dtype
         before, row = f"{name}.{BEFORE}", self._rows(part)
@@ -152,7 +152,7 @@ class BlockStages:
         return [
             self._single(copy),
             self._scores(part),
-            self._along([top, raised, *stages], [*kept, name]),
+            self._along([top, raised, *stages], [*stored, name]),
             self._single(self._per_row(f"{name}.{CHANGE}", row, change)),
             *self._sums(part),
             self._total(part),
@@ -163,21 +163,21 @@ class BlockStages:
         return [self._finished((), part)]
 
     @property
-    def _online(self) -> OnlineWeights:
+    def _online(self) -> OnlineSoftmax:
         if self.weights is None:
             raise ValueError("these weights need all keys at once")
         return self.weights
 
     def _sums(self, part: BlockRange) -> list[StageGroup]:
         """Sums along rows, with those of this block."""
-        phases: list[StageGroup] = []
+        groups: list[StageGroup] = []
         for stage in self._online.sums:
             dtype = stage.body.dtype
             own = self._changed(self._of_row(stage.output, dtype))
             block = self._of_row(f"{stage.output}.{BLOCK}", dtype)
             added = self._per_row(stage.output, self._rows(part), Apply("add", (own, block), dtype))
-            phases.append(self._single(added))
-        return phases
+            groups.append(self._single(added))
+        return groups
 
     def _total(self, part: BlockRange) -> StageGroup:
         """Rows of values, with those of this block."""
@@ -202,8 +202,8 @@ class BlockStages:
         stages = tuple(self._placed(s, part) for s in self.pair.scores)
         return StageGroup(stages, frozenset((self.pair.score,)), scores=True)
 
-    def _along(self, stages: list[Stage], kept: list[str]) -> StageGroup:
-        return StageGroup(tuple(stages), frozenset(kept), rows=True)
+    def _along(self, stages: list[Stage], stored: list[str]) -> StageGroup:
+        return StageGroup(tuple(stages), frozenset(stored), rows=True)
 
     def _power(self, part: BlockRange) -> Scalar:
         """What takes the place of a score."""

@@ -20,11 +20,9 @@ from modelcc.ir.loop import (
     Assign,
     BindIndex,
     Check,
-    Choose,
     Const,
     Convert,
     Expr,
-    Gather,
     If,
     IndexOf,
     Instruction,
@@ -32,15 +30,19 @@ from modelcc.ir.loop import (
     Let,
     Load,
     MulAdd,
+    Predicate,
     Register,
     ScalarCall,
     Shuffle,
     Splat,
     Stmt,
-    Test,
     Var,
+    VectorGather,
 )
 from modelcc.ir.loop import Bitcast as LoopBitcast
+from modelcc.ir.loop import (
+    Select as LoopSelect,
+)
 from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
 from modelcc.ir.scalar_tree import children, index_symbols, reads, walk
 from modelcc.ir.tensor import (
@@ -171,7 +173,7 @@ class PointEmitter:
             case Select():
                 parts = (scalar.condition, scalar.then, scalar.other)
                 condition, then, other = self._aligned(parts, point, internal)
-                return Choose(condition, then, other)
+                return LoopSelect(condition, then, other)
             case Cast():
                 return Convert(self.emit(scalar.value, point, internal), scalar.dtype)
             case Bitcast():
@@ -220,7 +222,7 @@ class PointEmitter:
             return ScalarCall(function, (first, second), dtype, lanes)
         first = self.name("v", first)
         is_nan = ScalarCall("isnan", (first,), BOOL, lanes)
-        return Choose(is_nan, first, ScalarCall(function, (first, second), dtype, lanes))
+        return LoopSelect(is_nan, first, ScalarCall(function, (first, second), dtype, lanes))
 
     def _aligned(
         self, parts: tuple[Scalar, ...], point: Mapping[str, Index], internal: Mapping[str, Expr]
@@ -262,7 +264,7 @@ class PointEmitter:
 
     def _new_load(
         self, read: Read, offset: Index, point: Mapping[str, Index]
-    ) -> Load | Gather | Shuffle:
+    ) -> Load | VectorGather | Shuffle:
         lanes = self.lanes
         if not symbols(offset).isdisjoint(self._spread):
             return self._gather(read, offset, point)
@@ -300,7 +302,7 @@ class PointEmitter:
         register = self.names.fresh("g")
         self.statements.append(Register(register, widen(outside, width)))
         then = (*nested.statements, Assign(register, widen(inside, width)))
-        self.statements.append(If(Test(conditions), then))
+        self.statements.append(If(Predicate(conditions), then))
         return self.name("v", Var(register, node.dtype, width))
 
     def bind(
@@ -333,7 +335,7 @@ class PointEmitter:
         active = self.lanes.active if self.lanes is not None else None
         return None if active is None else substitute(active, point)
 
-    def _gather(self, read: Read, offset: Index, point: Mapping[str, Index]) -> Gather:
+    def _gather(self, read: Read, offset: Index, point: Mapping[str, Index]) -> VectorGather:
         """A load of which each lane has an index of its own."""
         lanes = self.lanes
         assert lanes is not None
@@ -356,7 +358,7 @@ class PointEmitter:
             )
         assert offsets is not None
         base = substitute(offset, rest)
-        return Gather(read.tensor, base, offsets, read.dtype, self._active_at(point))
+        return VectorGather(read.tensor, base, offsets, read.dtype, self._active_at(point))
 
 
 def conditions_at(

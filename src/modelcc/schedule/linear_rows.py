@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, substitute
-from modelcc.ir.loop import Choose, Const, Expr, ScalarCall, Test
+from modelcc.ir.loop import Const, Expr, Predicate, ScalarCall, Select
 from modelcc.ir.scalar_tree import index_symbols, summands
 from modelcc.ir.tensor import Linear, Scalar
 from modelcc.ir.types import DType
@@ -60,8 +60,8 @@ class LinearRows:
         value = ways[-1]
         for number, one in enumerate(ways[:-1]):
             lanes = max(one.lanes, value.lanes)
-            here = Test((Condition(row - number, "==", 0),))
-            value = Choose(widen(here, lanes), widen(one, lanes), widen(value, lanes))
+            here = Predicate((Condition(row - number, "==", 0),))
+            value = Select(widen(here, lanes), widen(one, lanes), widen(value, lanes))
         return value
 
     def _column(self, node: Linear, point: Point) -> Column:

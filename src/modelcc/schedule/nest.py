@@ -40,7 +40,7 @@ from modelcc.ir.tensor import (
     Scalar,
     Stage,
 )
-from modelcc.ir.tensor_ranges import not_told_by_border
+from modelcc.ir.tensor_ranges import not_implied_by_border
 from modelcc.ir.types import TensorType
 
 Offsets: TypeAlias = dict[tuple[str, tuple[Index, ...]], Index]
@@ -222,7 +222,7 @@ def _drop_bordered(body: Scalar, types: Mapping[str, TensorType], ranges: Bounds
                 type_ = types[read.tensor]
                 if type_.layout is None or type_.layout.fill != fill:
                     return node
-                left = not_told_by_border(conditions, read, type_, ranges)
+                left = not_implied_by_border(conditions, read, type_, ranges)
                 return replace(node, conditions=left) if left else read
             case _:
                 return node

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.index import Index, Sym, floordiv, mod
-from modelcc.ir.loop import For, If, Stmt, Test
+from modelcc.ir.loop import For, If, Predicate, Stmt
 from modelcc.ir.tensor import Condition
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.segments import Segment
@@ -91,7 +91,7 @@ def _serial(
 def _if_present(segment: Segment, body: list[Stmt]) -> list[Stmt]:
     if isinstance(segment.present, int):
         return body
-    return [If(Test((Condition(segment.present, ">", 0),)), tuple(body))]
+    return [If(Predicate((Condition(segment.present, ">", 0),)), tuple(body))]
 
 
 def _unfuse(
@@ -127,7 +127,7 @@ def _pick_segment(
     first, rest = segments[0], segments[1:]
     if not rest:
         return within(first, number if first.count != 1 else 0)
-    inside = Test((Condition(number - first.count, "<", 0),))
+    inside = Predicate((Condition(number - first.count, "<", 0),))
     then = within(first, number if first.count != 1 else 0)
     other = _pick_segment(rest, number - first.count, within)
     return [If(inside, tuple(then), tuple(other))]

@@ -100,11 +100,11 @@ class RowSums:
 
 
 @dataclass(frozen=True)
-class Phases:
+class ComputeAt:
     """Stages of several iteration spaces, which alternate block by block if ``parallel`` or if
     there are blocks."""
 
-    phases: tuple[Tiled, ...]
+    groups: tuple[Tiled, ...]
     parallel: bool = False
 
 
@@ -119,7 +119,7 @@ class Parts:
     parts: tuple[Part, ...]
 
 
-Schedule: TypeAlias = Parts | RowBlocks | RowSums | Phases
+Schedule: TypeAlias = Parts | RowBlocks | RowSums | ComputeAt
 """How a kernel runs."""
 
 

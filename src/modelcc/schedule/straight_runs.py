@@ -31,8 +31,8 @@ from modelcc.ir.index import (
     simplify,
     symbols,
 )
-from modelcc.ir.index_expr import Atom, Expr, Mod, product
-from modelcc.ir.index_extremum import Extremum, Max, Min
+from modelcc.ir.index_expr import Atom, Expr, FloorMod, product
+from modelcc.ir.index_extremum import Extremum, IndexMax, IndexMin
 from modelcc.ir.scalar_tree import substitute_indices, transform, walk
 from modelcc.ir.tensor import Axis, Condition, Guard, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
@@ -327,7 +327,7 @@ def _straight_atom(atom: Atom, name: str) -> _Straight | None:
     if coefficient(atom, name) is not None:
         return atom, ()
     match atom:
-        case Mod(dividend, divisor) if name not in symbols(divisor):
+        case FloorMod(dividend, divisor) if name not in symbols(divisor):
             line = _straight(dividend, name)
             if line is None:
                 return None
@@ -336,9 +336,9 @@ def _straight_atom(atom: Atom, name: str) -> _Straight | None:
                 value = value - divisor  # most of a turn is beyond its end
             whole = (Condition(value, ">=", 0), Condition(divisor - 1 - value, ">=", 0))
             return value, (*conditions, *whole)
-        case Min(args):
+        case IndexMin(args):
             return _chosen(args, name, -1)
-        case Max(args):
+        case IndexMax(args):
             return _chosen(args, name, 1)
         case _:
             return None

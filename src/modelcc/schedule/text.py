@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from modelcc.schedule.schedule import (
+    ComputeAt,
     Part,
     Parts,
-    Phases,
     RowBlocks,
     Rows,
     RowSums,
@@ -36,13 +36,13 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "rows": Rows,
         "straight_rows": StraightRows,
         "parts": Parts,
-        "phases": Phases,
+        "compute_at": ComputeAt,
         "row_blocks": RowBlocks,
         "row_sums": RowSums,
     }
 )
 _SEVERAL: Mapping[type, str] = MappingProxyType(
-    {Parts: "parts", Phases: "phases", StraightRows: "parts"}
+    {Parts: "parts", ComputeAt: "groups", StraightRows: "parts"}
 )
 """Kinds that others are in, and the field that has these."""
 _WANTED: Mapping[str, str] = MappingProxyType(

@@ -67,7 +67,7 @@ class TensorPasses:
 
 
 @dataclass(frozen=True)
-class Workplace:
+class BuildConfig:
     """Where and how to build; it does not change what is built.
 
     ``cache`` is a folder for finished pieces (None: keep nothing), ``jobs`` the number of
@@ -176,11 +176,11 @@ class Target(Protocol):
         """Source modules of functions alone."""
         ...
 
-    def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
+    def build(self, modules: Sequence[Module], config: BuildConfig) -> tuple[bytes, ...]:
         """Object files of ``modules``, in their order."""
         ...
 
-    def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
+    def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
         """``modules`` in one of :attr:`forms`."""
         ...
 
@@ -211,7 +211,7 @@ class BuildContext:
     scheduled: OnFunction = lambda function: None
 
 
-def in_order(target: Target, workplace: Workplace) -> BuildContext:
+def in_order(target: Target, config: BuildConfig) -> BuildContext:
     """The context in which one stage follows the other."""
-    build = partial(target.build, workplace=workplace)
+    build = partial(target.build, config=config)
     return BuildContext(target.legalize, target.emit, build, target.package)

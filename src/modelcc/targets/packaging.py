@@ -40,7 +40,7 @@ def package(
     """
     _check_dimensions(program)
     names = outputs or program.outputs
-    late = frozenset(program.read_sizes)
+    dynamic = frozenset(program.read_sizes)
     block = allocate(padded_size(program.constants.values()))
     table = fill_block(block, program.constants)
     constants = {spec.name: constant_view(block.view.toreadonly(), spec) for spec in table}
@@ -53,7 +53,7 @@ def package(
             _spec(program, bound, name) for bound, name in zip(program.outputs, names, strict=True)
         ),
         machine=machine,
-        dims=tuple(_dim(n, r) for n, r in program.dims.items() if n not in late),
+        dims=tuple(_dim(n, r) for n, r in program.dims.items() if n not in dynamic),
         definitions=tuple((d.symbol, d.value) for d in program.placed.definitions),
         arena=program.placed.arena,
         constants=table,
@@ -78,7 +78,7 @@ def _check(check: SizeCheck) -> CheckSpec:
 
 
 def check_text(check: SizeCheck) -> str:
-    """What a check demands, after the user's nodes that do."""
+    """What a check asserts, after the user's nodes that do."""
     where = f"{', '.join(check.step.source)}: " if check.step.source else ""
     return f"{where}{check.condition}"
 

@@ -11,12 +11,12 @@ from typing import cast
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.plugin import load_plugin
-from modelcc.targets.base import BuildContext, Target, TargetOptions, Workplace, in_order
+from modelcc.targets.base import BuildConfig, BuildContext, Target, TargetOptions, in_order
 
 GROUP = "modelcc.targets"
 
 MakeTarget = Callable[[TargetOptions], Target]
-MakeContext = Callable[[Target, Workplace, bool], AbstractContextManager[BuildContext]]
+MakeContext = Callable[[Target, BuildConfig, bool], AbstractContextManager[BuildContext]]
 
 _NATIVE = "modelcc.targets.native"
 BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
@@ -57,10 +57,10 @@ def make_target(name: str, options: TargetOptions) -> Target:
 
 
 def build_context(
-    target: Target, workplace: Workplace, early: bool = True
+    target: Target, config: BuildConfig, early: bool = True
 ) -> AbstractContextManager[BuildContext]:
-    """For one compilation in ``workplace``; in the background if ``early`` and the target can."""
+    """For one compilation in ``config``; in the background if ``early`` and the target can."""
     point = _BACKGROUND.get(target.name)
     if point is None:
-        return nullcontext(in_order(target, workplace))
-    return cast(MakeContext, load_plugin(point, object))(target, workplace, early)
+        return nullcontext(in_order(target, config))
+    return cast(MakeContext, load_plugin(point, object))(target, config, early)

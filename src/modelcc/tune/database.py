@@ -26,7 +26,7 @@ FILE = "schedules.sqlite"
 
 FORMAT = FileFormat(
     application=0x6D636373,  # "mccs"
-    version=1,
+    version=2,
     tables=(
         "CREATE TABLE measurements (machine TEXT NOT NULL, workload TEXT NOT NULL, "
         "schedule TEXT NOT NULL, state TEXT NOT NULL, seconds REAL NOT NULL, "

@@ -20,7 +20,7 @@ from modelcc.ir.types import DType
 from modelcc.passes.program.nominal import nominal_values
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Schedule
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.cpu.lower import schedule_kernel
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.worker import BufferSpec, Job, Variant
@@ -116,11 +116,11 @@ class Worker:
 
 @dataclass(frozen=True)
 class WorkerMeasurer:
-    """Measures on ``target`` in a ``worker``, building in ``workplace``, each schedule for about
+    """Measures on ``target`` in a ``worker``, building in ``config``, each schedule for about
     ``seconds``."""
 
     target: CpuTarget
-    workplace: Workplace
+    config: BuildConfig
     worker: Worker
     seconds: float = 0.1
 
@@ -150,7 +150,7 @@ class WorkerMeasurer:
             for n, s in enumerate(schedules)
         ]
         modules = [m for function in functions for m in target.emit_functions([function])]
-        objects = target.build(modules, self.workplace)
+        objects = target.build(modules, self.config)
         variants = [
             Variant(contents, function.name, parallel_loop(function) is not None)
             for contents, function in zip(objects, functions, strict=True)

@@ -68,7 +68,7 @@ class Doubt:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What is known of a task: ``seconds`` of its default, and the best schedule, which is
     ``gain`` times as fast; ``doubt`` is what was not as fast again."""
 
@@ -105,7 +105,7 @@ class _Open:
     """A task in work: what is left to try, of that what comes next, what was tried, and batches
     since the last gain."""
 
-    found: Found
+    found: SearchResult
     left: Iterator[Schedule]
     ahead: list[Schedule] = field(default_factory=list[Schedule])
     seen: set[Schedule] = field(default_factory=set[Schedule])
@@ -139,9 +139,9 @@ class Search:
     machine: CpuModel
     name: str
     over: Callable[[], bool]
-    report: Callable[[Found], None] = field(default=lambda found: None)
+    report: Callable[[SearchResult], None] = field(default=lambda found: None)
 
-    def run(self, tasks: Sequence[Task]) -> list[Found]:
+    def run(self, tasks: Sequence[Task]) -> list[SearchResult]:
         """What was found for each task that could be measured in time, by the time its kernels
         take.  Once ``over``, nothing but the best schedule of each is measured, once more."""
         work: list[_Open] = []
@@ -165,7 +165,7 @@ class Search:
             seconds = self.measurer.seconds_of(task.kernel, task.default)
         except WorkerError:
             return None
-        found = Found(task, seconds, task.default)
+        found = SearchResult(task, seconds, task.default)
         self.report(found)
         return _Open(found, candidates(task.kernel, task.default, self.machine))
 
@@ -215,7 +215,7 @@ class Search:
             for one, found in zip(schedules, times, strict=True)
         ]  # fmt: skip
 
-    def _as_before(self, found: Found) -> Found:
+    def _as_before(self, found: SearchResult) -> SearchResult:
         """With the best that earlier runs measured, if time was too short to come by it again."""
         task = found.task
         gains = {text: one.gain or 0.0 for text, one in self._known(task).items()}
@@ -230,7 +230,7 @@ class Search:
                 return replace(found, best=best, gain=gains[text])
         return found
 
-    def _confirmed(self, found: Found) -> Found:
+    def _confirmed(self, found: SearchResult) -> SearchResult:
         """Its best schedule if that is faster again, else the default."""
         if found.best == found.task.default:
             return found
@@ -254,7 +254,9 @@ def over_default(known: Mapping[str, Measurement], default: Schedule) -> Mapping
     return {text: replace(m, default=m.default / gain) for text, m in known.items()}
 
 
-def _better(found: Found, batch: Sequence[Schedule], results: Mapping[str, Measurement]) -> Found:
+def _better(
+    found: SearchResult, batch: Sequence[Schedule], results: Mapping[str, Measurement]
+) -> SearchResult:
     """With the best of ``batch`` if that is faster than what was best before."""
     measured = [(results[print_schedule(schedule)], schedule) for schedule in batch]
     failed = sum(result.state is not State.measured for result, _ in measured)

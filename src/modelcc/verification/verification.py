@@ -14,7 +14,7 @@ from typing import Protocol
 from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import Manifest
 from modelcc.driver import NOWHERE, ModelSource, compile_model, import_model, target_of
-from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds, size_demands
+from modelcc.feeds.random import index_limits, nominal_sizes, random_feeds, size_constraints
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.graph_interpreter import bind_feeds, interpret
 from modelcc.ir.graph_verifier import node_place
@@ -22,7 +22,7 @@ from modelcc.ir.index import Sym
 from modelcc.ir.types import Array
 from modelcc.options import Options
 from modelcc.pipeline import StageRun
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.verification.bisection import Culprit, differences_by_interpreter, find_culprit
 from modelcc.verification.comparison import Difference, compare, compare_all
 
@@ -78,7 +78,7 @@ class Request:
 
     model: ModelSource
     options: Options
-    workplace: Workplace = NOWHERE
+    config: BuildConfig = NOWHERE
     feeds: Mapping[str, Array] = field(default_factory=dict[str, Array])
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     seed: int = 0
@@ -97,13 +97,13 @@ class Subject:
 
 def subject_of(request: Request) -> Subject:
     """The graph of a request and all its inputs."""
-    request.workplace.report("importing the model", 0, 1)
+    request.config.report("importing the model", 0, 1)
     graph = import_model(request.model, request.options)
-    request.workplace.report("importing the model", 1, 1)
+    request.config.report("importing the model", 1, 1)
     types = {name: graph.types[name] for name in graph.inputs if name not in request.feeds}
     shapes = [graph.types[name].shape for name in graph.inputs]
-    dims, demands = size_demands(graph)
-    sizes = nominal_sizes(dims, request.sizes, shapes, demands)
+    dims, constraints = size_constraints(graph)
+    sizes = nominal_sizes(dims, request.sizes, shapes, constraints)
     random = random_feeds(types, sizes, request.seed, index_limits(graph))
     feeds = {**request.feeds, **random}
     return Subject(graph, feeds, bind_feeds(graph, feeds))
@@ -113,11 +113,11 @@ def verify_model(request: Request) -> Verification:
     """Compile the model, run it and compare its outputs."""
     subject = subject_of(request)
     got = _run_compiled(request, subject)
-    expected = _interpreted(request.workplace, subject)
-    request.workplace.report("running onnxruntime", 0, 1)
+    expected = _interpreted(request.config, subject)
+    request.config.report("running onnxruntime", 0, 1)
     peer = peer_of(request.model, request.options.threads)
     others = peer.run(subject.feeds) if peer else {}
-    request.workplace.report("running onnxruntime", 1, 1)
+    request.config.report("running onnxruntime", 1, 1)
     wanted = {name: others[name] for name in got if name in others}
     return Verification(
         subject.graph.name,
@@ -127,17 +127,17 @@ def verify_model(request: Request) -> Verification:
     )
 
 
-def _interpreted(workplace: Workplace, subject: Subject) -> dict[str, Array]:
+def _interpreted(config: BuildConfig, subject: Subject) -> dict[str, Array]:
     """Results of the reference interpreter, which tells how many nodes it has run."""
     title, total = "running the reference interpreter", len(subject.graph.nodes)
     nodes = count(1)
-    workplace.report(title, 0, total)
+    config.report(title, 0, total)
 
     def tell(node: Node, values: tuple[Array, ...]) -> None:
-        workplace.report(title, next(nodes), total)
+        config.report(title, next(nodes), total)
 
     results = interpret(subject.graph, subject.feeds, tell)
-    workplace.report(title, total, total)
+    config.report(title, total, total)
     return results
 
 
@@ -177,7 +177,7 @@ def first_wrong_stage(request: Request, result: Verification) -> Verification:
     subject = subject_of(request)
     expected = interpret(subject.graph, subject.feeds)
     runs: list[StageRun] = []
-    compiled = compile_model(request.model, request.options, request.workplace, runs.append)
+    compiled = compile_model(request.model, request.options, request.config, runs.append)
     load = partial(compiled.target.load, threads=request.options.threads)
     check = differences_by_interpreter(
         subject.feeds, subject.sizes, expected, load, request.tolerance
@@ -197,7 +197,7 @@ def _run_compiled(request: Request, subject: Subject) -> dict[str, Array]:
     if request.artifact is not None:
         target, artifact = target_of(request.options), request.artifact
     else:
-        compiled = compile_model(request.model, request.options, request.workplace)
+        compiled = compile_model(request.model, request.options, request.config)
         target, artifact = compiled.target, compiled.artifact
     return target.load(artifact, request.options.threads).run(subject.feeds)
 

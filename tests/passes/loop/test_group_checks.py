@@ -19,10 +19,10 @@ PAIRS = """
 func @pairs(%x: i64[12], %t: f32[24], %y: mut f32[6]) {
   for i in 0 .. 6 {
     let %x0 = load %x[2*i]
-    index a = choose(lt(%x0, i64(0)), add(%x0, i64(4)), %x0)
+    index a = select(lt(%x0, i64(0)), add(%x0, i64(4)), %x0)
     check index[i64](a) below [4]
     let %x1 = load %x[2*i + 1]
-    index b = choose(lt(%x1, i64(0)), add(%x1, i64(6)), %x1)
+    index b = select(lt(%x1, i64(0)), add(%x1, i64(6)), %x1)
     check index[i64](b) below [6] number 1
     store %y[i] = load %t[6*a + b]
   }
@@ -32,11 +32,11 @@ VECTORS = """
 func @vectors(%x: i64[12], %t: f32[24], %y: mut f32[12]) {
   for i in 0 .. 2 {
     let %x0 = load %x[8*i] x4
-    let %i0 = choose(lt(%x0, i64x4(0)), add(%x0, i64x4(24)), %x0)
+    let %i0 = select(lt(%x0, i64x4(0)), add(%x0, i64x4(24)), %x0)
     check %i0 below [24]
     store %y[8*i] = gather %t[0; %i0]
     let %x1 = load %x[8*i + 4] x4 mask(8 - 8*i)
-    let %i1 = choose(lt(%x1, i64x4(0)), add(%x1, i64x4(24)), %x1)
+    let %i1 = select(lt(%x1, i64x4(0)), add(%x1, i64x4(24)), %x1)
     check %i1 below [24] mask(8 - 8*i)
     store %y[8*i + 4] mask(8 - 8*i) = gather %t[0; %i1] mask(8 - 8*i)
   }
@@ -45,7 +45,7 @@ func @vectors(%x: i64[12], %t: f32[24], %y: mut f32[12]) {
 NARROW = """
 func @narrow(%x: i32[2], %t: f32[24], %y: mut f32[2]) {
   let %x0 = load %x[0]
-  index a = choose(lt(%x0, i32(0)), add(%x0, i32(24)), %x0)
+  index a = select(lt(%x0, i32(0)), add(%x0, i32(24)), %x0)
   check index[i64](a) below [24]
   store %y[0] = load %t[a]
   let %x1 = load %x[1]
@@ -115,11 +115,11 @@ def test_indices_that_were_written_stay_behind_the_write() -> None:
     text = """
     func @own(%x: mut i64[8], %t: i64[8]) {
       let %x0 = load %x[0]
-      index a = choose(lt(%x0, i64(0)), add(%x0, i64(8)), %x0)
+      index a = select(lt(%x0, i64(0)), add(%x0, i64(8)), %x0)
       check index[i64](a) below [8]
       store %x[1] = load %t[a]
       let %x1 = load %x[1]
-      index b = choose(lt(%x1, i64(0)), add(%x1, i64(8)), %x1)
+      index b = select(lt(%x1, i64(0)), add(%x1, i64(8)), %x1)
       check index[i64](b) below [8]
       store %x[2] = load %t[b]
     }
@@ -136,10 +136,10 @@ def test_an_index_found_through_another_stays_behind_its_check() -> None:
     text = """
     func @chain(%x: i64[8], %t: i64[8], %y: mut i64[1]) {
       let %x0 = load %x[0]
-      index a = choose(lt(%x0, i64(0)), add(%x0, i64(8)), %x0)
+      index a = select(lt(%x0, i64(0)), add(%x0, i64(8)), %x0)
       check index[i64](a) below [8]
       let %x1 = load %t[a]
-      index b = choose(lt(%x1, i64(0)), add(%x1, i64(8)), %x1)
+      index b = select(lt(%x1, i64(0)), add(%x1, i64(8)), %x1)
       check index[i64](b) below [8]
       store %y[0] = load %t[b]
     }

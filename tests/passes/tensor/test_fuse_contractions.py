@@ -10,7 +10,7 @@ import modelcc
 from modelcc.driver import target_of
 from modelcc.emit.emission import emit
 from modelcc.options import Options
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 
 THREE = """<ir_version: 8, opset_import: ["" : 18]>
 g (float[32, 16] x, float[16, 64] w, float[64, 32] v, float[32, 16] u) => (float[32, 16] y)
@@ -20,7 +20,7 @@ g (float[32, 16] x, float[16, 64] w, float[64, 32] v, float[32, 16] u) => (float
 
 def test_of_three_products_in_a_row_the_middle_one_is_in_one_pair() -> None:
     model, options = onnx.parser.parse_model(THREE), Options(cpu="x86-64-v2")
-    text = emit(model, None, "tensor", target_of(options), options, Workplace()).contents
+    text = emit(model, None, "tensor", target_of(options), options, BuildConfig()).contents
     assert text.decode().count("kernel @") == 2
     rng = np.random.default_rng(0)
     shapes = {"x": (32, 16), "w": (16, 64), "v": (64, 32), "u": (32, 16)}

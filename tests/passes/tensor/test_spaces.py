@@ -7,7 +7,7 @@ import pytest
 from modelcc.ir.index import Sym
 from modelcc.ir.tensor import Stage
 from modelcc.ir.tensor_parser import parse_kernel
-from modelcc.passes.tensor.row_space import row_space
+from modelcc.passes.tensor.reduction_domain import reduction_domain
 from modelcc.passes.tensor.shared_axes import shared_axes
 
 X = "%x: f32[4, 8]"
@@ -90,14 +90,14 @@ NO_ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_are_walked_together(name: str) -> None:
-    space = row_space(stages(*ROWS[name]))
-    assert space is not None
-    assert [a.extent for a in space.outer] == [4] and [a.extent for a in space.row] == [8]
-    for stage in space.stages:
-        place = (Sym(space.outer[0].name), Sym(space.row[0].name))
-        assert stage.write == (place if space.walks_rows(stage) else place[:1])
+    domain = reduction_domain(stages(*ROWS[name]))
+    assert domain is not None
+    assert [a.extent for a in domain.outer] == [4] and [a.extent for a in domain.row] == [8]
+    for stage in domain.stages:
+        place = (Sym(domain.outer[0].name), Sym(domain.row[0].name))
+        assert stage.write == (place if domain.walks_rows(stage) else place[:1])
 
 
 @pytest.mark.parametrize("name", NO_ROWS)
 def test_other_stages_walk_no_rows(name: str) -> None:
-    assert row_space(stages(*NO_ROWS[name])) is None
+    assert reduction_domain(stages(*NO_ROWS[name])) is None

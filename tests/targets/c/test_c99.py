@@ -22,7 +22,7 @@ from modelcc.ir.types import BF16, F16, F32, F64, DType
 from modelcc.ops.samples import arrays
 from modelcc.pipeline import before_block, run_stages
 from modelcc.runtime.loader import load_objects
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.c.delivery.facts import DeliveryRequest
 from modelcc.targets.c.dialect import C99
 from modelcc.targets.c.emitter import EmitOptions, emit_c
@@ -46,7 +46,7 @@ def compiler() -> CCompiler:
 def test_strict_compilers_take_every_op(op: Op, sample: Sample) -> None:
     options = chosen_options(target="c99", threads=2)
     target = target_of(options)
-    stages = before_block(pipeline(target, options, Workplace()), "emit")
+    stages = before_block(pipeline(target, options, BuildConfig()), "emit")
     graph = graph_of(op, sample, arrays(op, sample), True)
     text = target.complete(run_stages(stages, graph, check_stage))
     assert not GNU_WORDS.search(text)
@@ -79,7 +79,7 @@ def test_rounding_is_exact(dtype: DType, compiler: CCompiler) -> None:
 def test_a_folder_is_refused() -> None:
     target = c99_target(chosen_target_options())
     options = chosen_options(target="c99")
-    stages = before_block(pipeline(target, options, Workplace()), "emit")
+    stages = before_block(pipeline(target, options, BuildConfig()), "emit")
     program = run_stages(stages, MODELS["choices"]())
     with pytest.raises(ModelError, match="target c99 writes no folder"):
         target.deliver(program, DeliveryRequest("m"))

@@ -23,7 +23,7 @@ from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Module, TargetOptions, Workplace
+from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.toolchain import SharedCode
 from modelcc.targets.native.c_target import c_target
 from tests.machines import chosen_options, chosen_target_options
@@ -158,7 +158,7 @@ def test_loops_become_one_c_file() -> None:
     options = chosen_options(target="c")
     functions = tuple({case.name: case.function for case in CASES}.values())
     target = target_of(options)
-    text = emit(functions, "loop", "c", target, options, Workplace()).contents.decode()
+    text = emit(functions, "loop", "c", target, options, BuildConfig()).contents.decode()
     assert text.count("#include <stdint.h>") == 1
     assert all(f"void {f.name}(" in text for f in functions)
 
@@ -168,7 +168,7 @@ def test_shared_libraries_bring_their_pool() -> None:
     target = c_target(chosen_target_options())
     names = [module.name for module in target.emit(program)]
     assert names == ["program", "kernels0", "pool"]
-    library = target.render(target.emit(program), "so", Workplace())
+    library = target.render(target.emit(program), "so", BuildConfig())
     with tempfile.NamedTemporaryFile(suffix=".so") as file:
         file.write(library)
         file.flush()
@@ -181,7 +181,7 @@ def test_objects_are_cached(tmp_path: Path) -> None:
     target = c_target(TargetOptions())
     modules = (Module("a", "int a;"), Module("b", "int b;"), Module("c", "int a;"))
     reports: list[tuple[int, int]] = []
-    place = Workplace(tmp_path, 2, lambda _, done, total: reports.append((done, total)))
+    place = BuildConfig(tmp_path, 2, lambda _, done, total: reports.append((done, total)))
     first = target.build(modules, place)
     assert first[0] == first[2] != first[1]
     assert reports == [(0, 2), (1, 2), (2, 2)]
@@ -192,7 +192,7 @@ def test_objects_are_cached(tmp_path: Path) -> None:
 
 def test_emits_one_file_and_the_weights() -> None:
     options = chosen_options(target="c")
-    result = emit(transformer(), None, "c", target_of(options), options, Workplace())
+    result = emit(transformer(), None, "c", target_of(options), options, BuildConfig())
     text = result.contents.decode()
     assert text.startswith("/*\n * small_run: ")
     assert "\nint32_t small_run(" in text
@@ -203,12 +203,12 @@ def test_emits_one_file_and_the_weights() -> None:
 def test_forms() -> None:
     target = c_target(TargetOptions())
     modules = (Module("one", "int a;"), Module("two", "int b;"))
-    assert target.render(modules, "c", Workplace()).startswith(b"/* ---- file one.c */\nint a;")
-    assert b".globl" in target.render(modules, "asm", Workplace())
+    assert target.render(modules, "c", BuildConfig()).startswith(b"/* ---- file one.c */\nint a;")
+    assert b".globl" in target.render(modules, "asm", BuildConfig())
     for form in ("obj", "so"):
-        assert target.render(modules, form, Workplace()).startswith(b"\x7fELF")
+        assert target.render(modules, form, BuildConfig()).startswith(b"\x7fELF")
     with pytest.raises(ModelError, match="target c cannot emit 'ptx'"):
-        target.render(modules, "ptx", Workplace())
+        target.render(modules, "ptx", BuildConfig())
 
 
 def test_the_processor_is_the_compilers_too() -> None:
@@ -223,7 +223,7 @@ def test_level_0_has_a_schedule_without_vectors(op: Op, sample: Sample) -> None:
     """Every op's last sample, in loops over single elements that stay within their buffers."""
     settings = Options(target="c", cpu="portable", optimize=0)
     target = target_of(settings)
-    stages = before_block(pipeline(target, settings, Workplace()), "emit")
+    stages = before_block(pipeline(target, settings, BuildConfig()), "emit")
     graph = graph_of(op, sample, arrays(op, sample), True)
     program = run_stages(stages, graph, check_stage)
     assert f"int32_t {program.name}_run(" in target.complete(program)
@@ -233,6 +233,6 @@ def test_without_a_compiler_there_is_still_the_text(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", "")
     target = c_target(TargetOptions())
     module = Module("one", "int a;")
-    assert target.render((module,), "c", Workplace()) == b"int a;"
+    assert target.render((module,), "c", BuildConfig()) == b"int a;"
     with pytest.raises(ModelError, match="there is no C compiler on this machine"):
-        target.build((module,), Workplace())
+        target.build((module,), BuildConfig())

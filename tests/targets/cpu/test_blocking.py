@@ -14,7 +14,7 @@ from modelcc.driver import target_of
 from modelcc.emit.emission import emit
 from modelcc.ir.errors import ModelError
 from modelcc.options import Options
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 
 SMALL = {
     "l1_bytes": 1024, "l2_bytes": 16384, "l3_bytes": 0, "l1_bandwidth": 64.0, "l2_bandwidth": 32.0,
@@ -63,7 +63,9 @@ def parsed(name: str, given: bool) -> tuple[onnx.ModelProto, dict[str, np.ndarra
 
 def listing(model: onnx.ModelProto, **more: object) -> str:
     options = Options(cpu="x86-64-v3", **more)  # pyright: ignore[reportArgumentType]
-    return emit(model, None, "schedule", target_of(options), options, Workplace()).contents.decode()
+    return emit(
+        model, None, "schedule", target_of(options), options, BuildConfig()
+    ).contents.decode()
 
 
 def blocks(text: str) -> list[str]:
@@ -91,7 +93,7 @@ def test_blocks_for_small_caches_give_the_same(name: str, threads: int, given: b
 def test_sums_wait_where_results_go_if_there_is_room(name: str, sums: bool) -> None:
     model, _ = parsed(name, True)
     options = Options(cpu="x86-64-v3", machine=tuple(SMALL.items()))
-    found = emit(model, None, "schedule", target_of(options), options, Workplace())
+    found = emit(model, None, "schedule", target_of(options), options, BuildConfig())
     cut = [factors.count(":") for factors in blocks(found.contents.decode())]
     assert cut == [2 if sums else 1]
 
@@ -106,7 +108,7 @@ def test_products_have_blocks_where_their_rows_do_not_stay_in_cache(
     size: tuple[int, int, int], cut: int
 ) -> None:
     options = Options(cpu="znver3", strassen=False)
-    found = emit(product(*size), None, "schedule", target_of(options), options, Workplace())
+    found = emit(product(*size), None, "schedule", target_of(options), options, BuildConfig())
     assert len(blocks(found.contents.decode())) == cut
 
 

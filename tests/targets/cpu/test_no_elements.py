@@ -10,7 +10,7 @@ from modelcc.driver import pipeline, target_of
 from modelcc.ir.types import Array
 from modelcc.levels.interpretation import INTERPRETED, interpret_level
 from modelcc.pipeline import StageRun, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.machines import chosen_options
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
@@ -36,7 +36,9 @@ def test_products(case: str, sizes: tuple[int, int]) -> None:
     wanted = x @ (y if case == "rows by columns" else np.swapaxes(y, -1, -2))
     options = chosen_options(threads=1)
     last = ("emit", "build", "package")
-    stages = [s for s in pipeline(target_of(options), options, Workplace()) if s.block not in last]
+    stages = [
+        s for s in pipeline(target_of(options), options, BuildConfig()) if s.block not in last
+    ]
 
     def check(run: StageRun) -> None:
         if isinstance(run.after, INTERPRETED):

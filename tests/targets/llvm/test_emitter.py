@@ -25,7 +25,7 @@ from native_loops import build, call, compiled
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Sym
-from modelcc.ir.loop import Buffer, Fold, For, Function, Load, Parameter, ScalarCall, Store
+from modelcc.ir.loop import Buffer, For, Function, Load, Parameter, Reduce, ScalarCall, Store
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import BF16, F16, F32, F64, I4, DType
 from modelcc.runtime.loader import load_objects
@@ -102,7 +102,7 @@ def test_rounding_is_exact(dtype: DType, lanes: int, lacking: str) -> None:
 
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 def test_sums_of_halves_are_rounded_once(dtype: DType) -> None:
-    total = Fold("add", Load("x", 0, dtype, 16))
+    total = Reduce("add", Load("x", 0, dtype, 16))
     parameters = (Parameter(Buffer("x", dtype, 16)), Parameter(Buffer("y", dtype, 1), True))
     function = Function("total", parameters, (), (Store("y", 0, total),))
     x = np.full(16, 1 + 2.0**-7, np.float32).astype(dtype.numpy)

@@ -9,7 +9,7 @@ from modelcc.driver import compile_model, pipeline
 from modelcc.frontends.onnx import import_onnx
 from modelcc.ir.errors import ModelError
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import TargetOptions, Workplace
+from modelcc.targets.base import BuildConfig, TargetOptions
 from modelcc.targets.native.background import build_context
 from modelcc.targets.registry import make_target
 from tests.machines import chosen_options
@@ -18,7 +18,7 @@ from tests.small_models import mlp
 
 def test_the_artifact_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     for jobs in (1, 2):
-        compiled = compile_model(import_onnx(mlp()), chosen_options(), Workplace(None, jobs))
+        compiled = compile_model(import_onnx(mlp()), chosen_options(), BuildConfig(None, jobs))
         compiled.save(tmp_path / str(jobs))
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
@@ -28,7 +28,7 @@ def test_so_is_that_of_a_model_of_many_steps(
 ) -> None:
     monkeypatch.setattr("modelcc.targets.native.target.LONG_STEPS", 0)
     for jobs in (1, 2):
-        compiled = compile_model(import_onnx(mlp()), chosen_options(), Workplace(None, jobs))
+        compiled = compile_model(import_onnx(mlp()), chosen_options(), BuildConfig(None, jobs))
         compiled.save(tmp_path / str(jobs))
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
@@ -41,17 +41,17 @@ def test_one_job_and_other_targets_build_in_order() -> None:
         (native, 2, False, False),
         (other, 2, True, False),
     ):
-        with build_context(target, Workplace(None, jobs), early) as context:
+        with build_context(target, BuildConfig(None, jobs), early) as context:
             assert (context.emit != target.emit) == background
 
 
 def test_functions_are_known_by_more_than_their_names() -> None:
     """Another function of a name is legalized and emitted anew; the same one is not."""
     native = make_target("native", TargetOptions())
-    stages = before_block(pipeline(native, chosen_options(), Workplace()), "loop")
+    stages = before_block(pipeline(native, chosen_options(), BuildConfig()), "loop")
     program = run_stages(stages, mlp())
     first, second = program.functions
-    with build_context(native, Workplace(None, 2)) as context:
+    with build_context(native, BuildConfig(None, 2)) as context:
         for function in (first, replace(second, name=first.name)):
             context.scheduled(function)
             assert context.legalize(function) is context.legalize(function)
@@ -60,5 +60,5 @@ def test_functions_are_known_by_more_than_their_names() -> None:
 
 def test_an_error_ends_the_processes() -> None:
     native = make_target("native", TargetOptions())
-    with pytest.raises(ModelError), build_context(native, Workplace(None, 2)):
+    with pytest.raises(ModelError), build_context(native, BuildConfig(None, 2)):
         raise ModelError("no")

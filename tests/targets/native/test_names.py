@@ -5,12 +5,12 @@ import pytest
 from modelcc.targets.native.diagnostics import CodegenError
 from modelcc.targets.native.host import BASELINES
 from modelcc.targets.native.machine import Machine
-from modelcc.targets.native.names import check_names, known_names
+from modelcc.targets.native.names import check_names, supported_names
 from modelcc.targets.native.toolchain import host_machine
 
 
 def test_known_names():
-    names = known_names("thumbv7em-none-eabi")
+    names = supported_names("thumbv7em-none-eabi")
     assert {"cortex-m4", "cortex-m7"} <= set(names.processors)
     assert {"dsp", "fp16"} <= set(names.features)
     assert "znver5" not in names.processors

@@ -14,7 +14,7 @@ from modelcc.ir.types import F32, TensorType
 from modelcc.ops.matmul import MatMul
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import TargetOptions, Workplace
+from modelcc.targets.base import BuildConfig, TargetOptions
 from modelcc.targets.native.host import cpu_model
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.target import CodegenOptions, NativeTarget
@@ -39,9 +39,9 @@ def product_assembly(rows: int, depth: int, columns: int) -> str:
     wanted = TargetOptions(cpu=MACHINE.cpu, strassen=False)
     target = NativeTarget(MACHINE, cpu_model(MACHINE, 1), wanted, CodegenOptions())
     options = Options(cpu=MACHINE.cpu, strassen=False)
-    stages = before_block(pipeline(target, options, Workplace()), "build")
+    stages = before_block(pipeline(target, options, BuildConfig()), "build")
     modules = run_stages(stages, graph).modules
-    return target.render(modules, "asm", Workplace()).decode()
+    return target.render(modules, "asm", BuildConfig()).decode()
 
 
 def inner_loops(text: str) -> list[list[str]]:

@@ -20,16 +20,16 @@ from modelcc.ir.loop import (
     Buffer,
     Convert,
     Expr,
-    Fold,
     For,
     Function,
-    Gather,
     Intrinsic,
     Load,
     MulAdd,
     Parameter,
+    Reduce,
     ScalarCall,
     Store,
+    VectorGather,
 )
 from modelcc.ir.loop_traversal import operands, walk
 from modelcc.ir.loop_typing import type_fault
@@ -94,19 +94,19 @@ def expressions(dtype: DType, lanes: int) -> Iterator[Expr]:
     for target in TYPES:
         yield Convert(x, target)
         yield Convert(ScalarCall("round", (x,), dtype, lanes), target)
-    yield from (Fold(combine, x) for combine in COMBINE_FUNCTION.values())
+    yield from (Reduce(combine, x) for combine in COMBINE_FUNCTION.values())
     if dtype != BOOL:
         yield MulAdd(x, y, z)
-    yield Gather(f"x_{dtype}", 0, Load("x_i32", 0, I32, lanes), dtype)
+    yield VectorGather(f"x_{dtype}", 0, Load("x_i32", 0, I32, lanes), dtype)
     yield Load(f"x_{dtype}", 0, dtype, lanes, stride=5)
     yield Load(f"x_{dtype}", 0, dtype, lanes, active=Sym("n"))
 
 
 def is_defined(e: Expr) -> bool:
     """Whether the loop level has the function for the type; bits are no numbers."""
-    function = e.function if isinstance(e, ScalarCall | Fold) else ""
+    function = e.function if isinstance(e, ScalarCall | Reduce) else ""
     bits = e.dtype.is_float and function in ("and", "or", "xor", "not")
-    bits |= e.dtype == BOOL and isinstance(e, Fold) and function in ("add", "mul")
+    bits |= e.dtype == BOOL and isinstance(e, Reduce) and function in ("add", "mul")
     return not bits and not any(type_fault(inner, operands(inner)) for inner in walk(e))
 
 

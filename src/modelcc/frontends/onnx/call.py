@@ -245,7 +245,7 @@ class Call:
         shape = self.type_of(value).shape
         if shape[axis] == extent:
             return value
-        self.emitter.demand([(shape[axis], "==", extent)], self.source, always=True)
+        self.emitter.require([(shape[axis], "==", extent)], self.source, always=True)
         extents = (*shape[:axis], extent, *shape[axis + 1 :])
         return self.emit(Slice((0,) * len(shape), extents, (1,) * len(shape)), value)
 

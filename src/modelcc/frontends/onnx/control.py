@@ -44,7 +44,7 @@ def if_(call: Call) -> tuple[str, ...]:
     then, other = (call.body(graph, call.bounds, lambda _: ()) for graph in branches)
     equality = call.emitter.equality(call.inputs[0])
     if equality and _differ_in_rank(then, other):
-        call.emitter.demand([(equality[0], "==", equality[1])], call.source, always=True)
+        call.emitter.require([(equality[0], "==", equality[1])], call.source, always=True)
         return call.inline(branches[0])
     return chosen(call, scalar(call.emitter, call.inputs[0]), then, other)
 
@@ -135,7 +135,7 @@ def with_states(call: Call, body: Body, first: int, initial: Sequence[str], coun
         moving = any(counter in symbols(a) for a, _ in pairs)
         if wanted.dtype != found.dtype or wanted.rank != found.rank or never or moving:
             unsupported(f"a state is {wanted} at first and {found} after an iteration")
-        body.emitter.demand([(a, "==", b) for a, b in pairs], call.source, True)
+        body.emitter.require([(a, "==", b) for a, b in pairs], call.source, True)
         outputs[place] = body.emitter.emit(Reshape(wanted.shape), outputs[place])
     return replace(body, outputs=tuple(outputs))
 

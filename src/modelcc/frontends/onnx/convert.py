@@ -97,7 +97,7 @@ class _Importer:
         self._types = InputTypes(self._inputs, dims, model.name)
         name = graph.name or "main"
         self._emitter = Emitter(
-            GraphBuilder(name, self._types.bounds), self._types.bounds, self._types.late
+            GraphBuilder(name, self._types.bounds), self._types.bounds, self._types.dynamic
         )
         self._operators = Operators()
         self._problems: list[Unsupported] = []
@@ -111,7 +111,7 @@ class _Importer:
         outputs = self._graph(self._proto.graph, scope, self._model.raw)
         if self._problems:
             raise UnsupportedModel(self._model.name, self._problems)
-        self._types.refuse(self._emitter.late)
+        self._types.refuse(self._emitter.dynamic)
         return self._finish(scope, [o for o in outputs if o is not None])
 
     def _input(self, structure: Structure) -> str:

@@ -150,8 +150,8 @@ def clip(call: Call) -> str:
     for i in (1, 2):
         if call.has(i) and call.type(i).elements != 1:
             call.fail(f"its bounds are single numbers, not {call.type(i)}")
-    late = any(b is None and call.has(i) for i, b in enumerate(bounds, 1))
-    if late or any(b is not None and (b != b).any() for b in bounds):  # NaN bounds everything
+    dynamic = any(b is None and call.has(i) for i, b in enumerate(bounds, 1))
+    if dynamic or any(b is not None and (b != b).any() for b in bounds):  # NaN bounds everything
         return call.emit(ew.ClipTensor(), call.input(0), call.input(1), call.input(2))
     low, high = (None if b is None else b.reshape(-1)[0].item() for b in bounds)
     return _clipped(call, low, high)

@@ -17,7 +17,7 @@ from modelcc.frontends.onnx.ratio import Ratio, as_ratio
 from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
-from modelcc.ir.condition import Demand
+from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Bounds, Expr, Index, Range, Sym, compare, product, symbols
 from modelcc.ir.op import Op
 from modelcc.ir.structure import HostStep, Setting
@@ -57,10 +57,10 @@ class Emitter:
         self,
         builder: GraphBuilder,
         bounds: Bounds,
-        late: Mapping[str, int | Range] | None = None,
+        dynamic: Mapping[str, int | Range] | None = None,
         inner: bool = False,
     ) -> None:
-        """``late`` bounds sizes that turn out to be read at run time, by name.
+        """``dynamic`` bounds sizes that turn out to be read at run time, by name.
 
         ``inner`` is for the body of a branch or a loop, whose inputs are not the caller's.
         """
@@ -68,7 +68,7 @@ class Emitter:
         self._inner = inner
         self.bounds = dict(bounds)
         self.steps: list[HostStep] = []
-        self.late = dict(late or {})
+        self.dynamic = dict(dynamic or {})
         self._sizes: dict[tuple[str, tuple[Range, ...]], tuple[Index, ...]] = {}
         self._noted: dict[str, Noted] = {}
         self._stored: dict[str, str] = {}
@@ -151,13 +151,13 @@ class Emitter:
         value: str,
         label: str,
         known: Range | Sequence[Range] = ANYTHING,
-        demands: Sequence[Demand] = (),
+        constraints: Sequence[Constraint] = (),
         source: Sequence[str] = (),
     ) -> tuple[Index, ...]:
         """The elements of a static i64 value as indices.
 
         Where its contents are not known at import, symbols that are read at run time, with bounds
-        ``known`` and ``demands``, which speak of element i as the symbol ``#i``.
+        ``known`` and ``constraints``, which speak of element i as the symbol ``#i``.
         """
         contents = self.contents(value)
         if contents is not None:
@@ -167,38 +167,40 @@ class Emitter:
             unsupported(f"the number of elements of {label!r} is not known before the model runs")
         ranges = (known,) * type.elements if isinstance(known, Range) else tuple(known)
         key = (value, ranges)
-        if key not in self._sizes or demands:
+        if key not in self._sizes or constraints:
             names = tuple(
                 self._size_name(label if len(ranges) == 1 else f"{label}_{i}", bound)
                 for i, bound in enumerate(ranges)
             )
             own: dict[str, Index] = {f"#{i}": Sym(name) for i, name in enumerate(names)}
-            op = ReadSize(names, tuple(demands)).with_symbols(own)
+            op = ReadSize(names, tuple(constraints)).with_symbols(own)
             self.builder.emit(op, value, source=source)
             self._sizes[key] = tuple(map(Sym, names))
         return self._sizes[key]
 
     def _size_name(self, label: str, known: Range) -> str:
-        given = self.late.pop(label, None)
+        given = self.dynamic.pop(label, None)
         if given is not None:
             known = given if isinstance(given, Range) else Range(given, given)
         name = self.builder.dimension(label, known)
         self.bounds[name] = known
         return name
 
-    def demand(
-        self, demands: Sequence[Demand], source: Sequence[str] = (), always: bool = False
+    def require(
+        self, constraints: Sequence[Constraint], source: Sequence[str] = (), always: bool = False
     ) -> None:
-        """Have the run end unless what is not certain of ``demands`` holds.
+        """Have the run end unless what is not certain of ``constraints`` holds.
 
         Only sizes read at run time are checked, unless ``always``.
         """
-        late = {name for sizes in self._sizes.values() for size in sizes for name in symbols(size)}
+        dynamic = {
+            name for sizes in self._sizes.values() for size in sizes for name in symbols(size)
+        }
         open_ = [
             d
-            for d in dict.fromkeys(demands)
+            for d in dict.fromkeys(constraints)
             if compare(*d, self.bounds) is not True
-            and (always or late & (symbols(d[0]) | symbols(d[2])))
+            and (always or dynamic & (symbols(d[0]) | symbols(d[2])))
         ]
         if open_:
             nothing = self.builder.constant(np.zeros(0, np.int64))
@@ -235,7 +237,7 @@ class Emitter:
             operands = self._stretched(op, operands, source)
         results = self.builder.add(op, *operands, source=source)
         types = (self.type_of(n) if n else None for n in operands)
-        self.demand(op.agreements(*types), source, always=True)
+        self.require(op.shape_constraints(*types), source, always=True)
         if isinstance(op, Equal):
             self._note_equality(results[0], inputs)
         return results

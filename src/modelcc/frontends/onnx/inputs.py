@@ -41,7 +41,7 @@ class InputTypes:
         self._outputs_unnamed = _unnamed(inputs)
         for value in inputs:
             self.structures[value.name] = self._structure(value.name, value.type)
-        self.late = {name: given[name] for name in given if name not in self._names}
+        self.dynamic = {name: given[name] for name in given if name not in self._names}
 
     def _structure(self, name: str, type: TypeProto) -> Structure:
         """A sequence is its elements, of which ``dims`` gives the number; so for optionals."""

@@ -100,7 +100,7 @@ def max_unpool(call: Call) -> str:
     )
     shape = (*extents[:2], *sizes)
     zeros = call.emit(Full((product(shape),), 0, call.dtype()))
-    call.emitter.demand(equal(call.shape(1), extents), call.source, always=True)
+    call.emitter.require(equal(call.shape(1), extents), call.source, always=True)
     flat = [reshaped(call, call.input(i), (product(call.shape(i)),)) for i in (0, 1)]
     result = call.emit(ScatterElements(0), zeros, flat[1], flat[0])
     result = reshaped(call, result, shape)

@@ -10,10 +10,10 @@ import numpy as np
 
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.late_choice import by, either
+from modelcc.frontends.onnx.dynamic_choice import by, either
 from modelcc.frontends.onnx.vectors import named_sizes, vector_of
 from modelcc.ir.builder import GraphBuilder
-from modelcc.ir.condition import Demand
+from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Expr, Index, compare, maximum, minimum, symbols
 from modelcc.ir.types import BOOL
 from modelcc.ops.broadcast import Reshape
@@ -34,13 +34,13 @@ def pad(call: Call) -> str:
     if call.opset >= 11 and call.known(1) is None:
         after = _named_after(call, before, after)
     extents = zip(call.shape(), before, after, strict=True)
-    call.emitter.demand([(e + b + a, ">=", 0) for e, b, a in extents], call.source)
+    call.emitter.require([(e + b + a, ">=", 0) for e, b, a in extents], call.source)
     if mode != "constant":
         _require_sources(call, before, after, mode)
     op = Pad(tuple(before), tuple(after), mode, _value(call))
     padded = _emitted(call, op, call.input(0))
-    late_value = call.opset >= 11 and call.has(2) and call.known(2) is None
-    if mode != "constant" or not late_value:
+    dynamic_value = call.opset >= 11 and call.has(2) and call.known(2) is None
+    if mode != "constant" or not dynamic_value:
         return padded
     inside = call.emit(Full(call.shape(), True, BOOL))
     inside = _emitted(call, replace(op, value=False), inside)
@@ -51,14 +51,14 @@ def _amounts(call: Call) -> tuple[list[Index], list[Index]]:
     """Elements more before and after each axis."""
     rank = call.rank()
     given_axes = call.opset >= 18 and call.has(3)
-    late_axes = given_axes and call.known(3) is None
+    dynamic_axes = given_axes and call.known(3) is None
     if call.opset < 11:
         pads: tuple[Index, ...] = call.attrs.integers("pads" if call.opset >= 2 else "paddings")
-    elif late_axes:
+    elif dynamic_axes:
         pads = runtime_shape.pads(call, rank)
     else:
         pads = call.indices(1, "pads")
-    axes = call.axes(3, 18) if given_axes and not late_axes else None
+    axes = call.axes(3, 18) if given_axes and not dynamic_axes else None
     axes = tuple(range(rank)) if axes is None else axes
     if len(pads) != 2 * len(axes):
         call.fail(f"{len(pads)} pads for {len(axes)} axes; expected {2 * len(axes)}")
@@ -96,7 +96,7 @@ def _emitted(call: Call, op: Pad, x: str) -> str:
 
     def by_rows(build: GraphBuilder, x: str) -> str:
         rows = replace(op, before=(*op.before[:-1], 0), after=(*op.after[:-1], 0))
-        same: Demand = (result.shape[-1], "==", type.shape[-1])
+        same: Constraint = (result.shape[-1], "==", type.shape[-1])
         build.emit(ReadSize((), (same,)), build.constant(np.zeros(0, np.int64)), source=call.source)
         viewed = build.emit(Reshape((*type.shape[:-1], result.shape[-1])), x, source=call.source)
         return build.emit(rows, viewed, source=call.source)
@@ -109,9 +109,9 @@ def _named_after(call: Call, before: Sequence[Index], after: Sequence[Index]) ->
     """``after``, said by extents of the result that have names of their own."""
     extents = call.shape()
     whole = [e + b + a for e, b, a in zip(extents, before, after, strict=True)]
-    late = [n for n, a in enumerate(after) if not isinstance(a, int)]
-    names = named_sizes(call, [whole[n] for n in late], f"{call.labels[0]}_padded")
-    found = dict(zip(late, names, strict=True))
+    dynamic = [n for n, a in enumerate(after) if not isinstance(a, int)]
+    names = named_sizes(call, [whole[n] for n in dynamic], f"{call.labels[0]}_padded")
+    found = dict(zip(dynamic, names, strict=True))
     return [found[n] - extents[n] - before[n] if n in found else a for n, a in enumerate(after)]
 
 
@@ -119,14 +119,14 @@ def _require_sources(
     call: Call, before: Sequence[Index], after: Sequence[Index], mode: Mode
 ) -> None:
     """What is added is taken from elements that are left: one, or as many as are reflected."""
-    demands: list[Demand] = []
+    constraints: list[Constraint] = []
     for extent, first, last in zip(call.shape(), before, after, strict=True):
         left = extent + minimum(first, 0) + minimum(last, 0)
         added = maximum(first, 0) + maximum(last, 0)
-        demands.append((minimum(added, 1), "<=", left))
+        constraints.append((minimum(added, 1), "<=", left))
         for pad in (first, last) if mode == "reflect" else ():
-            demands.append((pad, "<=", maximum(left - 1, 0)))
-    for demand in demands:
-        if compare(*demand, call.bounds) is False:
+            constraints.append((pad, "<=", maximum(left - 1, 0)))
+    for constraint in constraints:
+        if compare(*constraint, call.bounds) is False:
             call.fail(f"{call.type()} has too few elements for pads {before} and {after}: {mode}")
-    call.emitter.demand(demands, call.source, always=True)
+    call.emitter.require(constraints, call.source, always=True)

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.ir.condition import Demand
+from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Index, symbols, total
 from modelcc.ops.shape import Concat, Slice
 
@@ -62,13 +62,13 @@ def sliced(
     steps = tuple(ranges[a][2] if a in ranges else 1 for a in range(len(extents)))
     if counts == extents and all(s == 1 for s in steps):
         return x
-    demands: list[Demand] = []
+    constraints: list[Constraint] = []
     for first, count, extent in zip(starts, counts, extents, strict=True):
-        demands.append((first, ">=", 0))
-        demands.append((count, ">=", 0))
-        demands.append((first + count, "<=", extent))
+        constraints.append((first, ">=", 0))
+        constraints.append((count, ">=", 0))
+        constraints.append((first + count, "<=", extent))
     if all(s == 1 for s in steps):
-        call.emitter.demand(demands, call.source)
+        call.emitter.require(constraints, call.source)
     return call.emit(Slice(starts, counts, steps), x)
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from modelcc.frontends.onnx.call import Call, Handlers
 from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in, floats
+from modelcc.frontends.onnx.dynamic_choice import by, either
 from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.late_choice import by, either
 from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
 from modelcc.frontends.onnx.rational import scales_of
 from modelcc.frontends.onnx.vectors import named_sizes, vector_of
@@ -85,7 +85,7 @@ def _require_both_or_none(call: Call, sizes: tuple[Index, ...]) -> None:
     pairs = [(minimum(s, 1), minimum(e, 1)) for s, e in zip(sizes, call.shape(), strict=True)]
     if any(compare(s, "==", e, call.bounds) is False for s, e in pairs):
         call.fail(f"{call.type()} cannot be resized to {list(sizes)}")
-    call.emitter.demand([(s, "==", e) for s, e in pairs], call.source, always=True)
+    call.emitter.require([(s, "==", e) for s, e in pairs], call.source, always=True)
 
 
 def _in_proportion(
@@ -177,16 +177,18 @@ def _interpolated_integers(call: Call, op: Resize) -> str:
 
 def _named(call: Call, sizes: tuple[Index, ...]) -> tuple[Index, ...]:
     """``sizes``, those that are quotients by what comes at run time under names of their own."""
-    late = [a for a, size in enumerate(sizes) if any(symbols(d.divisor) for d in divisions(size))]
-    names = named_sizes(call, [sizes[a] for a in late], f"{call.labels[0]}_resized")
-    found = dict(zip(late, names, strict=True))
+    dynamic = [
+        a for a, size in enumerate(sizes) if any(symbols(d.divisor) for d in divisions(size))
+    ]
+    names = named_sizes(call, [sizes[a] for a in dynamic], f"{call.labels[0]}_resized")
+    found = dict(zip(dynamic, names, strict=True))
     return tuple(found.get(a, size) for a, size in enumerate(sizes))
 
 
 def _emitted(call: Call, op: Resize, x: str) -> str:
     """``x`` by ``op``; if a run finds batch and channels as they are, only along the other axes."""
     type = call.type_of(x)
-    axes = [a for a in (0, 1) if a < type.rank - 1 and op.line(a, type.shape[a]).is_late]
+    axes = [a for a in (0, 1) if a < type.rank - 1 and op.line(a, type.shape[a]).is_dynamic]
     if not axes or op.mode == "nearest" or op.coordinates == "tf_crop_and_resize":
         return call.emit(op, x)
     ratios = [
@@ -196,7 +198,7 @@ def _emitted(call: Call, op: Resize, x: str) -> str:
     tops, bottoms = (vector_of(call, side) for side in zip(*ratios, strict=True))
     same = tops.equals(bottoms).where(1, 0).product().equals(1)
     inner = replace(op, scales=tuple(1.0 if a in axes else s for a, s in enumerate(op.scales)))
-    call.emitter.demand(op.agreements(type), call.source, always=True)
+    call.emitter.require(op.shape_constraints(type), call.source, always=True)
     return either(call, same, x, (by(call, inner), by(call, op)), op.symbols())
 
 

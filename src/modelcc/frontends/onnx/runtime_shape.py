@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.late_steps import sliced_by
+from modelcc.frontends.onnx.dynamic_steps import sliced_by
 from modelcc.frontends.onnx.vectors import Vector, axes_at, operand, positions, vector_of
-from modelcc.ir.condition import Demand
+from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Index, Range, Sym, ceildiv, maximum, product
 from modelcc.ir.types import F64, I64, U64
 from modelcc.ops import elementwise as ew
@@ -93,13 +93,13 @@ def expand(call: Call) -> str:
     needed = wanted.equals(1).where(mine, wanted)
     read = needed.read(call.labels[1] or "shape", SIZE)
     shape: list[Index] = []
-    demands: list[Demand] = []
+    constraints: list[Constraint] = []
     for extent, found in zip(own, read, strict=True):
         fixed = isinstance(extent, int) and extent != 1
         shape.append(extent if fixed else found)
         if fixed:
-            demands.append((found, "==", extent))
-    call.emitter.demand(demands, call.source)
+            constraints.append((found, "==", extent))
+    call.emitter.require(constraints, call.source)
     return call.emit(sh.Expand(tuple(shape)), call.input(0))
 
 
@@ -146,7 +146,7 @@ def _sliced(call: Call, axes: Sequence[int], starts: Vector, ends: Vector, steps
     size = count.read(f"{label}_count", [Range(0, e) for e in most])
     if any(s == 0 for s in step):
         call.fail("a step is 0")
-    call.emitter.demand([(s, "!=", 0) for s in step], call.source)
+    call.emitter.require([(s, "!=", 0) for s in step], call.source)
     ranges = dict(zip(axes, zip(begin, size, step, strict=True), strict=True))
     line = [ranges.get(a, (0, e, 1)) for a, e in enumerate(extents)]
     begins, sizes, strides = (tuple(part[n] for part in line) for n in range(3))

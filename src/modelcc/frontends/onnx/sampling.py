@@ -59,7 +59,7 @@ def max_roi_pool(call: Call) -> str:
     if boxes.type.rank != 2:
         call.fail(f"boxes [k, 5] are wanted, not {boxes.type}")
     # The slices below would be content with more columns.
-    call.emitter.demand([(boxes.type.shape[1], "==", 5)], call.source, True)
+    call.emitter.require([(boxes.type.shape[1], "==", 5)], call.source, True)
     numbers = cast(reshaped(part(boxes, 1, 0, 1), boxes.type.shape[0]), I64)
     op = MaxRoiPool(height, width, call.attrs.number("spatial_scale", 1.0))
     corners = part(boxes, 1, 1, 4).name
@@ -98,7 +98,7 @@ def affine_grid(call: Call) -> str:
     rank, dtype = len(extents) - 1, call.dtype()
     if rank not in (2, 3) or call.shape()[1:] != (rank, rank + 1):
         call.fail(f"theta {call.type()} does not map positions of {rank} axes")
-    call.emitter.demand([(batch, "==", call.shape()[0])], call.source, True)
+    call.emitter.require([(batch, "==", call.shape()[0])], call.source, True)
     aligned = call.attrs.flag("align_corners")
     theta = call.value(0)
     total = _column(theta, rank, rank)

@@ -94,7 +94,7 @@ def suppression(call: Call) -> str:
     boxes, scores = call.shape(0), call.shape(1)
     if len(boxes) != 3 or len(scores) != 3:
         call.fail(f"boxes {call.type(0)} and scores {call.type(1)} must have three axes each")
-    call.emitter.demand([(boxes[2], "==", 4), (boxes[1], "==", scores[2])], call.source, True)
+    call.emitter.require([(boxes[2], "==", 4), (boxes[1], "==", scores[2])], call.source, True)
     limit: Index = boxes[1]
     known = call.known(2)
     if known is not None:

@@ -127,7 +127,7 @@ def squeeze(call: Call) -> str:
         axes = tuple(i for i, d in enumerate(extents) if d == 1)
         # The rank of the result must be known: a named dimension is no 1, or the run ends.
         named = [d for d in dict.fromkeys(extents) if not isinstance(d, int)]
-        call.emitter.demand([(d, "!=", 1) for d in named], call.source, always=True)
+        call.emitter.require([(d, "!=", 1) for d in named], call.source, always=True)
     for a in axes:
         if compare(extents[a], "!=", 1, call.bounds):
             call.fail(f"cannot squeeze dimension {a} of extent {extents[a]}")
@@ -167,7 +167,7 @@ def expand(call: Call) -> str:
     wanted = call.indices(1, "shape")
     target = common_shape((call.shape(), wanted), call.bounds)
     pairs = zip(wanted, target[len(target) - len(wanted) :], strict=True)
-    call.emitter.demand([((e - 1) * (e - t), "==", 0) for e, t in pairs], call.source, always=True)
+    call.emitter.require([((e - 1) * (e - t), "==", 0) for e, t in pairs], call.source, always=True)
     return call.input(0) if target == call.shape() else call.emit(sh.Expand(target), call.input(0))
 
 
@@ -216,7 +216,7 @@ def split(call: Call) -> tuple[str, ...]:
     whole = total(sizes)
     if compare(whole, "!=", extents[axis], call.bounds):
         call.fail(f"the parts have {whole} elements in all, but dimension {axis} {extents[axis]}")
-    call.emitter.demand([(whole, "==", extents[axis])], call.source)
+    call.emitter.require([(whole, "==", extents[axis])], call.source)
     return tuple(taken_apart(call, call.input(0), axis, sizes))
 
 

@@ -32,7 +32,7 @@ def dft(call: Call) -> str:
         call.fail(f"the last axis of {call.type()} must hold real or complex numbers")
     form = Form(call.attrs.flag("inverse"), call.attrs.flag("onesided"))
     if call.opset >= 20 and call.has(2) and call.known(2) is None:
-        return _along_late_axis(call, form)
+        return _along_dynamic_axis(call, form)
     axis = call.axis(1) if call.opset < 20 else _axis(call, rank)
     return transformed(call, call.input(0), axis, form, _length(call, call.shape()[axis], form))
 
@@ -47,7 +47,7 @@ def _length(call: Call, extent: Index, form: Form) -> Index:
     return 2 * (extent - 1) if form.inverse and form.onesided else extent
 
 
-def _along_late_axis(call: Call, form: Form) -> str:
+def _along_dynamic_axis(call: Call, form: Form) -> str:
     """Along an axis that is computed at run time: x as [before, along, after, parts]."""
     *extents, parts = call.shape()
     static = [extent for extent in extents if isinstance(extent, int)]
@@ -91,7 +91,7 @@ def stft(call: Call) -> str:
     count = simplify(floordiv(samples - length, step) + 1, call.bounds)
     if compare(step, "<", 1, call.bounds) or compare(count, "<", 1, call.bounds):
         call.fail(f"a signal of {samples} samples has no frames of {length} each {step}")
-    call.emitter.demand([(length, "<=", samples)], call.source)
+    call.emitter.require([(length, "<=", samples)], call.source)
     parts = rest[0] if rest else 1
     signal = reshaped(call, call.input(0), (batch, samples, parts))
     first, within = Iota((count, length), 0, 0, step), Iota((count, length), 1)
@@ -147,7 +147,7 @@ def window(call: Call) -> str:
     (size,) = call.indices(0, "size", Range())
     if compare(size, ">=", 0, call.bounds) is False:
         call.fail(f"a window of {size} numbers")
-    call.emitter.demand(((size, ">=", 0),), call.source)
+    call.emitter.require(((size, ">=", 0),), call.source)
     unsupported("it is defined by others")
 
 

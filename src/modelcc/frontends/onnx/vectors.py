@@ -15,7 +15,7 @@ import numpy as np
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.emit import ANYTHING
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.ir.condition import Demand
+from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.op import Op
 from modelcc.ir.operators import Arithmetic
@@ -105,12 +105,15 @@ class Vector(Arithmetic):
         return Vector(self.call, self.call.emit(sh.Concat(0), self.name, other.name))
 
     def read(
-        self, label: str, known: Range | Sequence[Range] = ANYTHING, demands: Sequence[Demand] = ()
+        self,
+        label: str,
+        known: Range | Sequence[Range] = ANYTHING,
+        constraints: Sequence[Constraint] = (),
     ) -> tuple[Index, ...]:
         """The elements as indices; symbols called after ``label`` where they are not known."""
         self._check_count(self.call.type_of(self.name).elements)
         return self.call.emitter.read_sizes(
-            self.name, label, known, tuple(demands), self.call.source
+            self.name, label, known, tuple(constraints), self.call.source
         )
 
 
@@ -138,10 +141,10 @@ def named_sizes(call: Call, sizes: Sequence[Index], label: str) -> tuple[Index, 
     if not sizes:
         return ()
     # A message names what the user gave, not the new names.
-    call.emitter.demand([(size, ">=", 0) for size in sizes], call.source)
+    call.emitter.require([(size, ">=", 0) for size in sizes], call.source)
     (values,) = call.emitter.add_node(Indices(tuple(sizes), (len(sizes),)), source=call.source)
-    demands: list[Demand] = [(Sym(f"#{n}"), "==", size) for n, size in enumerate(sizes)]
-    return call.emitter.read_sizes(values, label, Range(0, None), demands, call.source)
+    constraints: list[Constraint] = [(Sym(f"#{n}"), "==", size) for n, size in enumerate(sizes)]
+    return call.emitter.read_sizes(values, label, Range(0, None), constraints, call.source)
 
 
 def operand(call: Call, i: int) -> Vector:
@@ -163,7 +166,7 @@ def axes_at(call: Call, i: int, rank: int) -> Vector:
     for axis in found.read(call.labels[i] or "axes"):
         if isinstance(axis, int):
             call.normal(axis, rank)
-        call.emitter.demand([(axis, ">=", -rank), (axis, "<", rank)], call.source)
+        call.emitter.require([(axis, ">=", -rank), (axis, "<", rank)], call.source)
     return (found < 0).where(found + rank, found)
 
 

@@ -5,7 +5,7 @@
 becomes, with ``%x: u8[n]``::
 
     let %narrow0 = convert[u32](load %x[i])
-    let %y = choose(…, nan, bitcast[f32](…))
+    let %y = select(…, nan, bitcast[f32](…))
 
 An element takes one byte, its bits the low ones.  Where a value is only moved, its byte is moved;
 arithmetic is done in f32 (floats) or 8-bit integers, and the result is rounded to nearest even.
@@ -22,21 +22,21 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Buffer,
-    Choose,
     Const,
     Convert,
     Expr,
-    Fold,
     Function,
-    Gather,
     IndexOf,
     Load,
     MulAdd,
+    Reduce,
     ScalarCall,
+    Select,
     Shuffle,
     Splat,
     Stmt,
     Var,
+    VectorGather,
 )
 from modelcc.ir.loop_traversal import (
     map_blocks,
@@ -98,11 +98,11 @@ class _NarrowExpander:
                 return Const(int(bits), U8, e.lanes)
             case Var() | Load():
                 return replace(e, dtype=U8)
-            case Gather():
+            case VectorGather():
                 return replace(e, offsets=parts[0], dtype=U8)
             case IndexOf():
                 return self._narrow(Term(replace(e, dtype=I32)), e.dtype)
-            case Choose() | Splat() | Shuffle():
+            case Select() | Splat() | Shuffle():
                 return with_operands(e, parts)
             case Bitcast():
                 return parts[0] if e.dtype.is_narrow else Bitcast(parts[0], e.dtype)
@@ -123,8 +123,8 @@ class _NarrowExpander:
                 done: Expr = ScalarCall(e.function, tuple(exprs), result, e.lanes)
             case MulAdd():
                 done = MulAdd(*exprs)
-            case Fold():
-                done = Fold(e.function, exprs[0])
+            case Reduce():
+                done = Reduce(e.function, exprs[0])
             case _:
                 raise TypeError(f"no arithmetic on {e.dtype}: {type(e).__name__}")
         return self._narrow(Term(done), e.dtype) if e.dtype.is_narrow else done

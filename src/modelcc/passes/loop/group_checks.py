@@ -1,7 +1,7 @@
 """Checks of indices from memory, of which hardly any fails: one branch for several of them.
 
     let %x0 = load %x[2*i]
-    let %i0 = choose(lt(%x0, i64(0)), add(%x0, i64(8)), %x0)
+    let %i0 = select(lt(%x0, i64(0)), add(%x0, i64(8)), %x0)
     check %i0 below [8]
     store %y[2*i] = load %t[%i0]
     let %x1 = load %x[2*i + 1]
@@ -14,7 +14,7 @@ becomes::
     register %i0 = %x0
     register %i1 = %x1
     if rare or(ge(bitcast[u64](%i0), u64(8)), ge(bitcast[u64](%i1), u64(8))) {
-      assign %i0 = choose(lt(%x0, i64(0)), add(%x0, i64(8)), %x0)
+      assign %i0 = select(lt(%x0, i64(0)), add(%x0, i64(8)), %x0)
       check %i0 below [8]
       …
     }
@@ -39,26 +39,26 @@ from modelcc.ir.loop import (
     BindIndex,
     Bitcast,
     Check,
-    Choose,
     Comment,
     Const,
     Convert,
     Expr,
-    Fold,
     Function,
-    Gather,
     If,
     IndexOf,
     Let,
     Load,
     Prefetch,
+    Reduce,
     Register,
     ScalarCall,
-    Scatter,
+    Select,
     Splat,
     Stmt,
     Store,
     Var,
+    VectorGather,
+    VectorScatter,
 )
 from modelcc.ir.loop_traversal import (
     checks_in,
@@ -162,7 +162,7 @@ def _block(body: tuple[Stmt, ...], mutable: frozenset[str]) -> tuple[Stmt, ...]:
     return (*result, *group.statements())
 
 
-_PASSABLE = (Let, BindIndex, Store, Scatter, Prefetch, Comment, Alloc)
+_PASSABLE = (Let, BindIndex, Store, VectorScatter, Prefetch, Comment, Alloc)
 """What a load of an index may be moved past, if it has nothing to do with it."""
 
 
@@ -205,7 +205,7 @@ def _defined(s: Stmt) -> str | None:
 def _reads(s: Let, mutable: frozenset[str]) -> bool:
     """Whether ``s`` reads memory that the function may write."""
     found = (e for outer in statement_expressions(s) for e in walk(outer))
-    return any(isinstance(e, Load | Gather) and e.buffer in mutable for e in found)
+    return any(isinstance(e, Load | VectorGather) and e.buffer in mutable for e in found)
 
 
 def _index(s: Stmt, following: Stmt | None) -> _Index | None:
@@ -227,7 +227,7 @@ def _counted(value: Expr) -> Expr:
     match value:
         case Convert(inner, dtype):
             return Convert(_counted(inner), dtype)
-        case Choose(ScalarCall("lt", (x, Const(0))), _, other) if x == other:
+        case Select(ScalarCall("lt", (x, Const(0))), _, other) if x == other:
             return other
         case _:
             return value
@@ -246,7 +246,7 @@ def _any(conditions: Sequence[Expr]) -> Expr:
 
 def _folded(conditions: Sequence[Expr]) -> Expr:
     together = reduce(_or, conditions)
-    return together if together.lanes == 1 else Fold("or", together)
+    return together if together.lanes == 1 else Reduce("or", together)
 
 
 def _or(a: Expr, b: Expr) -> Expr:

@@ -61,7 +61,7 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
     writer = _Steps(program, plan, iter(unique.names))
     body = writer.steps(program.steps)
     outputs = _output_names(program, plan)
-    begin = (Allocate(m.name, m.size) for m in plan.late if m.step < 0)
+    begin = (Allocate(m.name, m.size) for m in plan.dynamic if m.step < 0)
     steps = (*begin, *body, *_copies(program, outputs, writer))
     places = _places(program, steps, outputs, writer)
     return Program(
@@ -145,7 +145,7 @@ class _Steps:
     def _allocations(self, source: tuple[str, ...]) -> list[Step]:
         """What is asked for after the step that has this number in the timeline."""
         now, self.now = self.now, self.now + 1
-        return [Allocate(m.name, m.size, source) for m in self.plan.late if m.step == now]
+        return [Allocate(m.name, m.size, source) for m in self.plan.dynamic if m.step == now]
 
     def _launch(self, call: Launch) -> Launch:
         tensors = tuple(self.bound(t) for t in call.arguments)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from modelcc.ir.index import Index, Sym, mod
 from modelcc.ir.program import Launch
 from modelcc.ir.region import Carry
-from modelcc.passes.program.late_memory import aligned
+from modelcc.passes.program.dynamic_allocation import aligned
 from modelcc.passes.program.storage import Storage, storage_of
 from modelcc.passes.program.timeline import LoopSpan, Timeline
 

@@ -20,7 +20,7 @@ from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.program import Launch, Program, Step, leaves, step_tensors
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View
-from modelcc.passes.program.late_memory import aligned
+from modelcc.passes.program.dynamic_allocation import aligned
 from modelcc.passes.program.nominal import nominal_values
 from modelcc.passes.program.storage import storages
 from modelcc.passes.program.timeline import timeline
@@ -130,7 +130,7 @@ def _ordered(problem: _Problem, effects: _Effects) -> tuple[list[int], int]:
 class _Step:
     """What is ordered: a call, or a branch or loop as one.
 
-    ``binds`` are symbols that are read, or that a demand speaks of.
+    ``binds`` are symbols that are read, or that a constraint speaks of.
     """
 
     item: Step
@@ -200,7 +200,7 @@ def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int
 
     Readers follow the writers before them; writers follow earlier readers, and earlier writers
     unless both write parts only.  What depends on sizes read from memory follows their reading,
-    and the demands on them: what does not meet these may have no room for what is written.
+    and the constraints on them: what does not meet these may have no room for what is written.
     """
     known: dict[str, int] = {}
     full: dict[str, int] = {}

@@ -15,7 +15,12 @@ from modelcc.ir.index import Index, evaluate, symbols
 from modelcc.ir.program import Definition, Program
 from modelcc.passes.program.block import LiveBlock, Offsets, height, lower_bound
 from modelcc.passes.program.carried import share_carried
-from modelcc.passes.program.late_memory import LateMemory, aligned, bounded, late_memory
+from modelcc.passes.program.dynamic_allocation import (
+    DynamicAllocation,
+    aligned,
+    bounded,
+    dynamic_allocations,
+)
 from modelcc.passes.program.nominal import sample_values
 from modelcc.passes.program.placement import placements
 from modelcc.passes.program.stacking import (
@@ -35,7 +40,7 @@ class MemoryPlan:
     ``offsets`` are bytes from the start of the arena, by storage name; ``arena`` is its size.
     Both are in terms of dimensions and ``definitions``.  ``nominal`` are the dimension values
     at which ``peak`` and ``lower_bound`` (the greatest sum of sizes live at once) are given.
-    ``late`` is what must be allocated while the program runs.
+    ``dynamic`` is what must be allocated while the program runs.
     """
 
     storages: tuple[Storage, ...]
@@ -45,12 +50,12 @@ class MemoryPlan:
     nominal: Mapping[str, int]
     peak: int
     lower_bound: int
-    late: tuple[LateMemory, ...] = ()
+    dynamic: tuple[DynamicAllocation, ...] = ()
 
     @cached_property
     def segment(self) -> Mapping[str, str]:
         """Storage name to the segment it lies in, for those that are not in the arena proper."""
-        return {name: part.name for part in self.late for name in part.storages}
+        return {name: part.name for part in self.dynamic for name in part.storages}
 
     @cached_property
     def home(self) -> Mapping[str, Storage]:
@@ -67,8 +72,8 @@ def plan_memory(program: Program) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
     line = timeline(program)
     found = share_in_place(line, share_carried(line, storages(program, line)))
-    late = late_memory(program, found, line)
-    apart = {name for part in late for name in part.storages}
+    dynamic = dynamic_allocations(program, found, line)
+    apart = {name for part in dynamic for name in part.storages}
     arena = [s for s in bounded(program, found, line) if s.place == "arena" and s.name not in apart]
     sizes = [aligned(storage.size) for storage in arena]
     samples = sample_values(sizes, program.dims)
@@ -80,14 +85,14 @@ def plan_memory(program: Program) -> MemoryPlan:
         storages=found,
         offsets={
             **{s.name: o for s, o in zip(arena, symbolic.offsets, strict=True)},
-            **{name: o for part in late for name, o in part.offsets.items()},
+            **{name: o for part in dynamic for name, o in part.offsets.items()},
         },
         arena=symbolic.height,
         definitions=symbolic.definitions,
         nominal=samples[0],
         peak=_peak(stack, layers[0]),
         lower_bound=lower_bound(layers[0]),
-        late=late,
+        dynamic=dynamic,
     )
 
 

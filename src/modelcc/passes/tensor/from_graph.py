@@ -109,14 +109,14 @@ def lower_items(graph: Graph, scope: ProgramScope, capacity: Capacity) -> Lowere
     writers = Counter(name for item in items for name in item_outputs(item))
     parts = frozenset(name for name, number in writers.items() if number > 1)
     items[:] = [_as_view(i, lowered.types, graph.dims, parts) for i in items]
-    items[:] = demands_first(items, graph.constants)
+    items[:] = assertions_first(items, graph.constants)
     return lowered
 
 
-def demands_first(items: Sequence[Item], constants: Container[str]) -> list[Item]:
-    """``items`` with demands on sizes as soon as these are known.
+def assertions_first(items: Sequence[Item], constants: Container[str]) -> list[Item]:
+    """``items`` with constraints on sizes as soon as these are known.
 
-    What does not meet a demand may have no room for what is written before it is looked at.
+    What does not meet a constraint may have no room for what is written before it is looked at.
     """
     groups: list[list[Item]] = [[]]  # runs of readings in even places, what is between in odd ones
     readings: dict[str, int] = {}  # the place of the run where a symbol is read

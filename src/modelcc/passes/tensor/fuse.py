@@ -31,8 +31,8 @@ from modelcc.ir.tensor import (
 )
 from modelcc.ir.tensor_verifier import item_symbols
 from modelcc.ir.types import TensorType
-from modelcc.passes.tensor.joined_kernel import joined_kernel
-from modelcc.passes.tensor.row_space import RowSpace, row_space
+from modelcc.passes.tensor.fused_kernel import fused_kernel
+from modelcc.passes.tensor.reduction_domain import ReductionDomain, reduction_domain
 from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.passes.tensor.split_blocks import ragged_part
 
@@ -187,10 +187,10 @@ def _fits(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
             return True
     if not all(_contiguous_row(s, types) for s in stages if s.reduce):
         return False
-    space = row_space(stages)
-    if space is None or space.repeats(space.stages[-1]):
+    domain = reduction_domain(stages)
+    if domain is None or domain.repeats(domain.stages[-1]):
         return False
-    return _walks_as_one(space, types)
+    return _walks_as_one(domain, types)
 
 
 def _keeps_vectors(stages: Sequence[Stage], types: Mapping[str, TensorType]) -> bool:
@@ -227,18 +227,18 @@ def _repeats_gathers(reader: Stage, made: Sequence[Stage]) -> bool:
     return any(axes - {n for i in r.indices for n in symbols(i)} for r in used)
 
 
-def _walks_as_one(space: RowSpace, types: Mapping[str, TensorType]) -> bool:
+def _walks_as_one(domain: ReductionDomain, types: Mapping[str, TensorType]) -> bool:
     """Whether every access walks the row axes as one contiguous axis."""
-    names = frozenset(a.name for a in space.row)
+    names = frozenset(a.name for a in domain.row)
     if len(names) <= 1:
         return True
-    for stage in space.stages:
+    for stage in domain.stages:
         if names & _counted(stage.body):
             return False
         accesses = [(r.tensor, r.indices) for r in reads(stage.body)]
         for tensor, indices in (*accesses, (stage.output, stage.write)):
             moves = any(names & symbols(i) for i in indices)
-            if moves and not _is_row(indices, types[tensor], space.row):
+            if moves and not _is_row(indices, types[tensor], domain.row):
                 return False
     return True
 
@@ -350,4 +350,4 @@ def _needed(groups: Sequence[_FusionGroup], program: TensorProgram) -> list[froz
 
 def _kernel(group: _FusionGroup, needed: frozenset[str]) -> Kernel:
     outputs = (s.output for s in group.stages if s.output in needed)
-    return joined_kernel(group.kernels, group.stages, outputs)
+    return fused_kernel(group.kernels, group.stages, outputs)

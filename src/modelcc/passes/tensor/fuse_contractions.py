@@ -1,4 +1,5 @@
-"""Fusion of two contractions with what turns the results of one into an operand of the other."""
+"""GEMM-GEMM fusion: two contractions with what turns the results of one into an operand of the
+other."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from dataclasses import dataclass
 from modelcc.ir.index import bounds_of, product
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Item, Kernel, Stage, TensorProgram, item_inputs
-from modelcc.passes.tensor.contraction_pair import ContractionPair, match_pair
-from modelcc.passes.tensor.joined_kernel import joined_kernel
-from modelcc.passes.tensor.online_weights import online_weights
+from modelcc.passes.tensor.fused_kernel import fused_kernel
+from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
+from modelcc.passes.tensor.online_softmax import online_softmax
 
 _NOBODY = frozenset[int]()
 
@@ -76,7 +77,7 @@ class FuseContractions:
             if id(item) in merged:
                 kernels = merged[id(item)]
                 stages = [s for k in kernels for s in k.stages]
-                items.append(joined_kernel(kernels, stages, kernels[-1].outputs))
+                items.append(fused_kernel(kernels, stages, kernels[-1].outputs))
             elif id(item) not in gone:
                 items.append(item)
         return program.with_items(tuple(items))
@@ -87,7 +88,7 @@ class FuseContractions:
         """``kernels`` with what comes before them, if these are a pair worth fusing."""
         stages = tuple(s for k in kernels for s in k.stages)
         if _begins_with_product(stages) and len(kernels) > 1:
-            pair = match_pair(stages, frozenset())
+            pair = match_gemm_pair(stages, frozenset())
             return kernels if pair is not None and self._worth(pair, program) else None
         if len(kernels) > self.depth:
             return None
@@ -95,7 +96,7 @@ class FuseContractions:
         chains = (self._chain(longer, makers, program) for longer in before if longer)
         return next((chain for chain in chains if chain is not None), None)
 
-    def _worth(self, pair: ContractionPair, program: TensorProgram) -> bool:
+    def _worth(self, pair: GemmPair, program: TensorProgram) -> bool:
         rows, keys = pair.row.extent, pair.key.extent
         read = {r.tensor for s in (pair.scores[0], pair.results[0]) for r in reads(s.body)}
         if (isinstance(rows, int) and rows < self.rows) or read & program.constants.keys():
@@ -108,7 +109,7 @@ class FuseContractions:
             return False
         if isinstance(keys, int) and keys * self.share < width:
             return False
-        if online_weights(pair) is not None:
+        if online_softmax(pair) is not None:
             return True
         size = pair.scores[-1].body.dtype.bytes * self.block
         return isinstance(keys, int) and keys * size <= self.cache_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import Atom, FloorDiv, Index, Max, Min, Mod, Sym
+from modelcc.ir.index import Atom, FloorDiv, FloorMod, Index, IndexMax, IndexMin, Sym
 from modelcc.ir.index_checked import LEAST, MOST
 from modelcc.targets.c.code import Code
 from modelcc.targets.c.indices import IndexCode
@@ -61,14 +61,14 @@ class CheckedCode:
 
     def _atom(self, e: Atom) -> str:
         match e:
-            case FloorDiv(dividend, divisor) | Mod(dividend, divisor):
+            case FloorDiv(dividend, divisor) | FloorMod(dividend, divisor):
                 name = "mcc_floordiv" if isinstance(e, FloorDiv) else "mcc_mod"
                 left, right = self._text(dividend), self._text(divisor)
                 if not isinstance(divisor, int):
                     right = self._call("mcc_divisor", left, right)
                 return f"{self._prelude.index(name)}({left}, {right})"
-            case Min(args) | Max(args):
-                name = self._prelude.index("mcc_min" if isinstance(e, Min) else "mcc_max")
+            case IndexMin(args) | IndexMax(args):
+                name = self._prelude.index("mcc_min" if isinstance(e, IndexMin) else "mcc_max")
                 first, *rest = map(self._text, args)
                 for text in rest:
                     first = f"{name}({first}, {text})"

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from modelcc.ir.index import Index
 from modelcc.ir.loop import (
     Bitcast,
-    Choose,
     Const,
     Convert,
     Expr,
-    Fold,
-    Gather,
     IndexOf,
     Intrinsic,
     Load,
     MulAdd,
+    Predicate,
+    Reduce,
     ScalarCall,
+    Select,
     Shuffle,
     Splat,
-    Test,
     Var,
+    VectorGather,
 )
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, I64, DType
@@ -55,7 +55,7 @@ class ExpressionCode:
                 return self._index_of(e)
             case Load():
                 return self.memory.load(e.buffer, e.offset, e.lanes, e.stride, e.active)
-            case Gather():
+            case VectorGather():
                 at = self.operand(e.offsets)
                 return self.memory.gather(
                     e.buffer, e.offset, at, e.offsets.dtype, e.lanes, e.active
@@ -85,7 +85,7 @@ class ExpressionCode:
 
     def _shaping_operand(self, e: Expr) -> CExpression:
         match e:
-            case Choose():
+            case Select():
                 condition = self.operand(e.condition)
                 then, other = self.operand(e.then), self.operand(e.other)
                 return self.arithmetic.select(condition, then, other, e.dtype, e.lanes)
@@ -99,9 +99,9 @@ class ExpressionCode:
                 return self.arithmetic.splat(self.operand(e.value), e.dtype, e.lanes)
             case Shuffle():
                 return self._shuffle(e)
-            case Fold():
-                return self._fold(e)
-            case Test():
+            case Reduce():
+                return self._reduce(e)
+            case Predicate():
                 return self.condition(e.conditions)
             case _:
                 raise TypeError(f"no C form of {type(e).__name__}")
@@ -134,7 +134,7 @@ class ExpressionCode:
             result = self.arithmetic.call("add", (result, steps), own, e.lanes)
         return self.arithmetic.convert(result, own, e.dtype, e.lanes)
 
-    def _fold(self, e: Fold) -> CExpression:
+    def _reduce(self, e: Reduce) -> CExpression:
         value, lanes = self.operand(e.value), e.value.lanes
         if lanes == 1:
             return value

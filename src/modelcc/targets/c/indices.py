@@ -5,10 +5,10 @@ from __future__ import annotations
 from modelcc.ir.index import (
     Atom,
     FloorDiv,
+    FloorMod,
     Index,
-    Max,
-    Min,
-    Mod,
+    IndexMax,
+    IndexMin,
     Sym,
     bounds_of,
     product,
@@ -68,10 +68,10 @@ class IndexCode:
         match e:
             case FloorDiv(dividend, divisor):
                 return self._division(dividend, divisor, "/", "mcc_floordiv")
-            case Mod(dividend, divisor):
+            case FloorMod(dividend, divisor):
                 return self._division(dividend, divisor, "%", "mcc_mod")
-            case Min() | Max():
-                name = self._prelude.index("mcc_min" if isinstance(e, Min) else "mcc_max")
+            case IndexMin() | IndexMax():
+                name = self._prelude.index("mcc_min" if isinstance(e, IndexMin) else "mcc_max")
                 result = self.text(e.args[0])
                 for arg in e.args[1:]:
                     result = f"{name}({result}, {self.text(arg)})"

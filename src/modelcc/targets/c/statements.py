@@ -18,9 +18,9 @@ from modelcc.ir.loop import (
     ParallelCall,
     Prefetch,
     Register,
-    Scatter,
     Stmt,
     Store,
+    VectorScatter,
     While,
 )
 from modelcc.ir.loop_traversal import FAULTS
@@ -71,16 +71,16 @@ class StatementCode:
                 parallel_call(self._code, self.expressions, self._prelude, s)
             case Comment():
                 self._code.comment(s.text)
-            case Store() | Scatter() | Prefetch():
+            case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
 
-    def _memory_statement(self, s: Store | Scatter | Prefetch) -> None:
+    def _memory_statement(self, s: Store | VectorScatter | Prefetch) -> None:
         memory, operand = self.expressions.memory, self.expressions.operand
         match s:
             case Store():
                 value = operand(s.value)
                 memory.store(s.buffer, s.offset, value, s.value.lanes, s.stride, s.active)
-            case Scatter():
+            case VectorScatter():
                 at, value = operand(s.offsets), operand(s.value)
                 kind, lanes = s.offsets.dtype, s.value.lanes
                 memory.scatter(s.buffer, s.offset, at, kind, value, lanes, s.active)

@@ -160,9 +160,9 @@ class StepsCode:
 
     def _bind_sizes(self) -> None:
         scope = self._code.scope
-        late = frozenset(self._program.read_sizes)
+        dynamic = frozenset(self._program.read_sizes)
         for position, (name, known) in enumerate(self._program.dims.items()):
-            if name in late:
+            if name in dynamic:
                 continue
             self._define(name, f"sizes[{position}]")
             scope.bounds[name] = known

@@ -18,7 +18,7 @@ from modelcc.schedule.workload import program_key
 from modelcc.targets.base import GraphPasses, TargetOptions, TensorPasses
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.passes.assign_layouts import AssignLayouts
-from modelcc.targets.cpu.passes.join_parts import JoinParts
+from modelcc.targets.cpu.passes.horizontal_fusion import HorizontalFusion
 from modelcc.targets.cpu.passes.pack_channels import PackChannels
 from modelcc.targets.cpu.passes.pack_operands import PackOperands
 from modelcc.targets.cpu.passes.pack_pairs import PackPairs
@@ -99,7 +99,7 @@ def tensor_passes(
         operands=(PackOperands(BLOCK),),
         kernels=(
             *_fused_contractions(wanted.model.get(CONTRACTIONS, "")),
-            JoinParts(threads=machine.threads),
+            HorizontalFusion(threads=machine.threads),
             SplitBlocks(),
             *_fewer_multiplications(machine, options, channels, wanted.algorithms),
             # What neither fits into the first cache nor lies in the order in which it is read.

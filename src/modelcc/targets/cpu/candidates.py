@@ -1,6 +1,6 @@
 """Schedules of a kernel that are worth measuring, the most promising first.
 
-A candidate differs from the default in one part or phase; the best of several parts together are
+A candidate differs from the default in one part or group; the best of several parts together are
 found one after the other.
 """
 
@@ -13,11 +13,11 @@ from math import prod
 from typing import TypeVar
 
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.chain import find_chain
+from modelcc.schedule.compute_at import group_stages
 from modelcc.schedule.schedule import (
+    ComputeAt,
     Part,
     Parts,
-    Phases,
     RowBlocks,
     Rows,
     RowSums,
@@ -29,7 +29,7 @@ from modelcc.schedule.schedule import (
 )
 from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.pieces import Piece, parts_of, phases_of
+from modelcc.targets.cpu.pieces import Piece, groups_of, parts_of
 from modelcc.targets.cpu.row_blocks import planned_blocks
 from modelcc.targets.cpu.row_sums import TERMS, planned_sums
 from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS
@@ -82,8 +82,8 @@ def likeness(schedule: Schedule) -> object:
     match schedule:
         case Parts(parts):
             return tuple(_part_likeness(part) for part in parts)
-        case Phases(phases):
-            return Phases, tuple(_part_likeness(part) for part in phases)
+        case ComputeAt(groups):
+            return ComputeAt, tuple(_part_likeness(part) for part in groups)
         case RowBlocks(scores=scores, total=total):
             tiles = (None if one is None else _part_likeness(one) for one in (scores, total))
             steps = tuple(_part_likeness(step) for step in schedule.steps)
@@ -110,8 +110,8 @@ def _changed(kernel: CanonicalKernel, base: Schedule, machine: CpuModel) -> Iter
     match base:
         case Parts():
             yield from _parts(kernel, base, machine)
-        case Phases():
-            yield from _phases(kernel, base, machine)
+        case ComputeAt():
+            yield from _compute_at(kernel, base, machine)
         case RowBlocks():
             yield from _in_turns(_other_blocks(base), _other_products(kernel, base, machine))
         case RowSums():
@@ -182,7 +182,7 @@ def _on_threads(base: Schedule, machine: CpuModel) -> Iterator[Schedule]:
             yield Parts((replace(part, parallel=PARALLEL_CHUNKS if part.parallel == 1 else 1),))
         case Parts((StraightRows() as part,)):
             yield Parts((replace(part, parallel=not part.parallel),))
-        case RowBlocks() | RowSums() | Phases():
+        case RowBlocks() | RowSums() | ComputeAt():
             yield replace(base, parallel=not base.parallel)
         case _:
             pass
@@ -236,23 +236,23 @@ def _unrolled(tiled: Tiled) -> Iterator[Tiled]:
         yield replace(tiled, unroll=((name, size),))
 
 
-def _phases(kernel: CanonicalKernel, base: Phases, machine: CpuModel) -> Iterator[Phases]:
-    """Phases that are tiled alike are changed alike."""
-    chain = find_chain(kernel)
-    if chain is None:
+def _compute_at(kernel: CanonicalKernel, base: ComputeAt, machine: CpuModel) -> Iterator[ComputeAt]:
+    """Groups that are tiled alike are changed alike."""
+    grouped = group_stages(kernel)
+    if grouped is None:
         return
     alike: dict[object, dict[int, list[Tiled]]] = {}
-    pieces = zip(phases_of(kernel, chain), base.phases, strict=True)
-    for number, (piece, phase) in enumerate(pieces):
+    pieces = zip(groups_of(kernel, grouped), base.groups, strict=True)
+    for number, (piece, group) in enumerate(pieces):
         found = islice(piece.tilings(machine), TILES)
-        tiles = [replace(tiled, parallel=phase.parallel) for tiled in found]
-        alike.setdefault(_sizes(phase), {})[number] = list(_in_turns(tiles, _unrolled(phase)))
+        tiles = [replace(tiled, parallel=group.parallel) for tiled in found]
+        alike.setdefault(_sizes(group), {})[number] = list(_in_turns(tiles, _unrolled(group)))
     for members in alike.values():
         for changed in zip(*members.values(), strict=False):
-            phases = list(base.phases)
+            groups = list(base.groups)
             for number, tiled in zip(members, changed, strict=True):
-                phases[number] = tiled
-            yield replace(base, phases=tuple(phases))
+                groups[number] = tiled
+            yield replace(base, groups=tuple(groups))
 
 
 def _sizes(tiled: Tiled) -> object:

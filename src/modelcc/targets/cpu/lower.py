@@ -1,6 +1,7 @@
 """One canonical kernel and a schedule become a loop function; without one, by the default.
 
-The default is the first kind that fits: blocks of rows, phases, sums of rows, unrelated parts.
+The default is the first kind that fits: blocks of rows, groups of stages, sums of rows, unrelated
+parts.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from modelcc.ir.index import Bounds, coefficient, product
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.types import Layout, TensorType
-from modelcc.passes.tensor.row_space import row_space
+from modelcc.passes.tensor.reduction_domain import reduction_domain
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.chain import find_chain, in_blocks
+from modelcc.schedule.compute_at import group_stages, in_blocks
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.prune import without_idle_loops
 from modelcc.schedule.schedule import (
+    ComputeAt,
     Part,
     Parts,
-    Phases,
     RowBlocks,
     Rows,
     RowSums,
@@ -34,7 +35,7 @@ from modelcc.schedule.structure import make_group
 from modelcc.targets.cpu.border import clear_border
 from modelcc.targets.cpu.in_place import pairs_in_place, pairs_of_parts
 from modelcc.targets.cpu.machine import CpuModel
-from modelcc.targets.cpu.pieces import Piece, parts_of, phases_of
+from modelcc.targets.cpu.pieces import Piece, groups_of, parts_of
 from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
 from modelcc.targets.cpu.row_sums import MOST_TERMS, emit_row_sums, find_row_sums
@@ -158,41 +159,41 @@ def _row_sums(workload: _Workload, wanted: RowSums | None) -> _Lowered | None:
     return _Lowered(statements, RowSums(found.block, parallel, found.terms, steps.schedules))
 
 
-def _phases(workload: _Workload, wanted: Phases | None) -> _Lowered | None:
-    """Phase by phase, block by block where there are any."""
+def _compute_at(workload: _Workload, wanted: ComputeAt | None) -> _Lowered | None:
+    """Group by group, block by block where there are any."""
     kernel, machine = workload.kernel, workload.machine
-    chain = find_chain(kernel)
-    if chain is None:
+    grouped = group_stages(kernel)
+    if grouped is None:
         return None
-    if wanted is not None and len(wanted.phases) != len(chain.phases):
-        raise ScheduleError(f"there are {len(chain.phases)} phases, not {len(wanted.phases)}")
-    pieces = phases_of(kernel, chain)
+    if wanted is not None and len(wanted.groups) != len(grouped.groups):
+        raise ScheduleError(f"there are {len(grouped.groups)} groups, not {len(wanted.groups)}")
+    pieces = groups_of(kernel, grouped)
     plans: list[Plan] = []
     layouts: dict[str, Layout] = {}
-    asked = [None] * len(pieces) if wanted is None else wanted.phases
+    asked = [None] * len(pieces) if wanted is None else wanted.groups
     for piece, one in zip(pieces, asked, strict=True):
         plan, layout = piece.plan(machine, one)
         layouts |= layout
         plans.append(plan)
-    chunks = _phase_chunks(pieces) if wanted is None else [p.parallel for p in wanted.phases]
-    _check_one_fork([c > 1 for c in chunks], chain.outer)
-    ahead = streams(chain, plans, kernel.constants)
+    chunks = _group_chunks(pieces) if wanted is None else [p.parallel for p in wanted.groups]
+    _check_one_fork([c > 1 for c in chunks], grouped.outer)
+    ahead = streams(grouped, plans, kernel.constants)
     statements: list[Stmt] = []
     for plan, stream, parts in zip(plans, ahead, chunks, strict=True):
-        statements += emit_tiled(plan, workload.names, parts, stream, frozenset(chain.kept))
-    several = product(axis.extent for axis in chain.outer) != 1
+        statements += emit_tiled(plan, workload.names, parts, stream, frozenset(grouped.scratch))
+    several = product(axis.extent for axis in grouped.outer) != 1
     worth = workload.worth_a_fork and several if wanted is None else wanted.parallel
-    types = {**workload.types, **chain.kept}
+    types = {**workload.types, **grouped.scratch}
     in_place = [pair for plan in plans for pair in _alone_in_place(plan, plans, kernel, types)]
     schedules = zip(plans, chunks, strict=True)
-    phases = tuple(replace(plan.schedule, parallel=parts) for plan, parts in schedules)
-    body = in_blocks(chain, workload.names, statements, worth)
-    return _Lowered(body, Phases(phases, worth), layouts, in_place)
+    groups = tuple(replace(plan.schedule, parallel=parts) for plan, parts in schedules)
+    body = in_blocks(grouped, workload.names, statements, worth)
+    return _Lowered(body, ComputeAt(groups, worth), layouts, in_place)
 
 
-def _phase_chunks(phases: Sequence[Piece]) -> list[int]:
-    """A function forks once: for its blocks, else for the first phase."""
-    first, *rest = phases
+def _group_chunks(groups: Sequence[Piece]) -> list[int]:
+    """A function forks once: for its blocks, else for the first group."""
+    first, *rest = groups
     worth = not first.outer and may_be_worth_a_fork(first.stages, first.types, first.dims)
     return [PARALLEL_CHUNKS if worth else 1, *(1 for _ in rest)]
 
@@ -205,7 +206,7 @@ def _check_one_fork(parallel: Sequence[bool], outer: Sequence[object] = ()) -> N
 def _alone_in_place(
     plan: Plan, plans: Sequence[Plan], kernel: CanonicalKernel, types: Mapping[str, TensorType]
 ) -> list[tuple[str, str]]:
-    """(output, input) pairs of one phase, whose input no other phase reads."""
+    """(output, input) pairs of one group, whose input no other group reads."""
     if plan.overwrites_early:
         return []
     others = [n for p in plans if p is not plan for n in p.group.nests]
@@ -286,10 +287,12 @@ def _plan(
         return shared.plan(machine, wanted)
     if wanted is None and shared is not None and not _prefers_rows(shared):
         return shared.plan(machine, None)
-    space = None if tiled else row_space(piece.stages)
-    if space is not None and not any(space.repeats(s) for s in space.stages if s.output in outputs):
+    domain = None if tiled else reduction_domain(piece.stages)
+    if domain is not None and not any(
+        domain.repeats(s) for s in domain.stages if s.output in outputs
+    ):
         asked = wanted if isinstance(wanted, Rows) else None
-        rows = plan_rows(space, outputs, types, dims, machine, asked)
+        rows = plan_rows(domain, outputs, types, dims, machine, asked)
         if rows is not None:
             return rows, {}
     if wanted is not None:
@@ -322,7 +325,7 @@ def _prefers_rows(piece: Piece) -> bool:
 
 _KINDS: Mapping[type, tuple[Callable[..., _Lowered | None], str]] = {
     RowBlocks: (_row_blocks, "two contractions of which one sums rows of the other"),
-    Phases: (_phases, "made of phases that hand on values"),
+    ComputeAt: (_compute_at, "made of groups of stages that hand on values"),
     RowSums: (_row_sums, "one row times a long matrix that comes at run time"),
     Parts: (_parts, ""),
 }

@@ -1,4 +1,4 @@
-"""What of a kernel is scheduled by itself: its phases, or its unrelated parts."""
+"""What of a kernel is scheduled by itself: its groups, or its unrelated parts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from modelcc.ir.tensor import Axis, Stage
 from modelcc.ir.types import Layout, TensorType
 from modelcc.passes.tensor.shared_axes import shared_axes
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.chain import Chain
 from modelcc.schedule.choices import with_choices
+from modelcc.schedule.compute_at import GroupedStages
 from modelcc.schedule.schedule import Tiled
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.plan import Plan, plan_stages, tilings
@@ -52,12 +52,14 @@ class Piece:
         return tilings(self.stages, *places, machine)
 
 
-def phases_of(kernel: CanonicalKernel, chain: Chain) -> tuple[Piece, ...]:
-    """The phases of ``chain``, which is that of the kernel."""
-    types = {**dict(kernel.types), **chain.kept}
-    dims: Bounds = {**dict(kernel.dims), **chain.ranges}
-    stored = frozenset((*kernel.outputs, *chain.kept))
-    return _pieces(kernel, chain.phases, Piece((), stored, types, dims, frozenset(), chain.outer))
+def groups_of(kernel: CanonicalKernel, grouped: GroupedStages) -> tuple[Piece, ...]:
+    """The groups of ``grouped``, which is that of the kernel."""
+    types = {**dict(kernel.types), **grouped.scratch}
+    dims: Bounds = {**dict(kernel.dims), **grouped.ranges}
+    stored = frozenset((*kernel.outputs, *grouped.scratch))
+    return _pieces(
+        kernel, grouped.groups, Piece((), stored, types, dims, frozenset(), grouped.outer)
+    )
 
 
 def parts_of(kernel: CanonicalKernel) -> tuple[Piece, ...]:

@@ -24,12 +24,12 @@ from modelcc.ir.index import (
     product,
     substitute,
 )
-from modelcc.ir.loop import Alloc, BindIndex, Buffer, For, If, IndexOf, Stmt, Test
+from modelcc.ir.loop import Alloc, BindIndex, Buffer, For, If, IndexOf, Predicate, Stmt
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I64, Layout, Part, TensorType
-from modelcc.passes.tensor.contraction_pair import match_pair
-from modelcc.passes.tensor.online_weights import online_weights, seen_keys
-from modelcc.passes.tensor.row_space import RowSpace
+from modelcc.passes.tensor.gemm_pair import match_gemm_pair
+from modelcc.passes.tensor.online_softmax import online_softmax, seen_keys
+from modelcc.passes.tensor.reduction_domain import ReductionDomain
 from modelcc.schedule.block_stages import BlockRange as Block
 from modelcc.schedule.block_stages import BlockStages, StageGroup
 from modelcc.schedule.canonical import CanonicalKernel
@@ -110,10 +110,10 @@ def find_row_blocks(
     The scores of a block take an eighth of the second-level cache: what they are multiplied with
     passes through it, too.
     """
-    pair = match_pair(kernel.stages, frozenset(name for name, _ in kernel.dims))
+    pair = match_gemm_pair(kernel.stages, frozenset(name for name, _ in kernel.dims))
     if pair is None or kernel.outputs != (pair.results[-1].output,):
         return None
-    weights = online_weights(pair)
+    weights = online_softmax(pair)
     rows, keys = pair.row.extent, pair.key.extent
     if wanted is not None:
         return _wanted(BlockStages(pair, weights), wanted)
@@ -229,7 +229,7 @@ class _RowBlockEmitter:
             return self._keys(block)
         if whole == 0:
             return self._keys(rest)
-        inside = Test((Condition(number - whole, "<", 0),))
+        inside = Predicate((Condition(number - whole, "<", 0),))
         return [If(inside, tuple(self._keys(block)), tuple(self._keys(rest)))]
 
     def _keys(self, block: Block) -> list[Stmt]:
@@ -253,7 +253,7 @@ class _RowBlockEmitter:
             conditions = [] if isinstance(rest.keys, int) else [Condition(rest.keys, ">", 0)]
             conditions += [] if seen is None else [Condition(seen - rest.key, ">", 0)]
             last = tuple(self._emit(stages.key_block(rest), rest))
-            statements += [If(Test(tuple(conditions)), last)] if conditions else last
+            statements += [If(Predicate(tuple(conditions)), last)] if conditions else last
         return [*statements, *self._emit(stages.end(block), block)]
 
     def _seen(self, block: Block) -> Index | None:
@@ -264,26 +264,26 @@ class _RowBlockEmitter:
             return None
         return maximum(substitute(seen, {pair.row.name: block.row + block.rows - 1}), 0)
 
-    def _emit(self, phases: Sequence[StageGroup], block: Block) -> list[Stmt]:
-        return [s for phase in phases for s in self._phase(phase, block)]
+    def _emit(self, groups: Sequence[StageGroup], block: Block) -> list[Stmt]:
+        return [s for group in groups for s in self._group(group, block)]
 
-    def _product(self, phase: StageGroup, block: Block) -> Product | None:
+    def _product(self, group: StageGroup, block: Block) -> Product | None:
         """Which product of a whole block it is, if one; of the ends if there is nothing else."""
-        if not (phase.scores or phase.total):
+        if not (group.scores or group.total):
             return None
         rows, keys = self.blocks.stages.pair.row.extent, self.blocks.stages.pair.key.extent
         whole = block.rows == self.blocks.rows or floordiv(rows, self.blocks.rows) == 0
         size = self.blocks.keys
         whole &= size is None or block.keys == size or floordiv(keys, size) == 0
-        return None if not whole else "scores" if phase.scores else "total"
+        return None if not whole else "scores" if group.scores else "total"
 
-    def _phase(self, phase: StageGroup, block: Block) -> list[Stmt]:
+    def _group(self, group: StageGroup, block: Block) -> list[Stmt]:
         pair = self.blocks.stages.pair
-        local = self._local(block.keys if phase.scores else None)
+        local = self._local(block.keys if group.scores else None)
         types = {**self.types, **local}
-        if not phase.rows:
-            piece = Piece(phase.stages, phase.stored, types, self.dims, frozenset())
-            made = self._product(phase, block)
+        if not group.rows:
+            piece = Piece(group.stages, group.stored, types, self.dims, frozenset())
+            made = self._product(group, block)
             if made is None:
                 plan = self.planned.steps.tiled(piece, self.machine)
             else:
@@ -291,7 +291,7 @@ class _RowBlockEmitter:
                 self.planned.products[made] = piece, plan.schedule
             return emit_tiled(plan, self.names, 1, None, frozenset(local))
         row, key = replace(pair.row, extent=block.rows), replace(pair.key, extent=block.keys)
-        space = RowSpace((row,), (key,), phase.stages)
-        args = space, phase.stored, types, self.dims, self.machine
+        domain = ReductionDomain((row,), (key,), group.stages)
+        args = domain, group.stored, types, self.dims, self.machine
         rows = self.planned.steps.rows(partial(plan_rows, *args))
         return emit_rows(replace(rows, padded=frozenset((pair.score,))), self.names, 1)

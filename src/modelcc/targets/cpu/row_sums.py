@@ -23,7 +23,7 @@ from modelcc.ir.index import (
     product,
     symbols,
 )
-from modelcc.ir.loop import Alloc, Buffer, For, If, LoopKind, Stmt, Test
+from modelcc.ir.loop import Alloc, Buffer, For, If, LoopKind, Predicate, Stmt
 from modelcc.ir.scalar_tree import (
     depends_on,
     reads,
@@ -207,7 +207,7 @@ def _blocks(emitter: _RowSumEmitter, outer: Mapping[str, Index], threaded: bool)
         statements.append(For(number, 0, whole, body, kind=kind))
     if rest != 0:
         last = _nested(outer, tuple(emitter.block(whole * size, rest)), "serial")
-        some = Test((Condition(rest, ">", 0),))
+        some = Predicate((Condition(rest, ">", 0),))
         statements += last if isinstance(rest, int) else [If(some, tuple(last))]
     return statements
 

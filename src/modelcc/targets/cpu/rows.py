@@ -22,15 +22,15 @@ from modelcc.ir.index import (
 from modelcc.ir.loop import (
     Alloc,
     Buffer,
-    Choose,
     Const,
     Expr,
-    Fold,
     For,
     IndexOf,
     Let,
+    Reduce,
     Register,
     ScalarCall,
+    Select,
     Splat,
     Stmt,
     Store,
@@ -40,7 +40,7 @@ from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import cost, reads, size, transform
 from modelcc.ir.tensor import Read, Scalar, Stage
 from modelcc.ir.types import BOOL, I32, TensorType
-from modelcc.passes.tensor.row_space import RowSpace
+from modelcc.passes.tensor.reduction_domain import ReductionDomain
 from modelcc.schedule.expression import (
     FreshNames,
     PointEmitter,
@@ -68,7 +68,7 @@ LARGEST = 1024
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Nests over shared outer loops and one row loop; ``kept`` rows live in local buffers.
+    """Nests over shared outer loops and one row loop; ``scratch`` rows live in local buffers.
 
     Rows of ``padded`` tensors have room for whole vectors.
     """
@@ -78,7 +78,7 @@ class RowPlan:
     nests: tuple[Nest, ...]
     stored: frozenset[str]
     walks: frozenset[str]
-    kept: Mapping[str, Buffer]
+    scratch: Mapping[str, Buffer]
     lanes: int
     unroll: int
     padded: frozenset[str] = frozenset()
@@ -90,7 +90,7 @@ class RowPlan:
 
 
 def plan_rows(
-    space: RowSpace,
+    domain: ReductionDomain,
     outputs: frozenset[str],
     types: Mapping[str, TensorType],
     dims: Bounds,
@@ -102,15 +102,15 @@ def plan_rows(
 
     :class:`ScheduleError` if what is ``wanted`` of vectors does not fit.
     """
-    inlined = _inline(space, outputs)
+    inlined = _inline(domain, outputs)
     if inlined is None:
         return None
-    space, kept_names = inlined
-    internal = frozenset(s.output for s in space.stages) - outputs
-    scalars = frozenset(s.output for s in space.stages if not space.walks_rows(s))
-    row_name = space.row[-1].name if space.row else UNIT.name
-    nests = [_row_nest(s, space, types, dims, internal, scalars) for s in space.stages]
-    outer_names = frozenset(a.name for a in space.outer)
+    domain, scratch_names = inlined
+    internal = frozenset(s.output for s in domain.stages) - outputs
+    scalars = frozenset(s.output for s in domain.stages if not domain.walks_rows(s))
+    row_name = domain.row[-1].name if domain.row else UNIT.name
+    nests = [_row_nest(s, domain, types, dims, internal, scalars) for s in domain.stages]
+    outer_names = frozenset(a.name for a in domain.outer)
     nests = list(merge_loops(nests, outer_names))
     if len([v for v in nests[0].parallel if v.name not in outer_names]) > 1:
         return None
@@ -119,10 +119,10 @@ def plan_rows(
     outer = tuple(v for v in nests[0].parallel if v.name != row_name)
     lanes = _lane_count(nests, row, machine)
     lanes = lanes if wanted is None else _wanted(wanted, lanes)
-    kept = {n: _row_buffer(n, nests, row.extent, lanes) for n in kept_names}
-    walks = frozenset(s.output for s in space.stages if space.walks_rows(s))
+    scratch = {n: _row_buffer(n, nests, row.extent, lanes) for n in scratch_names}
+    walks = frozenset(s.output for s in domain.stages if domain.walks_rows(s))
     unroll = _unroll(row, lanes) if wanted is None else wanted.unroll
-    return RowPlan(outer, row, tuple(nests), outputs, walks, kept, lanes, unroll)
+    return RowPlan(outer, row, tuple(nests), outputs, walks, scratch, lanes, unroll)
 
 
 def _wanted(wanted: Rows, most: int) -> int:
@@ -156,43 +156,45 @@ def _unroll(row: LoopVar, lanes: int) -> int:
 def _row_buffer(name: str, nests: Sequence[Nest], extent: Index, lanes: int) -> Buffer:
     """Room for whole vectors: masked stores would hold up the loads that follow."""
     dtype = next(n.body.dtype for n in nests if n.output == name)
-    return Buffer(kept_row(name), dtype, ceildiv(extent, lanes) * lanes, "local")
+    return Buffer(scratch_row(name), dtype, ceildiv(extent, lanes) * lanes, "local")
 
 
-def kept_row(name: str) -> str:
+def scratch_row(name: str) -> str:
     """Name of the local buffer that keeps one row of an internal tensor."""
     return f"{name}.row"
 
 
-def _inline(space: RowSpace, outputs: frozenset[str]) -> tuple[RowSpace, list[str]] | None:
+def _inline(
+    domain: ReductionDomain, outputs: frozenset[str]
+) -> tuple[ReductionDomain, list[str]] | None:
     """Inline row-walking internal stages; those worth storing keep a local row instead.  None if
     expressions become too large."""
-    row_extent = product(a.extent for a in space.row)
+    row_extent = product(a.extent for a in domain.row)
     bodies: dict[str, Scalar] = {}
-    kept: list[str] = []
+    scratch: list[str] = []
     stages: list[Stage] = []
     sizes: dict[str, int] = {}
-    for original in space.stages:
+    for original in domain.stages:
         read = (sizes.get(r.tensor, 0) for r in reads(original.body))
         large = size(original.body) + sum(read)
         if large > LARGEST:
             return None
         stage = replace(original, body=_expand(original.body, bodies))
-        if stage.output in outputs or not space.walks_rows(stage):
+        if stage.output in outputs or not domain.walks_rows(stage):
             stages.append(stage)
-        elif _worth_keeping(stage, space, row_extent):
-            kept.append(stage.output)
+        elif _worth_keeping(stage, domain, row_extent):
+            scratch.append(stage.output)
             stages.append(stage)
         else:
             bodies[stage.output] = stage.body
             sizes[stage.output] = large
-    return replace(space, stages=tuple(stages)), kept
+    return replace(domain, stages=tuple(stages)), scratch
 
 
-def _worth_keeping(stage: Stage, space: RowSpace, row_extent: Index) -> bool:
+def _worth_keeping(stage: Stage, domain: ReductionDomain, row_extent: Index) -> bool:
     if not isinstance(row_extent, int):
         return False
-    readers = sum(any(r.tensor == stage.output for r in reads(s.body)) for s in space.stages)
+    readers = sum(any(r.tensor == stage.output for r in reads(s.body)) for s in domain.stages)
     fits = row_extent * stage.body.dtype.bytes <= LOCAL_ROW_BYTES
     return fits and readers > 1 and cost(stage.body) >= WORTH_STORING
 
@@ -206,35 +208,35 @@ def _expand(body: Scalar, bodies: Mapping[str, Scalar]) -> Scalar:
 
 def _row_nest(
     stage: Stage,
-    space: RowSpace,
+    domain: ReductionDomain,
     types: Mapping[str, TensorType],
     dims: Bounds,
     internal: frozenset[str],
     scalars: frozenset[str],
 ) -> Nest:
-    """Nest of one stage; its parallel loops are all outer and row loops of the space."""
+    """Nest of one stage; its parallel loops are all outer and row loops of the domain."""
     nest = linearise(stage, types, dims, internal | scalars, {})
-    extents = {a.name: a.extent for a in (*space.outer, *space.row)}
+    extents = {a.name: a.extent for a in (*domain.outer, *domain.row)}
     parallel = tuple(LoopVar(n, e, n) for n, e in extents.items())
     ranges = {**nest.ranges, **{n: loop_range(e) for n, e in extents.items()}}
     body = strip_indices(nest.body, scalars)
-    kept = internal - scalars
-    position = _row_position(space)
-    body = transform(body, lambda node: _to_kept_row(node, kept, position))
+    scratch = internal - scalars
+    position = _row_position(domain)
+    body = transform(body, lambda node: _to_scratch_row(node, scratch, position))
     return replace(nest, parallel=parallel, ranges=ranges, body=body)
 
 
-def _row_position(space: RowSpace) -> Index:
+def _row_position(domain: ReductionDomain) -> Index:
     """Place in the row of the point of its axes."""
     position: Index = 0
-    for axis in space.row:
+    for axis in domain.row:
         position = position * axis.extent + Sym(axis.name)
     return position
 
 
-def _to_kept_row(node: Scalar, kept: frozenset[str], position: Index) -> Scalar:
-    if isinstance(node, Read) and node.tensor in kept:
-        return Read(kept_row(node.tensor), (position,), node.dtype)
+def _to_scratch_row(node: Scalar, scratch: frozenset[str], position: Index) -> Scalar:
+    if isinstance(node, Read) and node.tensor in scratch:
+        return Read(scratch_row(node.tensor), (position,), node.dtype)
     return node
 
 
@@ -256,8 +258,8 @@ class _RowEmitter:
         self.names = names
         self.point = point
         self.scalars: dict[str, Expr] = {}
-        self.statements: list[Stmt] = [Alloc(b) for b in plan.kept.values()]
-        self._kept = plan.padded | frozenset(b.name for b in plan.kept.values())
+        self.statements: list[Stmt] = [Alloc(b) for b in plan.scratch.values()]
+        self._scratch = plan.padded | frozenset(b.name for b in plan.scratch.values())
 
     def emit(self) -> list[Stmt]:
         for nest in self.plan.nests:
@@ -288,7 +290,7 @@ class _RowEmitter:
             value = emitter.emit(body, {**self.point, row: position}, self.scalars)
             return _Block(emitter.statements, value)
         lane = f"{row}l"
-        masked = frozenset(r.tensor for r in reads(body)) - self._kept
+        masked = frozenset(r.tensor for r in reads(body)) - self._scratch
         emitter = PointEmitter(self.names, Lanes(lane, count, active, masked))
         point = {**self.point, row: position + Sym(lane)}
         value = emitter.emit(body, point, self.scalars)
@@ -300,15 +302,15 @@ class _RowEmitter:
         def store(position: Index, active: Index | None) -> list[Stmt]:
             block = self._value(nest.body, position, active)
             buffer, offset, stride = self._target(nest, position, block.value.lanes)
-            active = None if buffer in self._kept or active == 1 else active
+            active = None if buffer in self._scratch or active == 1 else active
             return [*block.statements, Store(buffer, offset, block.value, stride, active)]
 
         self.statements += self._blocks(lambda position, _: store(position, None), 1, store)
 
     def _target(self, nest: Nest, position: Index, count: int) -> tuple[str, Index, Index]:
         row = self.plan.row.name
-        if nest.output in self.plan.kept:
-            return kept_row(nest.output), position, 1
+        if nest.output in self.plan.scratch:
+            return scratch_row(nest.output), position, 1
         if count == 1:
             return nest.output, substitute(nest.store, {**self.point, row: position}), 1
         lanes = Lanes(f"{row}l", count)
@@ -335,20 +337,20 @@ class _RowEmitter:
             if active == 1:
                 single.append(block.value)
                 return block.statements
-            value = Choose(_first_lanes(active, count), block.value, start)
+            value = Select(_first_lanes(active, count), block.value, start)
             return [*block.statements, accumulate(combine, registers[0], value, count)]
 
         self.statements += self._blocks(main, self.plan.unroll, tail)
-        total = self._fold(combine, [Var(r, dtype, count) for r in registers])
+        total = self._reduce_lanes(combine, [Var(r, dtype, count) for r in registers])
         function = combine_function(combine, dtype)
         return ScalarCall(function, (total, single[0]), dtype) if single else total
 
-    def _fold(self, combine: Combine, parts: Sequence[Expr]) -> Expr:
+    def _reduce_lanes(self, combine: Combine, parts: Sequence[Expr]) -> Expr:
         function = combine_function(combine, parts[0].dtype)
         total = parts[0]
         for part in parts[1:]:
             total = ScalarCall(function, (total, part), part.dtype, part.lanes)
-        return total if total.lanes == 1 else Fold(function, total)
+        return total if total.lanes == 1 else Reduce(function, total)
 
     def _blocks(
         self,

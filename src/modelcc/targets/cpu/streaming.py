@@ -1,4 +1,5 @@
-"""Fetching what the next block of a chain reads of a constant while the current block is computed.
+"""Fetching what the next block of grouped stages reads of a constant while the current block is
+computed.
 
 All reduction steps of all products of a block share in it evenly.
 """
@@ -12,7 +13,7 @@ from math import prod
 from modelcc.ir.index import Index, Sym, coefficient, floordiv, simplify
 from modelcc.ir.loop import Prefetch, Stmt
 from modelcc.ir.scalar_tree import reads
-from modelcc.schedule.chain import Chain
+from modelcc.schedule.compute_at import GroupedStages
 from modelcc.schedule.parallel import Chosen, Point
 from modelcc.schedule.structure import is_contraction
 from modelcc.targets.cpu.plan import Plan
@@ -42,7 +43,7 @@ class NextBlock:
 
 @dataclass(frozen=True)
 class BlockStream:
-    """What one product of a chain fetches: its steps are numbered from ``start``."""
+    """What one product of grouped stages fetches: its steps are numbered from ``start``."""
 
     tensor: str
     following: Index
@@ -58,27 +59,27 @@ class BlockStream:
 
 
 def streams(
-    chain: Chain, plans: Sequence[Plan], constants: frozenset[str]
+    grouped: GroupedStages, plans: Sequence[Plan], constants: frozenset[str]
 ) -> list[BlockStream | None]:
     """For each plan, what it fetches of the constant that blocks read one part each of."""
     none: list[BlockStream | None] = [None] * len(plans)
-    if not chain.outer:
+    if not grouped.outer:
         return none
     working = [p for p in plans if _is_product(p)]
-    tensor, part, element = _part(chain, working, constants)
+    tensor, part, element = _part(grouped, working, constants)
     steps = {id(p): _tiles(p) * _steps(p) for p in working}
     if part * element < SMALLEST_PART or not all(steps.values()) or not steps:
         return none
     width = LINE_BYTES // element
-    others = [a.extent for a in chain.outer[1:]]
+    others = [a.extent for a in grouped.outer[1:]]
     sharing = prod(e if isinstance(e, int) else 1 for e in others)
     lines = -(-part // (width * sharing * sum(steps.values())))
     if lines > MOST_LINES:
         return none
     number: Index = 0
-    for axis in chain.outer[1:]:
+    for axis in grouped.outer[1:]:
         number = number * axis.extent + Sym(axis.name)
-    following = (Sym(chain.outer[0].name) + 1) * part + number * (part // sharing)
+    following = (Sym(grouped.outer[0].name) + 1) * part + number * (part // sharing)
     found: list[BlockStream | None] = []
     start = 0
     for plan in plans:
@@ -94,9 +95,11 @@ def _is_product(plan: Plan) -> bool:
     return anchor is not None and len(anchor.reduce) == 1 and is_contraction(anchor)
 
 
-def _part(chain: Chain, plans: Sequence[Plan], constants: frozenset[str]) -> tuple[str, int, int]:
+def _part(
+    grouped: GroupedStages, plans: Sequence[Plan], constants: frozenset[str]
+) -> tuple[str, int, int]:
     """The constant, elements that a block reads of it, bytes of an element; of size 0 if none."""
-    leading = chain.outer[0].name
+    leading = grouped.outer[0].name
     for plan in plans:
         for read in reads(plan.group.nests[0].body):
             part = coefficient(read.indices[0], leading) if len(read.indices) == 1 else None

@@ -8,7 +8,7 @@ from itertools import product as cartesian
 
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
 from modelcc.ir.instructions import DOT4
-from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Register, Stmt, Test, Var
+from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Predicate, Register, Stmt, Var
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Condition, Read
 from modelcc.schedule.expression import (
@@ -119,8 +119,8 @@ def _block_of_sums(
     final, dtype = plan.group.final, start.dtype
     begin = corners[0][summed.name]
     assert plan.blocking is not None
-    later = Test((Condition(begin, ">", 0),))
-    last = Test((Condition(begin + plan.blocking.steps - summed.extent, ">=", 0),))
+    later = Predicate((Condition(begin, ">", 0),))
+    last = Predicate((Condition(begin + plan.blocking.steps - summed.extent, ">=", 0),))
     loads: list[Stmt] = []
     stores: list[Stmt] = []
     for corner, register in zip(corners, registers, strict=True):
@@ -334,7 +334,7 @@ class _Reduction:
         if conditions is None:
             return []
         body = inner.loop(remaining, at) if remaining else self.step(at)
-        return [If(Test(conditions), tuple(body))] if conditions else body
+        return [If(Predicate(conditions), tuple(body))] if conditions else body
 
     def loop(self, remaining: list[tuple[LoopVar, int]], at: Point) -> list[Stmt]:
         """The first of the ``remaining`` loops around the others."""

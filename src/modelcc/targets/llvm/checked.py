@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from modelcc.ir.condition import Comparison, Condition
-from modelcc.ir.index import Atom, FloorDiv, Index, Max, Min, Mod, Sym
+from modelcc.ir.index import Atom, FloorDiv, FloorMod, Index, IndexMax, IndexMin, Sym
 from modelcc.ir.index_checked import LEAST, MOST
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.indices import IndexCode, floored
@@ -72,10 +72,10 @@ class CheckedCode:
         match e:
             case FloorDiv(dividend, divisor):
                 return self._division(dividend, divisor, remainder=False)
-            case Mod(dividend, divisor):
+            case FloorMod(dividend, divisor):
                 return self._division(dividend, divisor, remainder=True)
-            case Min() | Max():
-                name = "llvm.smin.i64" if isinstance(e, Min) else "llvm.smax.i64"
+            case IndexMin() | IndexMax():
+                name = "llvm.smin.i64" if isinstance(e, IndexMin) else "llvm.smax.i64"
                 callee = self._code.intrinsic("i64", name, "i64, i64")
                 result = self._operand(e.args[0])
                 for arg in e.args[1:]:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from modelcc.ir.loop import (
     Bitcast,
-    Choose,
     Const,
     Convert,
     Expr,
-    Fold,
-    Gather,
     IndexOf,
     Intrinsic,
     Load,
     MulAdd,
+    Predicate,
+    Reduce,
     ScalarCall,
+    Select,
     Shuffle,
     Splat,
-    Test,
     Var,
+    VectorGather,
 )
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import BOOL, F32, I64, DType
@@ -54,7 +54,7 @@ class ExpressionCode:
                 return self._index_of(e)
             case Load():
                 return self.memory.load(e.buffer, e.offset, e.lanes, e.stride, e.active)
-            case Gather():
+            case VectorGather():
                 offsets = self.operand(e.offsets)
                 return self.memory.gather(
                     e.buffer, e.offset, offsets, e.offsets.dtype, e.lanes, e.active
@@ -88,7 +88,7 @@ class ExpressionCode:
 
     def _shaping_operand(self, e: Expr) -> str:
         match e:
-            case Choose():
+            case Select():
                 condition = self.operand(e.condition)
                 then, other = self.operand(e.then), self.operand(e.other)
                 return self.arithmetic.select(condition, then, other, e.dtype, e.lanes)
@@ -108,9 +108,9 @@ class ExpressionCode:
                 return self._splat(e)
             case Shuffle():
                 return self._shuffle(e)
-            case Fold():
-                return self._fold(e)
-            case Test():
+            case Reduce():
+                return self._reduce(e)
+            case Predicate():
                 return self.condition(e.conditions)
             case _:
                 raise TypeError(f"no LLVM form of {type(e).__name__}")
@@ -152,7 +152,7 @@ class ExpressionCode:
             result = self._code.emit(f"add {value_type(own, e.lanes)} {result}, {steps}")
         return self.arithmetic.convert(result, own, e.dtype, e.lanes)
 
-    def _fold(self, e: Fold) -> str:
+    def _reduce(self, e: Reduce) -> str:
         value, lanes = self.operand(e.value), e.value.lanes
         if lanes == 1:
             return value

@@ -9,10 +9,10 @@ from modelcc.ir.index import (
     Bounds,
     Expr,
     FloorDiv,
+    FloorMod,
     Index,
-    Max,
-    Min,
-    Mod,
+    IndexMax,
+    IndexMin,
     Range,
     Sym,
     bounds_of,
@@ -119,7 +119,7 @@ class IndexCode:
         if isinstance(e, Sym):
             return self._symbol(e.name)[1]
         here = len(self._code.scopes) - 1
-        if isinstance(e, FloorDiv | Mod) and not isinstance(e.divisor, int):
+        if isinstance(e, FloorDiv | FloorMod) and not isinstance(e.divisor, int):
             return here
         if isinstance(e, Atom):
             return max((self._home(o) for o in e.operands()), default=here)
@@ -199,15 +199,15 @@ class IndexCode:
         match e:
             case FloorDiv(dividend, divisor):
                 return self._division(dividend, divisor, depth, remainder=False)
-            case Mod(dividend, divisor):
+            case FloorMod(dividend, divisor):
                 return self._division(dividend, divisor, depth, remainder=True)
-            case Min() | Max():
+            case IndexMin() | IndexMax():
                 return self._extremum(e, depth)
             case _:
                 raise TypeError(f"index atom {e} has no LLVM form")
 
-    def _extremum(self, e: Min | Max, depth: int) -> str:
-        name = "llvm.smin.i64" if isinstance(e, Min) else "llvm.smax.i64"
+    def _extremum(self, e: IndexMin | IndexMax, depth: int) -> str:
+        name = "llvm.smin.i64" if isinstance(e, IndexMin) else "llvm.smax.i64"
         callee = self._code.intrinsic("i64", name, "i64, i64")
         result = self._operand(e.args[0])
         for arg in e.args[1:]:

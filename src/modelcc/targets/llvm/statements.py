@@ -11,7 +11,6 @@ from modelcc.ir.loop import (
     Assign,
     BindIndex,
     Check,
-    Choose,
     Comment,
     Const,
     Expr,
@@ -23,10 +22,11 @@ from modelcc.ir.loop import (
     Prefetch,
     Register,
     ScalarCall,
-    Scatter,
+    Select,
     Stmt,
     Store,
     Var,
+    VectorScatter,
     While,
 )
 from modelcc.ir.loop_traversal import FAULTS, walk
@@ -84,10 +84,10 @@ class StatementCode:
             case Comment():
                 for line in s.text.splitlines():
                     self._code.effect(f"; {line}")
-            case Store() | Scatter() | Prefetch():
+            case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
 
-    def _memory_statement(self, s: Store | Scatter | Prefetch) -> None:
+    def _memory_statement(self, s: Store | VectorScatter | Prefetch) -> None:
         memory = self.expressions.memory
         match s:
             case Store():
@@ -96,7 +96,7 @@ class StatementCode:
                     type_ = value_type(s.value.dtype, s.value.lanes)
                     value = self._code.emit(f"freeze {type_} {value}")
                 memory.store(s.buffer, s.offset, value, s.value.lanes, s.stride, s.active)
-            case Scatter():
+            case VectorScatter():
                 offsets = self.expressions.operand(s.offsets)
                 value = self.expressions.operand(s.value)
                 kind, lanes = s.offsets.dtype, s.value.lanes
@@ -113,7 +113,7 @@ class StatementCode:
         That takes some processors longer than all the rest, and holds up loads of what is behind
         it (a maximum at 65,536 places on Zen 4: 6.8 ms, 0.5 without).  Freezing the value hides it.
         """
-        chosen = [e for e in walk(s.value) if isinstance(e, Choose) or _is_extremum(e)]
+        chosen = [e for e in walk(s.value) if isinstance(e, Select) or _is_extremum(e)]
         held = {e.name for e in walk(s.value) if isinstance(e, Var)}
         return bool(chosen) and any(self._loaded.get(name) == s.buffer for name in held)
 

@@ -180,9 +180,9 @@ class StepsCode:
 
     def _bind_sizes(self) -> None:
         scope = self._code.scope
-        late = frozenset(self._program.read_sizes)
+        dynamic = frozenset(self._program.read_sizes)
         for position, (name, known) in enumerate(self._program.dims.items()):
-            if name in late:
+            if name in dynamic:
                 continue
             slot = self._code.emit(f"getelementptr i64, ptr %sizes, i64 {position}", "size")
             self._index.bind(name, self._code.emit(f"load i64, ptr {slot}", name))

@@ -16,27 +16,27 @@ from modelcc.artifact.file import Artifact
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
-from modelcc.targets.base import BuildContext, Module, Target, Workplace, in_order
-from modelcc.targets.native.memory_ahead import MemoryAhead
+from modelcc.targets.base import BuildConfig, BuildContext, Module, Target, in_order
 from modelcc.targets.native.parallel_build import ParallelBuilder
+from modelcc.targets.native.preallocation import Preallocation
 from modelcc.targets.native.target import NativeTarget, progress_of
 
 
 @contextmanager
 def build_context(
-    target: Target, workplace: Workplace, early: bool = True
+    target: Target, config: BuildConfig, early: bool = True
 ) -> Generator[BuildContext]:
-    """For one compilation in ``workplace``; in the background if ``early`` and the target allow it.
+    """For one compilation in ``config``; in the background if ``early`` and the target allow it.
 
     That takes several processes, which end with the context.
     """
-    if not early or type(target) is not NativeTarget or workplace.jobs < 2:
-        yield in_order(target, workplace)
+    if not early or type(target) is not NativeTarget or config.jobs < 2:
+        yield in_order(target, config)
         return
-    cache = target.object_cache(workplace)
-    builder = ParallelBuilder(target.machine, target.codegen, workplace.jobs, cache)
-    with closing(builder), closing(MemoryAhead()) as memory:
-        yield _Background(target, workplace, builder, memory).context
+    cache = target.object_cache(config)
+    builder = ParallelBuilder(target.machine, target.codegen, config.jobs, cache)
+    with closing(builder), closing(Preallocation()) as memory:
+        yield _Background(target, config, builder, memory).context
 
 
 class _Background:
@@ -46,12 +46,12 @@ class _Background:
     def __init__(
         self,
         target: NativeTarget,
-        workplace: Workplace,
+        config: BuildConfig,
         builder: ParallelBuilder,
-        memory: MemoryAhead,
+        memory: Preallocation,
     ) -> None:
         self._target = target
-        self._workplace = workplace
+        self._build_config = config
         self._builder = builder
         self._memory = memory
         self._legal: dict[str, tuple[Function, Function]] = {}
@@ -100,9 +100,9 @@ class _Background:
 
     def build(self, modules: Sequence[Module]) -> tuple[bytes, ...]:
         """As the target does; most is done by now."""
-        progress = progress_of(self._workplace)
+        progress = progress_of(self._build_config)
         return self._target.built(
-            modules, self._workplace, lambda texts: self._builder.build(texts, progress)
+            modules, self._build_config, lambda texts: self._builder.build(texts, progress)
         )
 
     def package(

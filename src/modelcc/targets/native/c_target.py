@@ -23,10 +23,10 @@ from modelcc.runtime.pool import pool_c
 from modelcc.targets.base import (
     POOL,
     SCHEDULE,
+    BuildConfig,
     Module,
     TargetOptions,
     TensorPasses,
-    Workplace,
     joined,
 )
 from modelcc.targets.c.delivery.facts import CompilerTarget, DeliveryRequest, facts_of
@@ -123,7 +123,7 @@ class CTarget(CpuTarget):
             raise ModelError(f"target {self.name} writes no folder", (), hint)
         names = list(map(user_name, program.outputs))
         texts = [check_text(check) for check in checks(program)]
-        texts += [bound.demand() for bound in index_bounds(program)]
+        texts += [bound.requirement() for bound in index_bounds(program)]
         level, threads = self.options.optimize, self.cpu.threads
         facts = facts_of(program, request, self.processor, names, texts, level, threads)
         return folder_files(facts)
@@ -137,16 +137,16 @@ class CTarget(CpuTarget):
             name, (f"-march={self.arch}",), required_macros(self.machine, self.cpu)
         )
 
-    def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
-        """Object files; finished ones are kept in the workplace's cache."""
+    def build(self, modules: Sequence[Module], config: BuildConfig) -> tuple[bytes, ...]:
+        """Object files; finished ones are kept in the build configuration's cache."""
         compiler = self.compiler()
         keys = [compiler.key(module.text) for module in modules]
         unique = {key: module.text for key, module in zip(keys, modules, strict=True)}
-        cache = self.object_cache(workplace)
+        cache = self.object_cache(config)
         found = {key: cache.get(key) for key in unique} if cache else {}
         objects = {key: contents for key, contents in found.items() if contents is not None}
         missing = {key: text for key, text in unique.items() if key not in objects}
-        for key, contents in _compiled(compiler, missing, len(unique), workplace).items():
+        for key, contents in _compiled(compiler, missing, len(unique), config).items():
             objects[key] = contents
             if cache:
                 cache.put(key, contents)
@@ -154,7 +154,7 @@ class CTarget(CpuTarget):
             cache.trim()
         return tuple(objects[key] for key in keys)
 
-    def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
+    def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
         """C text file by file, assembly text, one relocatable object or a shared library."""
         match form:
             case "c":
@@ -164,10 +164,10 @@ class CTarget(CpuTarget):
                 compiler = self.compiler()
                 return joined(modules, [compiler.assembly(module.text) for module in modules])
             case "obj":
-                return link_objects(self.build(modules, workplace))
+                return link_objects(self.build(modules, config))
             case "so":
                 others = [module for module in modules if module.name != POOL]
-                return link_library(self.build((*others, Module(POOL, pool_c())), workplace))
+                return link_library(self.build((*others, Module(POOL, pool_c())), config))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(
@@ -217,18 +217,18 @@ def _plain(cpu: CpuModel) -> CpuModel:
 
 
 def _compiled(
-    compiler: CCompiler, texts: Mapping[str, str], total: int, workplace: Workplace
+    compiler: CCompiler, texts: Mapping[str, str], total: int, config: BuildConfig
 ) -> dict[str, bytes]:
-    """Object files by key; the compiler runs in up to ``workplace.jobs`` processes."""
+    """Object files by key; the compiler runs in up to ``config.jobs`` processes."""
     done = total - len(texts)
-    workplace.report("compiling kernels", done, total)
-    with ThreadPoolExecutor(workplace.jobs) as threads:
+    config.report("compiling kernels", done, total)
+    with ThreadPoolExecutor(config.jobs) as threads:
         pending = {threads.submit(compiler.compile_object, t): key for key, t in texts.items()}
         try:
             for future in as_completed(pending):
                 future.result()
                 done += 1
-                workplace.report("compiling kernels", done, total)
+                config.report("compiling kernels", done, total)
         except ToolchainError:
             threads.shutdown(cancel_futures=True)
             raise

@@ -27,12 +27,12 @@ from modelcc.schedule.listing import (
 )
 from modelcc.schedule.wanted import Wanted
 from modelcc.targets.base import (
+    BuildConfig,
     GraphPasses,
     OnFunction,
     Target,
     TargetOptions,
     TensorPasses,
-    Workplace,
 )
 from modelcc.targets.cpu.algorithms import (
     CHOICES,
@@ -143,9 +143,9 @@ class CpuTarget(Target):
     def _available(self) -> Available:
         """Instructions that the printer has templates of."""
 
-    def object_cache(self, workplace: Workplace) -> ObjectCache | None:
+    def object_cache(self, config: BuildConfig) -> ObjectCache | None:
         """Where object files are kept."""
-        return None if workplace.cache is None else ObjectCache(workplace.cache / "objects")
+        return None if config.cache is None else ObjectCache(config.cache / "objects")
 
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, linked into this process."""

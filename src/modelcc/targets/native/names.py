@@ -24,14 +24,14 @@ _ENTRY = re.compile(r"^  (\S+)\s+- ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class KnownNames:
+class SupportedNames:
     """What LLVM accepts as `Machine.cpu` and, without a sign, in `Machine.features`."""
 
     processors: tuple[str, ...]
     features: tuple[str, ...]
 
 
-def known_names(triple: str) -> KnownNames:
+def supported_names(triple: str) -> SupportedNames:
     """The processors and features of a triple's architecture; takes about 80 ms.
 
     Raises CodegenError if LLVM has no code generator for it.
@@ -43,12 +43,12 @@ def known_names(triple: str) -> KnownNames:
         reason = listing.stderr.strip().splitlines()[-1:]
         raise CodegenError(f"LLVM cannot generate code for '{triple}': {' '.join(reason)}")
     processors, _, features = listing.stderr.partition("Available features")
-    return KnownNames(_entries(processors), _entries(features))
+    return SupportedNames(_entries(processors), _entries(features))
 
 
 def check_names(machine: Machine) -> None:
     """Raise CodegenError if `machine` has a processor or feature that LLVM does not know."""
-    known = known_names(machine.triple)
+    known = supported_names(machine.triple)
     if machine.cpu and machine.cpu not in known.processors:
         raise CodegenError(_unknown("processor", machine.cpu, machine, known.processors))
     for feature in machine.features:

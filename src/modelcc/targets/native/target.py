@@ -18,7 +18,7 @@ from modelcc.ir.program import Program
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
-from modelcc.targets.base import POOL, SCHEDULE, Module, TargetOptions, Workplace, joined
+from modelcc.targets.base import POOL, SCHEDULE, BuildConfig, Module, TargetOptions, joined
 from modelcc.targets.isa.table import lanes_of
 from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.program import emit_entry_points, entry_name
@@ -94,18 +94,18 @@ class NativeTarget(CpuTarget):
         modules = self.emit(program)
         return joined(modules, [module.text for module in modules]).decode()
 
-    def build(self, modules: Sequence[Module], workplace: Workplace) -> tuple[bytes, ...]:
-        """ELF object files; finished ones are kept in the workplace's cache."""
-        return self.built(modules, workplace, partial(self._optimised, workplace))
+    def build(self, modules: Sequence[Module], config: BuildConfig) -> tuple[bytes, ...]:
+        """ELF object files; finished ones are kept in the build configuration's cache."""
+        return self.built(modules, config, partial(self._optimised, config))
 
     def built(
         self,
         modules: Sequence[Module],
-        workplace: Workplace,
+        config: BuildConfig,
         optimised: Callable[[Sequence[str]], Sequence[bytes]],
     ) -> tuple[bytes, ...]:
         """Object files, of most modules those that ``optimised`` makes of their texts."""
-        cache = self.object_cache(workplace)
+        cache = self.object_cache(config)
         long = [m.text for m in modules if m.name in STEPS and len(m.text) > LONG_STEPS]
         plain = replace(self.codegen, optimize=0)
         objects = dict(
@@ -115,17 +115,17 @@ class NativeTarget(CpuTarget):
         objects |= zip(others, optimised(others), strict=True)
         return tuple(objects[module.text] for module in modules)
 
-    def _optimised(self, workplace: Workplace, texts: Sequence[str]) -> list[bytes]:
+    def _optimised(self, config: BuildConfig, texts: Sequence[str]) -> list[bytes]:
         return build(
             texts,
             self.machine,
             self.codegen,
-            jobs=workplace.jobs,
-            cache=self.object_cache(workplace),
-            progress=progress_of(workplace),
+            jobs=config.jobs,
+            cache=self.object_cache(config),
+            progress=progress_of(config),
         )
 
-    def render(self, modules: Sequence[Module], form: str, workplace: Workplace) -> bytes:
+    def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
         """LLVM text, assembly text, one relocatable object or a shared library."""
         match form:
             case "llvm":
@@ -134,11 +134,11 @@ class NativeTarget(CpuTarget):
                 texts = [assembly(m.text, self.machine, self.codegen) for m in modules]
                 return joined(modules, texts)
             case "obj":
-                return link_objects(self.build(modules, workplace))
+                return link_objects(self.build(modules, config))
             case "so":
                 pool = Module(POOL, pool_llvm(self.machine.architecture))
                 others = [module for module in modules if module.name != POOL]
-                return link_library(self.build((*others, pool), workplace))
+                return link_library(self.build((*others, pool), config))
             case _:
                 known = ", ".join(self.forms)
                 raise ModelError(f"target native cannot emit {form!r}", (), f"it knows {known}")
@@ -169,6 +169,6 @@ def native_target(options: TargetOptions) -> NativeTarget:
     return NativeTarget(machine, cpu, options, CodegenOptions(optimize=level))
 
 
-def progress_of(workplace: Workplace) -> Progress:
-    """Tells ``workplace`` how many kernels are compiled."""
-    return lambda done, total: workplace.report("compiling kernels", done, total)
+def progress_of(config: BuildConfig) -> Progress:
+    """Tells ``config`` how many kernels are compiled."""
+    return lambda done, total: config.report("compiling kernels", done, total)

@@ -187,7 +187,7 @@ def test_sizes_that_do_not_fit_are_seen(tmp_path: Path) -> None:
     assert run(["./example"], tmp_path) == "-1 -1"
 
 
-def test_demands_on_data_are_statuses(tmp_path: Path) -> None:
+def test_constraints_on_data_are_statuses(tmp_path: Path) -> None:
     delivered(run_time_sizes(), tmp_path)
     text = (tmp_path / "net.h").read_text()
     assert "NET_CHECK_1 = 1" in text

@@ -27,7 +27,7 @@ from modelcc.ops.conv import Conv
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.passes.winograd import Winograd
 from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
@@ -251,7 +251,7 @@ def test_images_of_unknown_number_are_apart() -> None:
     opsets = [helper.make_opsetid("", 17)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     options = chosen_options(threads=1)
-    stages = before_block(pipeline(target_of(options), options, Workplace()), "schedule")
+    stages = before_block(pipeline(target_of(options), options, BuildConfig()), "schedule")
     program = run_stages(stages, model)
     assert any("winograd" in i.name for i in program.items if isinstance(i, Kernel))
     compiled = modelcc.compile(model, threads=1)

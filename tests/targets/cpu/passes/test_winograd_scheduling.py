@@ -14,7 +14,7 @@ from modelcc.driver import pipeline, target_of
 from modelcc.ir.tensor import Kernel, TensorProgram
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 
 MODEL = Path(onnx.__file__).parent / "backend/test/data/light/light_resnet50.onnx"
 
@@ -24,7 +24,7 @@ def ready(winograd: bool) -> tuple[TensorProgram, Callable[[], object]]:
     """ResNet-50 before it is scheduled for vectors of 256 bits, and what does that."""
     options = Options(cpu="x86-64-v3", threads=1, winograd=winograd, strassen=False)
     target = target_of(options)
-    stages = before_block(pipeline(target, options, Workplace()), "schedule")
+    stages = before_block(pipeline(target, options, BuildConfig()), "schedule")
     program = run_stages(stages, str(MODEL))
     return program, lambda: target.schedule(program)
 

@@ -11,23 +11,23 @@ from modelcc.ir.loop import (
     Assign,
     Bitcast,
     Buffer,
-    Choose,
     Const,
     Convert,
     Expr,
-    Fold,
     For,
     Function,
-    Gather,
     If,
     Let,
     Load,
     MulAdd,
+    Reduce,
     Register,
     ScalarCall,
+    Select,
     Stmt,
     Store,
     Var,
+    VectorGather,
 )
 from modelcc.ir.loop_traversal import names_used, statements
 from modelcc.ir.operators import Arithmetic, Plain
@@ -78,7 +78,7 @@ class Term(Arithmetic):
 
     def where(self, condition: Term, other: Term | Plain) -> Term:
         """This value where ``condition`` holds, else ``other``."""
-        return Term(Choose(condition.expr, self.expr, self._value(other).expr))
+        return Term(Select(condition.expr, self.expr, self._value(other).expr))
 
     def to(self, dtype: DType) -> Term:
         """The value converted."""
@@ -131,7 +131,7 @@ class CodeBuilder:
         """
         register = Var(self._name(), usual.dtype, usual.lanes)
         self.statements.append(Register(register.name, usual.expr))
-        any_lane = rare.expr if rare.lanes == 1 else Fold("or", rare.expr)
+        any_lane = rare.expr if rare.lanes == 1 else Reduce("or", rare.expr)
         outside, self.statements = self.statements, []
         corrected = correct().where(rare, Term(register))
         self.statements.append(Assign(register.name, corrected.expr))
@@ -142,7 +142,7 @@ class CodeBuilder:
         """Constants in local memory, and how to read ``words[at[lane] + offset]`` of them."""
         table = self._local(dtype, len(words))
         self.statements += [Store(table, place, Const(w, dtype)) for place, w in enumerate(words)]
-        return lambda at, offset: Term(Gather(table, offset, at.expr, dtype))
+        return lambda at, offset: Term(VectorGather(table, offset, at.expr, dtype))
 
     def each_lane(self, x: Term, compute: Callable[[Term], Sequence[Term]]) -> list[Term]:
         """What ``compute`` makes of scalars, for the lanes of ``x`` one after another in a loop."""

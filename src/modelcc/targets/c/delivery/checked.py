@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from modelcc.ir.index import Atom, FloorDiv, Index, Max, Min, Mod, Sym
+from modelcc.ir.index import Atom, FloorDiv, FloorMod, Index, IndexMax, IndexMin, Sym
 
 _WHY = "/* Sizes are computed with a note of whether they fit 64 bits: the caller may give any. */"
 
@@ -80,10 +80,10 @@ def _atom(e: Atom, names: Mapping[str, str]) -> str:
     match e:
         case FloorDiv(dividend, divisor):
             return f"fit_div({checked(dividend, names)}, {checked(divisor, names)}, fits)"
-        case Mod(dividend, divisor):
+        case FloorMod(dividend, divisor):
             return f"fit_mod({checked(dividend, names)}, {checked(divisor, names)}, fits)"
-        case Min() | Max():
-            name = "fit_min" if isinstance(e, Min) else "fit_max"
+        case IndexMin() | IndexMax():
+            name = "fit_min" if isinstance(e, IndexMin) else "fit_max"
             result = checked(e.args[0], names)
             for other in e.args[1:]:
                 result = f"{name}({result}, {checked(other, names)})"

@@ -155,8 +155,8 @@ def facts_of(
     :class:`ModelError` for what has no form in C: texts, and work that the runtime does.
     """
     _check_interface(request.interface)
-    late = program.allocated
-    fields = field_names(late)
+    dynamic = program.allocated
+    fields = field_names(dynamic)
     return DeliveredModel(
         request,
         program,
@@ -196,20 +196,23 @@ def _tensors(
     bound: Sequence[str],
     names: Sequence[str],
 ) -> tuple[Tensor, ...]:
-    late = {name: number for number, name in enumerate(program.allocated)}
-    fields = _fields(names, [own in late for own in bound])
+    dynamic = {name: number for number, name in enumerate(program.allocated)}
+    fields = _fields(names, [own in dynamic for own in bound])
     return tuple(
-        Tensor(name, field, program.types[own], side, late.get(own))
+        Tensor(name, field, program.types[own], side, dynamic.get(own))
         for own, name, field in zip(bound, names, fields, strict=True)
     )
 
 
-def _fields(names: Sequence[str], is_late: Sequence[bool]) -> tuple[str, ...]:
-    """Names of fields, none of which is that of another's extents, which late ones have beside."""
+def _fields(names: Sequence[str], is_dynamic: Sequence[bool]) -> tuple[str, ...]:
+    """Names of fields, none of which is that of another's extents, which dynamic ones have
+    beside."""
     extents: set[str] = set()
     while True:
         fields = field_names(names, extents)
-        found = {f"{field}_dims" for field, late in zip(fields, is_late, strict=True) if late}
+        found = {
+            f"{field}_dims" for field, dynamic in zip(fields, is_dynamic, strict=True) if dynamic
+        }
         if found <= extents:
             return fields
         extents |= found

@@ -23,7 +23,7 @@ class Status:
 
 
 def statuses(facts: DeliveredModel) -> tuple[Status, ...]:
-    """What the functions return; those above 0 are the model's own demands on its inputs."""
+    """What the functions return; those above 0 are the model's own constraints on its inputs."""
     loads = facts.weights is not None and facts.request.weights == "bin"
     fixed = (
         ("OK", 0, "no error"),

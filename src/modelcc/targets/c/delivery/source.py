@@ -223,11 +223,11 @@ def _tables(facts: DeliveredModel) -> Iterator[str]:
     else:  # constants without elements have an address, too, if none of their own
         addresses = ["NULL"] * len(facts.program.constants)
     yield from _table("void *const", "mcc_constants", addresses)
-    late = facts.program.read_sizes
+    dynamic = facts.program.read_sizes
     values = [f"dims->{d.field}" for d in facts.dims]
     if facts.program.dims:
-        kind = "int64_t" if late else "const int64_t"
-        yield from _table(kind, "mcc_sizes", [*values, *("0" for _ in late)])
+        kind = "int64_t" if dynamic else "const int64_t"
+        yield from _table(kind, "mcc_sizes", [*values, *("0" for _ in dynamic)])
 
 
 def _table(kind: str, name: str, values: list[str]) -> Iterator[str]:
@@ -256,19 +256,19 @@ def _call(facts: DeliveredModel) -> Iterator[str]:
         return
     yield from inner_lines(f"const int32_t status = {call};")
     yield f"if (status != 0) return ({facts.name}_status)status;"
-    yield from _late_results(facts)
+    yield from _dynamic_results(facts)
     yield f"return {facts.macro}_OK;"
 
 
-def _late_results(facts: DeliveredModel) -> Iterator[str]:
+def _dynamic_results(facts: DeliveredModel) -> Iterator[str]:
     """Addresses and extents of outputs whose sizes are known only now."""
     names = {name: f"mcc_sizes[{n}]" for n, name in enumerate(facts.program.dims)}
-    late = [tensor for tensor in facts.outputs if tensor.memory is not None]
+    dynamic = [tensor for tensor in facts.outputs if tensor.memory is not None]
     extents = [f"outputs->{t.field}_dims[{axis}] = {checked(extent, names)};"
-               for t in late for axis, extent in enumerate(t.type.shape)]  # fmt: skip
+               for t in dynamic for axis, extent in enumerate(t.type.shape)]  # fmt: skip
     if any("fits" in line for line in extents):
         yield "bool fit = true, *const fits = &fit;"
-    for tensor in late:
+    for tensor in dynamic:
         yield f"outputs->{tensor.field} = mcc_given[{tensor.memory}];"
     for line in extents:
         yield from inner_lines(line)

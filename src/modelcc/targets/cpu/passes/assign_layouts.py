@@ -25,7 +25,7 @@ from modelcc.ir.tensor import (
     item_outputs,
 )
 from modelcc.ir.types import Layout, TensorType, blocked, row_major
-from modelcc.targets.cpu.passes.layout_demand import (
+from modelcc.targets.cpu.passes.layout_preference import (
     QUAD,
     Border,
     blocked_dims,

@@ -15,7 +15,7 @@ from modelcc.ir.tensor import Axis, Stage
 
 
 @dataclass(frozen=True)
-class RowSpace:
+class ReductionDomain:
     """Stages over the axes ``outer`` and, for those that walk rows, ``row``."""
 
     outer: tuple[Axis, ...]
@@ -37,7 +37,7 @@ class RowSpace:
         return not {a.name for a in self.outer} <= used
 
 
-def row_space(stages: Sequence[Stage]) -> RowSpace | None:
+def reduction_domain(stages: Sequence[Stage]) -> ReductionDomain | None:
     """The common rows of ``stages``, or None if they do not share any."""
     first = next((s for s in stages if s.reduce), None)
     if first is None or len({s.output for s in stages}) != len(stages):
@@ -58,7 +58,7 @@ def row_space(stages: Sequence[Stage]) -> RowSpace | None:
         if not progressed:
             return None
     renamed = tuple(done[s.output] for s in stages)
-    return RowSpace(outer, row, renamed) if _aligned(renamed) else None
+    return ReductionDomain(outer, row, renamed) if _aligned(renamed) else None
 
 
 @dataclass(frozen=True)

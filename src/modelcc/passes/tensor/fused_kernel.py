@@ -10,7 +10,7 @@ from modelcc.ir.tensor import Kernel, Stage
 NAME_LENGTH = 48
 
 
-def joined_kernel(
+def fused_kernel(
     kernels: Sequence[Kernel], stages: Sequence[Stage], outputs: Iterable[str]
 ) -> Kernel:
     """The kernel of ``stages`` that gives ``outputs``, with names and sources of ``kernels``."""

@@ -26,11 +26,11 @@ from modelcc.ir.tensor import (
     item_tensors,
 )
 from modelcc.ir.types import TensorType
-from modelcc.passes.tensor.joined_kernel import joined_kernel
+from modelcc.passes.tensor.fused_kernel import fused_kernel
 from modelcc.passes.tensor.shared_axes import shared_axes
 
 BLOCK, PART, COLUMN = "block", "part", "column"
-"""Axes of the joined kernel, next to those of rows."""
+"""Axes of the fused kernel, next to those of rows."""
 WIDTHS = (64, 48, 32, 16)
 """Columns that a block may have of each part: whole vectors."""
 REPEATABLE = 8
@@ -38,8 +38,8 @@ REPEATABLE = 8
 
 
 @dataclass(frozen=True)
-class JoinParts:
-    """Joins a product of at most ``rows`` rows by a constant with the readers of its parts.
+class HorizontalFusion:
+    """Fuses a product of at most ``rows`` rows by a constant with the readers of its parts.
 
     A block has at most ``columns`` columns.  A product of at most ``undivided`` multiplications,
     which one thread computes, is one block.  One thread alone computes larger ones by themselves:
@@ -106,7 +106,7 @@ class JoinParts:
         kernel: Kernel,
         read_at: Mapping[str, Sequence[int]],
         program: TensorProgram,
-    ) -> _Join | None:
+    ) -> _Fusion | None:
         stages = self._product(kernel, program)
         if stages is None:
             return None
@@ -120,9 +120,9 @@ class JoinParts:
         if not (isinstance(extent, int) and isinstance(size, int)) or extent % size:
             return None
         width = self._width(stages[0], size, extent // size)
-        join = _Join(stages, kernel, tuple(readers), tuple(places), size, width)
-        fits = width and extent > size and all(_combines(k, join) for k in readers)
-        return join if fits and not _read_between(position, places, program) else None
+        fusion = _Fusion(stages, kernel, tuple(readers), tuple(places), size, width)
+        fits = width and extent > size and all(_combines(k, fusion) for k in readers)
+        return fusion if fits and not _read_between(position, places, program) else None
 
     def _product(self, kernel: Kernel, program: TensorProgram) -> tuple[Stage, ...] | None:
         """The stages of a product by a constant, and its cheap epilogue, over the same axes."""
@@ -177,18 +177,18 @@ def _at_point(indices: Sequence[Index], axes: Sequence[Axis]) -> bool:
     )
 
 
-def _combines(kernel: Kernel, join: _Join) -> bool:
+def _combines(kernel: Kernel, fusion: _Fusion) -> bool:
     """Whether a reader combines parts of the product at one point, its stages likewise."""
     made = {s.output: s for s in kernel.stages}
-    rows = [a.extent for a in join.stages[0].axes[:-1]]
+    rows = [a.extent for a in fusion.stages[0].axes[:-1]]
     for stage in kernel.stages:
         extents = [a.extent for a in stage.axes]
-        if stage.reduce or extents != [*rows, join.size]:
+        if stage.reduce or extents != [*rows, fusion.size]:
             return False
         for read in reads(stage.body):
             if read.tensor in made and not _same_point(read, stage, made[read.tensor]):
                 return False
-            if read.tensor == join.product and join.part(read, stage) is None:
+            if read.tensor == fusion.product and fusion.part(read, stage) is None:
                 return False
     return True
 
@@ -214,7 +214,7 @@ def _read_between(position: int, places: Sequence[int], program: TensorProgram) 
 
 
 @dataclass(frozen=True)
-class _Join:
+class _Fusion:
     """A product, over the axes of its first stage, and the kernels at ``places`` that read it.
 
     ``size`` columns are a part, and ``width`` of these are in a block.
@@ -234,7 +234,7 @@ class _Join:
 
     @property
     def sums(self) -> str:
-        """The joined kernel's name for the sums of products."""
+        """The fused kernel's name for the sums of products."""
         return f"{self.stages[0].output}.parts"
 
     @property
@@ -254,7 +254,7 @@ class _Join:
         """The product and its readers as one kernel."""
         kernels = (self.kernel_of_product, *self.readers)
         stages = (self._sums(), *self._combined())
-        return joined_kernel(kernels, stages, (t for k in self.readers for t in k.outputs))
+        return fused_kernel(kernels, stages, (t for k in self.readers for t in k.outputs))
 
     def types(self, program: TensorProgram) -> dict[str, TensorType]:
         """The type of the sums."""

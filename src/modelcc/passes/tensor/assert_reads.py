@@ -1,4 +1,4 @@
-"""Demands on sizes without which a read would leave its tensor."""
+"""Constraints on sizes without which a read would leave its tensor."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from modelcc.ir.scalar_tree import outer_binds
 from modelcc.ir.tensor import Item, Kernel, ReadSize, Scatter, Stage, TensorProgram
 from modelcc.ir.tensor_ranges import unproved
 from modelcc.ir.types import I64
-from modelcc.passes.tensor.from_graph import demands_first
+from modelcc.passes.tensor.from_graph import assertions_first
 
 
 @dataclass(frozen=True)
-class DemandReads:
+class AssertReads:
     """The run ends where sizes would let a read leave its tensor: what ops take to be equal of
     names is not always so.
 
-    Demands stand at the head of their region, so a branch that is not taken demands nothing.
+    Constraints stand at the head of their region, so a branch that is not taken asserts nothing.
 
     before::
 
@@ -50,7 +50,7 @@ class DemandReads:
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
         name = Names(program.types).fresh("nothing")
-        items = _demanding(program.items, program, program.dims, name, _Holding())
+        items = _asserting(program.items, program, program.dims, name, _Holding())
         if items == program.items:
             return program
         return replace(
@@ -64,7 +64,7 @@ class DemandReads:
 _NOTHING = Constant(np.zeros(0, I64.numpy))
 
 
-def _demanding(
+def _asserting(
     items: Sequence[Item], program: TensorProgram, dims: Bounds, nothing: str, holding: _Holding
 ) -> tuple[Item, ...]:
     result: list[Item] = []
@@ -83,20 +83,20 @@ def _demanding(
                 result.append(item)
             case Branch():
                 then, other = (
-                    _demanding(side, program, dims, nothing, _Holding(holding))
+                    _asserting(side, program, dims, nothing, _Holding(holding))
                     for side in (item.then, item.other)
                 )
                 result.append(replace(item, then=then, other=other))
             case Repeat():
                 own = _Holding(holding)
-                inside = _demanding(item.body, program, item.inside(dims), nothing, own)
+                inside = _asserting(item.body, program, item.inside(dims), nothing, own)
                 result.append(replace(item, body=inside))
             case ReadSize():
                 holding.add(item.requires)
                 result.append(item)
             case _:
                 result.append(item)
-    return tuple(demands_first(result, {nothing}))
+    return tuple(assertions_first(result, {nothing}))
 
 
 def _accesses(item: Kernel | Scatter) -> list[tuple[Stage, tuple[Use, ...]]]:

@@ -23,7 +23,7 @@ _STEP = 8 * HUGE_PAGE
 _PAGE = 4096
 
 
-class MemoryAhead:
+class Preallocation:
     """One block of memory, of about the size that is going to be asked for."""
 
     def __init__(self) -> None:

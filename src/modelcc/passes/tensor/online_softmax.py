@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from modelcc.ir.index import Index, coefficient, substitute
 from modelcc.ir.scalar_tree import index_symbols, reads, transform
 from modelcc.ir.tensor import Apply, IndexValue, Number, Read, Scalar, Select, Stage
-from modelcc.passes.tensor.contraction_pair import ContractionPair
+from modelcc.passes.tensor.gemm_pair import GemmPair
 
 
 @dataclass(frozen=True)
-class OnlineWeights:
+class OnlineSoftmax:
     """A weight is ``power`` times ``factor``, which is the same in all of a row.
 
     ``power`` is ``exp(shifted - maximum of shifted)``, or any function of its point if there is
@@ -33,7 +33,7 @@ class OnlineWeights:
     factor: tuple[tuple[str, Scalar], ...]
 
 
-def online_weights(pair: ContractionPair) -> OnlineWeights | None:
+def online_softmax(pair: GemmPair) -> OnlineSoftmax | None:
     """The weights of ``pair`` in this form; None if they have another."""
     bodies: dict[str, Scalar] = {}
     reductions: dict[str, Stage] = {}
@@ -49,7 +49,7 @@ def online_weights(pair: ContractionPair) -> OnlineWeights | None:
     return _checked(power, factor, reductions, pair)
 
 
-def seen_keys(pair: ContractionPair, weights: OnlineWeights) -> Index | None:
+def seen_keys(pair: GemmPair, weights: OnlineSoftmax) -> Index | None:
     """How many keys the row ``pair.row`` can see, if it sees none from there on; None if all.
 
     The powers of what it does not see are those of minus infinity: 0.
@@ -80,7 +80,7 @@ def _expanded(body: Scalar, bodies: Mapping[str, Scalar]) -> Scalar:
 
 
 def _split(
-    whole: Scalar, pair: ContractionPair, reductions: Mapping[str, Stage]
+    whole: Scalar, pair: GemmPair, reductions: Mapping[str, Stage]
 ) -> tuple[Scalar, tuple[tuple[str, Scalar], ...]]:
     """``whole`` without what is the same in a row, and how to multiply by that again."""
 
@@ -103,8 +103,8 @@ def _checked(
     power: Scalar,
     factor: tuple[tuple[str, Scalar], ...],
     reductions: Mapping[str, Stage],
-    pair: ContractionPair,
-) -> OnlineWeights | None:
+    pair: GemmPair,
+) -> OnlineSoftmax | None:
     maxima = [s for s in reductions.values() if s.combine == "max"]
     sums = tuple(s for s in reductions.values() if s.combine == "sum")
     if len(maxima) + len(sums) != len(reductions) or len(maxima) > 1:
@@ -114,14 +114,14 @@ def _checked(
         return None
     if not maxima:
         plain = all(_of_points(b, reductions) for b in (power, *(s.body for s in sums)))
-        return OnlineWeights(power, None, None, sums, factor) if plain else None
+        return OnlineSoftmax(power, None, None, sums, factor) if plain else None
     (maximum,) = maxima
     shifted = [_shifted(b, maximum) for b in (power, *(s.body for s in sums))]
     if any(x is None or x != maximum.body for x in shifted):
         return None
     if not _of_points(maximum.body, reductions):
         return None
-    return OnlineWeights(power, maximum, maximum.body, sums, factor)
+    return OnlineSoftmax(power, maximum, maximum.body, sums, factor)
 
 
 def _of_points(body: Scalar, reductions: Mapping[str, Stage]) -> bool:

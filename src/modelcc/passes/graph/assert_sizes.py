@@ -1,4 +1,4 @@
-"""Demands on sizes: none is negative, and what data make of them can be stored."""
+"""Constraints on sizes: none is negative, and what data make of them can be stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.ir.condition import Demand
+from modelcc.ir.condition import Constraint
 from modelcc.ir.constant import Constant
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Index, Range, Sym, bounds_of, symbols
@@ -22,12 +22,12 @@ FARTHEST = 1 << 48
 
 
 @dataclass(frozen=True)
-class DemandSizes:
-    """Each extent that is not known to be 0 or more is demanded to be, and so is room for each
+class AssertSizes:
+    """Each extent that is not known to be 0 or more is asserted to be, and so is room for each
     value whose extents come from data: 2^47 bytes at most.  Numbers read as sizes are 2^48 at most,
     so that what is made of them in index expressions stays far from the end of 64 bits.
 
-    Demands stand before what makes the value, so a branch that is not taken demands nothing.
+    Constraints stand before what makes the value, so a branch that is not taken asserts nothing.
 
     before::
 
@@ -44,7 +44,7 @@ class DemandSizes:
         ^bb0(%x: tensor<?xf32, ["n"]>, %y: tensor<?xf32, ["m"]>):
           %nothing = "mcc.constant"() {digest = "nothing"} : () -> tensor<0xi64>
           %checked = "mcc.ReadSize"(%nothing)
-              {names = [], demands = [[#mcc.index<"n - m">, ">=", 0]]}
+              {names = [], constraints = [[#mcc.index<"n - m">, ">=", 0]]}
           %z = "mcc.Slice"(%x)
               {starts = [#mcc.index<"m">], extents = [#mcc.index<"n - m">], steps = [1]}
           "mcc.return"(%z)
@@ -52,22 +52,22 @@ class DemandSizes:
     """
 
     def __call__(self, graph: Graph) -> Graph:
-        return _demanding(graph, _Known({}, frozenset(), frozenset()))
+        return _asserting(graph, _Facts({}, frozenset(), frozenset()))
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is known of sizes at a place: bounds, which come from data, demands that are met."""
+class _Facts:
+    """What is known of sizes at a place: bounds, which come from data, constraints that are met."""
 
     dims: Bounds
-    late: frozenset[str]
-    met: frozenset[Demand]
+    dynamic: frozenset[str]
+    met: frozenset[Constraint]
     proved: dict[str, bool] = field(default_factory=dict[str, bool])
 
-    def inside(self, graph: Graph, met: frozenset[Demand] = frozenset()) -> _Known:
+    def inside(self, graph: Graph, met: frozenset[Constraint] = frozenset()) -> _Facts:
         """What is known in ``graph``, a body at this place."""
         read = {name for node in graph.nodes for name in node.op.binds}
-        return _Known({**self.dims, **graph.dims}, self.late | read, self.met | met)
+        return _Facts({**self.dims, **graph.dims}, self.dynamic | read, self.met | met)
 
     def is_size(self, extent: Index) -> bool:
         """Whether ``extent`` is proved not to be negative."""
@@ -79,18 +79,18 @@ class _Known:
         return self.proved[extent.text]
 
 
-def _demanding(graph: Graph, outer: _Known) -> Graph:
+def _asserting(graph: Graph, outer: _Facts) -> Graph:
     known = outer.inside(graph)
     if all(isinstance(e, int) for t in graph.types.values() for e in t.shape):
-        known = replace(known, late=frozenset())
-    met: set[Demand] = set(known.met)
+        known = replace(known, dynamic=frozenset())
+    met: set[Constraint] = set(known.met)
     nodes: list[Node] = []
     names = Names(graph.types)
     nothing = ""
     types: dict[str, TensorType] = {}
     for node in graph.nodes:
         if isinstance(node.op, ReadSize):
-            met.update(node.op.demands)
+            met.update(node.op.constraints)
         found = _new(node, graph, known, met)
         made = _with_bodies(node, known, frozenset(met))
         if not found:
@@ -99,8 +99,8 @@ def _demanding(graph: Graph, outer: _Known) -> Graph:
         nothing = nothing or names.fresh("nothing")
         checked = names.fresh("checked")
         types[checked] = _NOTHING.type
-        demand = Node(ReadSize((), found), (nothing,), (checked,), node.source)
-        nodes += [made, demand] if node.op.binds else [demand, made]
+        constraint = Node(ReadSize((), found), (nothing,), (checked,), node.source)
+        nodes += [made, constraint] if node.op.binds else [constraint, made]
     if not nothing:
         return graph.with_nodes(tuple(nodes)) if nodes != list(graph.nodes) else graph
     return replace(
@@ -114,30 +114,30 @@ def _demanding(graph: Graph, outer: _Known) -> Graph:
 _NOTHING = Constant(np.zeros(0, I64.numpy))
 
 
-def _with_bodies(node: Node, known: _Known, met: frozenset[Demand]) -> Node:
+def _with_bodies(node: Node, known: _Facts, met: frozenset[Constraint]) -> Node:
     if not isinstance(node.op, Control):
         return node
     inside = known
     if isinstance(node.op, Loop):
         last = None if node.op.trips is None else node.op.trips - 1
         counted = {**known.dims, node.op.counter: Range(0, last)}
-        inside = replace(known, dims=counted, late=known.late | {node.op.counter}, proved={})
+        inside = replace(known, dims=counted, dynamic=known.dynamic | {node.op.counter}, proved={})
     inside = replace(inside, met=met)
     old = node.op.graphs()
-    new: Mapping[str, Graph] = {name: _demanding(body, inside) for name, body in old.items()}
+    new: Mapping[str, Graph] = {name: _asserting(body, inside) for name, body in old.items()}
     if all(new[name] is body for name, body in old.items()):
         return node
     return replace(node, op=replace(node.op, **new))  # type: ignore[type-var]
 
 
-def _new(node: Node, graph: Graph, known: _Known, met: set[Demand]) -> tuple[Demand, ...]:
-    """Demands of ``node`` that are not ``met`` yet; then they are."""
-    found = [d for d in dict.fromkeys(_demands(node, graph, known)) if d not in met]
+def _new(node: Node, graph: Graph, known: _Facts, met: set[Constraint]) -> tuple[Constraint, ...]:
+    """Constraints of ``node`` that are not ``met`` yet; then they are."""
+    found = [d for d in dict.fromkeys(_constraints(node, graph, known)) if d not in met]
     met.update(found)
     return tuple(found)
 
 
-def _demands(node: Node, graph: Graph, known: _Known) -> Iterator[Demand]:
+def _constraints(node: Node, graph: Graph, known: _Facts) -> Iterator[Constraint]:
     for name in node.op.binds:
         bounds = known.dims[name]
         if bounds.hi is None:
@@ -151,7 +151,7 @@ def _demands(node: Node, graph: Graph, known: _Known) -> Iterator[Demand]:
         for extent in type.shape:
             if not known.is_size(extent):
                 yield extent, ">=", 0
-        if any(symbols(extent) & known.late for extent in type.shape):
+        if any(symbols(extent) & known.dynamic for extent in type.shape):
             room = type.room
             high = bounds_of(room, known.dims).hi
             if high is None or high > MOST_BYTES:

@@ -1,8 +1,8 @@
-"""Kernels of several phases: parts computed together, values handed on through cache.
+"""Kernels of several groups of stages: parts computed together, values handed on through cache.
 
-A *phase* is a run of stages over one iteration space, of which the first may reduce.  Values that
-only their own point reads stay in registers.  Tensors that a later phase reads are *kept*: where
-blocks along the leading axes are independent of each other, phases alternate block by block and a
+A *group* is a run of stages over one iteration space, of which the first may reduce.  Values that
+only their own point reads stay in registers.  Tensors that a later group reads are *scratch*: where
+blocks along the leading axes are independent of each other, groups alternate block by block and a
 block's values are a local buffer.
 """
 
@@ -33,16 +33,16 @@ from modelcc.schedule.expression import FreshNames
 
 
 @dataclass(frozen=True)
-class Chain:
-    """``phases`` in order; the stages of a phase share their axes.
+class GroupedStages:
+    """``groups`` in order; the stages of a group share their axes.
 
-    ``outer`` axes are not among these, but are symbols of their indices.  ``kept`` has the types
+    ``outer`` axes are not among these, but are symbols of their indices.  ``scratch`` has the types
     of one block of what is handed on.
     """
 
     outer: tuple[Axis, ...]
-    phases: tuple[tuple[Stage, ...], ...]
-    kept: Mapping[str, TensorType]
+    groups: tuple[tuple[Stage, ...], ...]
+    scratch: Mapping[str, TensorType]
 
     @property
     def ranges(self) -> dict[str, Range]:
@@ -50,41 +50,41 @@ class Chain:
         return {a.name: loop_range(a.extent) for a in self.outer}
 
 
-def find_chain(kernel: CanonicalKernel) -> Chain | None:
-    """``kernel`` in phases; None if no value is shared by several parts of a tensor, and no sum
+def group_stages(kernel: CanonicalKernel) -> GroupedStages | None:
+    """``kernel`` in groups; None if no value is shared by several parts of a tensor, and no sum
     is read in parts or combined with others."""
     internal = frozenset(s.output for s in kernel.stages) - frozenset(kernel.outputs)
     found = (_shares_values, _reads_parts, _combines_sums)
     if not any(has(kernel.stages, internal) for has in found):
         return None
-    runs = _phases(kernel.stages)
-    kept = internal & _handed_on(runs)
-    depth = _outer_depth(kernel.stages, kept)
-    outer = kernel.stages[0].axes[:depth] if kept else ()
-    phases = tuple(_on_block(run, outer, kept, internal) for run in runs)
+    runs = _groups(kernel.stages)
+    scratch = internal & _handed_on(runs)
+    depth = _outer_depth(kernel.stages, scratch)
+    outer = kernel.stages[0].axes[:depth] if scratch else ()
+    groups = tuple(_on_block(run, outer, scratch, internal) for run in runs)
     known = {s.output: _plain_type(s) for s in kernel.stages} | dict(kernel.internal)
-    types = {name: _block_type(known[name], len(outer)) for name in sorted(kept)}
-    return Chain(outer, phases, types)
+    types = {name: _block_type(known[name], len(outer)) for name in sorted(scratch)}
+    return GroupedStages(outer, groups, types)
 
 
 def in_blocks(
-    chain: Chain, names: FreshNames, statements: Sequence[Stmt], parallel: bool
+    grouped: GroupedStages, names: FreshNames, statements: Sequence[Stmt], parallel: bool
 ) -> list[Stmt]:
-    """``statements`` of all phases for every block, with local buffers."""
-    if not chain.outer:
+    """``statements`` of all groups for every block, with local buffers."""
+    if not grouped.outer:
         return list(statements)
     counter = names.fresh("block")
     position: Index = Sym(counter)
     bound: list[Stmt] = []
-    for axis in reversed(chain.outer):
-        own = position if axis is chain.outer[0] else mod(position, axis.extent)
+    for axis in reversed(grouped.outer):
+        own = position if axis is grouped.outer[0] else mod(position, axis.extent)
         bound.append(BindIndex(axis.name, IndexOf(own, I64)))
         position = floordiv(position, axis.extent)
     buffers = [
         Alloc(Buffer(name, type_.dtype, type_.physical.size(type_.shape), "local"))
-        for name, type_ in chain.kept.items()
+        for name, type_ in grouped.scratch.items()
     ]
-    total = product(a.extent for a in chain.outer)
+    total = product(a.extent for a in grouped.outer)
     body = (*buffers, *bound, *statements)
     return [For(counter, 0, total, body, kind="parallel" if parallel else "serial")]
 
@@ -120,23 +120,23 @@ def _combines_sums(stages: Sequence[Stage], internal: frozenset[str]) -> bool:
     return any(r.tensor in sums for n in nodes for r in reads(n))
 
 
-def _phases(stages: Sequence[Stage]) -> list[list[Stage]]:
+def _groups(stages: Sequence[Stage]) -> list[list[Stage]]:
     arrays = any(isinstance(node, Linear) for s in stages for node in walk(s.body))
-    phases: list[list[Stage]] = []
+    groups: list[list[Stage]] = []
     for stage in stages:
-        if not phases or _begins_phase(stage, phases[-1], arrays):
-            phases.append([])
-        phases[-1].append(stage)
-    return phases
+        if not groups or _begins_group(stage, groups[-1], arrays):
+            groups.append([])
+        groups[-1].append(stage)
+    return groups
 
 
-def _begins_phase(stage: Stage, phase: Sequence[Stage], arrays: bool) -> bool:
+def _begins_group(stage: Stage, group: Sequence[Stage], arrays: bool) -> bool:
     """Whether ``stage`` is computed apart; ``arrays``: some stages may have own axes."""
-    depth = shared_depth((*phase, stage)) if arrays else None
+    depth = shared_depth((*group, stage)) if arrays else None
     extents = [a.extent for a in stage.axes[:depth]]
-    if stage.reduce or extents != [a.extent for a in phase[0].axes[:depth]]:
+    if stage.reduce or extents != [a.extent for a in group[0].axes[:depth]]:
         return True
-    made = {s.output: s for s in phase}
+    made = {s.output: s for s in group}
     shared = [r for r in reads(stage.body) if r.tensor in made]
     return not all(_at_own_point(r, stage, made[r.tensor], depth) for r in shared)
 
@@ -151,19 +151,19 @@ def _at_own_point(read: Read, reader: Stage, writer: Stage, depth: int | None) -
     return tuple(substitute(i, values) for i in read.indices[:depth]) == writer.write[:depth]
 
 
-def _handed_on(phases: Sequence[Sequence[Stage]]) -> frozenset[str]:
-    """Tensors of several parts, and those that a later phase reads."""
-    writers = Counter(s.output for phase in phases for s in phase)
+def _handed_on(groups: Sequence[Sequence[Stage]]) -> frozenset[str]:
+    """Tensors of several parts, and those that a later group reads."""
+    writers = Counter(s.output for group in groups for s in group)
     found = {name for name, count in writers.items() if count > 1}
     made: set[str] = set()
-    for phase in phases:
-        found |= made & {r.tensor for s in phase for r in reads(s.body)}
-        made |= {s.output for s in phase}
+    for group in groups:
+        found |= made & {r.tensor for s in group for r in reads(s.body)}
+        made |= {s.output for s in group}
     return frozenset(found)
 
 
-def _outer_depth(stages: Sequence[Stage], kept: frozenset[str]) -> int:
-    """How many leading axes all stages share such that a block uses its own kept values only.
+def _outer_depth(stages: Sequence[Stage], scratch: frozenset[str]) -> int:
+    """How many leading axes all stages share such that a block uses its own scratch values only.
 
     Within a block, every operand of a product is still used at several points.
     """
@@ -172,8 +172,8 @@ def _outer_depth(stages: Sequence[Stage], kept: frozenset[str]) -> int:
         for stage in stages:
             if len(stage.axes) <= depth or stage.axes[depth].extent != axis.extent:
                 return depth
-            places = [r.indices for r in reads(stage.body) if r.tensor in kept]
-            places += [stage.write] if stage.output in kept else []
+            places = [r.indices for r in reads(stage.body) if r.tensor in scratch]
+            places += [stage.write] if stage.output in scratch else []
             if any(place[depth] != Sym(stage.axes[depth].name) for place in places):
                 return depth
             if stage.reduce and not _reused(stage, depth + 1):
@@ -188,22 +188,22 @@ def _reused(stage: Stage, depth: int) -> bool:
 
 
 def _on_block(
-    phase: Sequence[Stage],
+    group: Sequence[Stage],
     outer: tuple[Axis, ...],
-    kept: frozenset[str],
+    scratch: frozenset[str],
     internal: frozenset[str],
 ) -> tuple[Stage, ...]:
-    """The stages of ``phase`` over the axes of its first one, in one block.
+    """The stages of ``group`` over the axes of its first one, in one block.
 
-    Small arrays that they hand on are of the block, too, as what is ``kept``.
+    Small arrays that they hand on are of the block, too, as what is ``scratch``.
     """
-    first, shared = phase[0], shared_depth(phase)
+    first, shared = group[0], shared_depth(group)
     if shared is None:
-        return tuple(_inside(s, first.axes, outer, kept) for s in phase)
+        return tuple(_inside(s, first.axes, outer, scratch) for s in group)
     common = first.axes[:shared]
-    own = (own_axes(s, first, shared) for s in phase)
-    local = kept | (internal & {s.output for s in phase})
-    return tuple(_inside(s, (*common, *o), outer, local) for s, o in zip(phase, own, strict=True))
+    own = (own_axes(s, first, shared) for s in group)
+    local = scratch | (internal & {s.output for s in group})
+    return tuple(_inside(s, (*common, *o), outer, local) for s, o in zip(group, own, strict=True))
 
 
 def _inside(

@@ -38,7 +38,7 @@ from modelcc.ir.tensor import (
     item_inputs,
     item_outputs,
 )
-from modelcc.ir.tensor_ranges import told_by_range
+from modelcc.ir.tensor_ranges import implied_by_range
 from modelcc.ir.types import I32, U8, TensorType, row_major
 
 QUAD = 4
@@ -376,7 +376,7 @@ def _guarded(
         case Guard(conditions=conditions, inside=Read() as read, outside=Number(value=value)) if (
             value == 0 or (read.dtype in (U8, I32) and isinstance(value, int))
         ):
-            outside = told_by_range(conditions, read, types[read.tensor].shape, ranges)
+            outside = implied_by_range(conditions, read, types[read.tensor].shape, ranges)
             return [(read, int(value))] if outside else []
         case _:
             return [r for child in children(scalar) for r in _guarded(child, types, ranges)]

@@ -1,4 +1,4 @@
-"""Recognising two contractions of which one sums what the other made along a whole row.
+"""GEMM-GEMM fusion: two contractions of which one sums what the other made along a row.
 
 Attention is the best known case: products of queries and keys, a softmax of every row of them, and
 products of the rows with values.  Whatever stands between the contractions point by point or row by
@@ -17,7 +17,7 @@ from modelcc.passes.tensor.shared_axes import shared_axes
 
 
 @dataclass(frozen=True)
-class ContractionPair:
+class GemmPair:
     """``scores`` over outer, row and key axes; ``weights`` over the same, some reducing along
     ``key``, and the last of the scores' type; ``results`` over outer, row and column axes, the
     first summing along ``key``.
@@ -50,7 +50,7 @@ class ContractionPair:
         return frozenset(s.output for s in (*self.scores, *self.weights, *self.results[:-1]))
 
 
-def match_pair(stages: Sequence[Stage], reserved: frozenset[str]) -> ContractionPair | None:
+def match_gemm_pair(stages: Sequence[Stage], reserved: frozenset[str]) -> GemmPair | None:
     """The pair that ``stages`` are, its axes having names that are not ``reserved``; or None."""
     last = max((n for n, s in enumerate(stages) if s.reduce), default=0)
     if last == 0 or len({s.output for s in stages}) != len(stages):
@@ -153,7 +153,7 @@ def _results_renamed(
 
 def _paired(
     stages: Sequence[Stage], results: Sequence[Stage], reserved: frozenset[str]
-) -> ContractionPair | None:
+) -> GemmPair | None:
     first, last = stages[0], results[0]
     if len(last.reduce) != 1 or first.write[-1] != Sym(last.reduce[0].name):
         return None
@@ -178,7 +178,7 @@ def _paired(
     def axis(a: Axis) -> Axis:
         return Axis(names[a.name], a.extent)
 
-    return ContractionPair(
+    return GemmPair(
         tuple(axis(a) for a in outer),
         axis(row),
         axis(key),

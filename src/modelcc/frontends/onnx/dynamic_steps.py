@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.late_choice import by, either
+from modelcc.frontends.onnx.dynamic_choice import by, either
 from modelcc.frontends.onnx.vectors import vector_of
 from modelcc.ir.index import Expr
 from modelcc.ops.slicing import Slice
@@ -17,6 +17,6 @@ def sliced_by(call: Call, op: Slice) -> str:
     if not op.steps or not isinstance(op.steps[-1], Expr):
         return call.emit(op, call.input(0))
     side_by_side = replace(op, steps=(*op.steps[:-1], 1))
-    call.emitter.demand(op.agreements(call.type()), call.source, always=True)
+    call.emitter.require(op.shape_constraints(call.type()), call.source, always=True)
     ways = by(call, side_by_side), by(call, op)
     return either(call, vector_of(call, op.steps[-1:]).equals(1), call.input(0), ways, op.symbols())

@@ -1,7 +1,7 @@
 """Operands of which named extents do not agree; no op is named here.
 
-What ``infer`` takes to be so of names, ``agreements`` must tell, or its reads need it: a run
-whose sizes meet these demands is one that the op takes with numbers in their place.
+What ``infer`` takes to be so of names, ``shape_constraints`` must tell, or its reads need it: a run
+whose sizes meet these constraints is one that the op takes with numbers in their place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def with_extent(types: Types, operand: int, axis: int, extent: Index) -> Types:
 def accepts(op: Op, types: Types) -> bool:
     try:
         op.infer(*types)
-        op.agreements(*types)
+        op.shape_constraints(*types)
         stages_of(op, types)
     except ModelError:
         return False
@@ -65,17 +65,20 @@ def numbered(types: Types, env: dict[str, int]) -> Types:
 
 
 @pytest.mark.parametrize(("op", "sample"), CASES)
-def test_sizes_that_meet_the_demands_are_taken(op: Op, sample: Sample) -> None:
+def test_sizes_that_meet_the_constraints_are_taken(op: Op, sample: Sample) -> None:
     env = sizes(op, sample)
     op = op.substitute(env)
     types, known = opened(op, numbered(operand_types(sample), env))
-    demands = [*(Condition(*d) for d in op.agreements(*types)), *needs_of_reads(op, types)]
+    constraints = [
+        *(Condition(*d) for d in op.shape_constraints(*types)),
+        *needs_of_reads(op, types),
+    ]
     results = op.infer(*types)
-    demands += [Condition(e, ">=", 0) for t in results for e in t.shape]
+    constraints += [Condition(e, ">=", 0) for t in results for e in t.shape]
     assert all(symbols(e) <= known.keys() for t in results for e in t.shape)
     for trial in trials(known):
         fixed = numbered(types, trial)
-        if all(d.holds(trial) for d in demands):
+        if all(d.holds(trial) for d in constraints):
             found = op.infer(*fixed)
             for t, wanted in zip(found, results, strict=True):
                 assert t.shape == tuple(evaluate(e, trial) for e in wanted.shape)

@@ -30,7 +30,7 @@ def aligned(size: Index) -> Index:
 
 
 @dataclass(frozen=True)
-class LateMemory:
+class DynamicAllocation:
     """``size`` bytes called ``name``, an output or a segment, to be asked for after ``step``.
 
     ``offsets`` are those of the ``storages`` of a segment within it.
@@ -76,22 +76,22 @@ def _late(storage: Storage, line: Timeline) -> Index:
     return storage.size
 
 
-def late_memory(
+def dynamic_allocations(
     program: Program, found: Sequence[Storage], line: Timeline
-) -> tuple[LateMemory, ...]:
+) -> tuple[DynamicAllocation, ...]:
     """What the host has to be asked for, in the order of steps."""
     gone = frozenset(program.read_sizes)
     if not gone:
         return ()
     inner, dims = _inner_symbols(program, line)
-    parts: list[LateMemory] = []
+    parts: list[DynamicAllocation] = []
     waiting: dict[int, list[Storage]] = {}
     for storage in found:
         # What an output is a view of may have other extents than the output has.
         extents = symbols_of(program.types[storage.name].shape) | symbols(storage.size)
         if storage.place == "output" and extents & gone:
             step = _known_after(line, storage, extents)
-            parts.append(LateMemory(storage.name, storage.size, step))
+            parts.append(DynamicAllocation(storage.name, storage.size, step))
         elif not symbols(storage.size) & gone:
             continue
         elif storage.place == "arena" and _upper(storage.size, inner, dims) is None:
@@ -114,7 +114,7 @@ def symbols_of(shape: Sequence[Index]) -> frozenset[str]:
 def _known_after(line: Timeline, storage: Storage, names: frozenset[str]) -> int:
     """The step that reads the last of ``names``, symbols in a storage's shape; -1 if it is none.
 
-    Reads and demands that follow it at once, before the storage is used, come first.
+    Reads and constraints that follow it at once, before the storage is used, come first.
     """
     read, calls = line.read_at, line.calls
     known = max((read[name] for name in names if name in read), default=-1)
@@ -123,7 +123,7 @@ def _known_after(line: Timeline, storage: Storage, names: frozenset[str]) -> int
     return known
 
 
-def _segment(name: str, step: int, storages: Sequence[Storage]) -> LateMemory:
+def _segment(name: str, step: int, storages: Sequence[Storage]) -> DynamicAllocation:
     """Storages that are live at once lie apart; the places of others are taken again."""
     offsets: dict[str, Index] = {}
     size: Index = 0
@@ -137,4 +137,4 @@ def _segment(name: str, step: int, storages: Sequence[Storage]) -> LateMemory:
             offsets[storage.name] = size
             size = size + wanted
         heappush(places, (storage.last, storage.name))
-    return LateMemory(name, size, step, tuple(s.name for s in storages), offsets)
+    return DynamicAllocation(name, size, step, tuple(s.name for s in storages), offsets)

@@ -16,7 +16,7 @@ from modelcc.driver import pipeline, target_of
 from modelcc.ir.region import Repeat
 from modelcc.ir.tensor import Item, Kernel, TensorProgram
 from modelcc.pipeline import before_block, run_stages
-from modelcc.targets.base import Workplace
+from modelcc.targets.base import BuildConfig
 from tests.machines import chosen_options
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -72,7 +72,7 @@ def test_steps_are_kernels(
     kind: str, hidden: int, extra: tuple[str, ...], attributes: dict[str, Any], kernels: int
 ) -> None:
     options = chosen_options(threads=2)
-    stages = before_block(pipeline(target_of(options), options, Workplace()), "schedule")
+    stages = before_block(pipeline(target_of(options), options, BuildConfig()), "schedule")
     found = list(steps(run_stages(stages, layer(kind, hidden, extra, **attributes))))
     assert found
     for step in found:
