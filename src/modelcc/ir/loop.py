@@ -12,6 +12,20 @@ Example, 16 lanes at a time with a masked tail::
         store %y[i] mask(n - i) = max(%v, f32x16(0.0))
       }
     }
+
+An accelerator runs groups of threads, which share memory and wait for each other at barriers.
+Halves of 64 elements each, added::
+
+    func @halves(%x: f32[64*n], %y: mut f32[32*n]; n) {
+      grid g in 0 .. n {
+        shared %part: f32[64]
+        thread t in 0 .. 64 {
+          store %part[t] = load %x[64*g + t]
+          barrier
+          if predicate(t < 32) { store %y[32*g + t] = add(load %part[t], load %part[t + 32]) }
+        }
+      }
+    }
 """
 
 from __future__ import annotations
@@ -23,13 +37,14 @@ from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index
 from modelcc.ir.types import BOOL, DType
 
-Space = Literal["global", "local"]
-LoopKind = Literal["serial", "parallel", "unrolled"]
+Space = Literal["global", "shared", "local"]
+LoopKind = Literal["serial", "parallel", "unrolled", "grid", "thread"]
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Flat memory of ``size`` elements.  ``global`` is a parameter, ``local`` an Alloc's.
+    """Flat memory of ``size`` elements.  ``global`` is a parameter, what an Alloc makes is
+    ``shared`` by the threads of a group or ``local``: private to who executes it.
 
     ``align`` is the guaranteed alignment of its start in bytes.
     """
@@ -281,6 +296,12 @@ class For:
     ``when`` that holds: sizes that come at run time may not be worth them.  ``unrolled`` asks for
     full unrolling (constant bounds).  Of a loop with a ``part``, only its iterations from the first
     number to before the second run, which it has.
+
+    ``grid`` loops run groups, in any order, and ``thread`` loops the threads of a group, at the
+    same time: up to three of each, directly within each other, the innermost one being the
+    dimension in which neighbours lie side by side.  They run from 0 by 1, grids to what the sizes
+    give, threads to a number.  What two threads access and one of them writes has a barrier in
+    between; threads of different groups do not meet.
     """
 
     variable: str
@@ -384,9 +405,17 @@ class VectorScatter:
 
 @dataclass(frozen=True)
 class Alloc:
-    """A local buffer of constant size, visible to the end of the enclosing block."""
+    """A buffer of constant size, visible to the end of the enclosing block.
+
+    A ``shared`` one stands in the innermost grid loop, before the threads.
+    """
 
     buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All threads of a group arrive before any goes on, and see what the others have written."""
 
 
 @dataclass(frozen=True)
@@ -431,6 +460,7 @@ Stmt: TypeAlias = (
     | Store
     | VectorScatter
     | Alloc
+    | Barrier
     | Prefetch
     | ParallelCall
     | Comment
@@ -452,7 +482,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel: buffers, then sizes (i64), then statements.  At most one parallel loop, outermost.
+    """A kernel: buffers, then sizes (i64), then statements.  At most one parallel loop or one nest
+    of grid loops, outermost.
 
     ``source`` names the user's nodes it computes.  ``values`` come between buffers and sizes; only
     what a :class:`ParallelCall` calls has any.

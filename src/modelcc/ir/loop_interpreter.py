@@ -13,13 +13,13 @@ import numpy as np
 
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
+from modelcc.ir.loop_groups import Watch
+from modelcc.ir.loop_memory import Lanes, gather, load, scatter, store
 from modelcc.ir.loop_source import python_function
 from modelcc.ir.scalar import FUNCTIONS
 from modelcc.ir.types import Array, NumpyType, dtype_of
 
 Kernel = Callable[[Sequence[Array], Sequence[int]], None]
-Lanes = Array
-"""Lanes of a vector, or a NumPy scalar, which has the same methods."""
 
 
 def compile_loops(function: Function) -> Kernel:
@@ -28,6 +28,8 @@ def compile_loops(function: Function) -> Kernel:
 
     The callable raises ``ValueError`` if an array does not fit its parameter and ``IndexError``
     if the function accesses memory outside of a buffer, :class:`OutOfBoundError` if a check fails.
+    Groups run one after the other, their threads from barrier to barrier; :mod:`loop_groups
+    <modelcc.ir.loop_groups>` raises its errors where they depend on who comes first.
     """
     source = python_function(function)
     scope: dict[str, object] = {**_PRIMITIVES, **source.constants}
@@ -67,66 +69,6 @@ def _checked(function: Function, arrays: Sequence[Array], sizes: Mapping[str, in
     return flat
 
 
-# --- memory
-
-
-def _load(buffer: Array, offset: int, lanes: int, stride: int, active: int | None) -> Lanes:
-    if lanes == 1:
-        if active is not None and active < 1:
-            return buffer.dtype.type(0)
-        _check(buffer, offset, offset)
-        return buffer[offset]
-    if stride == 1:
-        count = lanes if active is None else min(max(active, 0), lanes)
-        _check(buffer, offset, offset + count - 1)
-        result = buffer[offset : offset + count].copy()
-        return result if count == lanes else np.pad(result, (0, lanes - count))
-    return _lanes(buffer, offset + stride * np.arange(lanes), active)
-
-
-def _gather(buffer: Array, offset: int, offsets: Lanes, active: int | None) -> Lanes:
-    if np.ndim(offsets) == 0:
-        return _load(buffer, offset + int(offsets), 1, 1, active)
-    return _lanes(buffer, offset + offsets.astype(np.int64), active)
-
-
-def _lanes(buffer: Array, where: Array, active: int | None) -> Array:
-    count = len(where) if active is None else min(max(active, 0), len(where))
-    result = np.zeros(len(where), buffer.dtype)
-    if count:
-        _check(buffer, int(where[:count].min()), int(where[:count].max()))
-        result[:count] = buffer[where[:count]]
-    return result
-
-
-def _store(buffer: Array, offset: int, value: Lanes, stride: int, active: int | None) -> None:
-    if np.ndim(value) == 0:
-        if active is None or active > 0:
-            _check(buffer, offset, offset)
-            buffer[offset] = value
-        return
-    if stride == 1:
-        count = len(value) if active is None else min(max(active, 0), len(value))
-        _check(buffer, offset, offset + count - 1)
-        buffer[offset : offset + count] = value[:count]
-        return
-    _write(buffer, offset + stride * np.arange(len(value)), value, active)
-
-
-def _scatter(buffer: Array, offset: int, offsets: Lanes, value: Lanes, active: int | None) -> None:
-    if np.ndim(value) == 0:
-        _store(buffer, offset + int(offsets), value, 1, active)
-    else:
-        _write(buffer, offset + offsets.astype(np.int64), value, active)
-
-
-def _write(buffer: Array, where: Array, value: Array, active: int | None) -> None:
-    count = len(where) if active is None else min(max(active, 0), len(where))
-    if count:
-        _check(buffer, int(where[:count].min()), int(where[:count].max()))
-        buffer[where[:count]] = value[:count]
-
-
 class OutOfBoundError(IndexError):
     """An index that a :class:`~modelcc.ir.loop.Check` has found outside of its bound."""
 
@@ -145,13 +87,6 @@ def _check_index(value: Lanes, extent: int, number: int, active: int | None) -> 
     for one in np.atleast_1d(value)[: None if active is None else max(active, 0)].tolist():
         if not 0 <= one < extent:
             raise OutOfBoundError(one, extent, number)
-
-
-def _check(buffer: Array, low: int, high: int) -> None:
-    if low <= high and (low < 0 or high >= len(buffer)):
-        raise IndexError(
-            f"access to elements {low} to {high} of a buffer of {len(buffer)} {buffer.dtype}"
-        )
 
 
 def _undefined(size: int, dtype: NumpyType) -> Array:
@@ -197,10 +132,11 @@ _CALLS: dict[str, Callable[..., Lanes]] = {
 } | {"max": _maximum, "min": _minimum}
 
 _PRIMITIVES: Mapping[str, Callable[..., object]] = {
-    "load": _load,
-    "gather": _gather,
-    "store": _store,
-    "scatter": _scatter,
+    "load": load,
+    "gather": gather,
+    "store": store,
+    "scatter": scatter,
+    "watching": Watch,
     "check": _check_index,
     "ranges": _ranges,
     "undefined": _undefined,

@@ -12,6 +12,7 @@ from modelcc.ir.instructions import instruction_of
 from modelcc.ir.loop import (
     Alloc,
     Assign,
+    Barrier,
     BindIndex,
     Bitcast,
     Buffer,
@@ -251,7 +252,7 @@ class FunctionParser:
             return Assign(self._value(), self._assigned())
         word = self._at.word("statement")
         match word:
-            case "for" | "parallel" | "unrolled":
+            case "for" | "parallel" | "unrolled" | "grid" | "thread":
                 return self._for(_KINDS[word])
             case "if":
                 rare = bool(self._at.accept("rare"))
@@ -273,10 +274,12 @@ class FunctionParser:
                 return self._call()
             case "comment":
                 return Comment(self._at.string())
-            case "local":
+            case "local" | "shared":
                 name = self._value()
                 self._at.expect(":")
-                return Alloc(self._buffer(name, "local"))
+                return Alloc(self._buffer(name, word))
+            case "barrier":
+                return Barrier()
             case "store" | "scatter" | "prefetch":
                 return self._memory_statement(word)
             case _:

@@ -24,6 +24,7 @@ from modelcc.ir.instructions import vectors
 from modelcc.ir.loop import (
     Alloc,
     Assign,
+    Barrier,
     BindIndex,
     Bitcast,
     Buffer,
@@ -56,6 +57,7 @@ from modelcc.ir.loop import (
     VectorScatter,
     While,
 )
+from modelcc.ir.loop_traversal import loop_nest, statements
 from modelcc.ir.types import Array, DType, NumpyType
 
 _INFIX = {
@@ -75,7 +77,7 @@ class Source:
 
 def python_function(function: Function) -> Source:
     """The source of ``function``: its buffers (flat arrays), then its sizes, as parameters."""
-    writer = _Writer()
+    writer = _Writer([parameter.buffer.name for parameter in function.parameters])
     buffers = [writer.bound("B", p.buffer.name) for p in function.parameters]
     sizes = [writer.bound("I", name) for name in function.sizes]
     writer.lines.append(f"def run({', '.join(buffers + sizes)}):")
@@ -86,10 +88,14 @@ def python_function(function: Function) -> Source:
 
 @dataclass
 class _Writer:
+    parameters: list[str]
     lines: list[str] = field(default_factory=list[str])
     constants: dict[str, Array | NumpyType] = field(default_factory=dict[str, Array | NumpyType])
     meanings: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    barriers: int = 0
+    access: str = ""
+    """Before the names of functions that read and write memory."""
 
     def bound(self, kind: str, name: str) -> str:
         """The Python name of a buffer (B), instruction (F), index symbol (I) or value (V)."""
@@ -118,6 +124,13 @@ class _Writer:
 
     def _statement(self, s: Stmt, depth: int) -> None:
         match s:
+            case For(kind="grid"):
+                self._grid(s, depth)
+            case For(kind="thread"):
+                self._threads(s, depth)
+            case Barrier():
+                self.barriers += 1
+                self._line(depth, f"yield {self.barriers}")
             case For():
                 start, stop = s.start, s.stop
                 if s.part:
@@ -154,16 +167,49 @@ class _Writer:
             case Prefetch() | Comment():
                 pass
 
+    def _grid(self, s: For, depth: int) -> None:
+        """Groups, one after the other."""
+        loops, body = loop_nest(s)
+        buffers = ", ".join(f"{name!r}: {self.bound('B', name)}" for name in self.parameters)
+        self._line(depth, f"watch = watching({{{buffers}}})")
+        for loop in loops:
+            name = self.bound("I", loop.variable)
+            self._line(depth, f"for {name} in range({self.index(loop.stop)}):")
+            depth += 1
+        self._line(depth, f"watch.begin_group({self._point(loops)})")
+        self.block(body, depth)
+
+    def _threads(self, s: For, depth: int) -> None:
+        """A generator, which stops at barriers."""
+        loops, body = loop_nest(s)
+        indices = ", ".join(self.bound("I", loop.variable) for loop in loops)
+        self._line(depth, f"def thread({indices}):")
+        self.access = "watch."
+        self.block(body, depth + 1)
+        self.access = ""
+        if not any(isinstance(inner, Barrier) for inner in statements(body)):
+            self._line(depth + 1, "yield from ()")
+        extents = ", ".join(f"{loop.variable!r}: {self.index(loop.stop)}" for loop in loops)
+        self._line(depth, f"watch.run(thread, {{{extents}}})")
+
+    def _point(self, loops: Sequence[For]) -> str:
+        """Names of loop variables and where these are."""
+        places = (f"{loop.variable!r}: {self.bound('I', loop.variable)}" for loop in loops)
+        return f"{{{', '.join(places)}}}"
+
     def _alloc(self, buffer: Buffer) -> str:
         dtype = self.constant(buffer.dtype.numpy)
-        return f"{self.bound('B', buffer.name)} = undefined({self.index(buffer.size)}, {dtype})"
+        memory = f"undefined({self.index(buffer.size)}, {dtype})"
+        if buffer.space == "shared":
+            memory = f"watch.share({buffer.name!r}, {memory})"
+        return f"{self.bound('B', buffer.name)} = {memory}"
 
     def _store(self, s: Store | VectorScatter) -> str:
         place = f"{self.bound('B', s.buffer)}, {self.index(s.offset)}"
         value, active = self.expression(s.value), self.index(s.active)
         if isinstance(s, VectorScatter):
-            return f"scatter({place}, {self.expression(s.offsets)}, {value}, {active})"
-        return f"store({place}, {value}, {self.index(s.stride)}, {active})"
+            return f"{self.access}scatter({place}, {self.expression(s.offsets)}, {value}, {active})"
+        return f"{self.access}store({place}, {value}, {self.index(s.stride)}, {active})"
 
     def index(self, e: Index | None) -> str:
         """An index expression."""
@@ -182,10 +228,12 @@ class _Writer:
                 return self._index_of(e)
             case Load():
                 place = f"{self.bound('B', e.buffer)}, {self.index(e.offset)}"
-                return f"load({place}, {e.lanes}, {self.index(e.stride)}, {self.index(e.active)})"
+                lanes = f"{e.lanes}, {self.index(e.stride)}, {self.index(e.active)}"
+                return f"{self.access}load({place}, {lanes})"
             case VectorGather():
                 place = f"{self.bound('B', e.buffer)}, {self.index(e.offset)}"
-                return f"gather({place}, {self.expression(e.offsets)}, {self.index(e.active)})"
+                offsets, active = self.expression(e.offsets), self.index(e.active)
+                return f"{self.access}gather({place}, {offsets}, {active})"
             case ScalarCall():
                 return self._call(e)
             case MulAdd():

@@ -37,6 +37,7 @@ from modelcc.ir.instructions import instruction_function, instructions_in
 from modelcc.ir.loop import (
     Alloc,
     Assign,
+    Barrier,
     BindIndex,
     Bitcast,
     Buffer,
@@ -73,7 +74,13 @@ from modelcc.ir.loop import (
 from modelcc.ir.mlir_syntax import string_text, value_text
 from modelcc.ir.types import DType
 
-LOOP_WORDS = {"serial": "for", "parallel": "parallel", "unrolled": "unrolled"}
+LOOP_WORDS = {
+    "serial": "for",
+    "parallel": "parallel",
+    "unrolled": "unrolled",
+    "grid": "grid",
+    "thread": "thread",
+}
 
 
 def print_functions(functions: Sequence[Function]) -> str:
@@ -185,7 +192,9 @@ def _simple_text(s: Stmt) -> str:
             place = f"{value_text(s.buffer)}[{s.offset}; {expression_text(s.offsets)}]"
             return f"scatter {place}{_mask(s.active)} = {expression_text(s.value)}"
         case Alloc():
-            return f"local {value_text(s.buffer.name)}: {_buffer_type(s.buffer)}"
+            return f"{s.buffer.space} {value_text(s.buffer.name)}: {_buffer_type(s.buffer)}"
+        case Barrier():
+            return "barrier"
         case Prefetch():
             return f"prefetch {value_text(s.buffer)}[{s.offset}] level {s.level}"
         case Comment():

@@ -10,6 +10,7 @@ from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
     Alloc,
     Assign,
+    Barrier,
     BindIndex,
     Bitcast,
     Check,
@@ -109,7 +110,7 @@ def statement_expressions(s: Stmt) -> tuple[Expr, ...]:
             return (s.value,)
         case VectorScatter():
             return (s.offsets, s.value)
-        case For() | Alloc() | Prefetch() | ParallelCall() | Comment():
+        case For() | Alloc() | Barrier() | Prefetch() | ParallelCall() | Comment():
             return ()
 
 
@@ -122,7 +123,7 @@ def with_statement_expressions(s: Stmt, new: Sequence[Expr]) -> Stmt:
             return replace(s, value=new[0])
         case VectorScatter():
             return replace(s, offsets=new[0], value=new[1])
-        case For() | Alloc() | Prefetch() | ParallelCall() | Comment():
+        case For() | Alloc() | Barrier() | Prefetch() | ParallelCall() | Comment():
             return s
 
 
@@ -232,6 +233,30 @@ def _names_in(e: Expr) -> tuple[str, ...]:
 def parallel_loop(function: Function) -> For | None:
     """The function's parallel loop."""
     return next((s for s in function.body if isinstance(s, For) and _is_parallel(s)), None)
+
+
+def loop_nest(outermost: For) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
+    """Loops of one kind, each all that the one before holds, and the body of the last."""
+    loops = [outermost]
+    while len(loops[-1].body) == 1:
+        (inner,) = loops[-1].body
+        if not isinstance(inner, For) or inner.kind != outermost.kind:
+            break
+        loops.append(inner)
+    return tuple(loops), loops[-1].body
+
+
+def grid_loop(function: Function) -> For | None:
+    """The outermost grid loop of a function for accelerators."""
+    found = (s for s in function.body if isinstance(s, For) and s.kind == "grid")
+    return next(found, None)
+
+
+def launch_extents(function: Function) -> tuple[tuple[Index, ...], tuple[Index, ...]]:
+    """The numbers of groups and of threads in a group, the innermost dimension first."""
+    loops = [s for s in statements(function.body) if isinstance(s, For)]
+    grid, thread = ([s.stop for s in loops if s.kind == kind] for kind in ("grid", "thread"))
+    return tuple(reversed(grid)), tuple(reversed(thread))
 
 
 def takes_pool(function: Function) -> bool:

@@ -33,6 +33,7 @@ from modelcc.ir.loop import (
     VectorScatter,
     While,
 )
+from modelcc.ir.loop_group_verifier import GroupLimits, is_of_groups, verify_groups
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import (
     indices,
@@ -44,6 +45,8 @@ from modelcc.ir.loop_traversal import (
 )
 from modelcc.ir.loop_typing import type_fault
 from modelcc.ir.types import BOOL, I64
+
+UNLIMITED = GroupLimits()
 
 SIZE = 64
 """The value of sizes at which accesses are tried first."""
@@ -59,14 +62,18 @@ def verify_functions(functions: Sequence[Function]) -> None:
         verify_function(function)
 
 
-def verify_function(function: Function) -> None:
+def verify_function(function: Function, limits: GroupLimits = UNLIMITED) -> None:
     """Raise :class:`ModelError` naming the first statement that breaks a rule of loops.
 
     A name is defined once where it is visible, before it is used; dtypes and lanes agree;
     registers are not shared by iterations of a parallel loop; accesses that are known to lie
-    outside of their buffer are refused.
+    outside of their buffer are refused.  Groups of threads are what :func:`verify_groups` asks
+    for, within the target's ``limits``.
     """
-    _Verifier(function).verify()
+    verifier = _Verifier(function)
+    verifier.verify()
+    if verifier.has_groups:
+        verify_groups(function, limits)
 
 
 @dataclass
@@ -91,6 +98,7 @@ class _Verifier:
         self._function = function
         self._scopes = [_Scope(False)]
         self._at: Stmt | None = None
+        self.has_groups = False
         self._conditions = 0
         self._dynamic_loops = 0
         self._instructions: dict[str, tuple[Instruction, set[int]]] = {}
@@ -174,6 +182,7 @@ class _Verifier:
             self._statement(s, top)
 
     def _statement(self, s: Stmt, top: bool) -> None:
+        self.has_groups = self.has_groups or is_of_groups(s)
         match s:
             case For():
                 self._for(s, top)
@@ -209,8 +218,8 @@ class _Verifier:
             case Assign():
                 self._assign(s)
             case Alloc():
-                if not isinstance(s.buffer.size, int) or s.buffer.space != "local":
-                    raise self._fail("a local buffer needs a constant size")
+                if not isinstance(s.buffer.size, int) or s.buffer.space == "global":
+                    raise self._fail(f"a {s.buffer.space} buffer needs a constant size")
                 self._declare_buffer(s.buffer, True)
             case Store() | VectorScatter():
                 self._store(s)
@@ -232,7 +241,7 @@ class _Verifier:
         if s.kind == "unrolled" and not isinstance(extent, int):
             raise self._fail(f"a loop over {extent} cannot be unrolled: it needs a number")
         self._new_name(s.variable)
-        with self._nested(s.kind == "parallel") as scope:
+        with self._nested(s.kind in ("parallel", "grid", "thread")) as scope:
             last = s.stop - 1
             if isinstance(s.start, int) and isinstance(extent, int) and extent > 0:
                 last = s.start + (extent - 1) // s.step * s.step

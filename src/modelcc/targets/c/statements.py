@@ -8,6 +8,7 @@ from modelcc.ir.index import Range, divides, simplify
 from modelcc.ir.loop import (
     Alloc,
     Assign,
+    Barrier,
     BindIndex,
     Check,
     Comment,
@@ -71,6 +72,8 @@ class StatementCode:
                 parallel_call(self._code, self.expressions, self._prelude, s)
             case Comment():
                 self._code.comment(s.text)
+            case Barrier():
+                raise NotImplementedError(f"{self._dialect.name} has no barriers")
             case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
 
@@ -176,6 +179,9 @@ class StatementCode:
             self.block(s.body)
 
     def _for(self, s: For) -> None:
+        if s.kind in ("grid", "thread"):
+            name = self._dialect.name
+            raise NotImplementedError(f"{name} has no {s.kind} loops, as that over '{s.variable}'")
         if s.kind == "unrolled":
             self._unroll(s)
         start, stop = s.start, s.stop

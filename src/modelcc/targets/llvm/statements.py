@@ -9,6 +9,7 @@ from modelcc.ir.index import Index, Range, simplify
 from modelcc.ir.loop import (
     Alloc,
     Assign,
+    Barrier,
     BindIndex,
     Check,
     Comment,
@@ -84,6 +85,8 @@ class StatementCode:
             case Comment():
                 for line in s.text.splitlines():
                     self._code.effect(f"; {line}")
+            case Barrier():
+                raise NotImplementedError("LLVM text for processors has no barriers")
             case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
 
@@ -247,6 +250,10 @@ class StatementCode:
         self._code.scope.block = scope.block
 
     def _for(self, s: For) -> None:
+        if s.kind in ("grid", "thread"):
+            raise NotImplementedError(
+                f"LLVM text for processors has no {s.kind} loops, as that over '{s.variable}'"
+            )
         if s.part:
             first, bound = (s.start + number * s.step for number in s.part)
             self._guarded(s, first, bound, self._range(s.start, s.stop, s.step))

@@ -1,0 +1,232 @@
+"""Checks of functions for accelerators: groups, their threads, shared memory, barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Index, symbols
+from modelcc.ir.loop import (
+    Alloc,
+    Barrier,
+    BindIndex,
+    Check,
+    Comment,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    ParallelCall,
+    Register,
+    Stmt,
+    Var,
+    VectorGather,
+    While,
+)
+from modelcc.ir.loop_text import statement_text
+from modelcc.ir.loop_traversal import (
+    blocks,
+    grid_loop,
+    indices,
+    loop_nest,
+    statement_expressions,
+    statements,
+    walk,
+)
+
+DIMENSIONS = 3
+
+
+@dataclass(frozen=True)
+class GroupLimits:
+    """What a target gives a group: bytes of shared memory, threads.  None: as many as it takes."""
+
+    shared_bytes: int | None = None
+    threads: int | None = None
+
+
+def verify_groups(function: Function, limits: GroupLimits) -> None:
+    """Raise :class:`ModelError` naming the first statement that breaks a rule of groups.
+
+    Loops over groups and threads are nests as :class:`~modelcc.ir.loop.For` says, around all that
+    is done; memory is of whoever may reach it; all threads of a group reach the same barriers; a
+    group fits within ``limits``.
+    """
+    grid = grid_loop(function)
+    if grid is None:
+        misplaced = next(s for s in statements(function.body) if is_of_groups(s))
+        raise _fail(function, misplaced, "there is no grid loop around it")
+    _verify_around(function, grid)
+    loops, body = loop_nest(grid)
+    for loop in loops:
+        _verify_extent(function, loop, len(loops))
+        if not symbols(loop.stop) <= set(function.sizes):
+            raise _fail(function, loop, "how many groups there are, the function's sizes say")
+    threads = _verify_group(function, body, limits)
+    loops, body = loop_nest(threads)
+    for loop in loops:
+        _verify_extent(function, loop, len(loops))
+    _verify_threads(function, loops, limits)
+    _Threads(function, loops).verify(body)
+
+
+def is_of_groups(s: Stmt) -> bool:
+    """Whether a statement has a meaning in groups only."""
+    match s:
+        case For():
+            return s.kind in ("grid", "thread")
+        case Alloc():
+            return s.buffer.space == "shared"
+        case _:
+            return isinstance(s, Barrier)
+
+
+def _unchanged(function: Function) -> frozenset[str]:
+    """Buffers that hold the same all the time: inputs that no output can be in the place of."""
+    kept = (p for p in function.parameters if not p.mutable and not p.shared)
+    return frozenset(p.buffer.name for p in kept)
+
+
+def _fail(function: Function, s: Stmt, message: str) -> ModelError:
+    return ModelError(message, (f"@{function.name}", statement_text(s)))
+
+
+def _verify_around(function: Function, grid: For) -> None:
+    for s in function.body:
+        if s is not grid and not isinstance(s, Let | BindIndex | Comment):
+            raise _fail(function, s, "around its one grid a function has nothing but values")
+        _verify_values(function, s)
+
+
+def _verify_values(function: Function, s: Stmt) -> None:
+    """What all threads find before they begin is of inputs, which none of them changes."""
+    fixed = _unchanged(function)
+    for outer in statement_expressions(s):
+        for e in walk(outer):
+            if isinstance(e, Load | VectorGather) and e.buffer not in fixed:
+                raise _fail(function, s, f"%{e.buffer} is read outside of the thread loops")
+
+
+def _verify_extent(function: Function, s: For, depth: int) -> None:
+    if depth > DIMENSIONS:
+        raise _fail(function, s, f"{depth} {s.kind} loops are in each other, not {DIMENSIONS}")
+    if s.start != 0 or s.step != 1 or s.part is not None:
+        raise _fail(function, s, f"a {s.kind} loop runs from 0 by steps of 1")
+
+
+def _verify_group(function: Function, body: Sequence[Stmt], limits: GroupLimits) -> For:
+    """The thread loop, before which memory and values of a group stand."""
+    used = 0
+    threads: list[For] = []
+    for s in body:
+        match s:
+            case Alloc() if s.buffer.space == "shared":
+                assert isinstance(s.buffer.size, int)
+                used += s.buffer.size * s.buffer.dtype.bytes
+                if limits.shared_bytes is not None and used > limits.shared_bytes:
+                    has = f"of which the target has {limits.shared_bytes}"
+                    raise _fail(function, s, f"the group shares {used} bytes, {has}")
+            case Alloc():
+                raise _fail(function, s, "private memory would be reached by every thread")
+            case Register():
+                raise _fail(function, s, "a register would be changed by every thread")
+            case For() if s.kind == "thread" and not threads:
+                threads.append(s)
+            case Barrier():
+                raise _fail(function, s, "a barrier is outside of the thread loops")
+            case Let() | BindIndex() | Comment():
+                _verify_values(function, s)
+            case _:
+                raise _fail(function, s, "a group does nothing outside of its one thread loop")
+    if not threads:
+        raise ModelError("a group has no thread loop", (f"@{function.name}",))
+    return threads[0]
+
+
+def _verify_threads(function: Function, loops: Sequence[For], limits: GroupLimits) -> None:
+    count = 1
+    for loop in loops:
+        if not isinstance(loop.stop, int) or loop.stop < 1:
+            raise _fail(function, loop, f"a group has a number of threads, not {loop.stop}")
+        count *= loop.stop
+        if limits.threads is not None and count > limits.threads:
+            raise _fail(function, loop, f"a group has {limits.threads} threads, not {count}")
+
+
+class _Threads:
+    """Checks what a thread does: ``varying`` names differ between the threads of a group."""
+
+    def __init__(self, function: Function, loops: Sequence[For]) -> None:
+        self._function = function
+        self._fixed = _unchanged(function)
+        self._varying = {loop.variable for loop in loops}
+        self._diverging: Stmt | None = None
+        """What only some threads may be inside of."""
+
+    def verify(self, body: Sequence[Stmt]) -> None:
+        """Check the body of the thread loops."""
+        inside = list(statements(body))
+        barrier = next((s for s in inside if isinstance(s, Barrier)), None)
+        check = next((s for s in inside if isinstance(s, Check)), None)
+        if barrier is not None and check is not None:
+            raise self._fail(barrier, f"'{statement_text(check)}' may have ended some threads")
+        self._block(body)
+
+    def _fail(self, s: Stmt, message: str) -> ModelError:
+        return _fail(self._function, s, message)
+
+    def _block(self, body: Sequence[Stmt]) -> None:
+        for s in body:
+            self._statement(s)
+
+    def _statement(self, s: Stmt) -> None:
+        match s:
+            case Barrier():
+                if self._diverging is not None:
+                    inside = statement_text(self._diverging)
+                    raise self._fail(s, f"only some threads may reach it, inside '{inside}'")
+            case Let() if self._varies(s.value):
+                self._varying.add(s.name)
+            case BindIndex() if self._varies(s.value):
+                self._varying.add(s.symbol)
+            case Register():
+                self._varying.add(s.name)
+            case For():
+                if s.kind not in ("serial", "unrolled"):
+                    raise self._fail(s, f"there is no {s.kind} loop in what a thread does")
+                if self._has_varying(s.start):
+                    self._varying.add(s.variable)
+                self._inside(s, self._has_varying(s.start) or self._has_varying(s.stop))
+            case If() | While():
+                self._inside(s, self._varies(s.condition))
+            case Alloc() if s.buffer.space == "shared":
+                raise self._fail(s, "memory that a group shares is there before its threads")
+            case ParallelCall():
+                raise self._fail(s, "a thread of a group cannot use the pool")
+            case _:
+                pass
+
+    def _inside(self, s: For | If | While, varies: bool) -> None:
+        around = self._diverging
+        if varies and around is None:
+            self._diverging = s
+        for block in blocks(s):
+            self._block(block)
+        self._diverging = around
+
+    def _has_varying(self, index: Index) -> bool:
+        return not symbols(index).isdisjoint(self._varying)
+
+    def _varies(self, outer: Expr) -> bool:
+        """Whether threads may find different values: what may have been written counts as such."""
+        for e in walk(outer):
+            if isinstance(e, Load | VectorGather) and e.buffer not in self._fixed:
+                return True
+            if isinstance(e, Var) and e.name in self._varying:
+                return True
+            if any(map(self._has_varying, indices(e))):
+                return True
+        return False

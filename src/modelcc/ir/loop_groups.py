@@ -1,0 +1,208 @@
+"""Groups of threads in the loop level's interpreter, which finds what depends on who comes first.
+
+The threads of a group run one after the other up to their next barrier.  Two of them race if they
+access one element of global or shared memory between two barriers and at least one writes; two
+groups race if they do so at all, for nothing orders groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+
+from modelcc.ir.errors import RunError
+from modelcc.ir.loop_memory import Lanes, gather, load, scatter, store
+from modelcc.ir.types import Array
+
+Thread = Callable[..., Iterator[int]]
+"""What a thread does from its indices on, as numbers of the barriers that it comes to."""
+
+
+class RaceError(RunError):
+    """``threads`` of a group, or two groups, access an element; the second one did so later."""
+
+    def __init__(self, buffer: str, element: int, threads: tuple[str, str], how: str) -> None:
+        super().__init__(f"element {element} of %{buffer}: {how}")
+        self.buffer = buffer
+        self.element = element
+        self.threads = threads
+
+
+class DivergenceError(RunError):
+    """Two threads of a group that come to different barriers, or one to none."""
+
+
+@dataclass
+class _Accesses:
+    """Who accessed each element last; a number is larger than all of earlier intervals.
+
+    Of reads there are two, the first and the last of another one, so that anyone who writes finds
+    one that is not its own.
+    """
+
+    writers: dict[int, int] = field(default_factory=dict[int, int])
+    readers: dict[int, int] = field(default_factory=dict[int, int])
+    others: dict[int, int] = field(default_factory=dict[int, int])
+
+    def conflict(self, element: int, who: int, first: int, writes: bool) -> int | None:
+        """Whom the access meets of those since ``first``."""
+        kinds = (self.writers, self.readers, self.others) if writes else (self.writers,)
+        for kind in kinds:
+            other = kind.get(element, -1)
+            if other >= first and other != who:
+                return other
+        if writes:
+            self.writers[element] = who
+        elif self.readers.get(element, -1) < first:
+            self.readers[element] = who
+        elif self.readers[element] != who:
+            self.others[element] = who
+        return None
+
+    def wrote(self, element: int, who: int) -> bool:
+        """Whether the last one who wrote the element is ``who``."""
+        return self.writers.get(element) == who
+
+
+@dataclass(frozen=True)
+class _Watched:
+    name: str
+    memory: Array
+    by_thread: _Accesses = field(default_factory=_Accesses)
+    by_group: _Accesses = field(default_factory=_Accesses)
+
+
+class Watch:
+    """Memory of one launch, of which ``buffers`` are global; parameters that are one and the same
+    memory are watched as one."""
+
+    def __init__(self, buffers: Mapping[str, Array]) -> None:
+        at_address: dict[int, _Watched] = {}
+        for name, memory in buffers.items():
+            at_address.setdefault(memory.ctypes.data, _Watched(name, memory))
+        self._global = {id(m): at_address[m.ctypes.data] for m in buffers.values()}
+        self._held = tuple(buffers.values())
+        self._shared: dict[int, _Watched] = {}
+        self._groups: list[str] = []
+        self._points: list[str] = []
+        self._interval = 0
+        self._thread = 0
+
+    def begin_group(self, point: Mapping[str, int]) -> None:
+        """What follows is of the group at ``point``."""
+        self._groups.append(_place(point.items()))
+        self._shared = {}
+
+    def share(self, name: str, memory: Array) -> Array:
+        """``memory``, which the group's threads share."""
+        self._shared[id(memory)] = _Watched(name, memory)
+        return memory
+
+    def run(self, thread: Thread, extents: Mapping[str, int]) -> None:
+        """All threads of the group, from barrier to barrier."""
+        points = list(product(*map(range, extents.values())))
+        self._points = [_place(zip(extents, point, strict=True)) for point in points]
+        waiting = [thread(*point) for point in points]
+        reached: list[int | None] = [0]
+        while reached[0] is not None:
+            self._interval += len(points)
+            reached = [self._advance(n, one) for n, one in enumerate(waiting)]
+            self._check_barrier(reached)
+
+    def _advance(self, number: int, thread: Iterator[int]) -> int | None:
+        self._thread = number
+        return next(thread, None)
+
+    def _check_barrier(self, reached: list[int | None]) -> None:
+        for number, barrier in enumerate(reached):
+            if barrier != reached[0]:
+                places = " and ".join(
+                    f"thread {self._points[n]} is at {_barrier(reached[n])}" for n in (0, number)
+                )
+                raise DivergenceError(f"group {self._groups[-1]}: {places}")
+
+    # --- memory
+
+    def load(
+        self, buffer: Array, offset: int, lanes: int, stride: int, active: int | None
+    ) -> Lanes:
+        """:func:`~modelcc.ir.loop_memory.load`, watched."""
+        value = load(buffer, offset, lanes, stride, active)
+        self._touch(buffer, _places(offset, lanes, stride, active), writes=False)
+        return value
+
+    def gather(self, buffer: Array, offset: int, offsets: Lanes, active: int | None) -> Lanes:
+        """:func:`~modelcc.ir.loop_memory.gather`, watched."""
+        value = gather(buffer, offset, offsets, active)
+        self._touch(buffer, _spread(offset, offsets, active), writes=False)
+        return value
+
+    def store(
+        self, buffer: Array, offset: int, value: Lanes, stride: int, active: int | None
+    ) -> None:
+        """:func:`~modelcc.ir.loop_memory.store`, watched."""
+        store(buffer, offset, value, stride, active)
+        self._touch(buffer, _places(offset, value.size, stride, active), writes=True)
+
+    def scatter(
+        self, buffer: Array, offset: int, offsets: Lanes, value: Lanes, active: int | None
+    ) -> None:
+        """:func:`~modelcc.ir.loop_memory.scatter`, watched."""
+        scatter(buffer, offset, offsets, value, active)
+        self._touch(buffer, _spread(offset, offsets, active), writes=True)
+
+    def _touch(self, buffer: Array, elements: Iterable[int], writes: bool) -> None:
+        watched = self._global.get(id(buffer))
+        if watched is not None:
+            for element in elements:
+                self._by_group(watched, element, writes)
+                self._by_thread(watched, element, writes)
+        elif id(buffer) in self._shared:
+            for element in elements:
+                self._by_thread(self._shared[id(buffer)], element, writes)
+
+    def _by_group(self, watched: _Watched, element: int, writes: bool) -> None:
+        own = len(self._groups) - 1
+        other = watched.by_group.conflict(element, own, 0, writes)
+        if other is not None:
+            groups = self._groups[other], self._groups[own]
+            first = "writes" if watched.by_group.wrote(element, other) else "reads"
+            how = f"group {groups[0]} {first} it and group {groups[1]} {_verb(writes)} it"
+            raise RaceError(watched.name, element, groups, f"{how}; nothing orders groups")
+
+    def _by_thread(self, watched: _Watched, element: int, writes: bool) -> None:
+        own = self._interval + self._thread
+        other = watched.by_thread.conflict(element, own, self._interval, writes)
+        if other is None:
+            return
+        threads = self._points[other - self._interval], self._points[self._thread]
+        first = "writes" if watched.by_thread.wrote(element, other) else "reads"
+        how = f"thread {threads[0]} {first} it and thread {threads[1]} {_verb(writes)} it"
+        missing = "a race" if first == "writes" and writes else "a barrier is missing"
+        place = f"without a barrier between them, in group {self._groups[-1]}: {missing}"
+        raise RaceError(watched.name, element, threads, f"{how}, {place}")
+
+
+def _places(offset: int, lanes: int, stride: int, active: int | None) -> Iterable[int]:
+    count = lanes if active is None else min(max(active, 0), lanes)
+    return (offset + lane * stride for lane in range(count))
+
+
+def _spread(offset: int, offsets: Lanes, active: int | None) -> Iterable[int]:
+    return (
+        offset + one
+        for one in offsets.reshape(-1).tolist()[: None if active is None else max(active, 0)]
+    )
+
+
+def _place(point: Iterable[tuple[str, int]]) -> str:
+    return f"({', '.join(f'{name}={value}' for name, value in point)})"
+
+
+def _barrier(number: int | None) -> str:
+    return "the end" if number is None else f"barrier {number}"
+
+
+def _verb(writes: bool) -> str:
+    return "writes" if writes else "reads"
