@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 @contextmanager
-def exclusively(path: Path | None) -> Iterator[None]:
+def exclusively(path: Path | None) -> Generator[None]:
     """Holds the lock of the file `path`, as flock(1) does; None: nothing to wait for."""
     if path is None:
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich import box
@@ -121,5 +121,5 @@ def to_json(found: Comparison) -> str:
 def from_json(found: Mapping[str, Any]) -> Comparison:
     """What :func:`to_json` wrote, parsed."""
     peaks = tuple(Peaks(**peak) for peak in found["peaks"])
-    rows = tuple(Row(**{**row, "rounds": tuple(row["rounds"])}) for row in found["rows"])
-    return Comparison(**{**found, "peaks": peaks, "rows": rows})
+    rows = (replace(Row(**row), rounds=tuple(row["rounds"])) for row in found["rows"])
+    return replace(Comparison(**found), peaks=peaks, rows=tuple(rows))

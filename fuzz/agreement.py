@@ -69,7 +69,7 @@ def _outcome(path: Path) -> Outcome:
         stage = "run"
         got = flat(compiled.target.load(compiled.artifact, 1).run(feeds))
         stage = "compare"
-        return _judged(path, feeds, got, wanted)
+        return judged(path, feeds, got, wanted)
     except modelcc.ModelError as error:
         return Outcome("refused", stage, str(error)[:2000], bool(error.where))
     except Exception as error:
@@ -95,7 +95,7 @@ def _feeds(path: Path) -> dict[str, Any]:
     return random_feeds(types, sizes, 0, index_limits(graph))
 
 
-def _judged(path: Path, feeds: Arrays, got: Arrays, wanted: Arrays) -> Outcome:
+def judged(path: Path, feeds: Arrays, got: Arrays, wanted: Arrays) -> Outcome:
     wrong = _differences(got, wanted)
     if not wrong:
         return Outcome("agreed")

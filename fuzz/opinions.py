@@ -24,7 +24,7 @@ from onnx.reference import ReferenceEvaluator
 Arrays = Mapping[str, Any]
 Runner = Callable[[Arrays], Arrays]
 
-FLOATS = {
+FLOATS: dict[int, type[np.floating[Any]]] = {
     TensorProto.FLOAT: np.float32,
     TensorProto.DOUBLE: np.float64,
     TensorProto.FLOAT16: np.float16,

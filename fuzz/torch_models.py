@@ -186,14 +186,15 @@ def main(out: Path, opset: int, dynamo: bool) -> None:
     warnings.simplefilter("ignore")
     out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    made = [_written(case, out / f"{case.name}.onnx", opset, dynamo) for case in cases()]
+    made = [written(case, out / f"{case.name}.onnx", opset, dynamo) for case in cases()]
     click.echo(f"{sum(made)} of {len(made)} models are in {out}")
 
 
-def _written(case: Case, path: Path, opset: int, dynamo: bool) -> bool:
+def written(case: Case, path: Path, opset: int, dynamo: bool) -> bool:
     """Whether torch exports the case."""
     function = case.function
-    module = (function if isinstance(function, nn.Module) else Applied(function)).eval()
+    module: Any = function if isinstance(function, nn.Module) else Applied(function)
+    module.eval()
     operands = tuple(torch.randn(*shape) for shape in case.shapes)
     names = [f"x{n}" for n in range(len(operands))]
     axes = {axis: f"d{axis}" for axis in case.named}

@@ -56,11 +56,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if chosen:
         os.environ[CPU] = str(chosen)
     config.addinivalue_line("markers", "targets(*names): runs on these, or on those of --target")
-    for package in config.getoption("--target-package"):
+    for package in config.getoption("--target-package") or []:
         folder = TemporaryDirectory()
         config.add_cleanup(folder.cleanup)
         sys.path[:0] = described(Path(package), Path(folder.name))
-    unknown = [n for n in config.getoption("--target") if n not in target_names()]
+    unknown = [n for n in config.getoption("--target") or [] if n not in target_names()]
     if unknown:
         known = ", ".join(target_names())
         raise pytest.UsageError(f"--target: there is no target {unknown[0]!r}, there is {known}")

@@ -248,9 +248,9 @@ def no_weights() -> ModelProto:
         helper.make_node("Add", ["class", "a/b"], ["a.b"], "add */ /*"),
         helper.make_node("Mul", ["class", "a/b"], ["1st"], "mul"),
     ]
-    names = (("class", "a/b"), ("a.b", "1st"))
-    sides = [[value(n, TensorProto.FLOAT, [5]) for n in side] for side in names]
-    graph = helper.make_graph(nodes, "main-graph/1", *sides)
+    inputs = [value(n, TensorProto.FLOAT, [5]) for n in ("class", "a/b")]
+    outputs = [value(n, TensorProto.FLOAT, [5]) for n in ("a.b", "1st")]
+    graph = helper.make_graph(nodes, "main-graph/1", inputs, outputs)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 

@@ -602,13 +602,13 @@ def check_all_halves(dtype: DType, lanes: int, run: Runner) -> None:
     stores = (Store("w", i, wide), Store("b", i, Bitcast(Convert(wide, dtype), U16)))
     halves = elementwise("halves", {"h": dtype, "w": F32, "b": U16}, stores, 1 << 16, lanes)
     values = bits.view(dtype.numpy)
-    arguments = {"h": values, "w": np.zeros(1 << 16, np.float32), "b": np.zeros_like(bits)}
-    run(halves, arguments, {})
+    wide_values, again = np.zeros(1 << 16, np.float32), np.zeros_like(bits)
+    run(halves, {"h": values, "w": wide_values, "b": again}, {})
     with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(arguments["w"], values.astype(np.float32))
-    number = ~np.isnan(arguments["w"])
-    np.testing.assert_array_equal(arguments["b"][number], bits[number])
-    back = arguments["b"][~number]
+        np.testing.assert_array_equal(wide_values, values.astype(np.float32))
+    number = ~np.isnan(wide_values)
+    np.testing.assert_array_equal(again[number], bits[number])
+    back = again[~number]
     assert np.isnan(back.view(dtype.numpy).astype(np.float32)).all()
     np.testing.assert_array_equal(back >> 15, bits[~number] >> 15)
 

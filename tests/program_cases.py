@@ -17,6 +17,7 @@ from modelcc.ir.program import (
     Place,
     Placement,
     Program,
+    Step,
 )
 from modelcc.ir.program_parser import constants_by_digest, parse_program
 from modelcc.ir.program_text import print_program
@@ -126,7 +127,7 @@ def nested_program() -> Program:
         "y": (row, Binding("output")),
     }  # fmt: skip
     add = Launch("add_row", ("x", "sum", "next"), (b, step), ("Add_0",))
-    halving = Repeat("i", None, (), (), (Launch("halve", ("y", "more")),), "more")
+    halving: Step = Repeat("i", None, (), (), (Launch("halve", ("y", "more")),), "more")
     return Program(
         "nested", ("x", "go"), ("y",),
         (

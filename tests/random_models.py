@@ -7,6 +7,7 @@ Tensors are small, extents are chosen to leave partial vectors, and the batch is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.graph_text import print_graph
-from modelcc.ir.index import Sym
+from modelcc.ir.index import Sym, evaluate
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.activation import Clip, Gelu, HardSwish, Relu, Silu
 from modelcc.ops.attention import Softmax
@@ -28,6 +29,7 @@ from modelcc.ops.pool import AveragePool, MaxPool
 from modelcc.ops.reduce import ReduceMax, ReduceMean, ReduceSum
 from modelcc.ops.shape import Concat, Transpose
 
+T = TypeVar("T")
 BATCH = Sym("batch")
 UNARY = (Relu(), Sigmoid(), Tanh(), Silu(), HardSwish(), Gelu(), Clip(0.0, 6.0), Abs(), Neg())
 BINARY = (Add(), Mul(), Sub(), Max())
@@ -54,7 +56,7 @@ class Maker:
         self.rng = np.random.default_rng(draw(st.integers(0, 99)))
         self.values: list[str] = []
 
-    def pick(self, *choices: object) -> object:
+    def pick(self, *choices: T) -> T:
         return self.draw(st.sampled_from(choices))
 
     def weight(self, *shape: int) -> str:
@@ -63,7 +65,7 @@ class Maker:
 
     def shape(self, x: str) -> tuple[int, ...]:
         """Extents after the batch."""
-        return tuple(int(e) for e in self.build.type_of(x).shape[1:])
+        return tuple(evaluate(e, {}) for e in self.build.type_of(x).shape[1:])
 
     def alike(self, x: str) -> str:
         """A value of the same type, perhaps itself."""
@@ -207,9 +209,9 @@ def _simple_layer(make: Maker, x: str) -> str:
             order = make.draw(st.permutations((1, 2, 3)))
             return make.build.emit(Transpose((0, *order)), x)
         case "reduce":
-            op = make.pick(ReduceMean, ReduceSum, ReduceMax, Softmax)
             axis = make.draw(st.integers(1, 3))
-            return make.build.emit(op(axis) if op is Softmax else op((axis,), True), x)
+            reductions = (op((axis,), True) for op in (ReduceMean, ReduceSum, ReduceMax))
+            return make.build.emit(make.pick(*reductions, Softmax(axis)), x)
         case _:
             return make.elementwise(x)
 

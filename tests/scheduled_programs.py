@@ -90,7 +90,9 @@ def execute(scheduled, program, values):
     """Run ``program`` on tags; AssertionError where a kernel would read or write wrong memory."""
     bindings = program.placed.bindings
     known = definition_values(program.placed.definitions, values)
-    memory = {name: [None] for name, b in bindings.items() if b.place != "arena"}
+    memory: dict[str, list[int | None]] = {
+        name: [None] for name, b in bindings.items() if b.place != "arena"
+    }
     size = evaluate(program.placed.arena, known)
     assert size % ALIGNMENT == 0
     arena = np.full(size, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 
 def mlp(batch: int | str = 2) -> ModelProto:
@@ -54,7 +54,7 @@ def unsupported() -> ModelProto:
 
 
 def model(
-    nodes: Sequence[object],
+    nodes: Sequence[NodeProto],
     inputs: dict[str, tuple[int | str, ...]],
     outputs: dict[str, tuple[int | str, ...]],
     arrays: dict[str, np.ndarray],

@@ -11,10 +11,12 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import ModelProto
 from small_models import mlp, two_outputs
 
 import modelcc
@@ -27,9 +29,9 @@ from modelcc.runtime.errors import InputError
 from modelcc.targets.native.toolchain import host_machine
 
 
-def expected(model: object, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(model.SerializeToString())  # type: ignore[attr-defined]
-    return session.run(None, dict(feeds))
+def expected(model: ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    return [np.asarray(y) for y in session.run(None, dict(feeds))]
 
 
 def inputs(*shapes: tuple[int, ...]) -> list[np.ndarray]:
@@ -198,13 +200,15 @@ def test_all_is_sorted_and_there() -> None:
     assert modelcc.__all__ == sorted(modelcc.__all__)
     for name in modelcc.__all__:
         assert getattr(modelcc, name).__doc__
+    misspelled = "compyle"
     with pytest.raises(AttributeError, match="no attribute 'compyle'"):
-        _ = modelcc.compyle
+        getattr(modelcc, misspelled)
 
 
 def test_a_damaged_pickle_is_refused() -> None:
     net = modelcc.compile(mlp("batch"), threads=1, cache=None)
-    make, (manifest, *rest) = net.__reduce__()
+    reduced: Any = net.__reduce__()
+    make, (manifest, *rest) = reduced
     with pytest.raises(modelcc.ArtifactError, match=r"pickled model: .*; pickle it again"):
         make(manifest[: len(manifest) // 2], *rest)
 

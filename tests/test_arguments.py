@@ -56,8 +56,10 @@ OPTIONS: dict[str, list[object]] = {
 """Wrong values of the fields of Options."""
 FOLDERS = [v for v in not_of(None) if not isinstance(v, str)]
 PATHS = [v for v in HOSTILE if not isinstance(v, str)] + ["", "a\0b"]
-MODELS = [v for v in HOSTILE if not isinstance(v, str | bytes)]
-MODELS += ["", "a\0b", MODEL.graph, io.BytesIO(b"x"), modelcc, types]
+MODELS: list[object] = [
+    *(v for v in HOSTILE if not isinstance(v, str | bytes)),
+    "", "a\0b", MODEL.graph, io.BytesIO(b"x"), modelcc, types,
+]  # fmt: skip
 CALLS: dict[Callable[..., Any], dict[str, list[object]]] = {
     modelcc.compile: {
         "model": MODELS, **OPTIONS, "options": not_of(None), "cache": FOLDERS,
@@ -105,7 +107,9 @@ CASES = [(f, name, value) for f, table in CALLS.items() for name in table for va
 def test_wrong_arguments_are_refused_in_words(
     function: Callable[..., Any], name: str, value: object
 ) -> None:
-    arguments = {"path": "net.mcc"} if function is modelcc.load else {"model": MODEL}
+    arguments: dict[str, object] = (
+        {"path": "net.mcc"} if function is modelcc.load else {"model": MODEL}
+    )
     if function is modelcc.verify and name in ("feeds", "sizes"):
         arguments["threads"] = 1
     with pytest.raises(modelcc.Error) as caught:
@@ -119,8 +123,9 @@ def test_wrong_arguments_are_refused_in_words(
 def test_options_refuse_what_compile_refuses(name: str) -> None:
     may_be_none = name in ("limit", "winograd", "strassen")
     for value in (*OPTIONS[name], *(() if may_be_none else (None,))):
+        wrong: dict[str, Any] = {name: value}
         with pytest.raises(modelcc.ModelError, match=name):
-            modelcc.Options(**{name: value})
+            modelcc.Options(**wrong)
 
 
 def module_of(package: str, name: str) -> object:
@@ -189,12 +194,14 @@ def test_arguments_of_methods(net: modelcc.Model, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["winograd", "strassen"])
 def test_strict_accuracy_contradicts_what_it_leaves_out(name: str) -> None:
     """Asked for both ways at once, however the two are given; leaving it out twice is fine."""
-    strict = modelcc.Options(accuracy="strict", **{name: False})
+    without: dict[str, Any] = {name: False}
+    wanted: dict[str, Any] = {name: True}
+    strict = modelcc.Options(accuracy="strict", **without)
     for options in (strict, modelcc.Options(accuracy="strict")):
         with pytest.raises(modelcc.ModelError, match=f"{name} contradicts accuracy 'strict'"):
-            modelcc.compile(MODEL, options=options, cache=None, **{name: True})
+            modelcc.compile(MODEL, options=options, cache=None, **wanted)
     with pytest.raises(modelcc.ModelError, match=f"{name} contradicts accuracy 'strict'"):
-        modelcc.compile(MODEL, options=modelcc.Options(**{name: True}), accuracy="strict")
+        modelcc.compile(MODEL, options=modelcc.Options(**wanted), accuracy="strict")
 
 
 def test_accuracy_is_part_of_the_key_of_caches() -> None:
@@ -203,7 +210,8 @@ def test_accuracy_is_part_of_the_key_of_caches() -> None:
 
 def test_options_reach_the_compiler() -> None:
     def stages(**asked: Any) -> set[str]:
-        net = modelcc.compile(MODEL, cache=None, **{"threads": 1, **asked})
+        given: dict[str, Any] = {"threads": 1, **asked}
+        net = modelcc.compile(MODEL, cache=None, **given)
         return {stage.stage.partition("/")[2] for stage in net.report().stages}
 
     both = {"Winograd", "Strassen"}

@@ -24,7 +24,7 @@ from tests.random_control import control_models
 QUICK = settings(
     max_examples=40,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[HealthCheck(check) for check in HealthCheck],
 )
 
 

@@ -4,6 +4,7 @@ Inputs end where a page begins that nobody may read.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx
@@ -32,7 +33,7 @@ class Case:
     op: str
     feeds: tuple[np.ndarray, ...]
     wrong: tuple[int, np.ndarray]
-    attributes: dict = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
     opset: int = 22
     numbers: tuple[tuple[int, int], ...] = ()
     """Inputs and their axes that keep their extents."""

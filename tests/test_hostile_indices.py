@@ -7,6 +7,7 @@ import ctypes
 import mmap
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx
@@ -47,7 +48,7 @@ class Case:
     place: tuple[int, ...]
     wrong: tuple[int, ...]
     """The nearest values that are out of range; far ones are tried as well."""
-    attributes: dict = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
     domain: str = ""
     opset: int = 24
     outputs: int = 1
@@ -72,8 +73,8 @@ def places(*shape: int, below: int, dtype: type = np.int64) -> np.ndarray:
     return (np.arange(np.prod(shape)) % below).astype(dtype).reshape(shape)
 
 
-ML = {"domain": "ai.onnx.ml"}
-MS = {"domain": "com.microsoft"}
+ML: dict[str, Any] = {"domain": "ai.onnx.ml"}
+MS: dict[str, Any] = {"domain": "com.microsoft"}
 BOXES = np.array([[0, 0, 3, 3], [1, 0, 2, 3]], F)
 CASES = (
     Case("Gather", (ramp(5, 8), numbers(WIDE, below=5)), 1, (36,), (5, -6), named=(1,)),
@@ -170,7 +171,7 @@ def hostile(case: Case) -> list[tuple[np.ndarray, ...]]:
     return found
 
 
-def all_of(result: object) -> list[np.ndarray]:
+def all_of(result: Any) -> list[np.ndarray]:
     return list(result) if isinstance(result, tuple) else [result]
 
 
@@ -276,7 +277,9 @@ def test_the_message_names_node_value_and_bound() -> None:
          "the_node: start 5 is outside of 0 … 4 (starts of an update along axis 1 of 'in0')"),
     ],
 )  # fmt: skip
-def test_the_message_tells_no_more_than_there_is(op: str, feeds: tuple, message: str) -> None:
+def test_the_message_tells_no_more_than_there_is(
+    op: str, feeds: tuple[np.ndarray, ...], message: str
+) -> None:
     net = modelcc.compile(model_of(Case(op, feeds, 0, (0,), ())), threads=1, cache=None)
     with pytest.raises(RunError, match=re.escape(message)):
         net(*feeds)

@@ -33,7 +33,7 @@ def assert_agrees(
     for feeds in sizes:
         got = net.run(feeds)
         for name, wanted in zip(names, session.run(names, feeds), strict=True):
-            difference = compare(name, got[name], wanted, bar)
+            difference = compare(name, got[name], np.asarray(wanted), bar)
             assert difference.agrees, str(difference)
 
 

@@ -25,7 +25,7 @@ NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
 QUICK = settings(
     max_examples=30,
     phases=NO_SHRINKING,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[HealthCheck(check) for check in HealthCheck],
 )
 SLOW = settings(QUICK, max_examples=6)
 MODELS = st.one_of(image_models(), row_models(), product_models())

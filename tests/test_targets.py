@@ -50,7 +50,8 @@ def test_agrees_with_onnxruntime(name: str, target: str, threads: int, optimize:
     net = modelcc.compile(model, target, threads=threads, optimize=optimize, cache=None)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     got = net.run(feeds)
-    for output, want in zip(session.get_outputs(), session.run(None, feeds), strict=True):
+    results = map(np.asarray, session.run(None, feeds))
+    for output, want in zip(session.get_outputs(), results, strict=True):
         np.testing.assert_allclose(got[output.name], want, rtol=1e-4, atol=1e-4)
 
 

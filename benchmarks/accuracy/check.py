@@ -119,4 +119,4 @@ class Peer:
     def run(self, feeds: Arrays) -> Arrays:
         """Outputs by name."""
         names = [output.name for output in self._session.get_outputs()]
-        return dict(zip(names, self._session.run(names, feeds), strict=True))
+        return dict(zip(names, map(np.asarray, self._session.run(names, feeds)), strict=True))

@@ -36,7 +36,7 @@ def observed(model: onnx.ModelProto, feeds: Arrays, names: Sequence[str]) -> Arr
     watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names))
     running = session(watched)
     found = [output.name for output in running.get_outputs()]
-    return dict(zip(found, running.run(found, feeds), strict=True))
+    return dict(zip(found, map(np.asarray, running.run(found, feeds)), strict=True))
 
 
 def nudged(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -72,7 +73,8 @@ def _one_direction(
     worst = from_whole = 0.0
     for now, whole in zip(x, y, strict=True):
         feeds = {"x": np.concatenate([now, extremes])[None], "h": states[0], "c": states[1]}
-        wanted, got = peer.run(["next_h", "next_c"], feeds), ours.run(feeds)
+        wanted = [*map(np.asarray, peer.run(["next_h", "next_c"], feeds))]
+        got = ours.run(feeds)
         states = [np.array(state) for state in wanted]
         for state in states:
             state[:, batch:] = 0
@@ -94,7 +96,7 @@ def one_step(
     node: onnx.NodeProto,
     which: int,
     batch: int,
-    attributes: Mapping[str, object],
+    attributes: Mapping[str, Any],
 ) -> onnx.ModelProto:
     """One step of direction ``which`` of the layer: x, h, c to next_h, next_c."""
     constants = dict(_constants(model, node, which))

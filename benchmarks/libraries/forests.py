@@ -45,7 +45,7 @@ def model(megabytes: float) -> onnx.ModelProto:
     """About so many megabytes of a TreeEnsembleRegressor."""
     trees = round(megabytes * 1e6 / NODE_BYTES / (2 * LEAVES - 1))
     grown = [list(_nodes(tree["tree_structure"])) for tree in _grown(min(trees, GROWN))]
-    lists: dict[str, list[Any]] = {}
+    lists: dict[str, Any] = {}
     for number in range(trees):
         for place, node in enumerate(grown[number % len(grown)]):
             for key, value in (("treeids", number), ("nodeids", place), *node.items()):

@@ -28,13 +28,13 @@ class Row:
     ratios: tuple[float, ...]
 
 
-def compiled(graph: str, opset: int = 18) -> modelcc.Session:
+def compiled(graph: str, opset: int = 18) -> modelcc.Model:
     """A graph in the text form of ONNX, for one thread."""
     text = f'<ir_version: 8, opset_import: ["" : {opset}]> g {graph}'
     return modelcc.compile(onnx.parser.parse_model(text), threads=1, cache=None)
 
 
-def row(family: str, size: str, net: modelcc.Session, feeds: Feeds, *others: Run) -> Row:
+def row(family: str, size: str, net: modelcc.Model, feeds: Feeds, *others: Run) -> Row:
     """``net`` and ``others`` in turns, in processor time."""
     own, *rest = turns_on(1).times([partial(net.run, feeds), *others])
     return Row(family, size, own, tuple(seconds / own for seconds in rest))

@@ -13,7 +13,7 @@ import click
 import numpy as np
 import torch
 
-from benchmarks.irregular.case import Array
+from benchmarks.irregular.case import Array, Feeds
 from benchmarks.libraries.rows import Row, compiled, row, show
 
 WIDTHS = (1, 3, 16, 64, 256)
@@ -51,7 +51,7 @@ def rows() -> Iterator[Row]:
                     ("elements", wide, partial(torch.scatter_add, *_tensors(x, wide, u))),
                 )
                 for net, (way, index, other) in zip(nets, ways, strict=True):
-                    feeds = {"x": x, "i": index, "u": u}
+                    feeds: Feeds = {"x": x, "i": index, "u": u}
                     yield row(f"{dtype} {way} {width}", name, net, feeds, other)
 
 

@@ -28,7 +28,7 @@ FLOATS: Mapping[str, tuple[Any, Any]] = MappingProxyType(
 
 
 @cache
-def _net(dtype: str, real: bool, length: str) -> modelcc.Session:
+def _net(dtype: str, real: bool, length: str) -> modelcc.Model:
     parts, half = (1, 1) if real else (2, 0)
     inputs = f"({dtype}[1, {length}, {parts}] x) => ({dtype}[1, m, 2] y)"
     return compiled(f"{inputs} {{ y = DFT<axis = 1, onesided = {half}>(x) }}", 17)

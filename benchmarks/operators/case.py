@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -59,7 +60,7 @@ def one(
     constants: Sequence[np.ndarray] = (),
     result: int = TensorProto.FLOAT,
     outputs: int = 1,
-    **attributes: object,
+    **attributes: Any,
 ) -> Case:
     """A model of one node: inputs first, then constants."""
     named = {f"w{n}": value for n, value in enumerate(constants)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto, helper
@@ -158,7 +159,7 @@ def _generator(name: str, widths: tuple[int, ...], size: int) -> Case:
     value = "x0"
     for n, (i, o) in enumerate(pairwise(widths)):
         constants[f"w{n}"] = weights((i, o, 4, 4)) * np.float32(1 / np.sqrt(16 * i))
-        shape = {"strides": [2, 2], "pads": [1] * 4}
+        shape: dict[str, Any] = {"strides": [2, 2], "pads": [1] * 4}
         nodes.append(helper.make_node("ConvTranspose", [value, f"w{n}"], [f"c{n}"], **shape))
         last = n == len(widths) - 2
         nodes.append(helper.make_node("Tanh" if last else "Relu", [f"c{n}"], [f"r{n}"]))
@@ -230,7 +231,7 @@ def _pooled() -> Case:
         "w0": weights((40, 3, 3, 3)) * np.float32(0.2),
         "w1": weights((40, 160, 1, 1)) * np.float32(0.1),
     }
-    pool = {"kernel_shape": [5, 5], "pads": [2] * 4}
+    pool: dict[str, Any] = {"kernel_shape": [5, 5], "pads": [2] * 4}
     nodes = (
         helper.make_node("Conv", ["x0", "w0"], ["a"], pads=[1] * 4, strides=[2, 2]),
         helper.make_node("MaxPool", ["a"], ["b"], **pool),

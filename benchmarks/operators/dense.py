@@ -20,8 +20,8 @@ def _products() -> Iterator[Case]:
         name = f"{m}x{n}x{k}"
         yield one("gemm", f"weights_{name}", "MatMul", [(m, k)], [weights((k, n)) * scale])
         yield one("gemm", f"inputs_{name}", "MatMul", [(m, k), (k, n)])
-    for name, flags in (("ta", {"transA": 1}), ("tb", {"transB": 1})):
-        yield one("gemm", f"{name}_200", "Gemm", [(200, 200), (200, 200)], **flags)
+    yield one("gemm", "ta_200", "Gemm", [(200, 200), (200, 200)], transA=1)
+    yield one("gemm", "tb_200", "Gemm", [(200, 200), (200, 200)], transB=1)
     yield one("gemm", "batch12_128_64", "MatMul", [(12, 128, 64), (12, 64, 128)])
     yield one("gemm", "batch12_49_32", "MatMul", [(12, 49, 32), (12, 32, 49)])
     yield one("gemm", "batch100_7_9", "MatMul", [(100, 7, 9), (100, 9, 5)])

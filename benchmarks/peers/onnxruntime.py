@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 
 from benchmarks.peers import Arrays, Run
@@ -19,6 +20,6 @@ def load(path: Path, threads: int) -> Run:
     names = [output.name for output in session.get_outputs()]
 
     def run(feeds: Arrays) -> Arrays:
-        return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+        return dict(zip(names, map(np.asarray, session.run(names, dict(feeds))), strict=True))
 
     return run

@@ -68,7 +68,7 @@ def _graph(op: Any, name: str, sample: Any, constant: bool) -> Any:
     operands: list[str] = []
     values = arrays(op, sample)
     for position, (operand, value) in enumerate(zip(sample.operands, values, strict=True)):
-        if operand is None:
+        if value is None:
             operands.append("")
         elif isinstance(operand, np.ndarray) or (constant and position and operand.is_static):
             operands.append(build.constant(value))

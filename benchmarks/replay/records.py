@@ -110,8 +110,9 @@ def outcome_from(data: Mapping[str, Any]) -> Outcome:
 
 def job_from(text: str) -> Job:
     """The inverse of :func:`to_json`."""
-    data = json.loads(text)
-    return Job(**{**data, "settings": tuple(Setting(**entry) for entry in data["settings"])})
+    data: dict[str, Any] = json.loads(text)
+    settings = tuple(Setting(**entry) for entry in data.pop("settings"))
+    return Job(**data, settings=settings)
 
 
 def _kernel(data: Mapping[str, Any]) -> Kernel:

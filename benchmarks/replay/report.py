@@ -123,13 +123,13 @@ def diffs(comparison: Comparison, name: str, texts: Path) -> Iterator[str]:
         if first.kernel is None or not _means(name, first):
             continue
         old, new = (_text(kernel, texts) for kernel in (first.before, first.now))
-        heads = (f"{tree} {first.case} {first.kernel.name}" for tree in ("before", "now"))
+        before, now = (f"{tree} {first.case} {first.kernel.name}" for tree in ("before", "now"))
         plain = (
             [_NUMBER.sub(r"\1", line) for line in old],
             [_NUMBER.sub(r"\1", line) for line in new],
         )
         both = plain if plain[0] != plain[1] else (old, new)
-        yield from unified_diff(*both, *heads, str(first.setting), lineterm="")
+        yield from unified_diff(*both, before, now, str(first.setting), lineterm="")
 
 
 def _means(name: str, one: Difference) -> bool:

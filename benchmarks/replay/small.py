@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto
@@ -28,7 +29,7 @@ def large_product() -> ModelProto:
 def convolutions() -> ModelProto:
     """Strided, 3x3, pointwise, grouped and depthwise convolutions, a sum and pooling."""
     net = Net((1, 3, 40, 40))
-    around = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    around: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     x = net.add("Conv", "x", net.weight(32, 3, 3, 3), strides=[2, 2], **around)
     x = net.add("Relu", net.add("Conv", x, net.weight(64, 32, 3, 3), net.weight(64), **around))
     wide = net.add("Conv", x, net.weight(64, 64, 3, 3), **around)

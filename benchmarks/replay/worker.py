@@ -57,8 +57,8 @@ def _filled(outcome: Outcome, model: Any, plans: Plans, texts: str) -> Outcome:
         _kernel(function, launches[function.name], target, plans, texts)
         for function in program.functions
     ]
-    sizes = [getattr(constant, "nbytes", None) for constant in program.constants.values()]
-    constants = None if None in sizes else sum(sizes)
+    held = program.constants.values()
+    constants = sum(c.nbytes for c in held) if all(hasattr(c, "nbytes") for c in held) else None
     arena = getattr(program, "placement", program).arena
     return replace(outcome, kernels=tuple(kernels), arena=str(arena), constants=constants)
 

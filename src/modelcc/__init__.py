@@ -71,14 +71,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """The public name, from the module that defines it."""
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'modelcc' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else whatever is asked for would be an object to type checkers
+
+    def __getattr__(name: str) -> object:
+        """The public name, from the module that defines it."""
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module 'modelcc' has no attribute {name!r}")
+        value: object = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

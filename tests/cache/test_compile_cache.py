@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -15,8 +16,11 @@ from modelcc.cache.compile_cache import ArtifactCache, replace_file
 from modelcc.cache.file_digests import file_digest, known_digest
 
 
-def write(contents: bytes) -> object:
-    return lambda path: path.write_bytes(contents)
+def write(contents: bytes) -> Callable[[Path], None]:
+    def save(path: Path) -> None:
+        path.write_bytes(contents)
+
+    return save
 
 
 def test_finds_what_was_added(tmp_path: Path) -> None:

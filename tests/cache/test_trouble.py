@@ -41,7 +41,7 @@ def product(value: float, location: str = "") -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
-def result(model: object, cache: Path) -> float:
+def result(model: onnx.ModelProto | bytes | Path, cache: Path) -> float:
     found = modelcc.compile(model, threads=1, cache=cache)(X)
     assert isinstance(found, np.ndarray) and np.all(found == found[0, 0])
     return float(found[0, 0])

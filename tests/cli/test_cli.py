@@ -31,7 +31,7 @@ def test_compile_and_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["run", "net.mcc", "-i", "x=x.npy", "-o", "out.npz"]) == 0
     assert "f32[5, 3]" in capsys.readouterr().out
     session = onnxruntime.InferenceSession("net.onnx")
-    (want,) = session.run(None, {"x": x})
+    (want,) = map(np.asarray, session.run(None, {"x": x}))
     np.testing.assert_allclose(np.load("out.npz")["y"], want, rtol=1e-5, atol=1e-6)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ def test_inspect_tells_the_constraints_of_an_artifact(folder: Path, capsys: Capt
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     Path("demanding.onnx").write_bytes(model.SerializeToString())
     assert main(["compile", "demanding.onnx", "-q"]) == 0
-    facts = facts_of(Path("demanding.mcc"))
+    facts: dict[str, Any] = dict(facts_of(Path("demanding.mcc")))
     assert facts["checks"] and all(text.startswith("fold: ") for text in facts["checks"])
     assert json.loads(json.dumps(facts)) == facts
     assert main(["inspect", "demanding.mcc"]) == 0

@@ -16,8 +16,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TREE = ("src", "tests", "docs", "examples", "tools", "pyproject.toml", "README.md", "LICENSE")
-TREE += ("ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks")
+TREE = (
+    "src", "tests", "docs", "examples", "tools", "pyproject.toml", "README.md", "LICENSE",
+    "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks",
+)  # fmt: skip
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "models", "results")
 
 

@@ -34,22 +34,24 @@ AXES = (
     b("Slice", i64(0, 0), i64(1, 1), i64(1, 1)),
     b("Unsqueeze", i64(0, 0)),
 )
+CONVOLVED: tuple[dict[str, Any], ...] = (
+    {"strides": [0, 1]}, {"strides": [1]}, {"dilations": [-1, 1]}, {"pads": [1, 1]},
+    {"pads": [-1, 0, 0, 0]}, {"group": 3}, {"group": 0}, {"kernel_shape": [2, 2]},
+    {"auto_pad": "BAD"},
+)  # fmt: skip
+WIDENED: tuple[dict[str, Any], ...] = (
+    {"output_padding": [5, 5]}, {"output_padding": [-1, 0]}, {"output_shape": [50, 50]},
+    {"pads": [1, 1, 1, 1], "auto_pad": "SAME_UPPER"},
+)  # fmt: skip
 WINDOWS = (
     *(
         b(op, weights, **given)
         for op, weights in (("Conv", FILTER), ("ConvTranspose", TURNED))
-        for given in (
-            {"strides": [0, 1]}, {"strides": [1]}, {"dilations": [-1, 1]}, {"pads": [1, 1]},
-            {"pads": [-1, 0, 0, 0]}, {"group": 3}, {"group": 0}, {"kernel_shape": [2, 2]},
-            {"auto_pad": "BAD"},
-        )
+        for given in CONVOLVED
     ),
     *(
         b("ConvTranspose", TURNED, **given)
-        for given in (
-            {"output_padding": [5, 5]}, {"output_padding": [-1, 0]}, {"output_shape": [50, 50]},
-            {"pads": [1, 1, 1, 1], "auto_pad": "SAME_UPPER"},
-        )
+        for given in WIDENED
     ),
     *(
         b(op, opset=19, **{"kernel_shape": [2, 2], **given})

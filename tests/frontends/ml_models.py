@@ -65,7 +65,7 @@ def assert_compiled_agrees(
             np.testing.assert_allclose(ours[name], expected, rtol, atol, err_msg=name)
 
 
-def assert_maps_agree(ours: Any, theirs: Sequence[Mapping[object, float]]) -> None:
+def assert_maps_agree(ours: Any, theirs: Sequence[Mapping[Any, float]]) -> None:
     """Lists of dicts with the same keys and about the same numbers."""
     assert [sorted(row) for row in ours] == [sorted(row) for row in theirs]
     values = [[[row[key] for key in sorted(row)] for row in rows] for rows in (ours, theirs)]

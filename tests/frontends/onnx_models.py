@@ -24,7 +24,7 @@ def parsed(body: str, opset: int = 17) -> ModelProto:
 
 def one_node(
     op_type: str,
-    operands: Sequence[Array | None],
+    operands: Sequence[Array | np.generic | None],
     opset: int = 17,
     constant: Sequence[int] = (),
     outputs: int = 1,
@@ -103,7 +103,8 @@ def run_onnxruntime(model: ModelProto | str, feeds: Mapping[str, Array]) -> dict
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    results: Any = session.run(names, dict(feeds))  # arrays, and lists of maps
+    return dict(zip(names, results, strict=True))
 
 
 def assert_agrees(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tests.frontends.ml_models import assert_compiled_agrees, ml_model
 from tests.frontends.onnx_models import floats, one_node, run_onnxruntime
 
 MS = "com.microsoft"
-Form = tuple[str, list[Array | None], dict[str, Any]]
+Form = tuple[str, Sequence[Array | None], dict[str, Any]]
 
 
 def i32(*values: int, shape: tuple[int, ...] | None = None) -> Array:
@@ -229,8 +230,7 @@ def test_attention_with_values_of_another_size() -> None:
     agrees(("Attention", operands, {"num_heads": HEADS, "qkv_hidden_sizes": sizes}))
 
 
-Q, K, V = (floats(2, n, WIDTH, seed=n) for n in (3, 5, 5))
-K = floats(2, 5, WIDTH, seed=11)
+Q, K, V = (floats(2, n, WIDTH, seed=seed) for n, seed in ((3, 3), (5, 11), (5, 5)))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_packed_multi_head_attention(count: int) -> None:
     """onnxruntime has it for graphics cards only, so it is compared with the parts apart."""
     packed = floats(2, 5, HEADS, count, SIZE)
     parts = [packed[:, :, :, i].reshape(2, 5, WIDTH) for i in range(count)]
-    attributes = {"num_heads": HEADS}
+    attributes: dict[str, Any] = {"num_heads": HEADS}
     lead = [] if count == 3 else [Q]
     model, feeds = ml_model("MultiHeadAttention", [*lead, packed], MS, **attributes)
     apart, others = ml_model("MultiHeadAttention", [*lead, *parts], MS, **attributes)
@@ -269,7 +269,7 @@ def test_multi_head_attention_with_a_past() -> None:
     agrees(("MultiHeadAttention", operands, attributes), outputs=3)
 
 
-GROUPS = {"num_heads": 4, "kv_num_heads": 2}
+GROUPS: dict[str, Any] = {"num_heads": 4, "kv_num_heads": 2}
 
 
 def _group(batch: int, length: int, past: int, size: int = 8) -> list[Array | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ WIDTH = HEADS * SIZE
 
 
 def model_of(
-    op: str, operands: list[Array | None], outputs: int = 1, constants: tuple[int, ...] = (),
+    op: str, operands: Sequence[Array | None], outputs: int = 1, constants: tuple[int, ...] = (),
     **attributes: Any,
 ) -> tuple[ModelProto, dict[str, Array]]:  # fmt: skip
     """A model of one node, some of whose operands are constants."""
@@ -33,8 +34,10 @@ def model_of(
     return model, feeds
 
 
-def run(op: str, operands: list[Array | None], outputs: int = 1, constants: tuple[int, ...] = (),
-        **attributes: Any) -> list[Array]:  # fmt: skip
+def run(
+    op: str, operands: Sequence[Array | None], outputs: int = 1, constants: tuple[int, ...] = (),
+    **attributes: Any,
+) -> list[Array]:  # fmt: skip
     model, feeds = model_of(op, operands, outputs, constants, **attributes)
     return list(modelcc.compile(model, threads=1, cache=None).run(feeds).values())
 
@@ -81,16 +84,16 @@ def test_a_step_with_a_shared_cache(length: int, constant: bool, more: bool) -> 
     caches = [c.copy() for c in CACHE]
     for cache, new in zip(caches, (k, v), strict=True):
         cache[:, :, length] = new[:, :, 0]
-    seen = [c[:, :, : length + 1] for c in caches]
+    keys, values = (c[:, :, : length + 1] for c in caches)
     added = np.where(mask[:, None, None] > 0, 0, -10000.0) + bias if more else 0.0
-    np.testing.assert_allclose(found[0], attended(q, *seen, added), 1e-4, 1e-5)
+    np.testing.assert_allclose(found[0], attended(q, keys, values, added), 1e-4, 1e-5)
     np.testing.assert_array_equal(found[1], caches[0])
     np.testing.assert_array_equal(found[2], caches[1])
 
 
 def test_a_step_of_packed_operands() -> None:
     operands = [np.concatenate(STEP, 2), *[None] * 4, *CACHE, np.array([2], np.int32)]
-    attributes = {"num_heads": HEADS, "past_present_share_buffer": 1}
+    attributes: dict[str, Any] = {"num_heads": HEADS, "past_present_share_buffer": 1}
     packed = run("DecoderMaskedMultiHeadAttention", operands, 3, **attributes)
     apart = [*STEP, *[None] * 2, *CACHE, np.array([2], np.int32)]
     for one, other in zip(
@@ -140,7 +143,7 @@ def test_a_step_with_its_projection(shared: bool) -> None:
     if shared:  # four numbers of a key have 16 bytes
         keys = np.moveaxis(keys.reshape(*keys.shape[:4], 1, 4), 4, 3).reshape(keys.shape)
     past = np.concatenate([keys, values])
-    attributes = {"num_heads": HEADS, "past_present_share_buffer": int(shared)}
+    attributes: dict[str, Any] = {"num_heads": HEADS, "past_present_share_buffer": int(shared)}
     operands = [x, weights, bias, None, past, None, length]
     y, present = run("DecoderMaskedSelfAttention", operands, 2, **attributes)
     q, k, v = (heads(part) for part in np.split(x @ weights + bias, 3, 2))

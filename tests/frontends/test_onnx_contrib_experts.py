@@ -42,7 +42,9 @@ SWIGLU: dict[str, Any] = {
 @pytest.mark.parametrize("name", ["relu", "gelu", "silu", "identity"])
 def test_mixture(name: str) -> None:
     x = floats(2, TOKENS // 2, HIDDEN)
-    attributes = {"activation_type": name, "k": 2, "normalize_routing_weights": name != "relu"}
+    attributes: dict[str, Any] = {
+        "activation_type": name, "k": 2, "normalize_routing_weights": name != "relu"
+    }  # fmt: skip
     model, feeds = ml_model("MoE", [x, SCORES, *layers()], MS, **attributes)
     assert_compiled_agrees(model, feeds, 1e-4, 1e-5)
 
@@ -139,7 +141,8 @@ def quantised(
 ) -> tuple[Array, Array, Array | None]:
     rng, per = np.random.default_rng(seed), 8 // bits
     blocks = (inputs // block,) if block else ()
-    shape = (EXPERTS, outputs, -(-blocks[0] // per)) if block else (EXPERTS, -(-outputs // per))
+    packed = (-(-n // per) for n in blocks)
+    shape = (EXPERTS, outputs, *packed) if block else (EXPERTS, -(-outputs // per))
     weights = rng.integers(0, 256, (EXPERTS, outputs, inputs // per), np.uint8)
     scales = rng.uniform(0.01, 0.02, (EXPERTS, outputs, *blocks)).astype(np.float32)
     return weights, scales, rng.integers(0, 256, shape, np.uint8) if zeros else None
@@ -159,7 +162,9 @@ def test_weights_of_few_bits(bits: int, block: int, zeros: bool) -> None:
         *more,
     ]  # fmt: skip
     sizes = {"block_size": block} if block else {}
-    attributes = {"k": 2, "expert_weight_bits": bits, "activation_type": "silu", **sizes}
+    attributes: dict[str, Any] = {
+        "k": 2, "expert_weight_bits": bits, "activation_type": "silu", **sizes
+    }  # fmt: skip
     model, feeds = ml_model("QMoE", operands, MS, **attributes)
     with_constants(model, feeds, 2)
     assert_compiled_agrees(model, feeds, 1e-4, 1e-5)

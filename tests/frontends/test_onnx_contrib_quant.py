@@ -5,6 +5,7 @@ Quantised results may differ by one step: a product of scales is rounded once, n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.frontends.ml_models import ml_model
 from tests.frontends.onnx_models import floats, run_onnxruntime
 
 MS = "com.microsoft"
-Form = tuple[str, list[Array | None], dict[str, Any]]
+Form = tuple[str, Sequence[Array | None], dict[str, Any]]
 
 
 def bytes_(*shape: int, dtype: type[np.integer[Any]] = np.uint8, seed: int = 0) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tests.frontends.ml_models import assert_compiled_agrees, ml_model
 from tests.frontends.onnx_models import floats
 
 MS = "com.microsoft"
-Form = tuple[str, list[Array | None], tuple[int, ...], dict[str, Any]]
+Form = tuple[str, Sequence[Array | None], tuple[int, ...], dict[str, Any]]
 
 
 def run(form: Form, outputs: int = 1, compare: bool = False) -> list[Array]:

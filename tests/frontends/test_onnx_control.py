@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,7 +19,7 @@ from tests.frontends.onnx_models import parsed, run_onnxruntime
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
-def info(name: str, *shape: object, kind: int = FLOAT) -> onnx.ValueInfoProto:
+def info(name: str, *shape: int | str, kind: int = FLOAT) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
@@ -27,7 +28,7 @@ def model(
     inputs: Sequence[onnx.ValueInfoProto],
     outputs: Sequence[str],
     opset: int = 17,
-    **constants: object,
+    **constants: Any,
 ) -> onnx.ModelProto:
     stored = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
@@ -186,7 +187,7 @@ def test_branches_of_different_types_are_refused() -> None:
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_recurrent_layers_at_any_length(kind: str) -> None:
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
-    constants = {
+    constants: dict[str, Any] = {
         "w": floats(2, gates * 5, 3) / 2,
         "r": floats(2, gates * 5, 5, seed=1) / 2,
         "b": floats(2, 2 * gates * 5, seed=2) / 2,
@@ -208,7 +209,7 @@ def test_recurrent_layers_at_any_length(kind: str) -> None:
 
 
 def test_activations_take_numbers() -> None:
-    constants = {
+    constants: dict[str, Any] = {
         "w": floats(1, 20, 3) / 2, "r": floats(1, 20, 5, seed=1) / 2, "b": floats(1, 40, seed=2) / 2
     }  # fmt: skip
     node = helper.make_node(
@@ -222,7 +223,7 @@ def test_activations_take_numbers() -> None:
         "RNN", ["x", "w", "r"], ["y"], hidden_size=5, activations=["Affine"],
         activation_alpha=[0.5], activation_beta=[0.25],
     )  # fmt: skip
-    own = {"w": floats(1, 5, 3) / 2, "r": floats(1, 5, 5, seed=1) / 2}
+    own: dict[str, Any] = {"w": floats(1, 5, 3) / 2, "r": floats(1, 5, 5, seed=1) / 2}
     check(model([affine], [info("x", "t", 2, 3)], ["y"], **own), {"x": floats(3, 2, 3)})
 
 

@@ -1,5 +1,7 @@
 """Models that no exporter writes are refused with a reason."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -46,7 +48,7 @@ def test_functions_in_functions_have_a_greatest_depth() -> None:
 
 
 @pytest.mark.parametrize("indices", [[-1], [0, 1], [[0], [1]]], ids=str)
-def test_sparse_indices_must_fit_their_values(indices: list) -> None:
+def test_sparse_indices_must_fit_their_values(indices: list[Any]) -> None:
     tensor = onnx.SparseTensorProto(dims=[2])
     tensor.values.CopyFrom(numpy_helper.from_array(np.array([5], np.float32), "w"))
     tensor.indices.CopyFrom(numpy_helper.from_array(np.array(indices)))

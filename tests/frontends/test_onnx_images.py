@@ -49,6 +49,7 @@ def _encoded(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 @pytest.mark.parametrize("case", _collected(), ids=lambda c: c.name)
 def test_case_of_the_standard(case: TestCase) -> None:
+    assert case.model is not None and case.data_sets is not None
     net = modelcc.compile(case.model, threads=1, cache=None)
     for inputs, (expected,) in case.data_sets:
         np.testing.assert_array_equal(net(*inputs), expected)

@@ -66,7 +66,7 @@ def test_texts_of_a_map_are_read_as_numbers() -> None:
     """onnxruntime's Python interface takes no such maps."""
     model = _model("CastMap", int, str, float, cast_to="TO_FLOAT")
     net = modelcc.compile(model, threads=1, cache=None)
-    np.testing.assert_array_equal(net(m={1: "2", 0: "1.5"}), np.float32([[1.5, 2]]))
+    np.testing.assert_array_equal(net(m={1: "2", 0: "1.5"}), np.array([[1.5, 2]], np.float32))
 
 
 def test_other_arguments_are_refused() -> None:

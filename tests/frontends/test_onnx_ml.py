@@ -12,7 +12,7 @@ from tests.frontends.onnx_models import floats, ints
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
 X = floats(6, 3, seed=2)
-W = [float(v) for v in np.float32([0.5, -1, 2, 1, 0.25, -0.5, -2, 1.5, 0.75])]
+W = [float(v) for v in np.array([0.5, -1, 2, 1, 0.25, -0.5, -2, 1.5, 0.75], np.float32)]
 
 
 def coefficients(count: int) -> list[float]:
@@ -59,10 +59,10 @@ def test_svm_regressor(kernel: dict[str, Any], one_class: int) -> None:
 
 
 def test_radial_kernel_of_vectors_far_from_zero() -> None:
-    far = np.float32(1000) * np.float32([1, -1, 1])
-    vectors = far * np.float32([[1], [1], [-1], [-1]]) + np.reshape(floats(12, seed=12), (4, 3))
+    far = np.float32(1000) * np.array([1, -1, 1], np.float32)
+    vectors = far * np.array([[1, 1, -1, -1]], "f").T + np.reshape(floats(12, seed=12), (4, 3))
     model, feeds = ml_model(
-        "SVMRegressor", [X + far * np.float32([[1], [-1]] * 3)], coefficients=coefficients(4),
+        "SVMRegressor", [X + far * np.array([[1, -1] * 3], "f").T], coefficients=coefficients(4),
         support_vectors=vectors.ravel(), n_supports=4, rho=[0.25], **KERNELS[1],
     )  # fmt: skip
     assert KERNELS[1]["kernel_type"] == "RBF"

@@ -32,6 +32,7 @@ def _models() -> Mapping[str, tuple[ModelProto, list[Any]]]:
         warnings.simplefilter("ignore")
         cases = collect_testcases("")
     for case in cases:
+        assert case.model is not None and case.data_sets
         nodes = case.model.graph.node
         inputs = list(case.data_sets[0][0])
         bodies = any(a.type in _BODIES for node in nodes for a in node.attribute)

@@ -21,7 +21,7 @@ class Form:
     """One node to try: operator, operands, attributes, operator set."""
 
     op: str
-    operands: Sequence[Array | None]
+    operands: Sequence[Array | np.generic | None]
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
     opset: int = 17
     constant: tuple[int, ...] = ()

@@ -103,7 +103,7 @@ def test_boxes_anywhere(
         boxes = boxes_of(kind, 9, *shape[2:])
         if points == 0 and coordinates == "half_pixel":
             # A reversed box has no points: onnxruntime refuses it, or ends with a fault.
-            reversed_ = (boxes[:, 2:] < boxes[:, :2]).any(1)
+            reversed_ = np.any(boxes[:, 2:] < boxes[:, :2], axis=1)
             (found,) = net.run({**feeds, "x1": boxes}).values()
             assert not found[reversed_].any()
             boxes = np.where(reversed_[:, None], np.roll(boxes, 2, 1), boxes)
@@ -161,7 +161,7 @@ def test_boxes_without_a_place(
 def test_images_without_pixels(op: str) -> None:
     boxes = np.array([[0, 1, 6, 5]], np.float32)
     more: list[np.ndarray] = [boxes, np.zeros(1, np.int64)]
-    attributes: dict[str, object] = {"output_height": 2, "output_width": 2}
+    attributes: dict[str, Any] = {"output_height": 2, "output_width": 2}
     if op == "MaxRoiPool":
         more, attributes = [np.hstack([[[0]], boxes]).astype(np.float32)], {"pooled_shape": [2, 2]}
     model, feeds = one_node(op, [floats(1, 2, 8, 9), *more], opset=16, **attributes)

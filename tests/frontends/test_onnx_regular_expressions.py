@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -68,6 +69,11 @@ PATTERNS = (
 )  # fmt: skip
 
 
+def automaton(pattern: str) -> Automaton:
+    settings: dict[str, Any] = dict(matching_machine(pattern))
+    return Automaton(**settings)
+
+
 def model_of(pattern: str) -> ModelProto:
     node = helper.make_node("RegexFullMatch", ["x"], ["y"], "the_node", pattern=pattern)
     x = helper.make_tensor_value_info("x", TensorProto.STRING, ["n"])
@@ -91,7 +97,7 @@ def by_onnxruntime(pattern: str, texts: Sequence[str]) -> list[bool] | None:
 def matched(pattern: str, texts: Sequence[str]) -> list[bool] | None:
     """None if the pattern is refused."""
     try:
-        matcher = Matcher(Automaton(**matching_machine(pattern)))
+        matcher = Matcher(automaton(pattern))
     except PatternError:
         return None
     return [matcher.matches(text) for text in texts]
@@ -237,7 +243,7 @@ def test_a_compiled_model_matches_as_re2_does() -> None:
 
 def test_what_is_forgotten_is_found_again() -> None:
     """Of states without end only some are remembered."""
-    machine = Automaton(**matching_machine("(a|b)*a(a|b){60}"))
+    machine = automaton("(a|b)*a(a|b){60}")
     text = "".join(random.Random(0).choices("ab", k=2000))
     for end in (1999, 2000):
         expected = text[end - 61] == "a"

@@ -45,6 +45,7 @@ def _same(got: Any, expected: Any) -> bool:
 
 @pytest.mark.parametrize("case", _collected(), ids=lambda c: c.name)
 def test_case_of_the_standard(case: TestCase) -> None:
+    assert case.model is not None and case.data_sets is not None
     for inputs, outputs in case.data_sets:
         net = onnx_backend.prepare(case.model, cache=None, specialise=True)
         got = net.run([v if isinstance(v, list | None) else np.asarray(v) for v in inputs])

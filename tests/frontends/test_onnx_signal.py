@@ -84,7 +84,7 @@ def test_grids_of_any_size(aligned: int) -> None:
     net = modelcc.compile(model, threads=1, cache=None)
     for n, h, w in ((1, 4, 5), (2, 3, 2)):
         feeds = {"theta": floats(n, 2, 3), "size": ints(n, 3, h, w)}
-        (expected,) = ReferenceEvaluator(model).run(None, feeds)
+        (expected,) = map(np.asarray, ReferenceEvaluator(model).run(None, feeds))
         np.testing.assert_allclose(net(feeds), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -100,5 +100,5 @@ def test_mel_filters_of_any_form() -> None:
             "bins": number(bins), "length": number(length), "rate": number(rate),
             "low": np.float32(low), "high": np.float32(high),
         }  # fmt: skip
-        (expected,) = ReferenceEvaluator(model).run(None, feeds)
+        (expected,) = map(np.asarray, ReferenceEvaluator(model).run(None, feeds))
         np.testing.assert_allclose(net(feeds), expected, rtol=1e-4, atol=1e-5)

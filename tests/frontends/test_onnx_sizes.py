@@ -33,7 +33,7 @@ def floats(*shape: int) -> Array:
 
 def one_node(
     op: str,
-    operands: Sequence[Array],
+    operands: Sequence[Array | np.generic],
     attributes: Mapping[str, Any] | None = None,
     shapes: Sequence[Sequence[int | str]] = (),
     constants: Sequence[Array] = (),
@@ -48,9 +48,10 @@ def one_node(
     ]
     node = helper.make_node(op, [*names, *(c.name for c in fixed)], ["y"], **(attributes or {}))
     first = np.asarray((*operands, *constants)[0])
-    dtype = onnx.TensorProto.FLOAT if op not in ("Range", "ArgMax") else first.dtype
-    code = helper.np_dtype_to_tensor_dtype(dtype) if op == "Range" else dtype
-    code = onnx.TensorProto.INT64 if op == "ArgMax" else code
+    codes = {
+        "Range": helper.np_dtype_to_tensor_dtype(first.dtype), "ArgMax": onnx.TensorProto.INT64
+    }  # fmt: skip
+    code = codes.get(op, onnx.TensorProto.FLOAT)
     output = helper.make_tensor_value_info("y", code, None)
     graph = helper.make_graph([node], "g", inputs, [output], fixed)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
@@ -65,7 +66,7 @@ class Hostile:
     """An op with operands that ask for too much, or for less than nothing."""
 
     op: str
-    operands: tuple[Array, ...]
+    operands: tuple[Array | np.generic, ...]
     message: str
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

@@ -39,6 +39,7 @@ def _collected() -> list[TestCase]:
 
 @pytest.mark.parametrize("case", _collected(), ids=lambda c: c.name)
 def test_case_of_the_standard(case: TestCase) -> None:
+    assert case.model is not None and case.data_sets is not None
     net = modelcc.compile(case.model, threads=1, cache=None)
     for inputs, outputs in case.data_sets:
         got = net(*(np.asarray(value) for value in inputs))
@@ -209,6 +210,7 @@ def test_graph_text_keeps_the_steps() -> None:
     graph = import_onnx(model)
     again = parse_graph(print_graph(graph), constants_by_digest(graph), [MCC])
     assert again.interface == graph.interface is not None
+    assert again.interface is not None
     assert [step.function for step in again.interface.steps] == [
         "literal", "concat", "full_match", "split"
     ]  # fmt: skip

@@ -77,7 +77,7 @@ def rows(missing: bool = False, dtype: str = "float32") -> Array:
 def test_node_modes(modes: tuple[str, ...], missing: bool) -> None:
     if missing and modes == ("BRANCH_NEQ",):
         pytest.skip("onnxruntime sends missing values by the tracking flag alone")
-    attributes = forest("target", 1, modes, tracks=missing)
+    attributes: dict[str, Any] = forest("target", 1, modes, tracks=missing)
     model, feeds = ml_model("TreeEnsembleRegressor", [rows(missing)], symbolic=True, **attributes)
     assert_compiled_agrees(model, feeds)
 
@@ -85,7 +85,7 @@ def test_node_modes(modes: tuple[str, ...], missing: bool) -> None:
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 @pytest.mark.parametrize("targets", [1, 3])
 def test_aggregates_and_base_values(aggregate: str, targets: int) -> None:
-    attributes = forest("target", targets) | {
+    attributes: dict[str, Any] = forest("target", targets) | {
         "aggregate_function": aggregate,
         "base_values": [0.5, -1.0, 2.0][:targets],
         "n_targets": targets,
@@ -100,7 +100,7 @@ def test_aggregates_and_base_values(aggregate: str, targets: int) -> None:
     [(3, None, -1.0), (2, (0,), -1.0), (2, (0,), 0.0), (2, (1,), -1.0), (2, (1,), 0.0)],
 )
 def test_classifiers(transform: str, classes: int, ids: Any, low: float) -> None:
-    attributes = forest("class", classes, ids=ids, low=low, trees=3) | {
+    attributes: dict[str, Any] = forest("class", classes, ids=ids, low=low, trees=3) | {
         "classlabels_int64s": list(range(10, 10 + classes)),
         "post_transform": transform,
     }
@@ -111,13 +111,14 @@ def test_classifiers(transform: str, classes: int, ids: Any, low: float) -> None
 
 
 def test_probit() -> None:
-    attributes = forest("target", 1, trees=1, low=0.05) | {"post_transform": "PROBIT"}
+    attributes: dict[str, Any] = forest("target", 1, trees=1, low=0.05)
+    attributes["post_transform"] = "PROBIT"
     model, feeds = ml_model("TreeEnsembleRegressor", [rows()], **attributes)
     assert_compiled_agrees(model, feeds, rtol=1e-4)
 
 
 def test_two_classes_with_weights_of_their_own_take_the_higher_score() -> None:
-    attributes = forest("class", 2) | {"classlabels_int64s": [10, 11]}
+    attributes: dict[str, Any] = forest("class", 2) | {"classlabels_int64s": [10, 11]}
     model, feeds = ml_model("TreeEnsembleClassifier", [rows()], outputs=2, **attributes)
     labels, scores = modelcc.compile(model, threads=1, cache=None)(*feeds.values())
     assert np.array_equal(labels, np.array([10, 11])[scores.argmax(1)])

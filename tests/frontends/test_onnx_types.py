@@ -6,7 +6,7 @@ That code agrees with the meaning of graphs, whatever the types are, is shown in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -107,9 +107,7 @@ def variants(case: Case) -> Iterator[Variant]:
                 yield Variant(label, retyped(loaded.model, kinds | results, variable, code), feeds)
 
 
-def types_of(
-    names: Mapping[int, str] | list[str], formals: list[OpSchema.FormalParameter]
-) -> dict[str, str]:
+def types_of(names: Sequence[str], formals: Sequence[OpSchema.FormalParameter]) -> dict[str, str]:
     """The type variable of each operand or result; the last formal one may be many."""
     return {n: formals[min(i, len(formals) - 1)].type_str for i, n in enumerate(names) if n}
 
@@ -136,11 +134,11 @@ def single(case: Case) -> NodeProto | None:
     return None if any(a.type in graphs for a in node.attribute) else node
 
 
-def expected(variant: Variant) -> list[Array] | None:
+def expected(variant: Variant) -> Sequence[object] | None:
     """What the reference evaluator gives, None where it gives up."""
     try:
         with np.errstate(all="ignore"):
-            return ReferenceEvaluator(variant.model).run(None, variant.feeds)
+            return [*ReferenceEvaluator(variant.model).run(None, variant.feeds)]
     except Exception:
         return None
 

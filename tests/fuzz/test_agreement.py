@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -26,7 +27,7 @@ def saved(folder: Path, model: onnx.ModelProto) -> Path:
     return path
 
 
-def model_of(operator: str, *constants: np.ndarray, **attributes: object) -> onnx.ModelProto:
+def model_of(operator: str, *constants: np.ndarray, **attributes: Any) -> onnx.ModelProto:
     """x: f32[4] through one operator, with constants after it."""
     names = [f"c{n}" for n in range(len(constants))]
     node = helper.make_node(operator, ["x", *names], ["y"], **attributes)
@@ -50,10 +51,10 @@ def test_what_onnxruntime_refuses_is_its_refusal(tmp_path: Path) -> None:
 
 def test_a_wrong_result_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Doubled results stand for a miscompile."""
-    judge = agreement._judged
+    judge = agreement.judged
     monkeypatch.setattr(
         agreement,
-        "_judged",
+        "judged",
         lambda path, feeds, got, wanted: judge(
             path, feeds, {name: value * 2 for name, value in got.items()}, wanted
         ),
@@ -68,7 +69,7 @@ def test_what_another_evaluator_gives_too_is_explained(tmp_path: Path) -> None:
     feeds = {"x": np.ones(4, np.float32)}
     wanted = {"y": np.zeros(4, np.float32)}
     got = {"y": np.full(4, 1e30, np.float32)}
-    outcome = agreement._judged(path, feeds, got, wanted)
+    outcome = agreement.judged(path, feeds, got, wanted)
     assert outcome.kind == "explained" and "gives what modelcc gives" in outcome.message
 
 
@@ -89,11 +90,11 @@ def test_each_result_has_its_own_explanation(monkeypatch: pytest.MonkeyPatch) ->
     got, wanted = {"a": one, "b": one}, {"a": two, "b": two}
     said = [("first", {"a": one, "b": two}), ("second", {"a": two, "b": one})]
     monkeypatch.setattr(agreement, "opinions", lambda path, feeds, got: said)
-    outcome = agreement._judged(Path(), {}, got, wanted)
+    outcome = agreement.judged(Path(), {}, got, wanted)
     assert outcome.kind == "explained" and "first" in outcome.message, outcome
     assert "second" in outcome.message
     monkeypatch.setattr(agreement, "opinions", lambda path, feeds, got: said[:1])
-    assert agreement._judged(Path(), {}, got, wanted).message.startswith("b:")
+    assert agreement.judged(Path(), {}, got, wanted).message.startswith("b:")
 
 
 NAN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 1, 4] x) => (float[1, 1, 2] y) {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -47,25 +47,25 @@ def test_elements_become_extreme_alone_and_together_and_named_extents_small() ->
 class Doubled(Engines):
     """modelcc, but for its results."""
 
-    @property
-    def ours(self) -> Any:
+    @cached_property
+    def ours(self) -> Callable[[Feeds], Feeds]:
         return lambda feeds: {"y": 2 * np.asarray(feeds["x"])}
 
 
 class Nameless(Engines):
     """modelcc, but for the names of its results: what compares them fails."""
 
-    @property
-    def ours(self) -> Any:
+    @cached_property
+    def ours(self) -> Callable[[Feeds], Feeds]:
         return lambda feeds: {}
 
 
 class Failing(Engines):
     """modelcc that ends in an exception which is none of the user's."""
 
-    @property
-    def ours(self) -> Any:
-        def fail(feeds: Mapping[str, Any]) -> Feeds:
+    @cached_property
+    def ours(self) -> Callable[[Feeds], Feeds]:
+        def fail(feeds: Feeds) -> Feeds:
             raise KeyError("y")
 
         return fail

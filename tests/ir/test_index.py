@@ -2,6 +2,7 @@
 
 import doctest
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -335,10 +336,12 @@ def test_numpy_object_arrays_are_elementwise():
     assert list(shape % np.int64(2)) == [n % 2, 0, (m + 1) % 2]
     assert list(n - np.array([1, 2])) == [n - 1, n - 2]
     assert shape.prod() == 4 * m * n + 4 * n
-    assert n + np.int64(3) == np.int64(3) + n == n + 3
-    assert type((n + np.int64(3)) - n) is int
+    three: Any = np.int64(3)
+    assert n + three == three + n == n + 3
+    assert type((n + three) - n) is int
+    half: Any = 1.5
     with pytest.raises(TypeError):
-        n + 1.5
+        _ = n + half
 
 
 @pytest.mark.parametrize(

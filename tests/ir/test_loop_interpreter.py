@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from loop_programs import CASES, Case, check, i, n
 
+from modelcc.ir.index import Index
 from modelcc.ir.loop import Alloc, Buffer, Const, For, Function, If, Load, Parameter, Store
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.types import BOOL, F32
@@ -23,7 +24,7 @@ def test_agrees_with_numpy(case: Case) -> None:
     check(case, run)
 
 
-def copy(offset: int, active: object = None) -> Function:
+def copy(offset: int, active: Index | None = None) -> Function:
     parameters = (Parameter(Buffer("x", F32, n)), Parameter(Buffer("y", F32, n), True))
     store = Store("y", i, Load("x", i + offset, F32, 4, active=active))
     return Function("copy", parameters, ("n",), (For("i", 0, n, (store,), 4),))

@@ -22,7 +22,8 @@ def double_negation(node: Node, at: Rewriter) -> Replacement:
     match node.op, at.producer(node.inputs[0]):
         case Neg(), Node(Neg(), (x,)):
             return x
-    return None
+        case _:
+            return None
 
 
 def neg_to_scale(node: Node, at: Rewriter) -> Replacement:
@@ -33,7 +34,8 @@ def merge_scales(node: Node, at: Rewriter) -> Replacement:
     match node.op, at.producer(node.inputs[0]):
         case Scale(a), Node(Scale(b), (x,)):
             return at.emit(Scale(a * b), x)
-    return None
+        case _:
+            return None
 
 
 def chain(length: int) -> Graph:
@@ -130,7 +132,8 @@ def test_new_nodes_come_before_their_readers() -> None:
         match node.op:
             case Scale(4.0):
                 return at.emit(Scale(2.0), at.emit(Neg(), at.emit(Neg(), node.inputs[0])))
-        return None
+            case _:
+                return None
 
     build = GraphBuilder()
     x = build.input("x", X)

@@ -9,7 +9,7 @@ from modelcc.ir import tensor_interpreter
 from modelcc.ir.compute import Operand, StageBuilder, guard
 from modelcc.ir.index import Sym
 from modelcc.ir.scalar import Combine
-from modelcc.ir.tensor import Condition, Kernel, TensorProgram, View
+from modelcc.ir.tensor import Condition, Kernel, Stage, TensorProgram, View
 from modelcc.ir.tensor_interpreter import allocate, evaluate_stages, identity, run_program
 from modelcc.ir.types import BOOL, F32, I8, I32, Array, DType, Layout, Part, TensorType
 
@@ -101,13 +101,15 @@ def test_a_zero_border_reads_as_zero() -> None:
 def test_a_program_runs_kernels_and_views() -> None:
     at = StageBuilder("t")
     product = matmul(at)
+    (stage,) = at.stages
+    assert isinstance(stage, Stage)
     flat = TensorType((Sym("m") * 5,), F32)
     program = TensorProgram(
         "p",
         ("a", "b"),
         ("flat",),
         (
-            Kernel("k", ("a", "b"), (product.name,), tuple(at.stages)),
+            Kernel("k", ("a", "b"), (product.name,), (stage,)),
             View("flat", product.name),
         ),
         {"a": A.type, "b": B.type, product.name: product.type, "flat": flat},

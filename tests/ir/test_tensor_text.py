@@ -135,7 +135,7 @@ def scalars(dtype: DType, depth: int) -> st.SearchStrategy[Scalar]:
         leaves,
         linear,
         st.sampled_from(names).flatmap(applied),
-        choice.map(lambda parts: Select(*parts, dtype)),
+        choice.map(lambda parts: Select(parts[0], parts[1], parts[2], dtype)),
         cast,
         bits,
     )

@@ -282,8 +282,8 @@ def test_a_reported_read_leaves_the_tensor(case: tuple[Stage, int]) -> None:
     conditions = stage.body.conditions if isinstance(stage.body, Guard) else ()
     (index,) = next(use for use in uses(stage) if use.tensor).indices
     leaves = False
-    for a in range(int(stage.axes[0].extent)):
-        for b in range(int(stage.reduce[0].extent)):
+    for a in range(evaluate(stage.axes[0].extent, {})):
+        for b in range(evaluate(stage.reduce[0].extent, {})):
             point = {"i": a, "k": b}
             admitted = all(evaluate(c.left, point) >= evaluate(c.right, point) for c in conditions)
             leaves |= admitted and not 0 <= evaluate(index, point) < extent

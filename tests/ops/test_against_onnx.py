@@ -22,7 +22,6 @@ ort = pytest.importorskip("onnxruntime")
 reference = pytest.importorskip("onnx.reference")
 
 Twin = tuple[str, dict[str, Any], Sequence[Array | None]]
-TWINS: dict[type[Op], Callable[[Any, Sequence[Array | None]], Twin]] = {}
 OPSET = 21
 
 
@@ -84,11 +83,9 @@ def clip(op: Any, xs: Sequence[Array | None]) -> Twin:
     return "Clip", {}, [x, *bounds]
 
 
-for kind in (*elementwise.OPS, *activation.OPS):
-    TWINS[kind] = plain
-for kind in reduce.OPS:
-    TWINS[kind] = reduction
-TWINS |= {
+TWINS: dict[type[Op], Callable[[Any, Sequence[Any]], Twin]] = {
+    **dict.fromkeys((*elementwise.OPS, *activation.OPS), plain),
+    **dict.fromkeys(reduce.OPS, reduction),
     elementwise.NotEqual: lambda op, xs: ("Not", {}, [np.asarray(np.equal(*xs))]),
     elementwise.Rsqrt: lambda op, xs: ("Reciprocal", {}, [np.asarray(np.sqrt(xs[0]))]),
     elementwise.BitShift: shift,

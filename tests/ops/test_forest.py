@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ def lowered(tables: list[Array], fixed: bool = True) -> None:
     else:
         names = [build.input(f"t{i}", TensorType(t.shape, I32 if t.dtype == np.int32 else F32))
                  for i, t in enumerate(tables)]  # fmt: skip
-    lower_graph(build.build(build.add(Forest(**LISTED.attributes), keys, *names)))
+    attributes: Any = LISTED.attributes
+    lower_graph(build.build(build.add(Forest(**attributes), keys, *names)))
 
 
 def copies() -> list[Array]:

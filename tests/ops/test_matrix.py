@@ -124,8 +124,9 @@ def test_decomposition_agrees_with_the_reference(op: Op, sample: Sample) -> None
 
 def doubled(array: Array | None) -> Array | None:
     """Floats in f64, where finite differences are accurate."""
-    is_float = array is not None and dtype_of(array).is_float
-    return array.astype(np.float64) if is_float else array
+    if array is None or not dtype_of(array).is_float:
+        return array
+    return array.astype(np.float64)
 
 
 def loss(op: Op, operands: Sequence[Array | None], weights: Sequence[Array]) -> float:

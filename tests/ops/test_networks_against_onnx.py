@@ -13,6 +13,7 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from modelcc.ir.index import evaluate
 from modelcc.ir.op import Op, Sample
 from modelcc.ir.types import Array
 from modelcc.ops import (
@@ -64,7 +65,7 @@ def run_onnx(
     session = ort.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return session.run(outputs, feed)
+    return [np.asarray(y) for y in session.run(outputs, feed)]
 
 
 def _windowed(op: Any) -> Attributes:
@@ -167,22 +168,32 @@ TWINS: dict[type[Op], Callable[[Any], tuple[str, Attributes]]] = {
 }
 # onnxruntime cannot hand out int4, has no kernel for zero points per row and finds no place for
 # NaN in Hardmax, nor f64 there.
-EVALUATED = {"QuantizeLinear-4", "MatMulInteger-2"}
-EVALUATED |= {f"Hardmax-{n}" for n in (7, 8)} | {f"RowHardmax-{n}" for n in (5, 6, 7)}
+EVALUATED = {
+    "QuantizeLinear-4",
+    "MatMulInteger-2",
+    *(f"Hardmax-{n}" for n in (7, 8)),
+    *(f"RowHardmax-{n}" for n in (5, 6, 7)),
+}
 OPSETS: dict[type[Op], int] = {norm.RMSNorm: 23, attention.Attention: 23}
 
 
-def accepted(op: Op, inputs: list[Array | None]) -> tuple[Op, list[Array | None]]:
+def _borders(op: conv.Conv | quant_matmul.ConvInteger) -> tuple[list[int], list[int]]:
+    """Pads before and after, which are numbers."""
+    before, after = ([evaluate(p, {}) for p in side] for side in (op.pads_before, op.pads_after))
+    return before, after
+
+
+def accepted(op: Op, inputs: Sequence[Any]) -> tuple[Op, list[Array | None]]:
     """The same computation in terms that onnxruntime accepts."""
     match op, inputs:
-        case conv.Conv(), _ if min(*op.pads_before, *op.pads_after) < 0:
-            crop = zip(op.pads_before, op.pads_after, strict=True)
+        case conv.Conv(), _ if any(evaluate(p, {}) < 0 for p in (*op.pads_before, *op.pads_after)):
+            crop = zip(*_borders(op), strict=True)
             ends = tuple(slice(max(-b, 0), min(a, 0) or None) for b, a in crop)
             zeros = tuple(0 for _ in ends)
             plain = dataclasses.replace(op, pads_before=zeros, pads_after=zeros)
             return plain, [np.ascontiguousarray(inputs[0][(..., *ends)]), *inputs[1:]]
         case quant_matmul.ConvInteger(), [x, w] if op.padding:
-            border = zip(op.pads_before, op.pads_after, strict=True)
+            border = zip(*_borders(op), strict=True)
             padded = np.pad(x, ((0, 0), (0, 0), *border), constant_values=op.padding)
             zeros = (0,) * len(op.pads_before)
             return dataclasses.replace(op, pads_before=zeros, pads_after=zeros), [padded, w]
@@ -191,7 +202,7 @@ def accepted(op: Op, inputs: list[Array | None]) -> tuple[Op, list[Array | None]
         case attention.Attention(), [q, k, v, mask] if mask.ndim < 2:
             return op, [q, k, v, np.broadcast_to(mask, (q.shape[2], k.shape[2])).copy()]
         case attention.Attention(causal=True), [q, k, v] if op.offset:
-            seen = np.tri(q.shape[2], k.shape[2], op.offset, bool)
+            seen = np.tri(q.shape[2], k.shape[2], evaluate(op.offset, {}), bool)
             mask = np.where(seen, 0, -np.inf).astype(q.dtype)
             return dataclasses.replace(op, causal=False, offset=0), [q, k, v, mask]
         case resize.Resize(), [x]:
@@ -218,7 +229,7 @@ def _cases() -> Iterator[Any]:
 def test_reference_equals_onnx(op_class: type[Op], sample: Sample, evaluator: bool) -> None:
     symbolic = op_class(**sample.attributes)
     op = symbolic.substitute(sizes(symbolic, sample))
-    inputs = arrays(symbolic, sample)
+    inputs: tuple[Any, ...] = arrays(symbolic, sample)
     twin, operands = accepted(op, inputs)
     name, attributes = TWINS[op_class](twin)
     if isinstance(op, recurrence.Recurrent):
@@ -275,7 +286,7 @@ def test_random_poolings_equal_onnxruntime(seed: int) -> None:
     kernel = tuple(int(v) for v in rng.integers(2, 4, rank))
     window["pads_before"] = tuple(min(p, 1) for p in window["pads_before"])
     window["pads_after"] = tuple(min(p, 1) for p in window["pads_after"])
-    shared = {"kernel": kernel, "ceil_mode": bool(rng.integers(2)), **window}
+    shared: dict[str, Any] = {"kernel": kernel, "ceil_mode": bool(rng.integers(2)), **window}
     op: Op = pool.MaxPool(**shared)
     if seed % 2:
         op = pool.AveragePool(count_include_pad=bool(rng.integers(2)), **shared)
@@ -288,15 +299,21 @@ def test_random_poolings_equal_onnxruntime(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(80))
 def test_random_resizes_equal_onnxruntime(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    mode = str(rng.choice(["nearest", "linear", "cubic"]))
-    coordinates = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    coordinates: tuple[resize.Transformation, ...] = (
+        "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric",
+    )  # fmt: skip
+    modes: tuple[resize.Mode, ...] = ("nearest", "linear", "cubic")
+    rounding: tuple[resize.Nearest, ...] = (
+        "round_prefer_floor", "round_prefer_ceil", "floor", "ceil",
+    )  # fmt: skip
+    mode = modes[rng.integers(3)]
     sizes_in, sizes_out = (tuple(int(n) for n in rng.integers(1, 9, 2)) for _ in range(2))
     op = resize.Resize(
         shape=(1, 2, *sizes_out),
         scales=(None,) * 4,
         mode=mode,
-        coordinates=str(rng.choice(coordinates)),
-        nearest=str(rng.choice(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])),
+        coordinates=coordinates[rng.integers(4)],
+        nearest=rounding[rng.integers(4)],
         cubic_a=float(rng.choice([-0.5, -0.75])),
         exclude_outside=mode == "cubic" and bool(rng.integers(2)),
     )
@@ -309,10 +326,12 @@ def test_random_resizes_equal_onnxruntime(seed: int) -> None:
 
 def test_convolution_with_zero_points_per_channel_is_that_of_the_differences() -> None:
     sample = quant_matmul.ConvInteger.samples[2]
-    op = quant_matmul.ConvInteger(**sample.attributes)
-    x, w, x_zero, w_zero = (a.astype(np.float32) for a in arrays(op, sample))
+    settings: Any = sample.attributes
+    op = quant_matmul.ConvInteger(**settings)
+    operands = [np.asarray(a) for a in arrays(op, sample)]
+    x, w, x_zero, w_zero = (a.astype(np.float32) for a in operands)
     _, attributes = TWINS[quant_matmul.ConvInteger](op)
     (expected,) = run_onnx(
         "Conv", attributes, [x - x_zero, w - w_zero[:, None, None]], 21, 1, False
     )
-    np.testing.assert_array_equal(op.reference(*arrays(op, sample)), expected)
+    np.testing.assert_array_equal(op.reference(*operands), expected)

@@ -24,6 +24,7 @@ PLAIN: dict[str, Any] = {"strides": (1, 1), "pads_before": (0, 0), "pads_after":
 CONV = Conv(**PLAIN, dilations=(1, 1))
 GROUPED = Conv(**PLAIN, dilations=(1, 1), groups=3)
 POOL: dict[str, Any] = {"kernel": (3, 3), **PLAIN, "dilations": (1, 1)}
+EMPTY: dict[str, Any] = POOL | {"kernel": (0, 3)}
 IMAGE, KERNEL = tensor(1, 4, 8, 8), tensor(6, 4, 3, 3)
 
 CASES: list[tuple[Op, tuple[TensorType, ...], str]] = [
@@ -51,7 +52,7 @@ CASES: list[tuple[Op, tuple[TensorType, ...], str]] = [
         (tensor(1, 4, 2, 2), tensor(4, 2, 3, 3)),
         "leave nothing of the result",
     ),
-    (MaxPool(**{**POOL, "kernel": (0, 3)}), (IMAGE,), "kernel must be at least 1"),
+    (MaxPool(**EMPTY), (IMAGE,), "kernel must be at least 1"),
     (MaxPool(**POOL), (tensor(4, 8),), r"\[batch, channels, \*spatial\]"),
     (AveragePool(**POOL), (tensor(1, 1, 4, 4, dtype=I32),), "needs float operands, not i32"),
     (Softmax(2), (tensor(2, 3),), "axis 2 of .* 2 axes"),

@@ -79,6 +79,6 @@ def test_kernels_that_are_no_plain_sums_say_so() -> None:
 
 def test_a_loop_has_the_rounding_of_what_it_launches() -> None:
     launches = (Launch("copy", ("x", "y")), Launch("copy", ("x", "y"), rounding=4.5))
-    steps = (launches[0], Repeat("i", 3, (), (), launches))
+    steps: tuple[Step, ...] = (launches[0], Repeat("i", 3, (), (), launches))
     rows = report_of(program_of(steps, {}), "native", {}).kernels
     assert [row.rounding for row in rows] == [1.0, 4.5]

@@ -4,6 +4,8 @@ import ctypes
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +13,9 @@ from modelcc.runtime.elf import read_object
 from modelcc.runtime.errors import LoadError
 from modelcc.runtime.loader import load_objects
 
-CC = shutil.which("cc")
+CC = shutil.which("cc") or ""
 pytestmark = pytest.mark.skipif(
-    CC is None or platform.machine() != "x86_64", reason="needs a C compiler for x86-64"
+    not CC or platform.machine() != "x86_64", reason="needs a C compiler for x86-64"
 )
 
 LIBRARY = """
@@ -42,10 +44,10 @@ def address_of(name: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
     folder = tmp_path_factory.mktemp("objects")
 
-    def make(text, *flags):
+    def make(text: str, *flags: str) -> bytes:
         source, target = folder / "part.c", folder / "part.o"
         source.write_text(text)
         subprocess.run([CC, "-c", "-fPIC", *flags, "-o", target, source], check=True)
@@ -56,7 +58,7 @@ def compiled(tmp_path_factory):
 
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
 @pytest.mark.parametrize("plt", ["-fplt", "-fno-plt"])
-def test_data_and_calls(compiled, level, plt):
+def test_data_and_calls(compiled: Callable[..., bytes], level: str, plt: str) -> None:
     objects = [compiled(CALLER, level, plt), compiled(LIBRARY, level, plt)]
     code = load_objects(objects, {"hypot": address_of("hypot"), "strlen": address_of("strlen")})
     hypotenuse = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double, ctypes.c_double)
@@ -67,7 +69,7 @@ def test_data_and_calls(compiled, level, plt):
     assert ctypes.c_int.from_address(code.address("counter")).value == 42
 
 
-def test_constants_cannot_be_written(compiled):
+def test_constants_cannot_be_written(compiled: Callable[..., bytes]) -> None:
     code = load_objects([compiled("const int constant[4] = {1, 2, 3, 4};")])
     address = code.address("constant")
     with open("/proc/self/maps") as maps:
@@ -80,14 +82,16 @@ def test_constants_cannot_be_written(compiled):
     assert modes == ["r--p"]
 
 
-def test_thread_local_variables_are_refused(compiled):
+def test_thread_local_variables_are_refused(compiled: Callable[..., bytes]) -> None:
     with pytest.raises(LoadError, match="thread-local"):
         text = "_Thread_local int x = 1; int f(void) { return x; }"
         load_objects([compiled(text)], {"__tls_get_addr": 1})
 
 
 @pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
-def test_object_files_are_read_as_binutils_reads_them(compiled, tmp_path):
+def test_object_files_are_read_as_binutils_reads_them(
+    compiled: Callable[..., bytes], tmp_path: Path
+) -> None:
     path = tmp_path / "part.o"
     path.write_bytes(compiled(LIBRARY))
     listed = subprocess.run(["nm", "-g", path], capture_output=True, text=True, check=True)

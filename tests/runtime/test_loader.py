@@ -45,7 +45,7 @@ def compiled(text):
 
 
 def address_of(callback):
-    return ctypes.cast(callback, ctypes.c_void_p).value
+    return ctypes.cast(callback, ctypes.c_void_p).value or 0
 
 
 def test_objects_are_linked_with_each_other_and_the_process():

@@ -1,5 +1,8 @@
 """Sessions of small hand-written LLVM programs: calls, shapes, refusals, threads, memory."""
 
+# pyright: reportPrivateUsage=false
+# What a session plans and keeps has no other way to be seen.
+
 import ctypes
 import threading
 from dataclasses import replace
@@ -14,7 +17,7 @@ import modelcc
 from modelcc.artifact.constants import constant_table
 from modelcc.artifact.file import Artifact, write_artifact
 from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
-from modelcc.ir.index import Sym, maximum
+from modelcc.ir.index import Index, Sym, maximum
 from modelcc.ir.types import BF16, F32, F64, I64
 from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.loader import NativeCode
@@ -121,7 +124,7 @@ def artifact(name, text, inputs, outputs, constants=None, **rest):
     return Artifact(manifest, {"o": compile_llvm(text, HOST)}, arrays)
 
 
-def add_artifact(extent=N):
+def add_artifact(extent: Index = N) -> Artifact:
     return artifact(
         "add",
         ADD,
@@ -446,15 +449,18 @@ def test_an_entry_point_elsewhere_takes_the_place_of_the_code():
     def subtract(inputs, outputs, constants, _arena, sizes, _pool):
         n = ctypes.c_int64.from_address(sizes).value
         x, y, b = (ctypes.c_void_p.from_address(t).value for t in (inputs, outputs, constants))
+        assert x and y and b
         offset = ctypes.c_float.from_address(b).value
         results = [value - offset for value in (ctypes.c_float * n).from_address(x)]
         (ctypes.c_float * n).from_address(y)[:] = results
         return 0
 
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, *(ctypes.c_void_p,) * 6)(subtract)
-    code = NativeCode(entry, {other.entry: ctypes.cast(entry, ctypes.c_void_p).value})
+    address = ctypes.cast(entry, ctypes.c_void_p).value
+    assert address
+    code = NativeCode(entry, {other.entry: address})
     session = Session(Artifact(other, {"o": b"for a device"}, made.constants), 2, code)
-    np.testing.assert_array_equal(session(np.float32([1, -3])), np.float32([-9, -13]))
+    np.testing.assert_array_equal(session(np.array([1, -3], np.float32)), [-9, -13])
 
 
 def test_constants_are_copied_to_aligned_memory():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -83,8 +84,9 @@ def test_loops_change_with_the_schedule() -> None:
         (lambda t: t + "nonsense\n", "of the schedules is none: 'nonsense'"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_reason(change: object, message: str) -> None:
-    assert callable(change)
+def test_what_does_not_fit_is_refused_with_the_reason(
+    change: Callable[[str], str], message: str
+) -> None:
     with pytest.raises(ModelError) as error:
         compiled(change(listing()))
     assert message in str(error.value)

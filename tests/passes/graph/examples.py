@@ -16,7 +16,6 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ir.graph_parser import parse_graph
 from modelcc.ir.graph_verifier import verify_graph
-from modelcc.ir.index import substitute
 from modelcc.ir.types import STRING, Array, TensorType
 from modelcc.ops.catalog import MCC
 
@@ -24,7 +23,7 @@ from modelcc.ops.catalog import MCC
 def random_array(label: str, type: TensorType) -> Array:
     """Values in 0.5 … 1.5 (integers 0 … 2) that depend on ``label`` only."""
     rng = np.random.default_rng(zlib.crc32(label.encode()))
-    shape = tuple(int(substitute(d, {})) if isinstance(d, int) else 3 for d in type.shape)
+    shape = tuple(d if isinstance(d, int) else 3 for d in type.shape)
     if type.dtype.is_float:
         return rng.uniform(0.5, 1.5, shape).astype(type.dtype.numpy)
     return rng.integers(0, 2, shape).astype(type.dtype.numpy)

@@ -94,7 +94,7 @@ def _step(draw: st.DrawFn, build: GraphBuilder, x: str, values: list[str]) -> st
     if kind == "softmax":
         return build.emit(Softmax(draw(st.integers(0, len(shape) - 1))), x)
     if kind == "norm":
-        scale, bias = (build.constant(weights(shape[-1]) + c) for c in (1, 0))
+        scale, bias = (build.constant(weights(*shape[-1:]) + c) for c in (1, 0))
         return build.emit(LayerNorm(len(shape) - 1), x, scale, bias)
     if kind == "reduce":
         axes = draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, unique=True))

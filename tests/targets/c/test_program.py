@@ -31,7 +31,7 @@ def compiler() -> CCompiler:
     return find_compiler()
 
 
-def addresses(*arrays: np.ndarray) -> ctypes.Array:
+def addresses(*arrays: np.ndarray) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
 
 

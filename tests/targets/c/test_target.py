@@ -134,7 +134,7 @@ def test_agrees_with_llvm_and_onnxruntime(name: str, threads: int) -> None:
     by_c = modelcc.compile(model, "c", threads=threads, cache=None)(feeds)
     by_llvm = modelcc.compile(model, "native", threads=threads, cache=None)(feeds)
     session = onnxruntime.InferenceSession(model.SerializeToString())
-    (expected,) = session.run(None, feeds)
+    (expected,) = map(np.asarray, session.run(None, feeds))
     np.testing.assert_allclose(by_c, by_llvm, 1e-5, 1e-5)
     np.testing.assert_allclose(by_c, expected, 1e-4, 1e-4)
 

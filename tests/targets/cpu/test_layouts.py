@@ -141,17 +141,19 @@ def concat(channels: int) -> Callable[[], Graph]:
 
 MAX_POOL = MaxPool((3, 3), (2, 2), (1, 1), (1, 1), (1, 1), False)
 AVERAGE_POOL = AveragePool((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
-KERNELS: dict[str, Callable[[], Graph]] = {}
-for c in CHANNELS:
-    KERNELS |= {
-        f"conv {c} to 24": conv(c, 24, 3, 1),
-        f"conv 24 to {c}": conv(24, c, 1, 0),
-        f"conv {c} to {c}": conv(c, c, 5, 2),
-        f"depthwise {c}": conv(c, c, 3, 1, c),
-        f"max pool {c}": pool(MAX_POOL, c),
-        f"average pool {c}": pool(AVERAGE_POOL, c),
-        f"concat {c}": concat(c),
-    }
+KERNELS: dict[str, Callable[[], Graph]] = {
+    name: build
+    for c in CHANNELS
+    for name, build in (
+        (f"conv {c} to 24", conv(c, 24, 3, 1)),
+        (f"conv 24 to {c}", conv(24, c, 1, 0)),
+        (f"conv {c} to {c}", conv(c, c, 5, 2)),
+        (f"depthwise {c}", conv(c, c, 3, 1, c)),
+        (f"max pool {c}", pool(MAX_POOL, c)),
+        (f"average pool {c}", pool(AVERAGE_POOL, c)),
+        (f"concat {c}", concat(c)),
+    )
+}
 
 
 @pytest.mark.share(3, "name", "pair")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -35,7 +37,9 @@ SHAPES = {
 }
 
 
-def model(op: str, shapes: tuple, dtype: int, named: bool, **attributes: object) -> onnx.ModelProto:
+def model(
+    op: str, shapes: Sequence[tuple[int, ...]], dtype: int, named: bool, **attributes: Any
+) -> onnx.ModelProto:
     def value(name: str, kind: int, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
         dims = [f"{name}{n}" if named and n == 0 else e for n, e in enumerate(shape)]
         return helper.make_tensor_value_info(name, kind, dims)

@@ -2,21 +2,27 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 import modelcc
 from modelcc.driver import compile_model
 from modelcc.ir.loop import Store
 from modelcc.ir.loop_traversal import statements
+from modelcc.ir.program import Program
+from modelcc.pipeline import StageRun
 from tests.machines import chosen_options
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
 
-def pooling(operator, shape, kernel, stride):
+def pooling(
+    operator: str, shape: tuple[int, ...], kernel: tuple[int, ...], stride: int
+) -> ModelProto:
     pads = [k // 2 for k in kernel]
-    attributes = {"kernel_shape": kernel, "strides": [stride] * len(kernel), "pads": [*pads, *pads]}
-    node = helper.make_node(operator, ["x"], ["y"], **attributes)
+    node = helper.make_node(
+        operator, ["x"], ["y"], kernel_shape=kernel, strides=[stride] * len(kernel),
+        pads=[*pads, *pads],
+    )  # fmt: skip
     graph = helper.make_graph(
         [node], "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
@@ -35,7 +41,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_pooling_of_inputs(case):
+def test_pooling_of_inputs(case: tuple[str, tuple[int, ...], tuple[int, ...], int]) -> None:
     model = pooling(*case)
     x = np.random.default_rng(0).standard_normal(case[1]).astype(np.float32)
     wanted = onnxruntime.InferenceSession(
@@ -44,11 +50,12 @@ def test_pooling_of_inputs(case):
     np.testing.assert_allclose(modelcc.compile(model, cache=None)(x), wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_no_point_is_computed_alone():
-    programs = []
+def test_no_point_is_computed_alone() -> None:
+    programs: list[Program] = []
 
-    def note(run):
+    def note(run: StageRun) -> None:
         if run.stage.name == "plan_memory":
+            assert isinstance(run.after, Program)
             programs.append(run.after)
 
     compile_model(pooling(*CASES[0]), chosen_options(), observer=note)

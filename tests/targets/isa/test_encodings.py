@@ -138,8 +138,10 @@ def test_a_template_that_does_otherwise_is_found(tmp_path: Path) -> None:
     """Operands the wrong way round: bytes with a sign are not those without."""
     signs = [e for e in ENCODINGS if {o.dtype for o in e.instruction.operands[:2]} == {U8, I8}]
     encoding = next(e for e in signs if e.llvm and not lacking(e))
-    wrong = encoding.llvm.text.replace("%a", "%x").replace("%b", "%a").replace("%x", "%b")
-    swapped = replace(encoding, llvm=replace(encoding.llvm, text=wrong))
+    template = encoding.llvm
+    assert template is not None
+    wrong = template.text.replace("%a", "%x").replace("%b", "%a").replace("%x", "%b")
+    swapped = replace(encoding, llvm=replace(template, text=wrong))
     function = each_trial(encoding.instruction, encoding.lanes)
     arrays = operands_of(function)
     with pytest.raises(AssertionError):

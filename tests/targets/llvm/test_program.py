@@ -18,7 +18,7 @@ from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import compile_llvm
 
 
-def addresses(*arrays: np.ndarray) -> ctypes.Array:
+def addresses(*arrays: np.ndarray) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
 
 

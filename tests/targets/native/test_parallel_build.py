@@ -1,5 +1,8 @@
 """Building many modules, in this process and in workers."""
 
+# pyright: reportPrivateUsage=false
+# How a process is started is replaced, for one that cannot be.
+
 import subprocess
 import sys
 from contextlib import closing

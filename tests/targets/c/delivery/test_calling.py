@@ -95,7 +95,7 @@ def test_two_models_in_one_cpp_program(tmp_path: Path) -> None:
         arrays = [np.frombuffer(t.raw_data, np.float32).reshape(t.dims)
                   for t in model.graph.initializer]  # fmt: skip
         w0, b0, w1 = arrays
-        wanted += list((np.maximum(x @ w0 + b0, 0) @ w1).ravel())
+        wanted += (np.maximum(x @ w0 + b0, 0) @ w1).ravel().tolist()
     np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
 
 

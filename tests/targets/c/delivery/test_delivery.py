@@ -34,7 +34,7 @@ def reference(example: Example) -> dict[str, Array]:
     """What ONNX's own evaluator computes."""
     evaluator = ReferenceEvaluator(example.model)
     results = evaluator.run(None, dict(example.feeds))
-    return {n: np.asarray(r) for n, r in zip(evaluator.output_names, results, strict=True)}
+    return {str(n): np.asarray(r) for n, r in zip(evaluator.output_names, results, strict=True)}
 
 
 def assert_close(found: dict[str, Array], wanted: dict[str, Array]) -> None:
@@ -69,8 +69,8 @@ def test_every_compiler_takes_it(name: str, compiler: str, tmp_path: Path) -> No
 def test_results_are_those_of_a_session_with_the_same_c(name: str, tmp_path: Path) -> None:
     example = EXAMPLES[name]
     folder = delivered(example.model, tmp_path)
-    settings = {"target": "c", "cpu": "portable", "threads": 1, "cache": None}
-    wanted = modelcc.compile(example.model, **settings).run(example.feeds)
+    net = modelcc.compile(example.model, target="c", cpu="portable", threads=1, cache=None)
+    wanted = net.run(example.feeds)
     folder.build("cc", ("-O2", "-march=x86-64") if X86 else ("-O2",))
     found = folder.outputs(example.feeds, wanted, *example.words)
     for output, array in wanted.items():
@@ -151,7 +151,8 @@ def test_cmake_builds_it(tmp_path: Path) -> None:
         pytest.skip("there is no cmake")
     example = EXAMPLES["large"]
     wanted = reference(example)
-    for weights, threads in (("bin", 2), ("incbin", 1)):
+    forms: tuple[tuple[WeightsForm, int], ...] = (("bin", 2), ("incbin", 1))
+    for weights, threads in forms:
         folder = delivered(
             example.model, tmp_path / weights, weights=weights, settings=options(threads=threads)
         )

@@ -117,4 +117,4 @@ def test_readers_of_two_products_are_joined_once(hidden: int, threads: int) -> N
     feeds = {name: rng.standard_normal((BATCH, hidden)).astype(np.float32) for name in "xh"}
     found = modelcc.compile(model, threads=threads, cache=None).run(feeds)["y"]
     peer = onnxruntime.InferenceSession(model.SerializeToString())
-    np.testing.assert_allclose(found, peer.run(None, feeds)[0], 1e-4, 1e-5)
+    np.testing.assert_allclose(found, np.asarray(peer.run(None, feeds)[0]), 1e-4, 1e-5)
