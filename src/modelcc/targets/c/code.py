@@ -54,19 +54,20 @@ class CScope:
 class Code:
     """The body of one C function."""
 
-    def __init__(self) -> None:
+    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
         self.lines: list[str] = []
         self.scopes = [CScope()]
+        self._reserved = reserved
 
     @property
     def scope(self) -> CScope:
         return self.scopes[-1]
 
     def fresh(self, hint: str) -> str:
-        """An identifier like ``hint`` that hides no visible one."""
+        """An identifier like ``hint`` that hides no visible one and is not reserved."""
         name = base = identifier(hint)
         count = 0
-        while any(name in scope.taken for scope in self.scopes):
+        while name in self._reserved or any(name in scope.taken for scope in self.scopes):
             count += 1
             name = f"{base}_{count}"
         self.scope.taken.add(name)

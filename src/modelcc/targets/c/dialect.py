@@ -9,6 +9,24 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class GroupDialect:
+    """How a dialect says what runs as groups of threads.
+
+    ``kernel`` and ``size``, which takes the numbers of threads in three dimensions, stand before
+    the head of a function; ``memory`` and ``shared`` before the types of what is in global and in
+    shared memory.  ``group`` and ``thread`` are the indices in each dimension.
+    """
+
+    kernel: str
+    size: str
+    memory: str
+    shared: str
+    group: tuple[str, str, str]
+    thread: tuple[str, str, str]
+    barrier: str
+
+
+@dataclass(frozen=True)
 class CDialect:
     """``name`` is the target's, ``standard`` what compilers call the language.
 
@@ -16,6 +34,8 @@ class CDialect:
     conversions; else functions have one lane.  ``builtin`` spells a function of math.h,
     ``infinity`` and ``nan`` are of ``double`` and of ``float``.  ``note`` stores a number
     that other threads may store, too.  ``labels``: names of symbols may be given to the assembler.
+    With ``groups`` all functions are kernels for accelerators, without none is.  ``opening`` is
+    what files begin with after the headers, ``reserved`` what nothing else may be called.
     """
 
     name: str
@@ -33,6 +53,9 @@ class CDialect:
     infinity: tuple[str, str]
     nan: tuple[str, str]
     labels: bool
+    groups: GroupDialect | None = None
+    opening: str = ""
+    reserved: frozenset[str] = frozenset()
 
 
 GNU = CDialect(

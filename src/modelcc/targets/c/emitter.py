@@ -21,12 +21,18 @@ from dataclasses import dataclass
 
 from modelcc.ir.index import Range
 from modelcc.ir.loop import Buffer, Function, ParallelCall
-from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool
+from modelcc.ir.loop_traversal import (
+    FAULTS,
+    checks_in,
+    grid_loop,
+    launch_extents,
+    takes_pool,
+)
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.passes.loop.remove_unused import remove_unused
 from modelcc.targets.c.code import Code, folded, words_of
-from modelcc.targets.c.dialect import GNU, CDialect
+from modelcc.targets.c.dialect import GNU, CDialect, GroupDialect
 from modelcc.targets.c.names import comment, symbol
 from modelcc.targets.c.parallel import (
     bind_value,
@@ -75,19 +81,35 @@ def file_text(parts: Sequence[str], prelude: Prelude, options: EmitOptions) -> s
     return "\n\n".join([*head, prelude.text(), *parts]) + "\n"
 
 
-def prototype(function: Function, static: bool = False) -> str:
+def prototype(function: Function, static: bool = False, dialect: CDialect = GNU) -> str:
     """The function's head, without a semicolon."""
-    parameters = _bind_parameters(Code(), function)
-    return f"{'static ' if static else ''}void {symbol(function.name)}({', '.join(parameters)})"
+    parameters = ", ".join(_bind_parameters(Code(dialect.reserved), function, dialect.groups))
+    before = "static " if static else ""
+    if dialect.groups is not None:
+        before += _launch_head(function, dialect.name, dialect.groups)
+    return f"{before}void {symbol(function.name)}({parameters})"
+
+
+def _launch_head(function: Function, dialect: str, groups: GroupDialect) -> str:
+    """What stands before the head of a kernel."""
+    if grid_loop(function) is None:
+        raise NotImplementedError(f"{dialect} has kernels only, but @{function.name} has no grid")
+    if checks_in(function):
+        raise NotImplementedError(
+            f"kernels of {dialect} cannot end a run, but @{function.name} checks an index"
+        )
+    _, threads = launch_extents(function)
+    return groups.kernel + groups.size.format(*threads, *(1 for _ in range(3 - len(threads))))
 
 
 def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> list[str]:
     """A function, after those that its parallel loop becomes."""
     function = outline_parallel(function)
-    code = Code()
-    _bind_parameters(code, function)
+    code = Code(prelude.dialect.reserved)
+    head = prototype(function, options.static, prelude.dialect)
+    _bind_parameters(code, function, prelude.dialect.groups)
     StatementCode(code, prelude).block(function.body)
-    text = _definition(prototype(function, options.static), code, function.source)
+    text = _definition(head, code, function.source)
     calls = [s for s in function.body if isinstance(s, ParallelCall)]
     return [*(part for call in calls for part in _outlined(call.outlined, prelude)), text]
 
@@ -120,12 +142,15 @@ def _definition(head: str, code: Code, source: Sequence[str] = ()) -> str:
     return "\n".join([*notes, *folded(head, ""), "{", *code.lines, "}"])
 
 
-def _bind_parameters(code: Code, function: Function) -> list[str]:
+def _bind_parameters(
+    code: Code, function: Function, groups: GroupDialect | None = None
+) -> list[str]:
     texts: list[str] = []
+    memory = "" if groups is None else groups.memory
     for parameter in function.parameters:
         name = code.fresh(parameter.buffer.name)
         code.scope.buffers[parameter.buffer.name] = (name, parameter.buffer)
-        texts.append(declaration(name, parameter, "restrict "))
+        texts.append(memory + declaration(name, parameter, "restrict "))
     for size in function.sizes:
         name = code.fresh(size)
         code.scope.symbols[size] = name

@@ -69,7 +69,7 @@ class Prelude:
         includes = "\n".join(f"#include <{header}>" for header in self.dialect.headers)
         attribute = f"#define MCC_INLINE {self.dialect.inline}"
         conditional = [f"#ifdef {m}\n#include <{h}>\n#endif" for h, m in self._includes]
-        parts = ["\n".join([includes, *conditional])]
+        parts = ["\n".join(filter(None, [includes, *conditional, self.dialect.opening]))]
         if self._functions:
             parts.append(attribute)
         if self._types:

@@ -24,8 +24,10 @@ from modelcc.ir.loop import (
     VectorScatter,
     While,
 )
-from modelcc.ir.loop_traversal import FAULTS
+from modelcc.ir.loop_text import statement_text
+from modelcc.ir.loop_traversal import FAULTS, statements
 from modelcc.targets.c.code import CExpression, Code, Named
+from modelcc.targets.c.dialect import GroupDialect
 from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.parallel import parallel_call
 from modelcc.targets.c.prelude import Prelude
@@ -73,7 +75,7 @@ class StatementCode:
             case Comment():
                 self._code.comment(s.text)
             case Barrier():
-                raise NotImplementedError(f"{self._dialect.name} has no barriers")
+                self._code.line(self._groups(s).barrier)
             case Store() | VectorScatter() | Prefetch():
                 self._memory_statement(s)
 
@@ -153,8 +155,9 @@ class StatementCode:
         buffer = s.buffer
         spelled = self._code.fresh(buffer.name)
         self._code.scope.buffers[buffer.name] = (spelled, buffer)
+        shared = self._groups(s).shared if buffer.space == "shared" else ""
         self._code.line(
-            f"{memory_type(buffer.dtype)} {spelled}[{self._index.text(buffer.size)}]"
+            f"{shared}{memory_type(buffer.dtype)} {spelled}[{self._index.text(buffer.size)}]"
             f"{self._dialect.aligned.format(buffer.align)};"
         )
 
@@ -180,14 +183,32 @@ class StatementCode:
 
     def _for(self, s: For) -> None:
         if s.kind in ("grid", "thread"):
-            name = self._dialect.name
-            raise NotImplementedError(f"{name} has no {s.kind} loops, as that over '{s.variable}'")
+            self._launched(s)
+            return
         if s.kind == "unrolled":
             self._unroll(s)
         start, stop = s.start, s.stop
         if s.part:
             start, stop = (s.start + number * s.step for number in s.part)
         self._loop(s, self._index.text(start), self._index.text(stop))
+
+    def _launched(self, s: For) -> None:
+        """An index that a group or thread has; its names are those of the whole function."""
+        groups = self._groups(s)
+        indices = groups.group if s.kind == "grid" else groups.thread
+        inside = sum(isinstance(o, For) and o.kind == s.kind for o in statements(s.body))
+        spelled = self._code.fresh(s.variable)
+        self._code.line(f"const int64_t {spelled} = {indices[inside]};")
+        self._code.scope.symbols[s.variable] = spelled
+        self._code.scope.bounds[s.variable] = Range(0, s.stop - 1)
+        self.block(s.body)
+
+    def _groups(self, s: Stmt) -> GroupDialect:
+        if self._dialect.groups is None:
+            raise NotImplementedError(
+                f"{self._dialect.name} has no groups of threads, as '{statement_text(s)}' wants"
+            )
+        return self._dialect.groups
 
     def _unroll(self, s: For) -> None:
         extent = simplify(s.stop - s.start, self._code.bounds())

@@ -1,0 +1,1 @@
+"""Kernels as groups of threads, for any accelerator."""

@@ -1,0 +1,1 @@
+"""OpenCL C: a table for the C printer, and what runs it."""

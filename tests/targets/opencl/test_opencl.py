@@ -1,0 +1,68 @@
+"""Kernels printed as OpenCL C compute on a device what ops mean; what has no form is refused."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from group_kernels import FIRST, SHOWN, grouped
+from op_kernels import check, other_sizes, with_sizes
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.loop_parser import parse_function
+from modelcc.ir.op import Op, Sample
+from modelcc.ops.samples import arrays, sizes
+
+cl = pytest.importorskip("pyopencl")
+launch = pytest.importorskip("modelcc.targets.opencl.launch")
+
+
+@pytest.fixture(scope="module")
+def device() -> object:
+    try:
+        return launch.find_device()
+    except ModelError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(("op", "sample"), SHOWN)
+def test_kernels_agree_with_the_reference(op: Op, sample: Sample, device: object) -> None:
+    """One program at all sizes of the named dimensions."""
+    program = grouped(op, sample)
+    kernels = launch.build_opencl(program.functions, device)
+    for env in (sizes(op, sample), *other_sizes(op, sample)):
+        check(op, program, kernels.run, arrays(op, with_sizes(sample, env)), env)
+
+
+@pytest.mark.share(8, "op")
+@pytest.mark.parametrize(("op", "sample"), FIRST)
+def test_every_op_runs_or_is_refused(op: Op, sample: Sample, device: object) -> None:
+    try:
+        program = grouped(op, sample)
+        kernels = launch.build_opencl(program.functions, device)
+    except (ModelError, NotImplementedError, TypeError) as error:
+        assert re.search("no schedule for Scatter|checks an index|cannot compute with", str(error))
+        return
+    check(op, program, kernels.run, arrays(op, sample), sizes(op, sample))
+
+
+def test_odd_names_and_bits(device: object) -> None:
+    """Words of OpenCL are no names; constants and bits are as NumPy has them."""
+    text = """func @f(%half: i64[2], %global: mut i64[4], %uint: mut f32[4], %rint: mut i32[4]) {
+      grid kernel in 0 .. 1 {
+        thread barrier in 0 .. 4 {
+          store %global[barrier] = add(i64(-9223372036854775808), load %half[barrier mod 2])
+          let %image2d_t = select(predicate(barrier < 2), f32(inf), round(f32(2.5)))
+          store %uint[barrier] = %image2d_t
+          store %rint[barrier] = bitcast[i32](%image2d_t)
+        }
+      }
+    }"""
+    kernels = launch.build_opencl([parse_function(text)], device)
+    found = [np.arange(2), np.zeros(4, np.int64), np.zeros(4, np.float32), np.zeros(4, np.int32)]
+    kernels.run("f", found, [])
+    wanted = np.array([np.inf, np.inf, 2, 2], np.float32)
+    np.testing.assert_array_equal(found[1], np.iinfo(np.int64).min + np.array([0, 1, 0, 1]))
+    np.testing.assert_array_equal(found[2], wanted)
+    np.testing.assert_array_equal(found[3], wanted.view(np.int32))
