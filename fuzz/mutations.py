@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from onnx import (
     AttributeProto,
@@ -178,7 +178,7 @@ def _limited(value: int) -> int:
     return max(-(1 << 63), min((1 << 63) - 1, value))
 
 
-def _change_list(values, choices: Sequence[object], random: Random) -> None:
+def _change_list(values: Any, choices: Sequence[object], random: Random) -> None:
     match random.randrange(4):
         case 0 if len(values):
             del values[random.randrange(len(values))]

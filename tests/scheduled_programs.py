@@ -4,21 +4,24 @@ The executor knows nothing of storages or plans: it follows a lowered program's 
 every buffer a kernel writes with that tensor's tag, and checks the tags of what a kernel reads.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from modelcc.ir.constant import Constant
-from modelcc.ir.index import Range, Sym, evaluate
+from modelcc.ir.index import Index, Range, Sym, evaluate
 from modelcc.ir.loop import Buffer, Function, Parameter
-from modelcc.ir.program import CopyTensor, Launch, Program
+from modelcc.ir.program import CopyTensor, Launch, Program, Step
 from modelcc.ir.tensor import View
-from modelcc.ir.types import F32, TensorType
+from modelcc.ir.types import F32, Array, TensorType
 from modelcc.passes.program.stacking import definition_values
 from modelcc.passes.program.timeline import timeline
 
 ALIGNMENT = 64
+Region = Array | list[int | None]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,9 @@ class Call(Launch):
     function: Function = field(kw_only=True)
 
 
-def kernel(inputs, outputs, types, **options):
+def kernel(
+    inputs: Sequence[str], outputs: Sequence[str], types: dict[str, TensorType], **options: Any
+) -> Call:
     """A call of an empty function with one parameter for each tensor, named after their sizes."""
     arguments = (*inputs, *outputs)
     parameters = tuple(
@@ -40,18 +45,24 @@ def kernel(inputs, outputs, types, **options):
     return Call(name, arguments, function=Function(name, parameters, (), ()), **options)
 
 
-def program_of(inputs, outputs, steps, types, **rest):
+def program_of(
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    steps: Sequence[Step],
+    types: dict[str, TensorType],
+    **rest: Any,
+) -> Program:
     """The program of such calls, and of views."""
     callees = {step.callee: step.function for step in steps if isinstance(step, Call)}
     return Program("p", inputs, outputs, tuple(steps), types, tuple(callees.values()), **rest)
 
 
-def tensor(*shape):
+def tensor(*shape: Index) -> TensorType:
     return TensorType(shape, F32)
 
 
 @st.composite
-def scheduled_programs(draw, symbolic=False):
+def scheduled_programs(draw: st.DrawFn, symbolic: bool = False) -> Program:
     """Random programs with views, in-place candidates, partial writers, many kinds of outputs."""
     n, m = Sym("n"), Sym("m")
     sizes = [1, 7, 16, 100, 250]
@@ -61,7 +72,7 @@ def scheduled_programs(draw, symbolic=False):
     inputs = tuple(types)
     types["w"] = tensor(16)
     live = [*inputs, "w"]
-    items = []
+    items: list[Step] = []
     for i in range(draw(st.integers(1, 12))):
         kind = draw(st.sampled_from(["kernel", "kernel", "kernel", "in_place", "view", "parts"]))
         read = draw(st.lists(st.sampled_from(live), min_size=1, max_size=3))
@@ -86,7 +97,7 @@ def scheduled_programs(draw, symbolic=False):
     return program_of(inputs, outputs, items, types, constants=constants, dims=dims)
 
 
-def execute(scheduled, program, values):
+def execute(scheduled: Program, program: Program, values: dict[str, int]) -> None:
     """Run ``program`` on tags; AssertionError where a kernel would read or write wrong memory."""
     bindings = program.placed.bindings
     known = definition_values(program.placed.definitions, values)
@@ -99,7 +110,7 @@ def execute(scheduled, program, values):
     bases = timeline(scheduled).bases
     tag = {name: i for i, name in enumerate(scheduled.types)}
 
-    def region(bound, name):
+    def region(bound: str, name: str) -> Region:
         binding = bindings[bound]
         if binding.place != "arena":
             return memory[bound]
@@ -108,7 +119,7 @@ def execute(scheduled, program, values):
         assert start % ALIGNMENT == 0 and 0 <= start <= end <= size
         return arena[start:end]
 
-    def check(bound, name):
+    def check(bound: str, name: str) -> None:
         expected = tag[bases.get(name, name)]
         assert all(t == expected for t in region(bound, name)), f"{name} is lost in {bound}"
 
@@ -116,7 +127,7 @@ def execute(scheduled, program, values):
         if name in memory:
             memory[name][0] = tag[name]
     launches = [s for s in program.steps if isinstance(s, Launch)]
-    parts = {}
+    parts: set[str] = set()
     for call, launch in zip(timeline(scheduled).calls.values(), launches, strict=True):
         assert isinstance(call, Launch)
         pairs = list(zip(launch.arguments, call.arguments, strict=True))
@@ -138,17 +149,25 @@ def execute(scheduled, program, values):
         check(bound, name)
 
 
-def _write(target, tag, is_partial, parts, name):
+def _write(target: Region, tag: int, is_partial: bool, parts: set[str], name: str) -> None:
     """The first partial writer fills the first half, the second the other."""
-    if not is_partial or isinstance(target, list):
-        target[:] = tag if isinstance(target, np.ndarray) else [tag]
+    if isinstance(target, list):
+        target[:] = [tag]
+        return
+    if not is_partial:
+        target[:] = tag
         return
     half = len(target) // 2
     target[slice(half, None) if name in parts else slice(0, half)] = tag
-    parts[name] = True
+    parts.add(name)
 
 
-def _check_aliases(call, outputs, pairs, region):
+def _check_aliases(
+    call: Launch,
+    outputs: tuple[str, ...],
+    pairs: list[tuple[str, str]],
+    region: Callable[[str, str], Region],
+) -> None:
     allowed = set(call.in_place)
     for bound, name in pairs:
         if name in outputs:

@@ -29,6 +29,7 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_text import print_tensor_program
 from modelcc.ir.types import F32, I8, I16, U8, TensorType
 from modelcc.ops.gather import Gather
+from modelcc.pipeline import StageRun
 from modelcc.runtime.errors import RunError
 from tests.machines import chosen_options
 
@@ -194,7 +195,7 @@ def test_compiled_code_refuses(case: Case, target: str, threads: int, named: boo
 def test_interpreters_refuse(case: Case) -> None:
     programs: list[TensorProgram | Program] = []
 
-    def note(run) -> None:
+    def note(run: StageRun) -> None:
         if isinstance(run.after, TensorProgram | Program):
             programs.append(run.after)
 

@@ -5,7 +5,10 @@ import json
 import os
 import struct
 import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -40,7 +43,7 @@ WEIGHTS = {
 }
 
 
-def sample(weights=WEIGHTS):
+def sample(weights: Mapping[str, Any] = WEIGHTS) -> Artifact:
     manifest = Manifest(
         name="tiny",
         entry="tiny_run",
@@ -60,12 +63,12 @@ def sample(weights=WEIGHTS):
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> Path:
     write_artifact(tmp_path / "tiny.mcc", sample())
     return tmp_path / "tiny.mcc"
 
 
-def test_round_trip(path):
+def test_round_trip(path: Path) -> None:
     written, read = sample(), read_artifact(path, verify=True)
     assert read.manifest == written.manifest
     assert (read.objects, read.sources) == (written.objects, written.sources)
@@ -75,17 +78,17 @@ def test_round_trip(path):
         assert read.constants[name].dtype == array.dtype
 
 
-def test_a_model_without_constants(tmp_path):
+def test_a_model_without_constants(tmp_path: Path) -> None:
     write_artifact(tmp_path / "a.mcc", sample({}))
     assert read_artifact(tmp_path / "a.mcc", verify=True).constants == {}
 
 
-def test_same_content_gives_same_bytes(path, tmp_path):
+def test_same_content_gives_same_bytes(path: Path, tmp_path: Path) -> None:
     write_artifact(tmp_path / "again.mcc", sample())
     assert (tmp_path / "again.mcc").read_bytes() == path.read_bytes()
 
 
-def test_constants_are_aligned_in_the_file_and_kept_once(path):
+def test_constants_are_aligned_in_the_file_and_kept_once(path: Path) -> None:
     content = path.read_bytes()
     specs = {spec.name: spec for spec in sample().manifest.constants}
     start = content.index(WEIGHTS["w"].tobytes())
@@ -96,7 +99,7 @@ def test_constants_are_aligned_in_the_file_and_kept_once(path):
     assert all(address % 64 == 0 for address in addresses)
 
 
-def written_by_zipfile(path, contents, limit):
+def written_by_zipfile(path: Path, contents: Sequence[tuple[str, Any]], limit: int):
     """The archive of these members as Python's library writes it, aligned in the same way."""
     with path.open("wb") as file, zipfile.ZipFile(file, "w") as zipped:
         for name, content in contents:
@@ -113,7 +116,9 @@ CONTENTS = [("a", b"x" * 99), ("größe/b", b""), ("c.o", bytes(range(256)) * 9)
 
 
 @pytest.mark.parametrize("limit", [zipfile.ZIP64_LIMIT, 2000, 200, 90, 0])
-def test_archives_are_what_zipfile_writes(tmp_path, monkeypatch, limit):
+def test_archives_are_what_zipfile_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", limit)
     monkeypatch.setattr(archive, "LARGE", limit + 1)
     path = tmp_path / "a.zip"
@@ -126,7 +131,9 @@ def test_archives_are_what_zipfile_writes(tmp_path, monkeypatch, limit):
         assert all(member.start % 64 == 0 for member in members)
 
 
-def test_large_contents_are_checked_while_they_are_read(tmp_path, monkeypatch):
+def test_large_contents_are_checked_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archive, "_CHUNK", 100)
     content = np.random.default_rng(0).bytes(1234)
     (tmp_path / "a").write_bytes(b"".join(archive_pieces([("a", [content])])))
@@ -145,7 +152,7 @@ def test_large_contents_are_checked_while_they_are_read(tmp_path, monkeypatch):
             read_into(file, member, memoryview(target))
 
 
-def test_other_zip_readers_open_it(path):
+def test_other_zip_readers_open_it(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
         assert archive.namelist()[0] == "manifest.json"
@@ -154,7 +161,9 @@ def test_other_zip_readers_open_it(path):
 
 @settings(max_examples=60)
 @given(st.data())
-def test_truncated_files_are_refused(tmp_path_factory, data):
+def test_truncated_files_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     folder = tmp_path_factory.mktemp("cut")
     write_artifact(folder / "a.mcc", sample())
     content = (folder / "a.mcc").read_bytes()
@@ -163,7 +172,7 @@ def test_truncated_files_are_refused(tmp_path_factory, data):
         read_artifact(folder / "a.mcc")
 
 
-def test_a_changed_bit_anywhere_is_noticed(path):
+def test_a_changed_bit_anywhere_is_noticed(path: Path) -> None:
     content = path.read_bytes()
     for place in range(len(content)):
         changed = bytearray(content)
@@ -173,7 +182,7 @@ def test_a_changed_bit_anywhere_is_noticed(path):
             read_artifact(path)
 
 
-def test_the_part_that_has_changed_is_named(path):
+def test_the_part_that_has_changed_is_named(path: Path) -> None:
     content = path.read_bytes()
     places = {"constants": WEIGHTS["w"].tobytes(), "objects/program.o": b"\x7fELF"}
     for name, start in places.items():
@@ -184,7 +193,7 @@ def test_the_part_that_has_changed_is_named(path):
             read_artifact(path)
 
 
-def test_constants_other_than_the_manifest_says_are_noticed(tmp_path):
+def test_constants_other_than_the_manifest_says_are_noticed(tmp_path: Path) -> None:
     artifact = sample()
     artifact.constants["w"][0, 0] = 5
     write_artifact(tmp_path / "a.mcc", artifact)
@@ -194,7 +203,7 @@ def test_constants_other_than_the_manifest_says_are_noticed(tmp_path):
         read_artifact(tmp_path / "a.mcc", verify=True)
 
 
-def test_archives_of_other_tools_are_refused(path, tmp_path):
+def test_archives_of_other_tools_are_refused(path: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as old:
         contents = {info.filename: old.read(info) for info in old.infolist()}
     for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -206,14 +215,14 @@ def test_archives_of_other_tools_are_refused(path, tmp_path):
             read_artifact(tmp_path / "b.mcc")
 
 
-def test_a_file_that_is_cut_off_after_it_was_read_does_no_harm(path, tmp_path):
+def test_a_file_that_is_cut_off_after_it_was_read_does_no_harm(path: Path, tmp_path: Path) -> None:
     artifact = read_artifact(path)
     os.truncate(path, 100)
     write_artifact(tmp_path / "again.mcc", artifact)
     assert artifact.digest == read_artifact(tmp_path / "again.mcc").digest
 
 
-def test_the_digest_is_that_of_the_file(path):
+def test_the_digest_is_that_of_the_file(path: Path) -> None:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert sample().digest == read_artifact(path).digest == digest
     assert read_artifact(path, sha256=digest.upper()).manifest == sample().manifest
@@ -223,14 +232,14 @@ def test_the_digest_is_that_of_the_file(path):
         read_artifact(path, sha256="0000")
 
 
-def test_newer_formats_are_refused(tmp_path):
+def test_newer_formats_are_refused(tmp_path: Path) -> None:
     newer = replace(sample(), manifest=replace(sample().manifest, format=FORMAT + 1))
     write_artifact(tmp_path / "a.mcc", newer)
     with pytest.raises(ArtifactError, match=f"version {FORMAT + 1}, and this modelcc reads"):
         read_artifact(tmp_path / "a.mcc")
 
 
-def test_other_files_are_refused(tmp_path):
+def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"\x08\x08\x12\x07pytorch")
     with pytest.raises(ArtifactError, match="no modelcc artifact"):
         read_artifact(tmp_path / "model.onnx")
@@ -247,7 +256,7 @@ def test_other_files_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["name", "inputs", "arena", "machine", "constants", "dims"])
-def test_manifests_with_missing_parts_are_refused(key):
+def test_manifests_with_missing_parts_are_refused(key: str) -> None:
     data = json.loads(manifest_to_json(sample().manifest))
     del data[key]
     with pytest.raises(ManifestError, match=f"damaged.*{key}"):
@@ -255,15 +264,15 @@ def test_manifests_with_missing_parts_are_refused(key):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"format": "new"}'])
-def test_text_that_is_no_manifest_is_refused(text):
+def test_text_that_is_no_manifest_is_refused(text: str) -> None:
     with pytest.raises(ManifestError):
         manifest_from_json(text)
 
 
-def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = path.read_bytes()
 
-    def fail(*_):
+    def fail(*_: object):
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", fail)
@@ -273,13 +282,13 @@ def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
     assert [p.name for p in path.parent.iterdir()] == ["tiny.mcc"]
 
 
-def edited(change):
+def edited(change: Callable[[dict[str, Any]], object]):
     data = json.loads(manifest_to_json(sample().manifest))
     change(data)
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-EDITS = {
+EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "list": lambda m: m.update(versions=[]),
     "number for a text": lambda m: m.update(name=5),
     "truth for a number": lambda m: m["dims"][0].update(low=True),
@@ -310,17 +319,17 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=list(EDITS))
-def test_manifests_that_make_no_sense_are_refused(edit):
+def test_manifests_that_make_no_sense_are_refused(edit: Callable[[dict[str, Any]], object]) -> None:
     with pytest.raises(ManifestError, match="its manifest is damaged"):
         manifest_from_json(edited(edit))
 
 
-def test_a_manifest_nested_without_end_is_refused():
+def test_a_manifest_nested_without_end_is_refused() -> None:
     with pytest.raises(ManifestError, match="no readable manifest"):
         manifest_from_json("[" * 100000)
 
 
-def test_constants_and_members_must_be_those_of_the_manifest(path):
+def test_constants_and_members_must_be_those_of_the_manifest(path: Path) -> None:
     with zipfile.ZipFile(path) as old:
         contents = {info.filename: old.read(info) for info in old.infolist()}
     more = {**contents, "objects/more.o": b""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -23,7 +24,7 @@ def test_values_of_the_right_kind_are_taken() -> None:
     assert object_of(read["of"]) == {"a": 1}
 
 
-WRONG = {
+WRONG: dict[Callable[[object], object], tuple[object, ...]] = {
     object_of: ("text", 1, None, [1], True),
     whole_number_of: ("1", 1.0, None, [1], {}, True),
     number_of: ("1.5", None, [1.0], {}, False),
@@ -33,7 +34,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("read", WRONG)
-def test_values_of_another_kind_are_refused(read) -> None:
+def test_values_of_another_kind_are_refused(read: Callable[[object], object]) -> None:
     for value in WRONG[read]:
         with pytest.raises(TypeError, match="in place of"):
             read(json.loads(json.dumps(value)))

@@ -26,7 +26,7 @@ from benchmarks.side_by_side import Plan, compare, largest_error
 from benchmarks.summary import means, standings, summary_lines
 from benchmarks.workload import workload
 from benchmarks.zoo.catalogue import MODELS, STANDARD, find, variant
-from benchmarks.zoo.records import input_from_json, input_to_json
+from benchmarks.zoo.records import Model, input_from_json, input_to_json
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_error_is_relative_to_the_largest_expected_value() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_feeds_repeat_and_survive_json(model) -> None:
+def test_feeds_repeat_and_survive_json(model: Model) -> None:
     first, second = model.feeds(seed=3, batch=2), model.feeds(seed=3, batch=2)
     for item in model.inputs:
         assert first[item.name].shape == item.sizes(2)

@@ -78,7 +78,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert target.read_bytes() == b"old"
 
 
-def test_digests_are_kept_until_the_file_changes(tmp_path):
+def test_digests_are_kept_until_the_file_changes(tmp_path: Path) -> None:
     path, folder = tmp_path / "model", tmp_path / "digests"
     path.write_bytes(b"one")
     first = known_digest(path, folder)
@@ -96,7 +96,7 @@ def test_digests_are_kept_until_the_file_changes(tmp_path):
     assert known_digest(path, folder) == file_digest(path)
 
 
-def test_every_byte_counts_for_a_digest(tmp_path):
+def test_every_byte_counts_for_a_digest(tmp_path: Path) -> None:
     path, size = tmp_path / "model", (32 << 20) + 5
     path.write_bytes(bytes(size))
     known = {file_digest(path)}
@@ -123,7 +123,7 @@ sys.stdout.write("\\n")
 
 
 @pytest.mark.parametrize("script", [FROM_PYTHON, FROM_THE_SHELL], ids=["python", "shell"])
-def test_models_found_in_the_cache_need_no_compiler(tmp_path, script):
+def test_models_found_in_the_cache_need_no_compiler(tmp_path: Path, script: str) -> None:
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4])
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4])
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])

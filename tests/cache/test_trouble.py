@@ -6,7 +6,9 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -134,11 +136,11 @@ def test_an_entry_with_a_changed_bit_is_compiled_again(tmp_path: Path) -> None:
         assert entry.read_bytes() == whole
 
 
-def replacing(monkeypatch: pytest.MonkeyPatch, change, before: bool) -> None:
+def replacing(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object], before: bool) -> None:
     """Call ``change`` once, while a model is compiled: before or after it is imported."""
     importing = modelcc.driver.import_model
 
-    def changed(*arguments, **named):
+    def changed(*arguments: Any, **named: Any):
         monkeypatch.setattr(modelcc.driver, "import_model", importing)
         if before:
             change()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -67,7 +68,7 @@ def feeds(inputs: str, sizes: Mapping[str, int]) -> dict[str, Array]:
     return given
 
 
-def quiet() -> onnxruntime.SessionOptions:
+def quiet() -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     return options

@@ -52,13 +52,11 @@ def test_what_onnxruntime_refuses_is_its_refusal(tmp_path: Path) -> None:
 def test_a_wrong_result_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Doubled results stand for a miscompile."""
     judge = agreement.judged
-    monkeypatch.setattr(
-        agreement,
-        "judged",
-        lambda path, feeds, got, wanted: judge(
-            path, feeds, {name: value * 2 for name, value in got.items()}, wanted
-        ),
-    )
+
+    def doubled(path: Path, feeds: Any, got: dict[str, Any], wanted: Any) -> Any:
+        return judge(path, feeds, {name: value * 2 for name, value in got.items()}, wanted)
+
+    monkeypatch.setattr(agreement, "judged", doubled)
     found = compared(saved(tmp_path, model_of("Abs")), LIMITS)
     assert found.outcome.kind == "wrong" and found.is_finding
     assert "y" in found.outcome.message
@@ -89,11 +87,11 @@ def test_each_result_has_its_own_explanation(monkeypatch: pytest.MonkeyPatch) ->
     one, two = np.ones(1, np.float32), np.full(1, 2, np.float32)
     got, wanted = {"a": one, "b": one}, {"a": two, "b": two}
     said = [("first", {"a": one, "b": two}), ("second", {"a": two, "b": one})]
-    monkeypatch.setattr(agreement, "opinions", lambda path, feeds, got: said)
+    monkeypatch.setattr(agreement, "opinions", lambda *_: said)
     outcome = agreement.judged(Path(), {}, got, wanted)
     assert outcome.kind == "explained" and "first" in outcome.message, outcome
     assert "second" in outcome.message
-    monkeypatch.setattr(agreement, "opinions", lambda path, feeds, got: said[:1])
+    monkeypatch.setattr(agreement, "opinions", lambda *_: said[:1])
     assert agreement.judged(Path(), {}, got, wanted).message.startswith("b:")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from small_models import computed_gather, mlp
@@ -30,7 +31,9 @@ def test_mutants_are_refused_or_right(corpus: list[Compiled], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("change", dict.fromkeys(CHANGES), ids=lambda change: change.__name__)
-def test_every_change_makes_another_file(corpus, change, monkeypatch) -> None:
+def test_every_change_makes_another_file(
+    corpus: Any, change: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fuzz.artifact_mutations.CHANGES", (change,))
     data = corpus[0].data
     found = [damaged(data, Random(seed)) for seed in range(40)]
@@ -57,6 +60,6 @@ def test_faults_are_found(
     assert try_mutant(corpus, 0, 0, path).outcome.kind == "wrong"
 
 
-def _unchecked(file, member):
+def _unchecked(file: Any, member: Any):
     file.seek(member.start)
     return file.read(member.size)

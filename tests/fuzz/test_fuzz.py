@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import onnx
@@ -54,7 +55,7 @@ def with_everything() -> bytes:
 CHANGEABLE = (*MODELS, with_everything())
 
 
-def test_hostile_inputs_are_drawn_and_survived(tmp_path) -> None:
+def test_hostile_inputs_are_drawn_and_survived(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(computed_gather().SerializeToString())
     outcome = attempt(path, Limits(seconds=120))
@@ -79,7 +80,7 @@ def test_a_mutant_can_be_made_again() -> None:
 
 
 @pytest.mark.parametrize("mutation", dict.fromkeys(MUTATIONS), ids=lambda m: m.__name__)
-def test_every_mutation_changes_something(mutation) -> None:
+def test_every_mutation_changes_something(mutation: Any) -> None:
     def changes(data: bytes, seed: int) -> bool:
         model = onnx.load_from_string(data)
         try:
@@ -92,7 +93,7 @@ def test_every_mutation_changes_something(mutation) -> None:
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda c: c.__name__)
-def test_every_corruption_changes_something(corruption) -> None:
+def test_every_corruption_changes_something(corruption: Any) -> None:
     def corrupted(seed: int) -> bytes:
         data = bytearray(MODELS[0])
         corruption(data, Random(seed))
@@ -121,7 +122,9 @@ def stumble(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("fault", "kind"), [(crash, "crash"), (spin, "hang"), (swell, "memory"), (stumble, "fault")]
 )
-def test_faults_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault, kind) -> None:
+def test_faults_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any, kind: str
+) -> None:
     onnx.save(mlp(), tmp_path / "model.onnx")
     monkeypatch.setattr(modelcc, "import_model", fault)
     outcome = attempt(tmp_path / "model.onnx", Limits(seconds=1, memory=2 << 30))

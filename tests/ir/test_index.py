@@ -2,6 +2,7 @@
 
 import doctest
 import pickle
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from modelcc.ir.index import (
     Expr,
     FloorDiv,
     FloorMod,
+    Index,
     IndexMax,
     IndexMin,
     Range,
@@ -42,13 +44,17 @@ from modelcc.ir.index import (
 )
 
 NAMES = ("a", "b", "n", "m")
+Tree = int | str | tuple[Any, ...]
+"""A number, a name, or an operation's name and its operands."""
+Facts = tuple[dict[str, Range], list[dict[str, int]]]
+"""Bounds of names, and points inside them."""
 
 
 # --- random expressions: trees of Python functions, evaluated twice ---------------------------
 
 
-def trees(leaves):
-    def grow(inner):
+def trees(leaves: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+    def grow(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
         op = st.sampled_from(["+", "-", "*", "//", "%", "min", "max"])
         neg = st.tuples(st.just("neg"), inner)
         small = st.integers(-9, 17)
@@ -61,7 +67,9 @@ def trees(leaves):
 LEAVES = st.one_of(st.integers(-20, 20), st.sampled_from(NAMES), st.sampled_from(NAMES))
 TREES = trees(LEAVES)
 
-OPERATIONS = {
+Unary = tuple[Callable[[int], int], Callable[[Index], Index]]
+Binary = tuple[Callable[[int, int], int], Callable[[Index, Index], Index]]
+OPERATIONS: dict[str, Binary] = {
     "+": (lambda x, y: x + y, lambda x, y: x + y),
     "-": (lambda x, y: x - y, lambda x, y: x - y),
     "*": (lambda x, y: x * y, lambda x, y: x * y),
@@ -69,35 +77,41 @@ OPERATIONS = {
     "%": (lambda x, y: x % y, mod),
     "min": (min, minimum),
     "max": (max, maximum),
-    "neg": (lambda x: -x, lambda x: -x),
 }
+NEGATION: Unary = (lambda x: -x, lambda x: -x)
 
 
-def value_of(tree, values):
+def value_of(tree: Tree, values: Mapping[str, int]) -> int:
     """The value of a tree by Python's integers alone; ZeroDivisionError where undefined."""
     if isinstance(tree, int):
         return tree
     if isinstance(tree, str):
         return values[tree]
-    return OPERATIONS[tree[0]][0](*(value_of(t, values) for t in tree[1:]))
+    operation, *operands = tree
+    if operation == "neg":
+        return NEGATION[0](value_of(operands[0], values))
+    return OPERATIONS[operation][0](*(value_of(t, values) for t in operands))
 
 
-def index_of(tree):
+def index_of(tree: Tree) -> Index:
     if isinstance(tree, int):
         return tree
     if isinstance(tree, str):
         return Sym(tree)
-    return OPERATIONS[tree[0]][1](*(index_of(t) for t in tree[1:]))
+    operation, *operands = tree
+    if operation == "neg":
+        return NEGATION[1](index_of(operands[0]))
+    return OPERATIONS[operation][1](*(index_of(t) for t in operands))
 
 
-def index_or_reject(tree):
+def index_or_reject(tree: Tree) -> Index:
     try:
         return index_of(tree)
     except ZeroDivisionError:
         assume(False)
 
 
-def value_or_none(tree, values):
+def value_or_none(tree: Tree, values: Mapping[str, int]) -> int | None:
     try:
         return value_of(tree, values)
     except ZeroDivisionError:
@@ -105,7 +119,7 @@ def value_or_none(tree, values):
 
 
 @st.composite
-def facts(draw):
+def facts(draw: st.DrawFn) -> Facts:
     """Bounds that may be symbolic, and points inside them."""
     lo_n, lo_m = draw(st.integers(1, 4)), draw(st.integers(-3, 2))
     hi_n = draw(st.one_of(st.none(), st.integers(lo_n, lo_n + 20)))
@@ -120,9 +134,9 @@ def facts(draw):
         st.sampled_from([Range(0, Sym("a")), Range(1 - n, n), Range(0, (n + 1) // 2), Range(3, 9)])
     )
     bounds = {"n": Range(lo_n, hi_n), "m": Range(lo_m, hi_m), "a": a_range, "b": b_range}
-    points = []
+    points: list[dict[str, int]] = []
     for _ in range(draw(st.integers(4, 10))):
-        point = {}
+        point: dict[str, int] = {}
         for name in ("n", "m", "a", "b"):
             lo, hi = bounds[name].lo, bounds[name].hi
             lo = -12 if lo is None else evaluate(lo, point)
@@ -138,7 +152,7 @@ def facts(draw):
 POINTS = st.fixed_dictionaries({name: st.integers(-12, 30) for name in NAMES})
 
 
-def test_sums_longer_than_the_stack_have_a_value():
+def test_sums_longer_than_the_stack_have_a_value() -> None:
     names = [f"n{i}" for i in range(20_000)]
     e = total([2 * Sym(name) for name in names]) + 1
     assert compile_index(e)(dict.fromkeys(names, 3)) == 6 * len(names) + 1
@@ -146,7 +160,7 @@ def test_sums_longer_than_the_stack_have_a_value():
 
 @settings(max_examples=400)
 @given(TREES, POINTS)
-def test_canonical_form_keeps_the_value(tree, point):
+def test_canonical_form_keeps_the_value(tree: Tree, point: dict[str, int]) -> None:
     e = index_or_reject(tree)
     expected = value_or_none(tree, point)
     assume(expected is not None)
@@ -158,7 +172,7 @@ def test_canonical_form_keeps_the_value(tree, point):
 
 @settings(max_examples=400)
 @given(TREES)
-def test_text_parses_back_to_the_same(tree):
+def test_text_parses_back_to_the_same(tree: Tree) -> None:
     e = index_or_reject(tree)
     again = parse_index(str(e))
     assert again == e
@@ -169,7 +183,7 @@ def test_text_parses_back_to_the_same(tree):
 
 @settings(max_examples=600)
 @given(TREES, facts())
-def test_simplify_keeps_the_value_within_bounds(tree, known):
+def test_simplify_keeps_the_value_within_bounds(tree: Tree, known: Facts) -> None:
     bounds, points = known
     e = index_or_reject(tree)
     simple = simplify(e, bounds)
@@ -181,7 +195,7 @@ def test_simplify_keeps_the_value_within_bounds(tree, known):
 
 @settings(max_examples=600)
 @given(TREES, facts())
-def test_bounds_hold(tree, known):
+def test_bounds_hold(tree: Tree, known: Facts) -> None:
     bounds, points = known
     e = index_or_reject(tree)
     found = bounds_of(e, bounds)
@@ -194,7 +208,7 @@ def test_bounds_hold(tree, known):
 
 @settings(max_examples=400)
 @given(TREES, TREES, facts(), st.sampled_from(["<", "<=", "==", "!=", ">", ">="]))
-def test_compare_is_never_wrong(left, right, known, op):
+def test_compare_is_never_wrong(left: Tree, right: Tree, known: Facts, op: Any) -> None:
     bounds, points = known
     answer = compare(index_or_reject(left), op, index_or_reject(right), bounds)
     for point in points if answer is not None else ():
@@ -208,7 +222,7 @@ def test_compare_is_never_wrong(left, right, known, op):
 
 @settings(max_examples=300)
 @given(TREES, facts(), st.integers(1, 12))
-def test_divides_is_never_wrong(tree, known, d):
+def test_divides_is_never_wrong(tree: Tree, known: Facts, d: int) -> None:
     bounds, points = known
     if divides(d, index_or_reject(tree), bounds):
         for point in points:
@@ -217,11 +231,14 @@ def test_divides_is_never_wrong(tree, known, d):
 
 @settings(max_examples=300)
 @given(TREES, st.dictionaries(st.sampled_from(NAMES), trees(LEAVES), max_size=3), POINTS)
-def test_substitution_is_simultaneous(tree, replacements, point):
+def test_substitution_is_simultaneous(
+    tree: Tree, replacements: dict[str, Tree], point: dict[str, int]
+) -> None:
     values = {name: index_or_reject(t) for name, t in replacements.items()}
     inner = {name: value_or_none(t, point) for name, t in replacements.items()}
-    assume(None not in inner.values())
-    expected = value_or_none(tree, point | inner)
+    known = {name: value for name, value in inner.items() if value is not None}
+    assume(len(known) == len(inner))
+    expected = value_or_none(tree, point | known)
     assume(expected is not None)
     e = index_or_reject(tree)
     try:
@@ -233,7 +250,7 @@ def test_substitution_is_simultaneous(tree, replacements, point):
 
 @settings(max_examples=300)
 @given(TREES)
-def test_coefficients_rebuild_the_expression(tree):
+def test_coefficients_rebuild_the_expression(tree: Tree) -> None:
     e = index_or_reject(tree)
     split = split_affine(e, ("a", "n"))
     if split is not None:
@@ -246,9 +263,13 @@ def test_coefficients_rebuild_the_expression(tree):
 
 @settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(NAMES), st.integers(-9, 9), min_size=1), facts())
-def test_affine_bounds_are_attained_at_a_corner(coefficients, known):
+def test_affine_bounds_are_attained_at_a_corner(coefficients: dict[str, int], known: Facts) -> None:
     bounds = {name: Range(r.lo, r.hi) for name, r in known[0].items()}
-    box = {n: (r.lo, r.hi) for n, r in bounds.items() if {type(r.lo), type(r.hi)} == {int}}
+    box = {
+        n: (r.lo, r.hi)
+        for n, r in bounds.items()
+        if isinstance(r.lo, int) and isinstance(r.hi, int)
+    }
     e = sum((c * Sym(n) for n, c in coefficients.items() if n in box), start=3)
     low = 3 + sum(min(c * v for v in box[n]) for n, c in coefficients.items() if n in box)
     assert bounds_of(e, bounds).lo == low
@@ -299,18 +320,18 @@ a, b, n, m, x, y = (Sym(name) for name in "abnmxy")
         (product([]), "1"),
     ],
 )
-def test_canonical_text(e, text):
+def test_canonical_text(e: Index, text: str) -> None:
     text = text.replace("n floordiv 4 mod 3", "(n floordiv 4) mod 3")
     assert str(e) == text
     assert parse_index(text) == e
 
 
-def test_constants_are_plain_ints():
+def test_constants_are_plain_ints() -> None:
     for e in (n - n, n // n, (n * 4) % 4, minimum(3, 4), floordiv(7, 2), (2 * n + 1) % 2):
         assert type(e) is int
 
 
-def test_equality_hash_and_identity_of_symbols():
+def test_equality_hash_and_identity_of_symbols() -> None:
     assert Sym("n") == n
     assert n * 1 is n
     assert n + m == m + n
@@ -328,7 +349,7 @@ def test_equality_hash_and_identity_of_symbols():
     assert pickle.loads(pickle.dumps((n + 3) // 4 + m)) == (n + 3) // 4 + m
 
 
-def test_numpy_object_arrays_are_elementwise():
+def test_numpy_object_arrays_are_elementwise() -> None:
     shape = np.array([n, 4, m + 1], dtype=object)
     assert list(shape + 1) == [n + 1, 5, m + 2]
     assert list(n * shape) == [n * n, 4 * n, n * m + n]
@@ -347,14 +368,14 @@ def test_numpy_object_arrays_are_elementwise():
 @pytest.mark.parametrize(
     "name", ["unk__214", "p2o.DynamicDimension.0", "batch size", "é/:-", 'a"b\\', "min", "0", "n*m"]
 )
-def test_any_string_can_name_a_symbol(name):
+def test_any_string_can_name_a_symbol(name: str) -> None:
     e = (Sym(name) + 3) // 4 * m
     assert parse_index(str(e)) == e
     assert symbols(e) == {name, "m"}
     assert compile_index(e)({name: 9, "m": 2}) == evaluate(e, {name: 9, "m": 2}) == 6
 
 
-def test_errors_name_the_culprit():
+def test_errors_name_the_culprit() -> None:
     with pytest.raises(KeyError, match="m, n"):
         evaluate(n + m * x, {"x": 2})
     with pytest.raises(KeyError, match="n"):
@@ -373,7 +394,7 @@ def test_errors_name_the_culprit():
     ("text", "column"),
     [("n +", 4), ("n 3", 3), ("(n", 3), ("min(n", 6), ("n @ 3", 3), ("", 1), ("mod", 1), ('"', 1)],
 )
-def test_parser_refuses_with_the_column(text, column):
+def test_parser_refuses_with_the_column(text: str, column: int) -> None:
     with pytest.raises(SyntaxError, match=rf"at column {column}:"):
         parse_index(text)
 
@@ -470,14 +491,14 @@ BOUNDS = {
         ("-c floordiv 64", "-((c + 63) floordiv 64)"),
     ],
 )
-def test_must_simplify(before, after):
+def test_must_simplify(before: str, after: str) -> None:
     simple = simplify(parse_index(before), BOUNDS)
     assert simple == parse_index(after), str(simple)
     assert simplify(simple, BOUNDS) == simple
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), ("batch", "seq", 768), (5, "h", "w", 2), ("h", 1)])
-def test_delinearise_undoes_linearise(shape):
+def test_delinearise_undoes_linearise(shape: tuple[int | str, ...]) -> None:
     extents = [Sym(s) if isinstance(s, str) else s for s in shape]
     axes = [Sym(f"axis{position}") for position in range(len(shape))]
     bounds = {"batch": DIM, "seq": DIM, "h": DIM, "w": DIM}
@@ -490,7 +511,9 @@ def test_delinearise_undoes_linearise(shape):
         assert simplify(found, bounds) == (0 if extents[position] == 1 else axis)
 
 
-def reshaped(position, source, target):
+def reshaped(
+    position: Sequence[Index], source: Sequence[Index], target: Sequence[Index]
+) -> list[Index]:
     """Where the element at ``position`` of a ``target``-shaped view lies in ``source``."""
     linear = 0
     for index_, extent in zip(position, target, strict=True):
@@ -514,20 +537,22 @@ def reshaped(position, source, target):
         (("batch", 64, "h", "w"), ("batch", 4, 16, "h", "w"), (0, 1, 3, 4, 2)),
     ],
 )
-def test_reshape_and_transpose_leave_no_quotient(image, split, order):
-    image, split = ([parse_index(str(extent)) for extent in shape] for shape in (image, split))
-    axes = [Sym(f"axis{d}") for d in range(len(split))]
+def test_reshape_and_transpose_leave_no_quotient(
+    image: Sequence[int | str], split: Sequence[int | str], order: Sequence[int]
+) -> None:
+    whole, parts = ([parse_index(str(extent)) for extent in shape] for shape in (image, split))
+    axes = [Sym(f"axis{d}") for d in range(len(parts))]
     bounds = {"batch": DIM, "seq": DIM, "h": DIM, "w": DIM}
-    bounds |= {f"axis{d}": loop_range(extent) for d, extent in enumerate(split)}
-    into_image = [simplify(e, bounds) for e in reshaped(axes, image, split)]
+    bounds |= {f"axis{d}": loop_range(extent) for d, extent in enumerate(parts)}
+    into_image = [simplify(e, bounds) for e in reshaped(axes, whole, parts)]
     assert not [e for e in into_image if "floordiv" in str(e) or "mod" in str(e)]
     # Reading the transposed tensor where the element of `image` went gives the same element.
-    there = [simplify(e, bounds) for e in reshaped(into_image, split, image)]
-    fixed = {f"axis{d}": 0 for d, extent in enumerate(split) if extent == 1}
+    there = [simplify(e, bounds) for e in reshaped(into_image, parts, whole)]
+    fixed = {f"axis{d}": 0 for d, extent in enumerate(parts) if extent == 1}
     assert there == [substitute(axis, fixed) for axis in axes]
-    permuted = [split[d] for d in order]
+    permuted = [parts[d] for d in order]
     linear = reshaped([axes[d] for d in order], [product(permuted)], permuted)[0]
-    assert compare(linear, "<", product(image), bounds)
+    assert compare(linear, "<", product(whole), bounds)
 
 
 @pytest.mark.parametrize(
@@ -560,7 +585,7 @@ def test_reshape_and_transpose_leave_no_quotient(image, split, order):
         ("16*co + min(16, 50 - 16*co)", "<=", "50", True),
     ],
 )
-def test_must_compare(left, op, right, answer):
+def test_must_compare(left: str, op: Any, right: str, answer: bool | None) -> None:
     assert compare(parse_index(left), op, parse_index(right), BOUNDS) is answer
 
 
@@ -577,11 +602,11 @@ def test_must_compare(left, op, right, answer):
         (-4, "4*n", True),
     ],
 )
-def test_divides(d, e, answer):
+def test_divides(d: int, e: str, answer: bool | None) -> None:
     assert divides(d, parse_index(e), {}) is answer
 
 
-def test_bounds_of_uses_correlation():
+def test_bounds_of_uses_correlation() -> None:
     bounds = BOUNDS | {"seq": Range(1, 512)}
     assert bounds_of(Sym("s"), bounds) == Range(0, 511)
     assert bounds_of(Sym("seq") - Sym("s"), bounds) == Range(1, 512)
@@ -589,14 +614,14 @@ def test_bounds_of_uses_correlation():
     assert bounds_of(7, bounds) == Range(7, 7)
 
 
-def test_circular_facts_end():
+def test_circular_facts_end() -> None:
     circular = {"n": Range(0, m), "m": Range(0, n)}
     assert compare(n, "<", 5, circular) is None
     assert bounds_of(n * m - n, circular).hi is None
     assert simplify(n // m, circular) == n // m
 
 
-def test_coefficient():
+def test_coefficient() -> None:
     assert coefficient(4 * n * m + 2 * n + 7, "n") == 4 * m + 2
     assert coefficient(m, "n") == 0
     assert coefficient(n * n, "n") is None
@@ -605,14 +630,14 @@ def test_coefficient():
     assert split_affine(5, ("n",)) == ({"n": 0}, 5)
 
 
-def test_substitute_leaves_untouched_expressions_alone():
+def test_substitute_leaves_untouched_expressions_alone() -> None:
     e = (n + 3) // 4 * m
     assert substitute(e, {"x": 3}) is e
     assert substitute(n + m, {"n": m, "m": n}) == n + m
     assert isinstance(e, Expr)
 
 
-def test_renamed_terms_meet_the_others():
+def test_renamed_terms_meet_the_others() -> None:
     k = Sym("k")
     assert substitute(2 * n + 3 * m + k, {"n": m}) == 5 * m + k
     assert substitute(2 * n - 2 * m + 3, {"n": m}) == 3
@@ -620,12 +645,12 @@ def test_renamed_terms_meet_the_others():
     assert substitute(n + m + k, {"n": m + 1, "m": k, "k": n}) == m + n + k + 1
 
 
-def test_docstring():
+def test_docstring() -> None:
     assert doctest.testmod(index).attempted > 0
     assert doctest.testmod(index).failed == 0
 
 
-def test_products_of_many_symbols_are_not_written_out():
+def test_products_of_many_symbols_are_not_written_out() -> None:
     names = [f"s{i}" for i in range(48)]
     bounds = {name: Range(1, None) for name in names}
     whole = product(tuple(map(Sym, names)))

@@ -1,6 +1,7 @@
 """Pages of mapped files: found behind views, given back, read again; other memory left alone."""
 
 import mmap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from modelcc.ir.mapped import (
 )
 
 
-def resident(path):
+def resident(path: Path):
     """KiB of the file at ``path`` in this process's memory."""
     total, inside = 0, False
     with open("/proc/self/smaps") as maps:
@@ -27,13 +28,13 @@ def resident(path):
 
 
 @pytest.fixture
-def file(tmp_path):
+def file(tmp_path: Path) -> Path:
     path = tmp_path / "weights"
     np.arange(4 << 20, dtype=np.float32).tofile(path)
     return path
 
 
-def opened(path, way):
+def opened(path: Path, way: str):
     if way == "memmap":
         return np.memmap(path, np.float32, "r")
     with open(path, "rb") as stream:
@@ -42,7 +43,7 @@ def opened(path, way):
 
 
 @pytest.mark.parametrize("way", ["memmap", "buffer"])
-def test_pages_are_given_back(file, way):
+def test_pages_are_given_back(file: Path, way: str) -> None:
     array = opened(file, way)[8:].reshape(-1, 2)
     total = array.sum(dtype=np.float64)
     assert resident(file) > 8 << 10
@@ -51,7 +52,7 @@ def test_pages_are_given_back(file, way):
     assert array.sum(dtype=np.float64) == total
 
 
-def test_copying_keeps_little_of_the_file_in_memory(file):
+def test_copying_keeps_little_of_the_file_in_memory(file: Path) -> None:
     array = opened(file, "memmap")
     target = np.empty(array.nbytes, np.uint8)
     copy_bytes(target, array)
@@ -59,7 +60,7 @@ def test_copying_keeps_little_of_the_file_in_memory(file):
     assert resident(file) << 10 <= CHUNK
 
 
-def test_memory_that_is_no_file_is_left_alone():
+def test_memory_that_is_no_file_is_left_alone() -> None:
     pages = mmap.mmap(-1, 1 << 16)
     array = np.frombuffer(pages, np.uint8)
     array[:] = 7
@@ -68,7 +69,7 @@ def test_memory_that_is_no_file_is_left_alone():
     assert (array == 7).all()
 
 
-def test_pages_of_all_are_given_back(file):
+def test_pages_of_all_are_given_back(file: Path) -> None:
     arrays = [opened(file, way)[start:] for way in ("memmap", "buffer") for start in (0, 9)]
     assert sum(float(array.sum()) for array in arrays) and resident(file)
     release_all([np.zeros(3), *arrays])

@@ -1,5 +1,7 @@
 """Packed constants: as ``pack`` says, whether asked for or written to memory."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ HALO = Layout((Part(0), Part(1)), ((1, 1), (2, 0)))
 
 @pytest.mark.parametrize("layout", [BLOCKED, ACROSS, ONE, HALO])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64])
-def test_packed_constants(layout, dtype):
+def test_packed_constants(layout: Layout, dtype: Any) -> None:
     source = Constant(np.arange(30).reshape(6, 5).astype(dtype))
     constant = PackedConstant(source, layout)
     expected = pack(source.data, layout)
@@ -29,7 +31,9 @@ def test_packed_constants(layout, dtype):
 
 
 @pytest.mark.parametrize("layout", [BLOCKED, ACROSS, ONE, HALO])
-def test_large_constants_are_packed_piece_by_piece(layout, monkeypatch):
+def test_large_constants_are_packed_piece_by_piece(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("modelcc.ir.packed_constant.SLAB", 50)
     source = Constant(np.arange(30, dtype=np.float32).reshape(6, 5))
     constant = PackedConstant(source, layout)

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+from typing import Any
 
 import pytest
 
@@ -40,15 +41,15 @@ define float @main(float %x, i64 %i) {
 HOST = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_float)
 
 
-def compiled(text):
+def compiled(text: str) -> bytes:
     return compile_llvm(text, host_machine())
 
 
-def address_of(callback):
+def address_of(callback: Any) -> int:
     return ctypes.cast(callback, ctypes.c_void_p).value or 0
 
 
-def test_objects_are_linked_with_each_other_and_the_process():
+def test_objects_are_linked_with_each_other_and_the_process() -> None:
     host = HOST(lambda x: 10 * x)
     code = load_objects([compiled(PROGRAM), compiled(KERNEL)], {"host": address_of(host)})
     assert code.names == ("kernel", "main", "table")
@@ -58,7 +59,7 @@ def test_objects_are_linked_with_each_other_and_the_process():
     assert list(table) == [1, 2, 3, 4]
 
 
-def test_one_object_can_be_loaded_many_times():
+def test_one_object_can_be_loaded_many_times() -> None:
     kernel = compiled(KERNEL)
     codes = [load_objects([kernel]) for _ in range(20)]
     assert len({code.address("table") for code in codes}) == 20
@@ -69,28 +70,28 @@ def test_one_object_can_be_loaded_many_times():
     assert function(1.5) == 2.0
 
 
-def test_missing_symbols_are_named():
+def test_missing_symbols_are_named() -> None:
     with pytest.raises(LoadError, match="not defined: host, kernel, table"):
         load_objects([compiled(PROGRAM)])
 
 
-def test_the_system_gives_only_names_that_are_listed():
+def test_the_system_gives_only_names_that_are_listed() -> None:
     text = KERNEL.replace("floorf", "expf")
     with pytest.raises(LoadError, match="not defined: expf"):
         load_objects([compiled(text)])
 
 
-def test_duplicates_are_named():
+def test_duplicates_are_named() -> None:
     with pytest.raises(LoadError, match="defined twice: kernel, table"):
         load_objects([compiled(KERNEL), compiled(KERNEL)])
 
 
-def test_unknown_names_are_refused():
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(LoadError, match="does not define 'nothing'; it defines kernel, table"):
         load_objects([compiled(KERNEL)]).address("nothing")
 
 
-def test_objects_for_another_processor_are_refused():
+def test_objects_for_another_processor_are_refused() -> None:
     arm = compile_llvm("define void @f() {\n  ret void\n}", Machine("aarch64-linux-gnu"))
     other = compile_llvm("define void @f() {\n  ret void\n}", Machine("x86_64-linux-gnu"))
     here = host_machine().architecture
@@ -99,17 +100,17 @@ def test_objects_for_another_processor_are_refused():
 
 
 @pytest.mark.parametrize("size", [0, 3, 20, 63, 64, 200])
-def test_damaged_objects_are_refused(size):
+def test_damaged_objects_are_refused(size: int) -> None:
     with pytest.raises(LoadError, match="cannot load object 0"):
         load_objects([compiled(KERNEL)[:size]])
 
 
-def test_symbols_of_an_object():
+def test_symbols_of_an_object() -> None:
     symbols = read_object(compiled(KERNEL))
     assert sorted(symbols.defined) == ["kernel", "table"]
     assert symbols.undefined == ("floorf",)
 
 
-def test_other_formats_are_not_elf():
+def test_other_formats_are_not_elf() -> None:
     with pytest.raises(NotElfError, match="not a 64-bit little-endian ELF"):
         read_object(compile_llvm(KERNEL, Machine("arm64-apple-macosx14.0.0")))

@@ -7,13 +7,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pytest
 
+from modelcc.ir.types import Array
 from modelcc.runtime.elf import read_object
-from modelcc.runtime.loader import load_objects
+from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import (
     ARCHITECTURES,
     PoolError,
@@ -61,26 +64,37 @@ done:
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32)
 
 
+Piece = tuple[int, int, int]
+Body = Callable[[int, int, int], None]
+
+
 class CPool:
     """pool.c behind the methods of ThreadPool that the tests use."""
 
-    def __init__(self, library, threads):
+    def __init__(self, library: ctypes.CDLL, threads: int) -> None:
         self.library = library
         self.address = library.mcc_pool_create(threads)
-        assert self.address
         address = ctypes.cast(library.mcc_parallel_for, ctypes.c_void_p).value
+        assert self.address and address
         self.parallel_for_address = address
 
-    def parallel_for(self, body, extent, grain=1):
-        callback = BODY(lambda _, begin, end, thread: body(begin, end, thread))
+    def parallel_for(self, body: Body, extent: int, grain: int = 1) -> None:
+        def call(_: Any, begin: int, end: int, thread: int) -> None:
+            body(begin, end, thread)
+
+        callback = BODY(call)
         self.library.mcc_parallel_for(self.address, callback, None, extent, grain)
 
-    def close(self):
+    def close(self) -> None:
         self.library.mcc_pool_destroy(self.address)
 
 
+Pool = ThreadPool | CPool
+MakePool = Callable[[int], Pool]
+
+
 @pytest.fixture(scope="module")
-def c_library(tmp_path_factory):
+def c_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -106,11 +120,11 @@ def c_library(tmp_path_factory):
 
 
 @pytest.fixture(params=["llvm", "c"])
-def make_pool(request):
+def make_pool(request: pytest.FixtureRequest) -> Iterator[MakePool]:
     """A function that makes pools of `threads` threads, all closed after the test."""
-    pools = []
+    pools: list[Pool] = []
 
-    def make(threads):
+    def make(threads: int) -> Pool:
         if request.param == "llvm":
             pools.append(ThreadPool(threads))
         else:
@@ -122,20 +136,20 @@ def make_pool(request):
         pool.close()
 
 
-def pieces_of(pool, extent, grain=1):
-    pieces = []
-    pool.parallel_for(lambda *piece: pieces.append(piece), extent, grain)
+def pieces_of(pool: Pool, extent: int, grain: int = 1) -> list[Piece]:
+    pieces: list[Piece] = []
+    pool.parallel_for(lambda begin, end, thread: pieces.append((begin, end, thread)), extent, grain)
     return sorted(pieces)
 
 
-def repeat(pool):
+def repeat(pool: Pool) -> tuple[NativeCode, Callable[[Array, int, int], None]]:
     contents = compile_llvm(NATIVE, host_machine())
     code = load_objects([contents], {"mcc_parallel_for": pool.parallel_for_address})
     address = code.address("repeat")
     pointers = [ctypes.c_void_p] * 2
     function = ctypes.CFUNCTYPE(None, *pointers, *[ctypes.c_int64] * 3)(address)
 
-    def call(y, grain, count):
+    def call(y: Array, grain: int, count: int) -> None:
         function(pool.address, y.ctypes.data, len(y), grain, count)
 
     return code, call
@@ -144,7 +158,9 @@ def repeat(pool):
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("grain", [1, 4, 7])
 @pytest.mark.parametrize("extent", [0, 1, 2, 7, 8, 64, 100])
-def test_pieces_cover_the_extent_in_order(make_pool, threads, grain, extent):
+def test_pieces_cover_the_extent_in_order(
+    make_pool: MakePool, threads: int, grain: int, extent: int
+) -> None:
     pieces = pieces_of(make_pool(threads), extent, grain)
     bounds = [0, *(end for _, end, _ in pieces)]
     assert [begin for begin, _, _ in pieces] == bounds[:-1]
@@ -156,15 +172,16 @@ def test_pieces_cover_the_extent_in_order(make_pool, threads, grain, extent):
     assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
-def test_grain_below_one_means_one(make_pool):
+def test_grain_below_one_means_one(make_pool: MakePool) -> None:
     assert len(pieces_of(make_pool(2), 2, 0)) == 2
 
 
-def test_threads_differ(make_pool):
-    pool, names = make_pool(3), set()
+def test_threads_differ(make_pool: MakePool) -> None:
+    pool = make_pool(3)
+    names: set[int] = set()
     together = threading.Barrier(3, timeout=30)
 
-    def body(begin, end, _):
+    def body(begin: int, end: int, _: Any) -> None:
         together.wait()
         names.add(threading.get_ident())
 
@@ -173,23 +190,26 @@ def test_threads_differ(make_pool):
     assert threading.get_ident() in names
 
 
-def test_no_piece_waits_for_a_worker(make_pool):
-    pool, seen = make_pool(64), []
+def test_no_piece_waits_for_a_worker(make_pool: MakePool) -> None:
+    pool = make_pool(64)
+    seen: list[Piece] = []
     pause = threading.Event()
     for _ in range(5):
-        pool.parallel_for(lambda *piece: seen.append(piece), 64)
+        pool.parallel_for(lambda begin, end, thread: seen.append((begin, end, thread)), 64)
         pause.wait(0.003)  # now they sleep, and some come too late for their next piece
     assert sorted(seen) == sorted(5 * [(i, i + 1, i) for i in range(64)])
 
 
-def test_nested_calls_run_in_their_thread(make_pool):
-    pool, seen = make_pool(3), []
+def test_nested_calls_run_in_their_thread(make_pool: MakePool) -> None:
+    pool = make_pool(3)
+    seen: list[tuple[int, Piece, bool]] = []
 
-    def outer(begin, end, _):
+    def outer(begin: int, end: int, _: Any) -> None:
         me = threading.get_ident()
 
-        def inner(*piece):
-            seen.append((begin, piece, threading.get_ident() == me))
+        def inner(*piece: int) -> None:
+            first, last, thread = piece
+            seen.append((begin, (first, last, thread), threading.get_ident() == me))
 
         pool.parallel_for(inner, 10)
 
@@ -197,7 +217,7 @@ def test_nested_calls_run_in_their_thread(make_pool):
     assert sorted(seen) == [(begin, (0, 10, 0), True) for begin in range(3)]
 
 
-def test_native_bodies_many_times(make_pool):
+def test_native_bodies_many_times(make_pool: MakePool) -> None:
     pool = make_pool(2)
     _code, call = repeat(pool)
     y = np.zeros(37, np.int64)
@@ -205,7 +225,7 @@ def test_native_bodies_many_times(make_pool):
     np.testing.assert_array_equal(y, 20_000 * np.arange(37))
 
 
-def test_more_threads_than_cores(make_pool):
+def test_more_threads_than_cores(make_pool: MakePool) -> None:
     pool = make_pool(4 * available_cores())
     _code, call = repeat(pool)
     y = np.zeros(1000, np.int64)
@@ -213,7 +233,7 @@ def test_more_threads_than_cores(make_pool):
     np.testing.assert_array_equal(y, 200 * np.arange(1000))
 
 
-def test_several_callers_at_once(make_pool):
+def test_several_callers_at_once(make_pool: MakePool) -> None:
     pool = make_pool(2)
     _code, call = repeat(pool)
     results = [np.zeros(64, np.int64) for _ in range(4)]
@@ -226,7 +246,7 @@ def test_several_callers_at_once(make_pool):
         np.testing.assert_array_equal(y, 5000 * np.arange(64))
 
 
-def test_workers_that_sleep_are_woken(make_pool):
+def test_workers_that_sleep_are_woken(make_pool: MakePool) -> None:
     pool = make_pool(2)
     _code, call = repeat(pool)
     y = np.zeros(8, np.int64)
@@ -237,11 +257,12 @@ def test_workers_that_sleep_are_woken(make_pool):
     np.testing.assert_array_equal(y, 20 * np.arange(8))
 
 
-def test_a_caller_sleeps_until_slow_workers_end(make_pool):
-    pool, done, pause = make_pool(2), [], threading.Event()
+def test_a_caller_sleeps_until_slow_workers_end(make_pool: MakePool) -> None:
+    pool, pause = make_pool(2), threading.Event()
+    done: list[int] = []
     together = threading.Barrier(2, timeout=30)
 
-    def body(begin, end, thread):
+    def body(begin: int, end: int, thread: int) -> None:
         together.wait()
         if thread:
             pause.wait(0.02)
@@ -251,7 +272,7 @@ def test_a_caller_sleeps_until_slow_workers_end(make_pool):
     assert sorted(done) == [0, 1]
 
 
-def test_pools_come_and_go(make_pool):
+def test_pools_come_and_go(make_pool: MakePool) -> None:
     assert native_pool() is native_pool()
     before = threading.active_count()
     for _ in range(50):
@@ -260,10 +281,10 @@ def test_pools_come_and_go(make_pool):
     assert threading.active_count() == before
 
 
-def test_exceptions_reach_the_caller():
+def test_exceptions_reach_the_caller() -> None:
     with ThreadPool(2) as pool:
 
-        def body(begin, end, thread):
+        def body(begin: int, end: int, thread: int) -> None:
             raise KeyError(thread)
 
         with pytest.raises(KeyError, match="0"):
@@ -271,7 +292,7 @@ def test_exceptions_reach_the_caller():
         assert len(pieces_of(pool, 2)) == 2
 
 
-def test_a_closed_pool_is_refused():
+def test_a_closed_pool_is_refused() -> None:
     pool = ThreadPool(2)
     pool.close()
     pool.close()
@@ -279,7 +300,7 @@ def test_a_closed_pool_is_refused():
         pool.parallel_for(lambda *_: None, 2)
 
 
-def test_a_pool_needs_a_thread():
+def test_a_pool_needs_a_thread() -> None:
     with pytest.raises(PoolError, match="at least one thread, not 0"):
         ThreadPool(0)
 
@@ -306,7 +327,7 @@ print(sorted(pieces), os.waitstatus_to_exitcode(status))
 """
 
 
-def run_script(text):
+def run_script(text: str):
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", text],
         capture_output=True,
@@ -316,19 +337,19 @@ def run_script(text):
     ).stdout.splitlines()
 
 
-def test_a_forked_child_runs_alone():
+def test_a_forked_child_runs_alone() -> None:
     child, parent = run_script(FORK)
     assert child == "[(0, 1, 0), (0, 9, 0), (1, 2, 1)]"
     assert parent == "[(0, 3, 0), (3, 6, 1), (6, 9, 2)] 7"
 
 
-def test_an_open_pool_does_not_hold_up_exit():
+def test_an_open_pool_does_not_hold_up_exit() -> None:
     script = "from modelcc.runtime.pool import ThreadPool\np = ThreadPool(4)\nprint(p.threads)"
     assert run_script(script) == ["4"]
 
 
 @pytest.mark.skipif(available_cores() < 2, reason="one core is all workers may use")
-def test_a_worker_on_the_callers_core_goes_away(make_pool):
+def test_a_worker_on_the_callers_core_goes_away(make_pool: MakePool) -> None:
     before = set(os.listdir("/proc/self/task"))
     pool = make_pool(2)
     (worker,) = set(os.listdir("/proc/self/task")) - before
@@ -348,13 +369,13 @@ def test_a_worker_on_the_callers_core_goes_away(make_pool):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_pool_compiles_for_every_architecture(architecture):
+def test_the_pool_compiles_for_every_architecture(architecture: str) -> None:
     target = Machine(f"{architecture}-unknown-linux-gnu")
     contents = compile_llvm(pool_llvm(architecture), target, CodegenOptions())
     names = {"mcc_parallel_for", "mcc_pool_create", "mcc_pool_destroy"}
     assert set(read_object(contents).defined) == names
 
 
-def test_other_architectures_are_refused():
+def test_other_architectures_are_refused() -> None:
     with pytest.raises(PoolError, match="no thread pool for 'vax' yet"):
         pool_llvm("vax")

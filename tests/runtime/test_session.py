@@ -7,6 +7,7 @@ import ctypes
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -109,8 +110,10 @@ define i32 @count_run(ptr %i, ptr %o, ptr %c, ptr %a, ptr %s, ptr %pool) {
 """
 
 
-def artifact(name, text, inputs, outputs, constants=None, **rest):
-    arrays = constants or {}
+def artifact(
+    name: str, text: str, inputs: Any, outputs: Any, constants: Any = None, **rest: Any
+) -> Artifact:
+    arrays: dict[str, Any] = constants or {}
     manifest = Manifest(
         name=name,
         entry=f"{name}_run",
@@ -140,11 +143,11 @@ def add_artifact(extent: Index = N) -> Artifact:
 class Tensor:
     """An array of another library, known by the DLPack protocol alone."""
 
-    def __init__(self, array, refusal=""):
+    def __init__(self, array: Any, refusal: Any = ""):
         self._array = array
         self._refusal = refusal
 
-    def __dlpack__(self, **options):
+    def __dlpack__(self, **options: Any):
         if self._refusal:
             raise BufferError(self._refusal)
         return self._array.__dlpack__(**options)
@@ -152,7 +155,7 @@ class Tensor:
     def __dlpack_device__(self):
         return self._array.__dlpack_device__()
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: Any = None):
         return np.asarray(self._array, dtype)
 
 
@@ -170,22 +173,22 @@ def swap():
 
 
 @pytest.mark.parametrize("size", [1, 5, 7, 40_000, 100_000, 3])
-def test_any_size(add, size):
+def test_any_size(add: Session, size: int) -> None:
     x = np.arange(size, dtype=np.float32)
     for _ in range(2):
         np.testing.assert_array_equal(add(x), x + 10)
     assert add.arena_size((size,)) == max(4 * size, 640) + 64
 
 
-def test_results_are_new_arrays(add):
+def test_results_are_new_arrays(add: Session) -> None:
     x = np.ones(3, np.float32)
     first, second = add(x), add(x + 1)
     np.testing.assert_array_equal(first, [11, 11, 11])
     np.testing.assert_array_equal(second, [12, 12, 12])
-    assert add(np.ones(5000, np.float32)).ctypes.data % 64 == 0
+    assert np.asarray(add(np.ones(5000, np.float32))).ctypes.data % 64 == 0
 
 
-def test_ways_to_give_inputs(swap):
+def test_ways_to_give_inputs(swap: Session) -> None:
     a, b = np.array([1.0]), np.array([2.0])
     for results in (swap(a, b), swap(a, b=b), swap(b=b, a=a), swap({"a": a, "b": b})):
         assert [r.tolist() for r in results] == [[2.0], [1.0]]
@@ -205,11 +208,11 @@ def test_ways_to_give_inputs(swap):
     ],
     ids=["strided", "reversed", "unaligned", "read-only", "tensor", "swapped"],
 )
-def test_arrays_of_all_kinds(add, x):
+def test_arrays_of_all_kinds(add: Session, x: Any) -> None:
     np.testing.assert_array_equal(add(x), np.asarray(x) + 10)
 
 
-def test_out_is_written_and_returned(add, swap):
+def test_out_is_written_and_returned(add: Session, swap: Session) -> None:
     x, y = np.arange(4, dtype=np.float32), np.empty(4, np.float32)
     assert add(x, out=y) is y
     np.testing.assert_array_equal(y, x + 10)
@@ -219,7 +222,7 @@ def test_out_is_written_and_returned(add, swap):
     assert same is d and (c[0], d[0]) == (2.0, 1.0)
 
 
-def test_out_may_be_an_input(swap):
+def test_out_may_be_an_input(swap: Session) -> None:
     a, b = np.array([1.0]), np.array([2.0])
     swap(a, b, out=[a, b])
     assert (a[0], b[0]) == (2.0, 1.0)
@@ -237,13 +240,13 @@ def test_out_may_be_an_input(swap):
         (np.frombuffer(bytes(16), np.float32), "writable"),
     ],
 )
-def test_unusable_outs_are_refused(add, out, message):
+def test_unusable_outs_are_refused(add: Session, out: Any, message: str) -> None:
     out = [out] if isinstance(out, Tensor) else out
     with pytest.raises(InputError, match=message):
         add(np.zeros(4, np.float32), out=out)
 
 
-def test_outs_must_be_apart(swap):
+def test_outs_must_be_apart(swap: Session) -> None:
     c = np.empty(1)
     with pytest.raises(InputError, match="memory that output 'c' uses"):
         swap(np.ones(1), np.ones(1), out=[c, c])
@@ -264,7 +267,7 @@ def test_outs_must_be_apart(swap):
         ),
     ],
 )
-def test_unusable_inputs_are_refused(add, x, message):
+def test_unusable_inputs_are_refused(add: Session, x: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         add(x)
     np.testing.assert_array_equal(add(np.ones(2, np.float32)), [11, 11])
@@ -280,19 +283,21 @@ def test_unusable_inputs_are_refused(add, x, message):
         ((1,), {"z": 2}, "got 'z'; check the name"),
     ],
 )
-def test_wrong_arguments_are_refused(swap, arguments, named, message):
+def test_wrong_arguments_are_refused(
+    swap: Session, arguments: Any, named: Any, message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         swap(*arguments, **named)
 
 
-def test_static_shapes_are_checked():
+def test_static_shapes_are_checked() -> None:
     session = Session(add_artifact(4))
     message = r"input 'x' axis 0: expected 4, got 5; the model was compiled for f32\[4\]; recompile"
     with pytest.raises(InputError, match=message):
         session(np.zeros(5, np.float32))
 
 
-def shaped(*inputs, dims=("n", "m")):
+def shaped(*inputs: Any, dims: Any = ("n", "m")) -> Session:
     specs = tuple(TensorSpec(f"i{k}", F32, shape) for k, shape in enumerate(inputs))
     outputs = (TensorSpec("y", F32, (M * N, M + 1)), TensorSpec("z", BF16, (0, N)))
     return Session(
@@ -300,7 +305,7 @@ def shaped(*inputs, dims=("n", "m")):
     )
 
 
-def test_dimensions_are_solved_and_compared():
+def test_dimensions_are_solved_and_compared() -> None:
     session = shaped((M + N, 3), (2 * N,))
     signature = session._signature(((9, 3), (4,)))
     assert signature.sizes.tolist() == [2, 7]
@@ -315,12 +320,12 @@ def test_dimensions_are_solved_and_compared():
         session._signature(((2, 3), (4, 2)))
 
 
-def test_dimensions_that_no_shape_tells():
+def test_dimensions_that_no_shape_tells() -> None:
     with pytest.raises(InputError, match="dimension 'm': expected an input that tells its size"):
         shaped((N,))._signature(((2,),))
 
 
-def test_a_status_is_an_error():
+def test_a_status_is_an_error() -> None:
     session = shaped((N, M))
     with pytest.raises(RunError, match="refuse stopped with status 3"):
         session(np.zeros((2, 3), np.float32))
@@ -328,7 +333,7 @@ def test_a_status_is_an_error():
         session(np.zeros((2, 3), np.float32))
 
 
-def test_types_outside_the_buffer_protocol():
+def test_types_outside_the_buffer_protocol() -> None:
     spec = TensorSpec("x", BF16, (4,))
     session = Session(artifact("swap", SWAP, (spec, spec), (spec, replace(spec, name="y"))))
     a, b = (np.full(4, v, ml_dtypes.bfloat16) for v in (1, 2))
@@ -361,7 +366,7 @@ def shared_model() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_many_threads_share_a_session(threads):
+def test_many_threads_share_a_session(threads: int) -> None:
     """In parallel: all wait for each other first, and calls leave Python's lock for most of the
     time.  Some have an index out of range, which must not reach the results of others."""
     net = modelcc.compile(shared_model(), threads=threads, cache=None)
@@ -400,7 +405,7 @@ def test_many_threads_share_a_session(threads):
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_loops_run_on_the_pool(threads):
+def test_loops_run_on_the_pool(threads: int) -> None:
     count = artifact("count", COUNT, (), (TensorSpec("y", I64, (100,)),))
     session = Session(count, threads)
     np.testing.assert_array_equal(session(), np.arange(100))
@@ -411,19 +416,19 @@ def threads_of_this_process():
     return {place.name for place in Path("/proc/self/task").iterdir()}
 
 
-def test_code_without_parallel_loops_starts_no_threads():
+def test_code_without_parallel_loops_starts_no_threads() -> None:
     before = threads_of_this_process()
     session = Session(add_artifact(), 7)
     assert threads_of_this_process() <= before
     np.testing.assert_array_equal(session(np.ones(3, np.float32)), np.full(3, 11, np.float32))
 
 
-def test_there_must_be_a_thread():
+def test_there_must_be_a_thread() -> None:
     with pytest.raises(PoolError, match="at least one thread, not 0"):
         Session(add_artifact(), 0)
 
 
-def test_load_from_a_file(tmp_path):
+def test_load_from_a_file(tmp_path: Path) -> None:
     write_artifact(tmp_path / "add.mcc", add_artifact())
     session = load(tmp_path / "add.mcc", threads=2, verify=True)
     (tmp_path / "add.mcc").unlink()
@@ -431,7 +436,7 @@ def test_load_from_a_file(tmp_path):
     assert repr(session) == "<Session add(x: f32[n]) -> (y: f32[n])>"
 
 
-def test_code_for_other_machines_is_refused():
+def test_code_for_other_machines_is_refused() -> None:
     good = add_artifact()
     other = MachineSpec(HOST.triple, "future9", ("+avx2048", "-sse"))
     with pytest.raises(LoadError, match=r"compiled for future9, .* lacks avx2048; compile it on"):
@@ -441,12 +446,12 @@ def test_code_for_other_machines_is_refused():
         Session(Artifact(replace(good.manifest, machine=other), good.objects, good.constants))
 
 
-def test_an_entry_point_elsewhere_takes_the_place_of_the_code():
+def test_an_entry_point_elsewhere_takes_the_place_of_the_code() -> None:
     """As of an emulator: the artifact is for another machine, and so is its code."""
     made = add_artifact()
     other = replace(made.manifest, machine=MachineSpec("riscv64-unknown-linux-gnu"))
 
-    def subtract(inputs, outputs, constants, _arena, sizes, _pool):
+    def subtract(inputs: Any, outputs: Any, constants: Any, _arena: Any, sizes: Any, _pool: Any):
         n = ctypes.c_int64.from_address(sizes).value
         x, y, b = (ctypes.c_void_p.from_address(t).value for t in (inputs, outputs, constants))
         assert x and y and b
@@ -463,7 +468,7 @@ def test_an_entry_point_elsewhere_takes_the_place_of_the_code():
     np.testing.assert_array_equal(session(np.array([1, -3], np.float32)), [-9, -13])
 
 
-def test_constants_are_copied_to_aligned_memory():
+def test_constants_are_copied_to_aligned_memory() -> None:
     weights = {"a": np.arange(3, dtype=np.float32), "b": np.arange(5.0), "c": np.arange(5.0)}
     session = Session(artifact("refuse", REFUSE, (), (), weights))
     addresses = list(session._table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,21 @@ from modelcc.ir.op import Op
 from modelcc.ir.types import F32, Array, DType, TensorType
 from modelcc.ops.arithmetic import Value, of
 
-Formula = Callable[..., Value]
+Unary = Callable[[Value], Value]
+Formula = Unary | Callable[[Value, Value], Value] | Callable[[Value, Value, Value], Value]
+
+
+Row = tuple[Formula, *tuple[Any, ...]]
+
+
+def formulas(*values: Formula) -> tuple[Formula, ...]:
+    """Formulas as values of a parameter; their arguments have types that way."""
+    return values
+
+
+def rows(*values: Row) -> tuple[Row, ...]:
+    """The same with values of other parameters."""
+    return values
 
 
 def f32(*shape: Index | str) -> TensorType:
@@ -21,7 +36,7 @@ def f32(*shape: Index | str) -> TensorType:
     return TensorType(tuple(Sym(d) if isinstance(d, str) else d for d in shape), F32)
 
 
-def graph_of(formula: Formula, *types: TensorType) -> Graph:
+def graph_of(formula: Callable[..., Value], *types: TensorType) -> Graph:
     """The graph of a formula of inputs ``x0``, ``x1`` …; its result is called ``y``."""
     build = GraphBuilder()
     values = [Value(build, build.input(f"x{i}", t)) for i, t in enumerate(types)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -61,7 +63,7 @@ def difference(b: Branches) -> Graph:
     return b.build.build([b.build.emit(Sub(), b.affine(), b.conv((3, 3), 8))])
 
 
-MERGED = {
+MERGED: dict[str, Callable[[Branches], Graph]] = {
     "sizes": lambda b: b.sum(b.conv((3, 3)), b.conv((5, 5)), b.conv((1, 3))),
     "strides": lambda b: b.sum(b.conv((1, 1), 2, 2), b.conv((3, 3), 2, 2)),
     "depthwise": lambda b: b.sum(b.conv((3, 3), 8), b.conv((1, 1), 8), b.x),
@@ -70,7 +72,7 @@ MERGED = {
     "all kinds": mixed,
     "difference": difference,
 }  # fmt: skip
-APART = {
+APART: dict[str, Callable[[Branches], Graph]] = {
     "neither is wider": lambda b: b.sum(b.conv((1, 3)), b.conv((3, 1))),
     "other groups": lambda b: b.sum(b.conv((3, 3), 2), b.conv((3, 3), 4)),
     "other dilations": lambda b: b.sum(b.conv((3, 3)), b.conv((3, 3), dilation=2)),

@@ -15,7 +15,17 @@ from modelcc.passes.graph.recognise_gelu import RecogniseGelu
 from modelcc.passes.graph.recognise_hard_swish import RecogniseHardSwish
 from modelcc.passes.graph.recognise_silu import RecogniseSilu
 from tests.passes.graph.examples import assert_same_meaning
-from tests.passes.graph.formulas import Formula, call, constant, f32, graph_of, op_names
+from tests.passes.graph.formulas import (
+    Formula,
+    Unary,
+    call,
+    constant,
+    f32,
+    formulas,
+    graph_of,
+    op_names,
+    rows,
+)
 
 X = f32(2, "n", 3)
 
@@ -40,30 +50,30 @@ def ramp(x: Value) -> Value:
     return call(Clip(0.0, 6.0), x + 3.0)
 
 
-GELU: list[Formula] = [
+GELU: list[Unary] = [
     lambda x: x * 0.5 * (erf(x / 1.4142135) + 1.0),
     lambda x: (erf(x * sqrt(0.5)) + 1.0) * (x * 0.5),
     lambda x: x * ((erf(x / sqrt(2)) + 1.0) * 0.5),
     lambda x: x * (erf(x * 0.70710677) + 1.0) / 2.0,
     lambda x: x * (constant(x, np.ones(1)) + erf(x / constant(x, np.full((1,), 1.41421)))) * 0.5,
 ]
-GELU_TANH: list[Formula] = [
+GELU_TANH: list[Unary] = [
     lambda x: x * 0.5 * (tanh((x + power(x, 3.0) * 0.044715) * sqrt(2 / pi)) + 1.0),
     lambda x: (tanh((x + x * x * x * 0.044715) * 0.7978846) + 1.0) * x * 0.5,
     lambda x: (tanh((x * (x * (x * 0.044715)) + x) * 0.7978845608) + 1.0) * (x * 0.5),
     lambda x: x * 0.5 * (tanh(x * 0.7978845608 * (x * 0.044715 * x + 1.0)) + 1.0),
 ]
-SILU: list[Formula] = [
+SILU: list[Unary] = [
     lambda x: x * sigmoid(x),
     lambda x: sigmoid(x) * x,
     lambda x: x / (call(Exp(), -x) + 1.0),
 ]
-SWISH: list[Formula] = [
+SWISH: list[Unary] = [
     lambda x: x * sigmoid(x * 1.702),
     lambda x: sigmoid(x * 1.702) * x,
     lambda x: x / (constant(x, 1.0) + call(Exp(), x * -1.702)),
 ]
-HARD_SWISH: list[Formula] = [
+HARD_SWISH: list[Unary] = [
     lambda x: x * ramp(x) / 6.0,
     lambda x: ramp(x) * x * (1 / 6),
     lambda x: x * (ramp(x) / 6.0),
@@ -102,14 +112,14 @@ def test_gelu_in_half_precision() -> None:
 
 @pytest.mark.parametrize(
     "formula",
-    [
+    formulas(
         lambda x: x * 0.6 * (erf(x / sqrt(2)) + 1.0),
         lambda x: x * 0.5 * (erf(x / 1.5) + 1.0),
         lambda x: x * 0.5 * (erf(x / sqrt(2)) + 1.1),
         lambda x: x * x * 0.5 * (erf(x / sqrt(2)) + 1.0),
         lambda x: x * 0.5 * (tanh((x + power(x, 3.0) * 0.05) * sqrt(2 / pi)) + 1.0),
         lambda x: x * 0.5 * (tanh((x + power(x, 2.0) * 0.044715) * sqrt(2 / pi)) + 1.0),
-    ],
+    ),
 )
 def test_not_gelu(formula: Formula) -> None:
     before = graph_of(formula, X)
@@ -140,12 +150,12 @@ def test_mish() -> None:
 
 @pytest.mark.parametrize(
     ("formula", "types"),
-    [
+    rows(
         (lambda x, y: x * sigmoid(y), (X, X)),
         (lambda x: x + sigmoid(x), (X,)),
         (lambda x: x * x * sigmoid(x), (X,)),
         (lambda x, y: sigmoid(x) * x * y, (f32(3), f32(2, 3))),
-    ],
+    ),
 )
 def test_not_silu(formula: Formula, types: tuple[TensorType, ...]) -> None:
     before = graph_of(formula, *types)

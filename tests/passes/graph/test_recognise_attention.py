@@ -14,7 +14,7 @@ from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Transpose
 from modelcc.passes.graph.recognise_attention import RecogniseAttention
 from tests.passes.graph.examples import assert_same_meaning, feeds_of
-from tests.passes.graph.formulas import Formula, call, constant, f32, graph_of, op_names
+from tests.passes.graph.formulas import Formula, call, constant, f32, graph_of, op_names, rows
 
 MASK = f32(3, 5)
 Q, K, V = f32("b", 2, 3, 4), f32("b", 2, 5, 4), f32("b", 2, 5, 6)
@@ -108,11 +108,11 @@ def test_without_heads() -> None:
 
 @pytest.mark.parametrize(
     ("formula", "types"),
-    [
+    rows(
         (lambda q, k, v: matmul(call(Softmax(2), matmul(q, turned(k))), v), (Q, K, V)),
         (PLAIN[0], (Q, f32("b", 1, 5, 4), V)),
         (PLAIN[0], (f32(3, 4), f32(5, 4), f32(5, 6))),
-    ],
+    ),
     ids=["softmax over queries", "broadcast keys", "rank 2"],
 )
 def test_not_attention(formula: Formula, types: tuple[TensorType, ...]) -> None:

@@ -16,7 +16,17 @@ from modelcc.passes.graph.recognise_rms_norm import RecogniseRmsNorm
 from modelcc.passes.graph.recognise_softmax import RecogniseSoftmax
 from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from tests.passes.graph.examples import assert_same_meaning
-from tests.passes.graph.formulas import Formula, call, constant, f32, graph_of, op_names, weights
+from tests.passes.graph.formulas import (
+    Formula,
+    Unary,
+    call,
+    constant,
+    f32,
+    formulas,
+    graph_of,
+    op_names,
+    weights,
+)
 
 X = f32(2, "n", 8)
 EPSILON = 1e-5
@@ -42,7 +52,7 @@ def deviation(x: Value) -> Value:
     return x - mean(x)
 
 
-NORMALISED: list[Formula] = [
+NORMALISED: list[Unary] = [
     lambda d: d / root(mean(square(d))),
     lambda d: d / root(mean(d * d)),
     lambda d: d * call(Reciprocal(), root(mean(square(d)))),
@@ -54,7 +64,7 @@ NORMALISED: list[Formula] = [
 
 
 @pytest.mark.parametrize("normalised", NORMALISED)
-def test_layer_norm(normalised: Formula) -> None:
+def test_layer_norm(normalised: Unary) -> None:
     before = graph_of(lambda x: normalised(deviation(x)), X)
     after = RecogniseLayerNorm()(before)
     assert [n.op for n in after.nodes] == [LayerNorm(2, EPSILON)]
@@ -94,11 +104,11 @@ def test_layer_norm_with_means_as_sums() -> None:
 
 @pytest.mark.parametrize(
     "formula",
-    [
+    formulas(
         lambda x: deviation(x) / root(mean(square(x))),
         lambda x: deviation(x) / root(call(ReduceMean((1,), True), square(deviation(x)))),
         lambda x: (x - call(ReduceMean((1,), True), x)) / root(mean(x)),
-    ],
+    ),
 )
 def test_not_layer_norm(formula: Formula) -> None:
     before = graph_of(formula, f32(2, 4, 8))
@@ -114,7 +124,7 @@ def test_scale_of_another_shape_stays() -> None:
 
 @pytest.mark.parametrize("normalised", NORMALISED)
 @pytest.mark.parametrize("simplified", [False, True])
-def test_rms_norm(normalised: Formula, simplified: bool) -> None:
+def test_rms_norm(normalised: Unary, simplified: bool) -> None:
     before = graph_of(lambda x: weights(x, 8) * normalised(x), X)
     graph = SimplifyAlgebra()(Canonicalise()(before)) if simplified else before
     after = RecogniseRmsNorm()(graph)
@@ -143,11 +153,11 @@ def exp(x: Value) -> Value:
 
 @pytest.mark.parametrize(
     "formula",
-    [
+    formulas(
         lambda x: exp(x) / total(exp(x)),
         lambda x: exp(x - highest(x)) / total(exp(x - highest(x))),
         lambda x: call(Reciprocal(), total(exp(x))) * exp(x),
-    ],
+    ),
 )
 def test_softmax(formula: Formula) -> None:
     before = graph_of(formula, X)
@@ -158,10 +168,10 @@ def test_softmax(formula: Formula) -> None:
 
 @pytest.mark.parametrize(
     "formula",
-    [
+    formulas(
         lambda x: call(Log(), exp(x) / total(exp(x))),
         lambda x: x - call(ReduceLogSumExp((2,), True), x),
-    ],
+    ),
 )
 def test_log_softmax(formula: Formula) -> None:
     before = graph_of(formula, X)

@@ -44,7 +44,16 @@ from modelcc.passes.graph.fold_batch_norm import FoldBatchNorm
 from modelcc.passes.graph.fold_constants import FoldConstants
 from modelcc.passes.graph.simplify_algebra import SimplifyAlgebra
 from tests.passes.graph.examples import assert_same_meaning
-from tests.passes.graph.formulas import Formula, call, constant, f32, graph_of, op_names, weights
+from tests.passes.graph.formulas import (
+    Formula,
+    call,
+    constant,
+    f32,
+    graph_of,
+    op_names,
+    rows,
+    weights,
+)
 
 X = f32(2, "n", 3)
 NCHW = f32(1, 4, 5, 5)
@@ -59,7 +68,7 @@ def run(step: Any, formula: Formula, *types: TensorType) -> Graph:
 
 @pytest.mark.parametrize(
     ("formula", "names"),
-    [
+    rows(
         (lambda x: call(Exp(), call(Identity(), x)), ["Exp"]),
         (lambda x: call(Exp(), call(Cast(F32), x)), ["Exp"]),
         (lambda x: call(Exp(), call(Concat(0), x)), ["Exp"]),
@@ -69,7 +78,7 @@ def run(step: Any, formula: Formula, *types: TensorType) -> Graph:
         (lambda x: call(Clip(None, 6.0), call(Relu(), x)), ["Clip"]),
         (lambda x: call(Clip(2.0, 3.0), call(Clip(0.0, 1.0), x)), ["Clip", "Clip"]),
         (lambda x: call(Div(), constant(x, 1.0), call(Sqrt(), x * x)), ["Mul", "Sqrt", "Div"]),
-    ],
+    ),
 )
 def test_canonicalise(formula: Formula, names: list[str]) -> None:
     assert op_names(run(Canonicalise(), formula, X)) == names
@@ -93,7 +102,7 @@ def test_gemm_with_constants_is_plain() -> None:
 
 @pytest.mark.parametrize(
     ("formula", "names"),
-    [
+    rows(
         (lambda x: call(Exp(), x + 0.0), ["Exp"]),
         (lambda x: call(Exp(), x * 1.0), ["Exp"]),
         (lambda x: call(Exp(), x * constant(x, np.ones((1, 1, 3)))), ["Exp"]),
@@ -119,7 +128,7 @@ def test_gemm_with_constants_is_plain() -> None:
         (lambda x: call(Cast(F32), call(Cast(F64), x)) * x, ["Mul"]),
         (lambda x: call(Cast(F32), call(Cast(F16), x)), ["Cast", "Cast"]),
         (lambda x: call(Where(), constant(x, np.ones((1, 1, 3)), BOOL), x, -x) * x, ["Mul"]),
-    ],
+    ),
 )
 def test_simplify_algebra(formula: Formula, names: list[str] | None) -> None:
     wanted = names or ["Mul", "ReduceMean", "Rsqrt", "Mul"]
@@ -151,7 +160,7 @@ def upsample(x: Value, groups: int) -> Value:
 
 @pytest.mark.parametrize(
     ("formula", "types", "names"),
-    [
+    rows(
         (lambda x: norm(conv(x, weights(x, 6, 4, 3, 3)), 6), (NCHW,), ["Conv"]),
         (lambda x: norm(conv(x, weights(x, 6, 4, 3, 3), weights(x, 6)), 6), (NCHW,), ["Conv"]),
         (lambda x: norm(conv(x, weights(x, 6, 2, 3, 3), groups=2), 6), (NCHW,), ["Conv"]),
@@ -190,7 +199,7 @@ def upsample(x: Value, groups: int) -> Value:
             ["MatMul", "Add"],
         ),
         (lambda x: call(MatMul(), x, weights(x, 3, 6)) * weights(x, 4, 1), (f32(4, 3),), None),
-    ],
+    ),
 )
 def test_fold_batch_norm(
     formula: Formula, types: tuple[TensorType, ...], names: list[str] | None
@@ -218,7 +227,7 @@ def transpose(x: Value, *perm: int) -> Value:
 
 @pytest.mark.parametrize(
     ("formula", "types", "names"),
-    [
+    rows(
         (lambda x: transpose(transpose(x, 1, 0, 2), 1, 0, 2) * 2.0, (X,), ["Mul"]),
         (lambda x: transpose(transpose(x, 1, 0, 2), 1, 2, 0), (X,), ["Transpose"]),
         (lambda x: transpose(x, 1, 0, 2), (f32(1, 4, 3),), ["Reshape"]),
@@ -239,7 +248,7 @@ def transpose(x: Value, *perm: int) -> Value:
             (f32(3, 4), f32(4, 5)),
             ["Gemm"],
         ),
-    ],
+    ),
 )
 def test_eliminate_transposes(
     formula: Formula, types: tuple[TensorType, ...], names: list[str]
@@ -253,7 +262,7 @@ def reshape(x: Value, *shape: Any) -> Value:
 
 @pytest.mark.parametrize(
     ("formula", "types", "names"),
-    [
+    rows(
         (lambda x: reshape(reshape(x, 6, Sym("n")), Sym("n"), 6), (X,), ["Reshape"]),
         (lambda x: call(Tanh(), reshape(x, 2, Sym("n"), 3)), (X,), ["Tanh"]),
         (lambda x: reshape(call(Tanh(), reshape(x, 8) * 2.0), 2, 4), (f32(2, 4),), ["Mul", "Tanh"]),
@@ -268,7 +277,7 @@ def reshape(x: Value, *shape: Any) -> Value:
             (f32(4, 3),),
             ["Reshape", "Add", "Reshape"],
         ),
-    ],
+    ),
 )
 def test_eliminate_reshapes(
     formula: Formula, types: tuple[TensorType, ...], names: list[str]

@@ -1,6 +1,8 @@
 """Placement of blocks: nothing overlaps, never below the bound, near the optimum."""
 
+from collections.abc import Sequence
 from itertools import islice, permutations
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,12 +21,12 @@ blocks_at = st.builds(
 )
 
 
-def overlap(a, b, at_a, at_b):
+def overlap(a: LiveBlock, b: LiveBlock, at_a: int, at_b: int):
     in_time = a.first <= b.last and b.first <= a.last
     return in_time and at_a < at_b + b.size and at_b < at_a + a.size
 
 
-def disjoint(blocks, offsets):
+def disjoint(blocks: list[LiveBlock], offsets: Sequence[int]):
     return not any(
         overlap(blocks[i], blocks[j], offsets[i], offsets[j])
         for i in range(len(blocks))
@@ -33,11 +35,11 @@ def disjoint(blocks, offsets):
     )
 
 
-def best_height(blocks):
+def best_height(blocks: list[LiveBlock]):
     return min(height(blocks, offsets) for offsets in placements(blocks))
 
 
-def least_height(blocks):
+def least_height(blocks: list[LiveBlock]):
     """Exact: some order of placing at the lowest free offset is optimal."""
     near = neighbours(blocks)
     return min(
@@ -47,7 +49,7 @@ def least_height(blocks):
 
 
 @given(st.lists(blocks_at, max_size=25))
-def test_candidates_are_disjoint_and_not_below_the_bound(blocks):
+def test_candidates_are_disjoint_and_not_below_the_bound(blocks: list[LiveBlock]) -> None:
     for offsets in placements(blocks):
         assert disjoint(blocks, offsets)
         assert height(blocks, offsets) >= lower_bound(blocks)
@@ -55,12 +57,12 @@ def test_candidates_are_disjoint_and_not_below_the_bound(blocks):
 
 @settings(max_examples=40)
 @given(st.lists(blocks_at, min_size=1, max_size=6))
-def test_small_sets_are_placed_optimally(blocks):
+def test_small_sets_are_placed_optimally(blocks: list[LiveBlock]) -> None:
     assert best_height(blocks) == least_height(blocks)
 
 
 @given(st.lists(blocks_at, max_size=20), st.lists(st.integers(0, 9), min_size=20, max_size=20))
-def test_stacking_is_disjoint_for_any_sizes(blocks, others):
+def test_stacking_is_disjoint_for_any_sizes(blocks: list[LiveBlock], others: list[int]) -> None:
     for offsets in islice(placements(blocks), 2):
         sizes = [b.size for b in blocks]
         stack = stacking(offsets, blocks)
@@ -70,23 +72,23 @@ def test_stacking_is_disjoint_for_any_sizes(blocks, others):
         assert disjoint(changed, stacked_offsets(stack, [b.size for b in changed]))
 
 
-def test_neighbours_are_those_live_together():
+def test_neighbours_are_those_live_together() -> None:
     blocks = [LiveBlock(0, 2, 64), LiveBlock(2, 3, 64), LiveBlock(3, 5, 64), LiveBlock(0, 5, 64)]
     assert neighbours(blocks) == ((1, 3), (0, 2, 3), (1, 3), (0, 1, 2))
 
 
-def test_a_chain_needs_two_buffers():
+def test_a_chain_needs_two_buffers() -> None:
     blocks = [LiveBlock(i, i + 1, 64 * (1 + i % 3)) for i in range(50)]
     assert best_height(blocks) == lower_bound(blocks) == 5 * 64
 
 
 @given(st.lists(blocks_at, max_size=25))
-def test_pairs_live_are_counted(blocks):
+def test_pairs_live_are_counted(blocks: list[LiveBlock]) -> None:
     assert pairs_live(blocks) == sum(map(len, neighbours(blocks))) // 2
 
 
 @pytest.mark.parametrize("sweep", [swept, swept_back])
-def test_blocks_that_are_all_live_lie_without_gaps_after_a_sweep(sweep):
+def test_blocks_that_are_all_live_lie_without_gaps_after_a_sweep(sweep: Any) -> None:
     count = 5000  # 12 million pairs
     blocks = [LiveBlock(i, 2 * count - i, 64 * (1 + i % 3)) for i in range(count)]
     assert len(list(placements(blocks))) == 2  # of the sweeps only
@@ -96,7 +98,7 @@ def test_blocks_that_are_all_live_lie_without_gaps_after_a_sweep(sweep):
 
 
 @pytest.mark.parametrize("fit", ["first", "best"])
-def test_fits_choose_their_gap(fit):
+def test_fits_choose_their_gap(fit: Any) -> None:
     wide = [
         LiveBlock(0, 0, 256),
         LiveBlock(0, 9, 64),

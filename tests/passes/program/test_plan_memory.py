@@ -1,5 +1,8 @@
 """Memory plans and lowered programs, run on tags by an executor of their own."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,24 +11,24 @@ from scheduled_programs import execute, kernel, program_of, scheduled_programs, 
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.index import Range, Sym, evaluate, symbols
-from modelcc.ir.program import CopyTensor, Launch, Program
+from modelcc.ir.program import CopyTensor, Launch, Program, Step
 from modelcc.ir.tensor import View
 from modelcc.ir.types import F32, TensorType, blocked
 from modelcc.passes.program.apply_plan import apply_plan
 from modelcc.passes.program.order import order_steps
-from modelcc.passes.program.plan_memory import plan_memory
+from modelcc.passes.program.plan_memory import MemoryPlan, plan_memory
 from modelcc.passes.program.stacking import definition_values
 from modelcc.passes.program.timeline import timeline
 
 
-def lowered(scheduled):
+def lowered(scheduled: Program) -> tuple[MemoryPlan, Program]:
     plan = plan_memory(scheduled)
     return plan, apply_plan(scheduled, plan)
 
 
 @settings(max_examples=150)
 @given(scheduled_programs(), st.booleans())
-def test_static_programs_keep_every_tensor(scheduled, reorder):
+def test_static_programs_keep_every_tensor(scheduled: Program, reorder: bool) -> None:
     scheduled = order_steps(scheduled) if reorder else scheduled
     plan, program = lowered(scheduled)
     execute(scheduled, program, {})
@@ -35,7 +38,9 @@ def test_static_programs_keep_every_tensor(scheduled, reorder):
 
 @settings(max_examples=100)
 @given(scheduled_programs(symbolic=True), st.booleans(), st.data())
-def test_symbolic_programs_keep_every_tensor_at_any_size(scheduled, reorder, data):
+def test_symbolic_programs_keep_every_tensor_at_any_size(
+    scheduled: Program, reorder: bool, data: st.DataObject
+) -> None:
     scheduled = order_steps(scheduled) if reorder else scheduled
     plan, program = lowered(scheduled)
     assert evaluate(plan.arena, definition_values(plan.definitions, plan.nominal)) == plan.peak
@@ -46,7 +51,7 @@ def test_symbolic_programs_keep_every_tensor_at_any_size(scheduled, reorder, dat
 
 @settings(max_examples=100)
 @given(scheduled_programs())
-def test_order_is_valid_and_never_needs_more(scheduled):
+def test_order_is_valid_and_never_needs_more(scheduled: Program) -> None:
     ordered = order_steps(scheduled)
     assert calls(ordered) == calls(scheduled)
     assert plan_memory(ordered).lower_bound <= plan_memory(scheduled).lower_bound
@@ -56,15 +61,21 @@ def launches(program: Program) -> list[Launch]:
     return [step for step in program.steps if isinstance(step, Launch)]
 
 
-def calls(program):
+def calls(program: Program) -> list[int]:
     return sorted(map(id, timeline(program).calls.values()))
 
 
-def scheduled(items, types, inputs=("x",), outputs=("y",), **rest):
+def scheduled(
+    items: Sequence[Step],
+    types: dict[str, TensorType],
+    inputs: tuple[str, ...] = ("x",),
+    outputs: tuple[str, ...] = ("y",),
+    **rest: Any,
+) -> Program:
     return program_of(inputs, outputs, items, types, **rest)
 
 
-def test_order_finishes_one_branch_before_the_next():
+def test_order_finishes_one_branch_before_the_next() -> None:
     types = {"x": tensor(16), "y": tensor(16)}
     types |= {f"{a}{i}": tensor(16 if a == "s" else 4096) for a in "bs" for i in range(4)}
     wide = [kernel(["x"], [f"b{i}"], types) for i in range(4)]
@@ -75,7 +86,7 @@ def test_order_finishes_one_branch_before_the_next():
     assert plan_memory(order_steps(given)).peak == 4096 * 4 + 4 * 64
 
 
-def test_results_go_straight_to_the_output_even_through_views_and_in_place():
+def test_results_go_straight_to_the_output_even_through_views_and_in_place() -> None:
     types = {n: tensor(100) for n in "xah"} | {"y": tensor(10, 10)}
     items = [
         kernel(["x"], ["h"], types),
@@ -90,7 +101,7 @@ def test_results_go_straight_to_the_output_even_through_views_and_in_place():
 
 
 @pytest.mark.parametrize("later_reader", [False, True])
-def test_operands_that_are_read_later_are_not_overwritten(later_reader):
+def test_operands_that_are_read_later_are_not_overwritten(later_reader: bool) -> None:
     types = {n: tensor(100) for n in "xhabcy"}
     items = [
         kernel(["x"], ["h"], types),
@@ -102,7 +113,7 @@ def test_operands_that_are_read_later_are_not_overwritten(later_reader):
     assert (plan.home["h"] is plan.home["a"]) != later_reader
 
 
-def test_inputs_and_constants_are_never_overwritten():
+def test_inputs_and_constants_are_never_overwritten() -> None:
     types = {n: tensor(100) for n in "xwaby"}
     items = [
         kernel(["x"], ["a"], types, in_place=(("a", "x"),)),
@@ -115,7 +126,7 @@ def test_inputs_and_constants_are_never_overwritten():
     assert program.constants == constants
 
 
-def test_another_view_of_the_operand_prevents_in_place():
+def test_another_view_of_the_operand_prevents_in_place() -> None:
     types = {n: tensor(100) for n in "xhvay"}
     items = [
         kernel(["x"], ["h"], types),
@@ -127,7 +138,7 @@ def test_another_view_of_the_operand_prevents_in_place():
     assert plan.home["h"] is not plan.home["a"]
 
 
-def test_outputs_that_nobody_writes_are_copied():
+def test_outputs_that_nobody_writes_are_copied() -> None:
     types = {n: tensor(16) for n in ("x", "w", "v", "h")}
     items = [View("v", "x"), kernel(["x"], ["h"], types)]
     constants = {"w": Constant(np.zeros(16, np.float32))}
@@ -144,7 +155,7 @@ def test_outputs_that_nobody_writes_are_copied():
     assert program.placed.bindings["w"].place == "constant"
 
 
-def test_partial_writers_share_one_live_buffer():
+def test_partial_writers_share_one_live_buffer() -> None:
     types = {n: tensor(64) for n in "xabcy"}
     items = [
         kernel(["x"], ["a"], types, partial=("a",)),
@@ -157,7 +168,7 @@ def test_partial_writers_share_one_live_buffer():
     assert plan.peak == 2 * 256
 
 
-def test_layers_that_scale_with_a_dimension_need_no_definitions():
+def test_layers_that_scale_with_a_dimension_need_no_definitions() -> None:
     n = Sym("n")
     types = {name: tensor(n, 16 * (i + 1)) for i, name in enumerate("xabcy")}
     items = [kernel([a], [b], types) for a, b in zip("xabc", "abcy", strict=True)]
@@ -168,7 +179,7 @@ def test_layers_that_scale_with_a_dimension_need_no_definitions():
     assert lowered_program.dims == {"n": Range(1, None)}
 
 
-def test_incomparable_sizes_get_names_that_are_free():
+def test_incomparable_sizes_get_names_that_are_free() -> None:
     n, at0 = Sym("n"), Sym("at0")
     types = {name: tensor(size) for name, size in zip("xabcy", [n, n, at0, n, 1], strict=True)}
     items = [
@@ -184,7 +195,7 @@ def test_incomparable_sizes_get_names_that_are_free():
     execute(scheduled(items, types), program, {"n": 100, "at0": 3})
 
 
-def bounded_layers(**dims):
+def bounded_layers(**dims: Range) -> Program:
     n, m = Sym("n"), Sym("m")
     shapes = {"x": (n, 4), "h": (n, m), "g": (n + m, 8), "y": (n, 4)}
     types = {name: TensorType(shape, F32) for name, shape in shapes.items()}
@@ -192,7 +203,7 @@ def bounded_layers(**dims):
     return scheduled(steps, types, dims=dims)
 
 
-def test_bounded_dimensions_give_a_static_arena_of_the_greatest_sizes():
+def test_bounded_dimensions_give_a_static_arena_of_the_greatest_sizes() -> None:
     bounded = plan_memory(bounded_layers(n=Range(1, 16), m=Range(2, 32)))
     assert bounded.arena == 4 * 16 * 32 + 4 * (16 + 32) * 8
     assert all(isinstance(offset, int) for offset in bounded.offsets.values())
@@ -200,14 +211,14 @@ def test_bounded_dimensions_give_a_static_arena_of_the_greatest_sizes():
     assert bounded.peak == bounded.lower_bound == bounded.arena
 
 
-def test_an_unbounded_dimension_alone_is_left_in_the_arena():
+def test_an_unbounded_dimension_alone_is_left_in_the_arena() -> None:
     half = plan_memory(bounded_layers(n=Range(1, None), m=Range(2, 32)))
     assert {name for d in (half.arena, *half.offsets.values()) for name in symbols(d)} <= {
         "n", *(d.symbol for d in half.definitions)
     }  # fmt: skip
 
 
-def test_equal_kernels_become_one_function():
+def test_equal_kernels_become_one_function() -> None:
     types = {n: tensor(16) for n in "xabcdy"}
     items = [
         kernel([a], [b], types, source=(f"node_{b}",))
@@ -225,14 +236,14 @@ def test_equal_kernels_become_one_function():
     assert program.steps[1].source == ("node_b",)
 
 
-def test_outputs_must_be_row_major():
+def test_outputs_must_be_row_major() -> None:
     types = {"x": tensor(1, 32, 4, 4), "y": TensorType((1, 32, 4, 4), F32, blocked(4, 1, 16))}
     program = scheduled([kernel(["x"], ["y"], types)], types)
     with pytest.raises(ValueError, match="output 'y' of p has layout"):
         apply_plan(program, plan_memory(program))
 
 
-def test_a_tensor_that_nobody_writes_is_reported():
+def test_a_tensor_that_nobody_writes_is_reported() -> None:
     types = {n: tensor(16) for n in "xty"}
     with pytest.raises(ValueError, match="no kernel writes tensor 't'"):
         plan_memory(scheduled([View("v", "t"), kernel(["x"], ["y"], types)], types))

@@ -1,26 +1,32 @@
 """Convolutions with few outputs: vectors along the channels they read, folded at the end."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import modelcc
 from modelcc.driver import Options, compile_model
 from modelcc.ir.loop import Buffer, Function, Load, Parameter, Register, Store, Var
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
+from modelcc.ir.program import Program
 from modelcc.ir.types import F32
+from modelcc.pipeline import StageRun
 from modelcc.schedule.expression import FreshNames
 from modelcc.targets.cpu.folding import folded
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
 
-def two_layers(channels, outputs, size, kernel, stride, operator):
+def two_layers(
+    channels: int, outputs: int, size: tuple[int, ...], kernel: int, stride: int, operator: str
+) -> ModelProto:
     """A convolution whose channels come in blocks, then one with few outputs."""
     rng = np.random.default_rng(0)
 
-    def weights(name, shape):
+    def weights(name: str, shape: tuple[int, ...]) -> TensorProto:
         return numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 8, name)
 
     second = (outputs, channels) if operator == "Conv" else (channels, outputs)
@@ -52,7 +58,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_few_outputs(case):
+def test_few_outputs(case: Any) -> None:
     model = two_layers(*case)
     x = np.random.default_rng(1).standard_normal((1, 4, *case[2])).astype(np.float32)
     wanted = onnxruntime.InferenceSession(
@@ -63,11 +69,12 @@ def test_few_outputs(case):
 
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_nothing_is_gathered(case, cpu):
-    programs = []
+def test_nothing_is_gathered(case: Any, cpu: str) -> None:
+    programs: list[Program] = []
 
-    def note(run):
+    def note(run: StageRun):
         if run.stage.name == "plan_memory":
+            assert isinstance(run.after, Program)
             programs.append(run.after)
 
     compile_model(two_layers(*case), Options(target="c", cpu=cpu), observer=note)
@@ -78,7 +85,7 @@ def test_nothing_is_gathered(case, cpu):
 
 @pytest.mark.parametrize("lanes", [2, 8, 16])
 @pytest.mark.parametrize("count", [1, 2, 7, 16])
-def test_folded(lanes, count):
+def test_folded(lanes: int, count: int) -> None:
     count = min(count, lanes)
     registers = [Var(f"r{n}", F32, lanes) for n in range(count)]
     loads = [Register(f"r{n}", Load("x", n * lanes, F32, lanes)) for n in range(count)]

@@ -1,8 +1,10 @@
 """Blocks transposed in registers: what they hold, where they are used, and how far they read."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper, parser
+from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 import modelcc
 from modelcc.driver import compile_model
@@ -10,8 +12,10 @@ from modelcc.ir.index import Sym
 from modelcc.ir.loop import Buffer, Function, Load, Parameter, Shuffle, Store
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
+from modelcc.ir.program import Program
 from modelcc.ir.tensor import Read
 from modelcc.ir.types import BOOL, F32, F64, I64, DType
+from modelcc.pipeline import StageRun
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar
@@ -23,11 +27,13 @@ from tests.machines import chosen_options
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("points", [2, 4, 7, 16])
 @pytest.mark.parametrize("active", [None, 3])
-def test_a_block_is_what_a_gather_reads(dtype, lanes, points, active):
+def test_a_block_is_what_a_gather_reads(
+    dtype: DType, lanes: int, points: int, active: int | None
+) -> None:
     points = min(points, lanes)
     read = Read("x", (Sym("l") * 20 + Sym("i") + 5,), dtype)
     block = TransposedReads(LoopVar("i", points, "i"), (read,))
-    masked = frozenset() if active is None else frozenset({"x"})
+    masked: frozenset[str] = frozenset() if active is None else frozenset({"x"})
     corners = [{"i": n} for n in range(points)]
     loads, found = load_block(block, corners, Lanes("l", lanes, active, masked), FreshNames())
     stores = [Store("y", n * lanes, found["x", Sym("l") * 20 + n + 5]) for n in range(points)]
@@ -46,7 +52,7 @@ def test_a_block_is_what_a_gather_reads(dtype, lanes, points, active):
     np.testing.assert_array_equal(y.reshape(points, lanes), wanted)
 
 
-def transposition(shape, order, dtype: DType = F32):
+def transposition(shape: tuple[int, ...], order: tuple[int, ...], dtype: DType = F32):
     types = {F32: TensorProto.FLOAT, F64: TensorProto.DOUBLE, I64: TensorProto.INT64,
              BOOL: TensorProto.BOOL}  # fmt: skip
     turned = [shape[axis] for axis in order]
@@ -66,40 +72,41 @@ CASES = [
 
 @pytest.mark.parametrize("dtype", [F32, I64])
 @pytest.mark.parametrize(("shape", "order"), CASES)
-def test_transpositions(shape, order, dtype):
+def test_transpositions(shape: tuple[int, ...], order: tuple[int, ...], dtype: DType) -> None:
     x = np.arange(np.prod(shape)).reshape(shape).astype(dtype.numpy)
     net = modelcc.compile(transposition(shape, order, dtype), cache=None)
     np.testing.assert_array_equal(net(x), x.transpose(order))
 
 
-def statements_of(model):
-    programs = []
+def statements_of(model: ModelProto):
+    programs: list[Program] = []
 
-    def note(run):
+    def note(run: StageRun):
         if run.stage.name == "plan_memory":
+            assert isinstance(run.after, Program)
             programs.append(run.after)
 
     compile_model(model, chosen_options(), observer=note)
     return [s for f in programs[0].functions for s in statements(f.body)]
 
 
-def expressions(model):
+def expressions(model: ModelProto):
     found = statements_of(model)
     return [e for s in found for outer in statement_expressions(s) for e in walk(outer)]
 
 
-def test_elements_far_apart_are_loaded_with_their_neighbours():
+def test_elements_far_apart_are_loaded_with_their_neighbours() -> None:
     found = expressions(transposition((64, 48), (1, 0)))
     assert any(isinstance(e, Shuffle) for e in found)
     assert all(e.stride == 1 for e in found if isinstance(e, Load))
 
 
-def test_truth_values_are_not_transposed_in_registers():
+def test_truth_values_are_not_transposed_in_registers() -> None:
     found = expressions(transposition((64, 48), (1, 0), BOOL))
     assert not any(isinstance(e, Shuffle) for e in found)
 
 
-def after_convolution(node, channels, size):
+def after_convolution(node: Any, channels: int, size: tuple[int, int]):
     """An operator on the blocked channels that a convolution leaves."""
     weights = np.random.default_rng(0).standard_normal((channels, 3, 1, 1)).astype(np.float32)
     tail = parser.parse_node(f"y = {node}")
@@ -120,7 +127,7 @@ def after_convolution(node, channels, size):
     "node", ['Resize<mode = "linear">(a, , , s)', "DepthToSpace<blocksize = 2>(a)"]
 )
 @pytest.mark.parametrize("case", [(16, (7, 9)), (20, (5, 17)), (4, (6, 33)), (36, (4, 3))], ids=str)
-def test_vectors_across_the_results(node, case):
+def test_vectors_across_the_results(node: Any, case: Any) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     model = after_convolution(node, *case)
     x = np.random.default_rng(1).standard_normal((1, 3, *case[1])).astype(np.float32)
@@ -130,6 +137,6 @@ def test_vectors_across_the_results(node, case):
     np.testing.assert_allclose(modelcc.compile(model, cache=None)(x), wanted, atol=1e-5)
 
 
-def test_results_are_stored_in_whole_vectors():
+def test_results_are_stored_in_whole_vectors() -> None:
     found = statements_of(after_convolution('Resize<mode = "linear">(a, , , s)', 32, (8, 16)))
     assert all(s.value.lanes > 1 for s in found if isinstance(s, Store))

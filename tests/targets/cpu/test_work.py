@@ -6,10 +6,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from modelcc.driver import compile_model
 from modelcc.ir.loop_traversal import parallel_loop
+from modelcc.ir.program import Program
+from modelcc.pipeline import StageRun
 from tests.machines import chosen_options
 
 
-def matmul(m, k, n):
+def matmul(m: int, k: int, n: int):
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [m, k])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [m, n])
     w = numpy_helper.from_array(np.ones((k, n), np.float32), "w")
@@ -27,11 +29,12 @@ def matmul(m, k, n):
         (1, 1024, 1024, True),  # 65 of memory, but only 16 of arithmetic
     ],
 )
-def test_threads_are_started_where_they_pay(m, k, n, forks):
-    programs = []
+def test_threads_are_started_where_they_pay(m: int, k: int, n: int, forks: bool) -> None:
+    programs: list[Program] = []
 
-    def note(run):
+    def note(run: StageRun):
         if run.stage.name == "plan_memory":
+            assert isinstance(run.after, Program)
             programs.append(run.after)
 
     compile_model(matmul(m, k, n), chosen_options(), observer=note)

@@ -139,7 +139,7 @@ def test_threads_share_a_loop_only_where_its_condition_holds() -> None:
     assert asked == [4]
 
 
-def one_store(function: str, dtype=F32) -> Function:
+def one_store(function: str, dtype: DType = F32) -> Function:
     i = Sym("i")
     parameters = (Parameter(Buffer("x", dtype, 8)), Parameter(Buffer("y", dtype, 8), True))
     value = ScalarCall(function, (Load("x", i, dtype),), dtype)

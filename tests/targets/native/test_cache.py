@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +18,11 @@ OPTIONS = CodegenOptions()
 KEY = object_key("text", MACHINE, OPTIONS)
 
 
-def entry_of(cache, key):
+def entry_of(cache: Any, key: str):
     return next(cache.directory.glob(f"*/{key}*"))
 
 
-def test_get_returns_what_was_put(tmp_path):
+def test_get_returns_what_was_put(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path / "new")
     assert cache.get(KEY) is None
     cache.put(KEY, b"object")
@@ -29,7 +31,7 @@ def test_get_returns_what_was_put(tmp_path):
     assert cache.get(KEY) == b"again"
 
 
-def test_the_key_depends_on_everything():
+def test_the_key_depends_on_everything() -> None:
     keys = {
         KEY,
         object_key("text ", MACHINE, OPTIONS),
@@ -43,7 +45,7 @@ def test_the_key_depends_on_everything():
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "alien"])
-def test_a_damaged_entry_is_absent_and_removed(tmp_path, damage):
+def test_a_damaged_entry_is_absent_and_removed(tmp_path: Path, damage: Any) -> None:
     cache = ObjectCache(tmp_path)
     cache.put(KEY, b"object" * 100)
     path = entry_of(cache, KEY)
@@ -56,7 +58,7 @@ def test_a_damaged_entry_is_absent_and_removed(tmp_path, damage):
     assert cache.get(KEY) == b"object"
 
 
-def test_trim_removes_the_least_recently_used(tmp_path):
+def test_trim_removes_the_least_recently_used(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path, limit=3 * 1100)
     keys = [object_key(str(n), MACHINE, OPTIONS) for n in range(5)]
     for age, key in enumerate(keys):
@@ -69,7 +71,7 @@ def test_trim_removes_the_least_recently_used(tmp_path):
     assert kept == [keys[0], keys[3], keys[4]]
 
 
-def test_no_temporary_files_remain(tmp_path):
+def test_no_temporary_files_remain(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     cache.put(KEY, b"x")
     assert [path.name for path in tmp_path.rglob(".*")] == []
@@ -93,6 +95,6 @@ sys.exit(wrong)
 """
 
 
-def test_processes_share_a_directory(tmp_path):
+def test_processes_share_a_directory(tmp_path: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)]) for _ in range(3)]
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]

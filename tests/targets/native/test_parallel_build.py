@@ -6,6 +6,7 @@
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,7 @@ from modelcc.targets.native.worker import CompileRequest
 OPTIONS = CodegenOptions()
 
 
-def constant(number):
+def constant(number: int):
     return f"define i32 @f{number}() {{\n  ret i32 {number}\n}}\n"
 
 
@@ -37,18 +38,18 @@ define void @f(ptr %p) {
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_objects_come_in_the_order_of_the_modules(jobs):
+def test_objects_come_in_the_order_of_the_modules(jobs: int) -> None:
     here = host_machine()
     expected = [compile_llvm(text, here, OPTIONS) for text in MODULES]
     assert build(MODULES, here, OPTIONS, jobs=jobs) == expected
 
 
-def test_nothing_to_build():
+def test_nothing_to_build() -> None:
     assert build([], host_machine(), OPTIONS, jobs=4) == []
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_progress_counts_up_to_the_total(jobs):
+def test_progress_counts_up_to_the_total(jobs: int) -> None:
     seen = []
     build(
         MODULES,
@@ -60,7 +61,7 @@ def test_progress_counts_up_to_the_total(jobs):
     assert seen == [(done, len(MODULES)) for done in range(len(MODULES) + 1)]
 
 
-def test_equal_modules_are_compiled_once(tmp_path):
+def test_equal_modules_are_compiled_once(tmp_path: Path) -> None:
     seen = []
     objects = build(
         [constant(1), constant(2), constant(1)],
@@ -72,7 +73,7 @@ def test_equal_modules_are_compiled_once(tmp_path):
     assert set(seen) == {2}
 
 
-def test_the_cache_is_used(tmp_path):
+def test_the_cache_is_used(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     first = build(MODULES, host_machine(), OPTIONS, cache=cache)
     seen = []
@@ -88,13 +89,13 @@ def test_the_cache_is_used(tmp_path):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_broken_module_is_reported(jobs):
+def test_a_broken_module_is_reported(jobs: int) -> None:
     modules = [*MODULES, BROKEN]
     with pytest.raises(CodegenError, match="value doesn't match function result type"):
         build(modules, host_machine(), OPTIONS, jobs=jobs)
 
 
-def test_a_worker_that_dies_is_reported_and_replaced():
+def test_a_worker_that_dies_is_reported_and_replaced() -> None:
     here = host_machine()
     with WorkerPool(1) as pool:
         with pytest.raises(CodegenError, match="LLVM stopped while compiling a module"):
@@ -103,7 +104,7 @@ def test_a_worker_that_dies_is_reported_and_replaced():
     assert good == [compile_llvm(MODULES[0], here, OPTIONS)]
 
 
-def test_workers_build_for_other_machines():
+def test_workers_build_for_other_machines() -> None:
     arm = Machine("aarch64-unknown-linux-gnu", "cortex-a76")
     assert build(MODULES[:2], arm, OPTIONS, jobs=2) == build(MODULES[:2], arm, OPTIONS)
 
@@ -117,7 +118,7 @@ print(len(build(texts, host_machine(), CodegenOptions(), jobs=2)))
 """
 
 
-def test_a_script_without_a_main_guard_can_build(tmp_path):
+def test_a_script_without_a_main_guard_can_build(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     run = subprocess.run(
@@ -126,7 +127,7 @@ def test_a_script_without_a_main_guard_can_build(tmp_path):
     assert run.stdout == "4\n"
 
 
-def test_what_was_started_is_not_built_again():
+def test_what_was_started_is_not_built_again() -> None:
     here = host_machine()
     expected = [compile_llvm(text, here, OPTIONS) for text in MODULES]
     seen = []
@@ -139,7 +140,7 @@ def test_what_was_started_is_not_built_again():
     assert seen[-1] == (len(MODULES), len(MODULES))
 
 
-def test_a_broken_module_matters_only_if_it_is_wanted():
+def test_a_broken_module_matters_only_if_it_is_wanted() -> None:
     with closing(ParallelBuilder(host_machine(), OPTIONS, 2, None)) as builder:
         builder.start(BROKEN)
         assert len(builder.build(MODULES[:2])) == 2
@@ -147,7 +148,7 @@ def test_a_broken_module_matters_only_if_it_is_wanted():
             builder.build([MODULES[0], BROKEN])
 
 
-def test_a_builder_keeps_what_was_wanted(tmp_path):
+def test_a_builder_keeps_what_was_wanted(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     with closing(ParallelBuilder(host_machine(), OPTIONS, 2, cache)) as builder:
         built = builder.build(MODULES[:3])

@@ -9,7 +9,7 @@ from modelcc.targets.native.preallocation import WORTH_A_THREAD, Preallocation
 
 
 @pytest.mark.parametrize("asked", [1, WORTH_A_THREAD, WORTH_A_THREAD * 9 // 8, WORTH_A_THREAD * 2])
-def test_what_is_taken_is_large_enough_and_zero(asked):
+def test_what_is_taken_is_large_enough_and_zero(asked: int) -> None:
     with closing(Preallocation()) as ahead:
         ahead.expect(WORTH_A_THREAD)
         block = ahead.take(asked)
@@ -19,13 +19,13 @@ def test_what_is_taken_is_large_enough_and_zero(asked):
     memory[:asked] = 1
 
 
-def test_a_block_is_given_once():
+def test_a_block_is_given_once() -> None:
     with closing(Preallocation()) as ahead:
         ahead.expect(WORTH_A_THREAD)
         assert ahead.take(WORTH_A_THREAD).address != ahead.take(WORTH_A_THREAD).address
 
 
-def test_what_nobody_has_memory_for_is_no_error_until_it_is_asked_for():
+def test_what_nobody_has_memory_for_is_no_error_until_it_is_asked_for() -> None:
     with closing(Preallocation()) as ahead:
         ahead.expect(1 << 60)
         assert ahead.take(64).size == 64

@@ -3,6 +3,7 @@
 import ctypes
 import doctest
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def tile_kernel(attributes: str) -> str:
 
 
 @pytest.mark.parametrize("optimize", [0, 1, 2, 3])
-def test_compiled_code_computes(optimize):
+def test_compiled_code_computes(optimize: Any) -> None:
     contents = compile_llvm(AXPY, host_machine(), CodegenOptions(optimize=optimize))
     code = load_objects([contents])
     signature = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_float, ctypes.c_int64)
@@ -119,13 +120,13 @@ def test_compiled_code_computes(optimize):
     np.testing.assert_array_equal(y, 1 + 2 * np.arange(33, dtype=np.float32))
 
 
-def test_same_text_gives_the_same_object():
+def test_same_text_gives_the_same_object() -> None:
     here = host_machine()
     assert compile_llvm(AXPY, here) == compile_llvm(AXPY, here)
 
 
 @pytest.mark.parametrize("optimize", [1, 2])
-def test_28_accumulators_stay_in_registers(optimize):
+def test_28_accumulators_stay_in_registers(optimize: Any) -> None:
     here = Machine("x86_64-linux-gnu", "znver5", vector_bits=512, features=("+avx512f",))
     text = tile_kernel(function_attributes(here))
     code = assembly(text, here, CodegenOptions(optimize=optimize))
@@ -134,7 +135,7 @@ def test_28_accumulators_stay_in_registers(optimize):
     assert spills == []
 
 
-def test_tile_kernel_matches_numpy():
+def test_tile_kernel_matches_numpy() -> None:
     here = host_machine()
     code = load_objects([compile_llvm(tile_kernel(function_attributes(here)), here)])
     tile = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(code.address("tile"))
@@ -165,23 +166,23 @@ def aligned(values: np.ndarray) -> np.ndarray:
     ],
     ids=lambda value: value.architecture if isinstance(value, Machine) else "",
 )
-def test_other_machines(target, magic):
+def test_other_machines(target: Any, magic: Any) -> None:
     assert compile_llvm(AXPY, target).startswith(magic)
 
 
-def test_ptx():
+def test_ptx() -> None:
     text = AXPY.replace("define void", "define ptx_kernel void")
     ptx = assembly(text, Machine("nvptx64-nvidia-cuda", "sm_90"))
     assert ".entry axpy" in ptx
     assert ".target sm_90" in ptx
 
 
-def test_optimized_text_has_no_allocas_left():
+def test_optimized_text_has_no_allocas_left() -> None:
     assert "alloca" in AXPY
     assert "alloca" not in optimized_llvm(AXPY, host_machine(), CodegenOptions(optimize=1))
 
 
-def test_parse_error_shows_the_line():
+def test_parse_error_shows_the_line() -> None:
     text = "define i32 @f(i32 %a) {\nentry:\n  %y = add i33 %a, 1\n  ret i32 %y\n}\n"
     with pytest.raises(CodegenError) as caught:
         compile_llvm(text, host_machine())
@@ -195,25 +196,25 @@ def test_parse_error_shows_the_line():
     )
 
 
-def test_verifier_error_shows_the_line():
+def test_verifier_error_shows_the_line() -> None:
     text = "define i32 @f(i32 %a) {\n  %y = add i32 %z, 1\n  %z = add i32 %a, 1\n  ret i32 %y\n}\n"
     with pytest.raises(CodegenError, match="does not dominate all uses") as caught:
         compile_llvm(text, host_machine())
     assert "    2 |   %y = add i32 %z, 1" in str(caught.value)
 
 
-def test_unknown_triple_is_refused():
+def test_unknown_triple_is_refused() -> None:
     with pytest.raises(CodegenError, match="cannot generate code for 'abacus-none'"):
         compile_llvm(AXPY, Machine("abacus-none"))
 
 
-def test_module_for_another_machine_is_refused():
+def test_module_for_another_machine_is_refused() -> None:
     text = 'target triple = "aarch64-unknown-linux-gnu"\n' + AXPY
     with pytest.raises(CodegenError, match="written for 'aarch64-unknown-linux-gnu'"):
         compile_llvm(text, host_machine())
 
 
-def test_features_need_a_sign():
+def test_features_need_a_sign() -> None:
     with pytest.raises(ValueError, match=r"need a sign.*avx2"):
         Machine("x86_64-linux-gnu", features=("avx2",))
 
@@ -229,20 +230,20 @@ def test_features_need_a_sign():
         ("wasm32-unknown-unknown", ("+simd128",), 128),
     ],
 )
-def test_simd_bits(triple, features, bits):
+def test_simd_bits(triple: str, features: Any, bits: int) -> None:
     assert simd_bits(triple, features) == bits
 
 
-def test_tuning_cpu_changes_only_avx512():
+def test_tuning_cpu_changes_only_avx512() -> None:
     assert tuning_cpu(Machine("x86_64-linux-gnu", "znver5", ("+avx512f",))) == "sapphirerapids"
     assert tuning_cpu(Machine("x86_64-linux-gnu", "znver2", ("+avx2",))) == "znver2"
     assert tuning_cpu(Machine("aarch64-linux-gnu", "cortex-a76")) == "cortex-a76"
 
 
-def test_llvm_version():
+def test_llvm_version() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", llvm_version())
 
 
 @pytest.mark.parametrize("module", [machine, diagnostics])
-def test_docstrings(module):
+def test_docstrings(module: Any) -> None:
     assert doctest.testmod(module).failed == 0

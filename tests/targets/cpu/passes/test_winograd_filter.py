@@ -12,7 +12,9 @@ from modelcc.targets.cpu.passes.winograd_transforms import transform_filter
 
 @pytest.mark.parametrize("slab", [1, 700, 1 << 20])
 @pytest.mark.parametrize("m", [2, 4])
-def test_elements_are_those_of_the_transform(m, slab, monkeypatch):
+def test_elements_are_those_of_the_transform(
+    m: int, slab: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("modelcc.targets.cpu.passes.winograd_filter.SLAB", slab)
     filters = np.random.default_rng(0).standard_normal((5, 4, 3, 3)).astype(np.float32)
     made = TransformedFilter(Constant(filters), m)
@@ -24,7 +26,7 @@ def test_elements_are_those_of_the_transform(m, slab, monkeypatch):
     assert target.tobytes() == made.data.tobytes()
 
 
-def test_packing_keeps_no_transformed_filter():
+def test_packing_keeps_no_transformed_filter() -> None:
     filters = np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype(np.float32)
     source = TransformedFilter(Constant(filters), 2)
     layout = Layout((Part(0), Part(1, 4), Part(2), Part(1, 1, 4)), ((0, 0), (0, 0), (0, 0)))
