@@ -41,6 +41,14 @@ READS_THE_ENVIRONMENT = {"modelcc.cli.main", "modelcc.api"}
 LATE_IMPORTS: dict[str, str] = {}
 """Function with an import inside → why."""
 
+UNMIRRORED = {
+    "dialects": "of another package",
+    "emulated": "on other processors",
+    "errors": "messages, whoever writes them",
+    "typing": "programs of users",
+}
+"""Folders of tests that mirror no folder → what their tests are of."""
+
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 """Longer than the measure → why.  An entry that is no longer needed fails."""
@@ -357,6 +365,14 @@ def test_the_package_is_typed_and_licensed() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text("utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["license"] == "Apache-2.0"
+
+
+def test_tests_mirror_the_sources() -> None:
+    """Of the package, and of the folders beside it."""
+    tests = {p.parent.relative_to(ROOT / "tests") for p in (ROOT / "tests").rglob("*.py")}
+    mirrored = {p for p in tests if p.parts and p.parts[0] not in UNMIRRORED}
+    assert [str(p) for p in mirrored if not ((SOURCE / p).is_dir() or (ROOT / p).is_dir())] == []
+    assert {p.parts[0] for p in tests if p.parts} >= set(UNMIRRORED)
 
 
 def test_the_map_names_every_package_and_every_invariant_its_test() -> None:

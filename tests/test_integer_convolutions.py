@@ -17,7 +17,7 @@ import pytest
 from onnx import ModelProto, numpy_helper
 
 import modelcc
-from tests.frontends.onnx_models import run_onnxruntime
+from tests.frontends.onnx.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 from tests.word_products import kernels_of, word_products
 

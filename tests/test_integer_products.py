@@ -15,7 +15,7 @@ from modelcc.ir.scalar import WORD_DOTS
 from modelcc.ir.scalar_tree import walk
 from modelcc.ir.tensor import Apply
 from modelcc.options import Options
-from tests.frontends.onnx_models import run_onnxruntime
+from tests.frontends.onnx.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 from tests.word_products import kernels_of, word_products
 

@@ -10,7 +10,7 @@ import pytest
 from modelcc.frontends.onnx import import_onnx
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
-from tests.frontends.onnx_models import assert_agrees, floats, i64, one_node, run_onnxruntime
+from tests.frontends.onnx.onnx_models import assert_agrees, floats, i64, one_node, run_onnxruntime
 
 X, FILTER, TURNED = floats(2, 4, 5, 6), floats(6, 4, 3, 3), floats(4, 6, 3, 3)
 ROW, BOX = floats(1, 6, 4)[0, 0], np.ones((1, 4), np.float32)

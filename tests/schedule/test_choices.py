@@ -13,7 +13,7 @@ from modelcc.ir.loop import Function, Select
 from modelcc.ir.loop_traversal import statement_expressions, statements, walk
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import BuildConfig
-from tests.frontends.onnx_models import run_onnxruntime
+from tests.frontends.onnx.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
 OPTIONS = chosen_options(threads=1)

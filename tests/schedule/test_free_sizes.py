@@ -11,7 +11,7 @@ from modelcc.driver import pipeline, target_of
 from modelcc.ir.program import Launch, leaves
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import BuildConfig
-from tests.frontends.onnx_models import run_onnxruntime
+from tests.frontends.onnx.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
 

@@ -19,7 +19,7 @@ from modelcc.ir.tensor import Axis, Condition, Guard, Number, Read, Scalar, Stag
 from modelcc.ir.types import F32, TensorType
 from modelcc.pipeline import StageRun
 from modelcc.schedule.straight_runs import straight_runs
-from tests.frontends.onnx_models import run_onnxruntime
+from tests.frontends.onnx.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
 

@@ -13,7 +13,7 @@ from modelcc.ir.loop import Load, Store
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.program import Launch, Program, leaves
 from modelcc.pipeline import StageRun
-from tests.frontends.onnx_models import run_onnxruntime
+from tests.frontends.onnx.onnx_models import run_onnxruntime
 from tests.machines import chosen_options
 
 CHAIN = (
