@@ -386,7 +386,8 @@ def _on_functions(
     legalize: Callable[[Function], Function],
 ) -> Callable[[Program], Program]:
     def run(program: Program) -> Program:
-        return replace(program, callees=tuple(map(legalize, program.functions)))
+        legal = (legalize(c) if isinstance(c, Function) else c for c in program.callees)
+        return replace(program, callees=tuple(legal))
 
     return run
 

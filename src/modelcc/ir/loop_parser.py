@@ -187,6 +187,11 @@ class FunctionParser:
         body = self._block()
         return Function(name, tuple(parameters), tuple(sizes), body, source, tuple(values))
 
+    def scalar(self) -> Const | IndexOf:
+        """A constant, or an index expression as a number."""
+        is_index = self._at.text.startswith("index[", self._at.end)
+        return self._index_of() if is_index else self._const()
+
     # --- types and buffers
 
     def _type(self) -> tuple[DType, int]:

@@ -41,13 +41,11 @@ from modelcc.ir.condition import Condition
 from modelcc.ir.constant import Constant
 from modelcc.ir.index import Bounds, Index, Range
 from modelcc.ir.index_bound import IndexBound
+from modelcc.ir.library import Callee, ExternalCall, LibraryFunction
 from modelcc.ir.loop import Function
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.ir.types import TensorType
-
-Callee: TypeAlias = Function
-"""What a step can launch, by its name: a loop function."""
 
 Place = Literal["input", "output", "constant", "arena"]
 
@@ -216,7 +214,12 @@ class Program:
     @property
     def functions(self) -> tuple[Function, ...]:
         """The loop functions among the callees."""
-        return self.callees
+        return tuple(callee for callee in self.callees if isinstance(callee, Function))
+
+    @property
+    def external_calls(self) -> tuple[ExternalCall, ...]:
+        """The calls of libraries."""
+        return tuple(c.call for c in self.callees if isinstance(c, LibraryFunction))
 
     @cached_property
     def callee(self) -> Mapping[str, Callee]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from modelcc.ir.index import evaluate
+from modelcc.ir.library import meaning_of
 from modelcc.ir.loop_cost import Cost, function_cost
 from modelcc.ir.program import (
     Allocate,
@@ -45,7 +46,7 @@ class _Costs:
     def of(self, name: str, sizes: tuple[int, ...]) -> Cost:
         found = self._known.get((name, sizes))
         if found is None:
-            function = self._functions[name]
+            function = meaning_of(self._functions[name])
             found = function_cost(function, dict(zip(function.sizes, sizes, strict=True)))
             self._known[name, sizes] = found
         return found

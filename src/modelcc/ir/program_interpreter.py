@@ -16,7 +16,7 @@ import numpy as np
 from modelcc.ir.dimensions import bind_dimensions, bind_type
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
-from modelcc.ir.loop import Function
+from modelcc.ir.library import Callee, meaning_of
 from modelcc.ir.loop_interpreter import Kernel, OutOfBoundError, compile_loops
 from modelcc.ir.pack import pack, unpack
 from modelcc.ir.program import Allocate, Binding, CopyTensor, Launch, Placement, Program, Step
@@ -48,7 +48,8 @@ _Kernel = tuple[Kernel, tuple[NumpyType, ...]]
 """What runs a function, and the dtypes of its buffers: bytes where a tensor's are narrow."""
 
 
-def _kernel(function: Function) -> _Kernel:
+def _kernel(callee: Callee) -> _Kernel:
+    function = meaning_of(callee)
     return compile_loops(function), tuple(p.buffer.dtype.numpy for p in function.parameters)
 
 

@@ -12,12 +12,12 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.index import Index, Range
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.index_bound_text import parse_bound
+from modelcc.ir.library import Address, Argument, Callee, ExternalCall, LibraryFunction
 from modelcc.ir.loop_parser import FunctionParser, LoopScanner, parse_source
 from modelcc.ir.mlir_syntax import value_name
 from modelcc.ir.program import (
     Allocate,
     Binding,
-    Callee,
     CopyTensor,
     Definition,
     Launch,
@@ -73,12 +73,36 @@ class _ProgramParser:
             self._item()
         callees: list[Callee] = []
         while self._at.end < len(self._at.text):
-            callees.append(FunctionParser(self._at).function())
+            callees.append(self._callee())
         return Program(
             name, tuple(self._names["input"]), tuple(self._names["output"]), tuple(self._steps),
             self._types, tuple(callees), self._constants, self._dims, tuple(self._notes),
             self._placement(),
         )  # fmt: skip
+
+    def _callee(self) -> Callee:
+        """A loop function, maybe after the call of a library that it is the meaning of."""
+        if not self._at.accept("library "):
+            return FunctionParser(self._at).function()
+        library = self._at.symbol()
+        self._at.expect("calls ")
+        symbol = self._at.word("symbol")
+        arguments = self._list(self._argument)
+        counter = self._at.symbol() if self._at.accept("for ") else ""
+        if counter:
+            self._at.expect("<")
+        count = self._line_index() if counter else 1
+        call = ExternalCall(library, symbol, arguments, counter, count)
+        return LibraryFunction(call, FunctionParser(self._at).function())
+
+    def _argument(self) -> Argument:
+        if not self._at.text.startswith("%", self._at.end):
+            return FunctionParser(self._at).scalar()
+        name = self._value()
+        self._at.expect("[")
+        offset = self._at.index_before("]")
+        self._at.expect("]")
+        return Address(name, offset)
 
     def _placement(self) -> Placement | None:
         """Where memory is, if there is an arena."""

@@ -40,7 +40,8 @@ from collections.abc import Iterable, Iterator
 
 from modelcc.ir.index import Index, quote_name
 from modelcc.ir.index_bound_text import bound_text
-from modelcc.ir.loop_text import function_lines, source_text
+from modelcc.ir.library import Address, Argument, ExternalCall, call_of, meaning_of
+from modelcc.ir.loop_text import expression_text, function_lines, source_text
 from modelcc.ir.mlir_syntax import string_text, type_text, value_text
 from modelcc.ir.program import Allocate, CopyTensor, Launch, Placement, Program, Step
 from modelcc.ir.region import Branch, Carry, Repeat
@@ -51,9 +52,23 @@ from modelcc.ir.tensor import ReadSize, View
 def print_program(program: Program) -> str:
     """The text of ``program`` and its kernels."""
     lines = [*_program_lines(program)]
-    for function in program.callees:
-        lines += ["", *function_lines(function)]
+    for callee in program.callees:
+        call = call_of(callee)
+        own = [] if call is None else [_external_call(call)]
+        lines += ["", *own, *function_lines(meaning_of(callee))]
     return "\n".join(lines) + "\n"
+
+
+def _external_call(call: ExternalCall) -> str:
+    arguments = ", ".join(map(_argument, call.arguments))
+    points = f" for {quote_name(call.counter)} < {call.count}" if call.counter else ""
+    return f"library {quote_name(call.library)} calls {call.symbol}({arguments}){points}"
+
+
+def _argument(argument: Argument) -> str:
+    if isinstance(argument, Address):
+        return f"{value_text(argument.buffer)}[{argument.offset}]"
+    return expression_text(argument)
 
 
 def _program_lines(program: Program) -> Iterator[str]:

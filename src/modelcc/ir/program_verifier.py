@@ -11,13 +11,14 @@ from dataclasses import replace
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, evaluate, substitute
+from modelcc.ir.library import Callee, LibraryFunction, call_of, meaning_of
+from modelcc.ir.library_verifier import verify_library_function
 from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.loop_traversal import checks_in
 from modelcc.ir.loop_verifier import verify_functions
 from modelcc.ir.placement_verifier import require_symbols, verify_placement
 from modelcc.ir.program import (
     Allocate,
-    Callee,
     CopyTensor,
     Launch,
     Placement,
@@ -73,15 +74,20 @@ def _verify_callees(program: Program, before: Program | None) -> None:
     old: Mapping[str, Callee] = {} if before is None else before.callee
     names = program.callee.keys()
     if len(names) != len(program.callees):
-        verify_functions(program.callees)
-    changed = (f for f in program.callees if not _does_the_same(f, old.get(f.name)))
-    verify_functions(tuple(changed))
+        verify_functions(tuple(map(meaning_of, program.callees)))
+    changed = [f for f in program.callees if not _does_the_same(f, old.get(f.name))]
+    verify_functions(tuple(map(meaning_of, changed)))
+    for callee in changed:
+        if isinstance(callee, LibraryFunction):
+            verify_library_function(callee)
 
 
 def _does_the_same(callee: Callee, before: Callee | None) -> bool:
     """Whether no more than alignments and names of sources differ.  Bodies are long to compare:
     one that is another object counts as changed."""
-    if before is None or callee.body is not before.body:
+    if before is None or meaning_of(callee).body is not meaning_of(before).body:
+        return False
+    if call_of(callee) != call_of(before):
         return False
     return callee.sizes == before.sizes and _unaligned(callee) == _unaligned(before)
 
@@ -240,11 +246,12 @@ class _ProgramVerifier:
 
     def _launch(self, step: Launch, known: frozenset[str], where: tuple[str, ...]) -> None:
         program = self._program
-        function = program.callee.get(step.callee)
-        if function is None:
+        callee = program.callee.get(step.callee)
+        if callee is None:
             raise ModelError("there is no kernel of this name", where)
         for size in (*step.sizes, *(bound.extent for bound in step.bounds)):
             require_symbols(size, known, where)
+        function = meaning_of(callee)
         counts = (len(step.arguments), len(step.sizes))
         wanted = (len(function.parameters), len(function.sizes))
         if counts != wanted:

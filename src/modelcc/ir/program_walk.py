@@ -14,7 +14,8 @@ from modelcc.ir.assignment import assignments
 from modelcc.ir.condition import Condition
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import evaluate
-from modelcc.ir.loop import Function, Parameter
+from modelcc.ir.library import Callee
+from modelcc.ir.loop import Parameter
 from modelcc.ir.program import (
     Allocate,
     CopyTensor,
@@ -128,7 +129,7 @@ class _Walk:
             raise _EndOfRun
         return wanted if found is None else found
 
-    def _launch(self, step: Launch, function: Function, values: Values) -> None:
+    def _launch(self, step: Launch, function: Callee, values: Values) -> None:
         where = step_place(step)
         given = [evaluate(size, values) for size in step.sizes]
         sizes = dict(zip(function.sizes, given, strict=True))

@@ -6,22 +6,25 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from modelcc.ir.library import Callee, ExternalCall, call_of, meaning_of, with_meaning
 from modelcc.ir.loop import Function, Parameter, Stmt
 from modelcc.ir.program import Launch
 
-Content: TypeAlias = tuple[tuple[Parameter, ...], tuple[str, ...], tuple[Stmt, ...]]
+Content: TypeAlias = tuple[
+    tuple[Parameter, ...], tuple[str, ...], tuple[Stmt, ...], ExternalCall | None
+]
 
 
 @dataclass(frozen=True)
 class UniqueFunctions:
     """``functions`` without duplicates; ``names[step]`` is the one that step launches."""
 
-    functions: tuple[Function, ...]
+    functions: tuple[Callee, ...]
     names: tuple[str, ...]
 
 
 def unique_functions(
-    calls: Sequence[tuple[Launch, Function]], foreign: Collection[str] = ()
+    calls: Sequence[tuple[Launch, Callee]], foreign: Collection[str] = ()
 ) -> UniqueFunctions:
     """Functions that are called, equal ones once, named after the first of them.
 
@@ -30,23 +33,24 @@ def unique_functions(
     """
     numbers: dict[Content, int] = {}
     known: dict[tuple[str, tuple[Parameter, ...]], tuple[Function, int]] = {}
-    found: list[list[Function]] = []
+    found: list[list[Callee]] = []
     places: list[int] = []
-    for call, function in calls:
+    for call, callee in calls:
+        function = meaning_of(callee)
         own = function.name, _parameters(call, function, foreign)
         before, place = known.get(own, (None, 0))
         if before is None or before.body is not function.body:  # bodies are large to compare
             function = replace(function, parameters=own[1])
-            content = (function.parameters, function.sizes, function.body)
+            content = (function.parameters, function.sizes, function.body, call_of(callee))
             place = numbers.setdefault(content, len(numbers))
             known[own] = function, place
             if place == len(found):
                 found.append([])
-            found[place].append(function)
+            found[place].append(with_meaning(callee, function))
         places.append(place)
     names = _names([same[0].name for same in found])
     functions = tuple(
-        replace(same[0], name=name, source=_sources(same))
+        with_meaning(same[0], replace(meaning_of(same[0]), name=name, source=_sources(same)))
         for name, same in zip(names, found, strict=True)
     )
     return UniqueFunctions(functions, tuple(names[place] for place in places))
@@ -77,5 +81,5 @@ def _names(wanted: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def _sources(same: Sequence[Function]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for function in same for name in function.source))
+def _sources(same: Sequence[Callee]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for callee in same for name in meaning_of(callee).source))

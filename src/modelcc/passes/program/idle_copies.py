@@ -12,14 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from modelcc.ir.index import Index
-from modelcc.ir.loop import For, Function, If, Load, Stmt, Store
+from modelcc.ir.library import Callee, LibraryFunction
+from modelcc.ir.loop import For, If, Load, Stmt, Store
 from modelcc.ir.loop_traversal import map_blocks
 from modelcc.ir.program import Launch
 from modelcc.passes.program.plan_memory import MemoryPlan
 
 
-def without_idle_copies(function: Function, call: Launch, plan: MemoryPlan) -> Function:
+def without_idle_copies(function: Callee, call: Launch, plan: MemoryPlan) -> Callee:
     """What ``call`` launches without stores of what is there, in the memory of ``plan``."""
+    if isinstance(function, LibraryFunction):
+        return function
     places: dict[tuple[str, Index], str] = {}
     homes: dict[str, str] = {}
     for parameter, tensor in zip(function.parameters, call.arguments, strict=True):

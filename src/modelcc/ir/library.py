@@ -1,0 +1,86 @@
+"""Functions of libraries among the callees of a program.
+
+A library function is called by its symbol, once or for each point of a counter::
+
+    library openblas calls cblas_sgemm(i32(101), …, f32(1.0), %x0[64*b], i32(64), …) for b < 24
+    func @MatMul(%x0: f32[1536], %x1: f32[4096], %y0: mut f32[1536]) { … }
+
+The loop function after it says what it computes: the interpreter runs that, and the callee has its
+name, parameters and sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from modelcc.ir.index import Index
+from modelcc.ir.loop import Const, Function, IndexOf, Parameter
+
+
+@dataclass(frozen=True)
+class Address:
+    """Of element ``offset`` of a buffer."""
+
+    buffer: str
+    offset: Index = 0
+
+
+Argument: TypeAlias = Address | Const | IndexOf
+"""What a symbol is called with: addresses, and scalars by value."""
+
+
+@dataclass(frozen=True)
+class ExternalCall:
+    """``symbol`` of ``library``, called with ``arguments`` for each ``counter`` in 0 … count - 1.
+
+    Without a counter it is called once.  It returns nothing, and calls go in their order.
+    """
+
+    library: str
+    symbol: str
+    arguments: tuple[Argument, ...]
+    counter: str = ""
+    count: Index = 1
+
+
+@dataclass(frozen=True)
+class LibraryFunction:
+    """What ``call`` computes says ``meaning``, a loop function without threads or checks."""
+
+    call: ExternalCall
+    meaning: Function
+
+    @property
+    def name(self) -> str:
+        """What launches say."""
+        return self.meaning.name
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Buffers that a launch passes."""
+        return self.meaning.parameters
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Sizes that a launch passes after the buffers."""
+        return self.meaning.sizes
+
+
+Callee: TypeAlias = Function | LibraryFunction
+"""What a step can launch, by its name."""
+
+
+def meaning_of(callee: Callee) -> Function:
+    """The loop function that says what ``callee`` computes."""
+    return callee.meaning if isinstance(callee, LibraryFunction) else callee
+
+
+def call_of(callee: Callee) -> ExternalCall | None:
+    """The call that computes it; None for a loop function."""
+    return callee.call if isinstance(callee, LibraryFunction) else None
+
+
+def with_meaning(callee: Callee, meaning: Function) -> Callee:
+    """``callee`` with another name, parameters or body."""
+    return replace(callee, meaning=meaning) if isinstance(callee, LibraryFunction) else meaning

@@ -1,0 +1,51 @@
+"""Checks that calls of libraries are well formed."""
+
+from __future__ import annotations
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Bounds, Index, bounds_of, loop_range, symbols
+from modelcc.ir.library import Address, LibraryFunction
+from modelcc.ir.loop import Const, IndexOf
+from modelcc.ir.loop_traversal import checks_in, takes_pool
+
+
+def verify_library_function(function: LibraryFunction) -> None:
+    """Raise :class:`ModelError` unless the call takes what the meaning does, buffers within their
+    bounds, and that has neither threads nor checks."""
+    meaning, call = function.meaning, function.call
+    where = (function.name, f"{call.library}: {call.symbol}")
+    if takes_pool(meaning) or checks_in(meaning):
+        raise ModelError("a library function has neither threads nor checks", where)
+    _require(call.count, frozenset(function.sizes), where)
+    known = frozenset((*function.sizes, call.counter))
+    ranges: Bounds = {call.counter: loop_range(call.count)} if call.counter else {}
+    for argument in call.arguments:
+        match argument:
+            case Address(name, offset):
+                _require(offset, known, where)
+                _verify_address(function, name, offset, ranges, where)
+            case IndexOf(index):
+                _require(index, known, where)
+            case Const():
+                pass
+    passed = {a.buffer for a in call.arguments if isinstance(a, Address)}
+    for parameter in function.parameters:
+        if parameter.buffer.name not in passed:
+            raise ModelError(f"the call is not given %{parameter.buffer.name}", where)
+
+
+def _require(index: Index, known: frozenset[str], where: tuple[str, ...]) -> None:
+    for name in sorted(symbols(index) - known):
+        raise ModelError(f"index symbol '{name}' is not defined", where)
+
+
+def _verify_address(
+    function: LibraryFunction, name: str, offset: Index, ranges: Bounds, where: tuple[str, ...]
+) -> None:
+    size = next((p.buffer.size for p in function.parameters if p.buffer.name == name), None)
+    if size is None:
+        raise ModelError(f"there is no buffer %{name}", where)
+    found = bounds_of(offset, ranges)
+    outside = found.hi is not None and isinstance(size, int) and found.hi >= max(size, 1)
+    if outside or (found.lo is not None and found.lo < 0):
+        raise ModelError(f"element {offset} is outside of %{name}, which has {size}", where)
