@@ -72,7 +72,7 @@ SHARED_NAMES: dict[str, str] = {
     **dict.fromkeys(("Bitcast", "Cast", "If", "ReadSize", "Select"), _LEVELS),
     **dict.fromkeys(("ArithmeticCode", "CheckedCode", "Code", "EmitOptions"), _PRINTERS),
     **dict.fromkeys(("ExpressionCode", "IndexCode", "MemoryCode", "StatementCode"), _PRINTERS),
-    "StepsCode": _PRINTERS,
+    **dict.fromkeys(("LibraryCallCode", "StepsCode"), _PRINTERS),
 }
 """Classes that several modules define → why.  A stale entry fails."""
 

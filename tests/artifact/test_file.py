@@ -27,12 +27,22 @@ from modelcc.artifact.archive import (
 from modelcc.artifact.constants import constant_table
 from modelcc.artifact.errors import ArtifactError
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
-from modelcc.artifact.manifest import FORMAT, DimSpec, MachineSpec, Manifest, TensorSpec
+from modelcc.artifact.manifest import (
+    FORMAT,
+    DimSpec,
+    LibrarySpec,
+    MachineSpec,
+    Manifest,
+    TensorSpec,
+)
 from modelcc.artifact.manifest_json import ManifestError, manifest_from_json, manifest_to_json
 from modelcc.ir.index import Sym, maximum
 from modelcc.ir.types import F32, I64
 
 N = Sym("n")
+BLAS = LibrarySpec(
+    "blas", ("p/libblas.so",), ("", "p_"), ("sgemm",), (("set_threads", 1),), "p", "1.0"
+)
 WEIGHTS = {
     "w": np.arange(100, dtype=np.float32).reshape(4, 25),
     "half": np.ones((3,), ml_dtypes.bfloat16),
@@ -55,6 +65,7 @@ def sample(weights: Mapping[str, Any] = WEIGHTS) -> Artifact:
         arena=Sym("at0") + 64 * N,
         constants=constant_table(weights),
         objects=("program.o", "kernels.o"),
+        libraries=(BLAS,),
         options="abc",
         versions={"modelcc": "0.1.0", "llvm": "22"},
     )

@@ -95,6 +95,25 @@ class MachineSpec:
 
 
 @dataclass(frozen=True)
+class LibrarySpec:
+    """A library that the code calls, as ``version`` (the one it was compiled with).
+
+    It is looked for as ``files``, in this order: an absolute path, ``PACKAGE/PATH`` of an installed
+    Python package, or a name that the system's loader knows.  ``symbols`` are what the code calls;
+    the library may call them with one of ``prefixes`` before.  ``setup`` are functions of it, each
+    with its argument, to call once.  ``package`` is what brings it to a machine that lacks it.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    prefixes: tuple[str, ...] = ("",)
+    symbols: tuple[str, ...] = ()
+    setup: tuple[tuple[str, int], ...] = ()
+    package: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True)
 class Manifest:
     """A compiled model's interface.
 
@@ -118,6 +137,7 @@ class Manifest:
     checks: tuple[CheckSpec, ...] = ()
     allocated: tuple[str, ...] = ()
     indices: tuple[IndexBound, ...] = ()
+    libraries: tuple[LibrarySpec, ...] = ()
     options: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     interface: Interface | None = None

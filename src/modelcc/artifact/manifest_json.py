@@ -18,6 +18,7 @@ from modelcc.artifact.manifest import (
     CheckSpec,
     ConstantSpec,
     DimSpec,
+    LibrarySpec,
     MachineSpec,
     Manifest,
     TensorSpec,
@@ -67,6 +68,8 @@ def _data(manifest: Manifest) -> Object:
         "options": manifest.options,
         "versions": dict(sorted(manifest.versions.items())),
     }
+    if manifest.libraries:
+        data["libraries"] = [_library(spec) for spec in manifest.libraries]
     if manifest.interface is not None:
         data["interface"] = _interface(manifest.interface)
     return data
@@ -133,6 +136,7 @@ def _manifest(data: Object) -> Manifest:
         checks=list_of(data["checks"], _read_check),
         allocated=_texts(data["allocated"]),
         indices=list_of(data.get("indices", []), _read_bound),
+        libraries=list_of(data.get("libraries", []), _read_library),
         options=str(data["options"]),
         versions={k: str(v) for k, v in object_of(data["versions"]).items()},
         interface=_read_interface(data["interface"]) if "interface" in data else None,
@@ -180,6 +184,26 @@ def _read_check(value: object) -> CheckSpec:
     comparison = COMPARISONS[str(data["comparison"])]
     left, right = _read_index(data["left"]), _read_index(data["right"])
     return CheckSpec(str(data["where"]), Condition(left, comparison, right))
+
+
+def _library(spec: LibrarySpec) -> Object:
+    return {
+        "name": spec.name,
+        "version": spec.version,
+        "package": spec.package,
+        "files": list(spec.files),
+        "prefixes": list(spec.prefixes),
+        "symbols": list(spec.symbols),
+        "setup": dict(spec.setup),
+    }
+
+
+def _read_library(value: object) -> LibrarySpec:
+    data = object_of(value)
+    setup = tuple((n, whole_number_of(v)) for n, v in object_of(data["setup"]).items())
+    files, prefixes, symbols = (_texts(data[key]) for key in ("files", "prefixes", "symbols"))
+    name, package, version = (str(data[key]) for key in ("name", "package", "version"))
+    return LibrarySpec(name, files, prefixes, symbols, setup, package, version)
 
 
 def _interface(interface: Interface) -> Object:

@@ -276,6 +276,11 @@ class Program:
                 return ()
 
 
+def libraries(program: Program) -> tuple[str, ...]:
+    """Names of the libraries that are called, each once."""
+    return tuple(dict.fromkeys(call.library for call in program.external_calls))
+
+
 @dataclass(frozen=True)
 class SizeCheck:
     """What must hold when ``step`` has read its symbols, or the run ends there."""

@@ -25,6 +25,7 @@ from modelcc.runtime.arguments import (
 )
 from modelcc.runtime.checks import check_message
 from modelcc.runtime.errors import InputError, RunError
+from modelcc.runtime.libraries import addresses
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.machine import check_machine
 from modelcc.runtime.pool import ThreadPool, native_pool, shared_pool
@@ -262,7 +263,7 @@ def _gives_arrays(out: object) -> bool:
 
 def _linked(artifact: Artifact) -> NativeCode:
     objects = [artifact.objects[name] for name in artifact.manifest.objects]
-    return load_objects(objects, lookup=_pool_function)
+    return load_objects(objects, addresses(artifact.manifest.libraries), _pool_function)
 
 
 def _pool(artifact: Artifact, code: NativeCode, threads: int) -> ThreadPool | None:

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from modelcc.artifact.constants import constant_view, fill_block, padded_size
 from modelcc.artifact.file import Artifact
-from modelcc.artifact.manifest import CheckSpec, DimSpec, MachineSpec, Manifest, TensorSpec
+from modelcc.artifact.manifest import (
+    CheckSpec,
+    DimSpec,
+    LibrarySpec,
+    MachineSpec,
+    Manifest,
+    TensorSpec,
+)
 from modelcc.artifact.memory import Memory
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import DIM, Range
@@ -31,12 +38,13 @@ def package(
     outputs: Sequence[str] = (),
     label: Label = Label(),
     allocate: Callable[[int], Memory] = Memory,
+    libraries: Sequence[LibrarySpec] = (),
 ) -> Artifact:
     """The artifact of ``program``, whose compiled ``objects`` define ``entry``.
 
     ``outputs`` are the user's names, if they differ from the program's.  ``allocate`` gives memory
-    for at least so many bytes of constants.  Raises ModelError for a dimension whose size no input
-    tells.
+    for at least so many bytes of constants; ``libraries`` are what it calls.  Raises ModelError
+    for a dimension whose size no input tells.
     """
     _check_dimensions(program)
     names = outputs or program.outputs
@@ -62,6 +70,7 @@ def package(
         checks=tuple(_check(check) for check in checks(program)),
         allocated=_allocated(program, names),
         indices=tuple(replace(bound, number=0) for bound in index_bounds(program)),
+        libraries=tuple(libraries),
         options=label.options,
         versions=label.versions,
     )

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.index import Range
+from modelcc.ir.library import Callee, LibraryFunction, meaning_of
 from modelcc.ir.loop import Buffer, Function, ParallelCall
 from modelcc.ir.loop_traversal import (
     FAULTS,
@@ -33,6 +34,7 @@ from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.passes.loop.remove_unused import remove_unused
 from modelcc.targets.c.code import Code, folded, words_of
 from modelcc.targets.c.dialect import GNU, CDialect, GroupDialect
+from modelcc.targets.c.library_call import LibraryCallCode, library_prototype
 from modelcc.targets.c.names import comment, symbol
 from modelcc.targets.c.parallel import (
     bind_value,
@@ -57,7 +59,7 @@ class EmitOptions:
 PLAIN = EmitOptions()
 
 
-def emit_c(functions: Sequence[Function], options: EmitOptions = PLAIN) -> str:
+def emit_c(functions: Sequence[Callee], options: EmitOptions = PLAIN) -> str:
     """C text of a file that defines ``functions``.
 
     Raises ``NotImplementedError`` for elementary functions that ``expand_math`` has not expanded
@@ -68,10 +70,11 @@ def emit_c(functions: Sequence[Function], options: EmitOptions = PLAIN) -> str:
     return file_text(definitions(functions, prelude, options), prelude, options)
 
 
-def definitions(functions: Sequence[Function], prelude: Prelude, options: EmitOptions) -> list[str]:
-    """The functions' definitions, which use ``prelude``."""
-    needed = map(remove_unused, functions)
-    return [text for f in needed for text in _definitions(f, prelude, options)]
+def definitions(functions: Sequence[Callee], prelude: Prelude, options: EmitOptions) -> list[str]:
+    """The functions' definitions, which use ``prelude``, after declarations of what they call."""
+    foreign = (library_prototype(f) for f in functions if isinstance(f, LibraryFunction))
+    own = (text for f in functions for text in _definitions(f, prelude, options))
+    return [*dict.fromkeys(foreign), *own]
 
 
 def file_text(parts: Sequence[str], prelude: Prelude, options: EmitOptions) -> str:
@@ -81,8 +84,9 @@ def file_text(parts: Sequence[str], prelude: Prelude, options: EmitOptions) -> s
     return "\n\n".join([*head, prelude.text(), *parts]) + "\n"
 
 
-def prototype(function: Function, static: bool = False, dialect: CDialect = GNU) -> str:
+def prototype(callee: Callee, static: bool = False, dialect: CDialect = GNU) -> str:
     """The function's head, without a semicolon."""
+    function = meaning_of(callee)
     parameters = ", ".join(_bind_parameters(Code(dialect.reserved), function, dialect.groups))
     before = "static " if static else ""
     if dialect.groups is not None:
@@ -102,9 +106,11 @@ def _launch_head(function: Function, dialect: str, groups: GroupDialect) -> str:
     return groups.kernel + groups.size.format(*threads, *(1 for _ in range(3 - len(threads))))
 
 
-def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> list[str]:
+def _definitions(function: Callee, prelude: Prelude, options: EmitOptions) -> list[str]:
     """A function, after those that its parallel loop becomes."""
-    function = outline_parallel(function)
+    if isinstance(function, LibraryFunction):
+        return [_library_definition(function, prelude, options)]
+    function = outline_parallel(remove_unused(function))
     code = Code(prelude.dialect.reserved)
     head = prototype(function, options.static, prelude.dialect)
     _bind_parameters(code, function, prelude.dialect.groups)
@@ -112,6 +118,14 @@ def _definitions(function: Function, prelude: Prelude, options: EmitOptions) -> 
     text = _definition(head, code, function.source)
     calls = [s for s in function.body if isinstance(s, ParallelCall)]
     return [*(part for call in calls for part in _outlined(call.outlined, prelude)), text]
+
+
+def _library_definition(function: LibraryFunction, prelude: Prelude, options: EmitOptions) -> str:
+    code = Code(prelude.dialect.reserved)
+    _bind_parameters(code, function.meaning)
+    LibraryCallCode(code, prelude, function.call).emit()
+    head = prototype(function, options.static, prelude.dialect)
+    return _definition(head, code, function.meaning.source)
 
 
 def _outlined(function: Function, prelude: Prelude) -> list[str]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from modelcc.ir.program import Program, leaves
+from modelcc.ir.program import Program, leaves, libraries
 from modelcc.targets.c.code import folded
 from modelcc.targets.c.dialect import GNU, CDialect
 from modelcc.targets.c.emitter import (
@@ -61,6 +61,7 @@ def program_head(program: Program, dialect: CDialect = GNU) -> str:
         f"{entry_name(program)}: {sum(1 for _ in leaves(program.steps))} steps.",
         f"Compile it with {' '.join(semantics(dialect))}, and with pool.c;",
         "-DMCC_SERIAL does without the thread pool.",
+        *(f"Link it with -l{name}." for name in libraries(program)),
         *listed("inputs", program.inputs),
         *listed("outputs", program.outputs),
         *listed("constants", program.constants),
@@ -79,9 +80,9 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
     prelude = Prelude(options.dialect)
     parts: list[str] = []
     if options.static:
-        parts += definitions(program.functions, prelude, options)
+        parts += definitions(program.callees, prelude, options)
     else:
-        for function in program.functions:
+        for function in program.callees:
             parts.append("\n".join(folded(f"{prototype(function)};", "")))
     if program.allocated:
         parts.append(HOST)

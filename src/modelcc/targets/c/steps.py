@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelcc.ir.index import Range, symbols
-from modelcc.ir.loop import Function
+from modelcc.ir.library import Callee, meaning_of
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import (
     Allocate,
@@ -51,7 +51,7 @@ class StepsCode:
         self._code = Code()
         for name in _NAMES:
             self._code.fresh(name)
-        for function in program.functions:
+        for function in program.callees:
             self._code.scope.taken.add(symbol(function.name))
         self._index = IndexCode(self._code, prelude)
         self._outermost: list[str] = []
@@ -214,12 +214,12 @@ class StepsCode:
         spelled = self._tensors[name] = self._named(name)
         self._code.line(f"void *const {spelled} = {source};", str(self._program.types[name]))
 
-    def _launch(self, step: Launch, function: Function) -> None:
+    def _launch(self, step: Launch, function: Callee) -> None:
         arguments = [self._tensors[name] for name in step.arguments]
         arguments += [self._index.text(size) for size in step.sizes]
         if step.bounds:
             arguments.append(self._faults)
-        if parallel_loop(function):
+        if parallel_loop(meaning_of(function)):
             arguments.append("pool")
         self._code.line(f"{symbol(function.name)}({', '.join(arguments)});")
         for number in range(len(step.bounds)):

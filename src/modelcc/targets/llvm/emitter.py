@@ -21,12 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from modelcc.ir.index import Range
+from modelcc.ir.library import Callee, LibraryFunction, meaning_of
 from modelcc.ir.loop import Buffer, Function, ParallelCall, Parameter
 from modelcc.ir.loop_traversal import FAULTS, checks_in, takes_pool
 from modelcc.ir.types import I64
 from modelcc.passes.loop.outline_parallel import outline_parallel
 from modelcc.targets.llvm.code import Code, LlvmValue
 from modelcc.targets.llvm.instructions import NONE, Instructions
+from modelcc.targets.llvm.library_call import LibraryCallCode
 from modelcc.targets.llvm.parallel import BODY, unpack_context
 from modelcc.targets.llvm.statements import StatementCode
 from modelcc.targets.llvm.values import quoted, value_type
@@ -46,7 +48,7 @@ class EmitOptions:
 PLAIN = EmitOptions()
 
 
-def emit_llvm(functions: Sequence[Function], options: EmitOptions = PLAIN) -> str:
+def emit_llvm(functions: Sequence[Callee], options: EmitOptions = PLAIN) -> str:
     """LLVM IR text of a module that defines ``functions``.
 
     Raises ``NotImplementedError`` for elementary functions that ``expand_math`` has not expanded
@@ -67,8 +69,9 @@ def module_text(
     return "\n\n".join([*head, *definitions, *tail, group]) + "\n"
 
 
-def signature(function: Function) -> tuple[str, ...]:
+def signature(callee: Callee) -> tuple[str, ...]:
     """LLVM types of the function's parameters."""
+    function = meaning_of(callee)
     faults = ("ptr",) if checks_in(function) else ()
     pool = ("ptr",) if takes_pool(function) else ()
     sizes = ("i64",) * len(function.sizes)
@@ -76,9 +79,11 @@ def signature(function: Function) -> tuple[str, ...]:
 
 
 def _definitions(
-    function: Function, declarations: dict[str, None], options: EmitOptions
+    function: Callee, declarations: dict[str, None], options: EmitOptions
 ) -> list[str]:
     """A function, after those that its parallel loop becomes."""
+    if isinstance(function, LibraryFunction):
+        return [_library_definition(function, declarations)]
     function = outline_parallel(function)
     code = Code(declarations, options.instructions)
     pool = [f"ptr {code.local('pool')}"] if takes_pool(function) else []
@@ -88,6 +93,14 @@ def _definitions(
     text = _definition(function.name, [*parameters, *pool], code, function.source)
     calls = [s for s in function.body if isinstance(s, ParallelCall)]
     return [*(part for call in calls for part in _outlined(call.outlined, code)), text]
+
+
+def _library_definition(function: LibraryFunction, declarations: dict[str, None]) -> str:
+    code = Code(declarations)
+    parameters = _bind_parameters(code, function.meaning)
+    LibraryCallCode(code, function.call).emit()
+    code.scope.block.terminator = "ret void"
+    return _definition(function.name, parameters, code, function.meaning.source)
 
 
 def _outlined(function: Function, outer: Code) -> list[str]:

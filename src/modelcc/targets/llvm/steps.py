@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Index, Range
-from modelcc.ir.loop import Function
+from modelcc.ir.library import Callee, meaning_of
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.program import (
     Allocate,
@@ -190,14 +190,14 @@ class StepsCode:
         for definition in self._program.placed.definitions:
             self._index.bind(definition.symbol, self._index.operand(definition.value))
 
-    def _launch(self, step: Launch, function: Function) -> None:
+    def _launch(self, step: Launch, function: Callee) -> None:
         types = ", ".join(signature(function))
         self.declarations[f"declare void @{quoted(function.name)}({types})"] = None
         arguments = [f"ptr {self._address(name)}" for name in step.arguments]
         arguments += [f"i64 {self._index.operand(size)}" for size in step.sizes]
         if step.bounds:
             arguments.append(f"ptr {self._fault_memory()}")
-        if parallel_loop(function):
+        if parallel_loop(meaning_of(function)):
             arguments.append("ptr %pool")
         self._code.effect(f"call void @{quoted(function.name)}({', '.join(arguments)})")
         for number in range(len(step.bounds)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modelcc.ir.program import libraries
 from modelcc.targets.c.delivery.facts import DeliveredModel
 from modelcc.targets.c.delivery.filling import filled
 from modelcc.targets.c.delivery.header import LANGUAGE, flags
@@ -23,6 +24,7 @@ def cmake(facts: DeliveredModel) -> str:
         language=LANGUAGE,
         sources=" ".join(sources),
         options=f"{' '.join(flags(facts))}\n    {' '.join((*FUSED, _WARNINGS))}",
+        libraries=" ".join(("m", *libraries(facts.program))),
         threads=filled("threads.cmake", name=name).rstrip() if facts.has_pool else "",
         incbin=filled("incbin.cmake", name=name, NAME=macro) if form == "incbin" else "",
         weights=filled("weights.cmake", name=name, NAME=macro).rstrip() if form == "bin" else "",

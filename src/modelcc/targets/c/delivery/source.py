@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
+from modelcc.ir.program import libraries
 from modelcc.targets.c.code import WIDTH, folded
 from modelcc.targets.c.delivery.checked import checked, helpers
 from modelcc.targets.c.delivery.facts import DeliveredModel, Tensor
@@ -33,7 +34,7 @@ def source(facts: DeliveredModel) -> str:
     """Text of the file."""
     program = facts.program
     prelude = Prelude(parallel_for=_parallel_for(facts))
-    kernels = definitions(program.functions, prelude, _KERNELS)
+    kernels = definitions(program.callees, prelude, _KERNELS)
     steps = StepsCode(program, prelude)
     for step in program.steps:
         steps.step(step)
@@ -61,6 +62,7 @@ def _head(facts: DeliveredModel) -> list[str]:
         f"Processor: {processor_text(facts)}",
         f"Language: {LANGUAGE}.",
         f"Compile with: {' '.join(flags(facts))}",
+        *(f"Link with: -l{name}" for name in libraries(facts.program)),
         "",
         "Comments before functions and steps name the nodes of the model that they compute.",
     ]

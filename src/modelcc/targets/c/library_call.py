@@ -1,0 +1,53 @@
+"""Calls of libraries in C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.ir.library import Address, Argument, ExternalCall, LibraryFunction
+from modelcc.ir.loop import For, Stmt
+from modelcc.targets.c.code import Code, folded
+from modelcc.targets.c.prelude import Prelude
+from modelcc.targets.c.statements import StatementCode
+from modelcc.targets.c.values import memory_type, scalar_type
+
+
+def library_prototype(function: LibraryFunction) -> str:
+    """The declaration of what it calls."""
+    buffers = {p.buffer.name: p for p in function.parameters}
+
+    def type_of(argument: Argument) -> str:
+        if not isinstance(argument, Address):
+            return scalar_type(argument.dtype)
+        parameter = buffers[argument.buffer]
+        constant = "" if parameter.mutable else "const "
+        return f"{constant}{memory_type(parameter.buffer.dtype)} *"
+
+    types = ", ".join(map(type_of, function.call.arguments))
+    return "\n".join(folded(f"void {function.call.symbol}({types});", ""))
+
+
+class LibraryCallCode(StatementCode):
+    """Prints the loop over the points of a call; what is in the loop is the call."""
+
+    def __init__(self, code: Code, prelude: Prelude, call: ExternalCall) -> None:
+        super().__init__(code, prelude)
+        self._call = call
+
+    def emit(self) -> None:
+        """Print all calls."""
+        call = self._call
+        if call.counter:
+            self.statement(For(call.counter, 0, call.count, ()))
+        else:
+            self.block(())
+
+    def block(self, body: Sequence[Stmt]) -> None:
+        """One call."""
+        arguments = ", ".join(map(self._argument, self._call.arguments))
+        self._code.line(f"{self._call.symbol}({arguments});")
+
+    def _argument(self, argument: Argument) -> str:
+        if isinstance(argument, Address):
+            return self.expressions.memory.address(argument.buffer, argument.offset)
+        return self.expressions.operand(argument).inner
