@@ -22,7 +22,8 @@ from modelcc.environment import Environment, read_environment
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from modelcc.model import Model, opened
-from modelcc.options import Dims, Limit, Options
+from modelcc.options import Dims, Limit, Options, library_paths
+from modelcc.runtime.libraries import with_paths
 from modelcc.runtime.pool import available_cores
 
 if TYPE_CHECKING:
@@ -108,18 +109,22 @@ def load(
     threads: int | None = None,
     target: str = "native",
     sha256: str | None = None,
+    libraries: Mapping[str, str] | None = None,
 ) -> Model:
     """A compiled model from its file; :class:`ArtifactError` if it is none or damaged.
 
     **The file is machine code, which runs in this process with all its rights: load none that you
     would not run as a program.**  Checksums notice damage, not intent; ``sha256``, the digest of
     the file as ``sha256sum`` prints it, lets no other file pass.  ``target`` is the one it was
-    compiled for.  :class:`LoadError` if this machine cannot run it.
+    compiled for; ``libraries`` are paths, by names, of libraries that it calls and that are
+    elsewhere here.  :class:`LoadError` if this machine cannot run it.
     """
     asked = asked_options(read_environment(os.environ), None, target=target, threads=threads)
     place = checks.file_path("path", path)
     pin = None if sha256 is None else checks.text("sha256", sha256, "as sha256sum prints it")
     artifact = read_artifact(place, sha256=pin)
+    paths = dict(library_paths("libraries", {} if libraries is None else libraries))
+    artifact = replace(artifact, manifest=with_paths(artifact.manifest, paths))
     return opened(artifact, asked.target, asked.threads)
 
 

@@ -223,6 +223,8 @@ def target_options(options: Options, tuned: tuple[tuple[str, str], ...] = ()) ->
         options.schedule,
         options.machine,
         tuned,
+        options.libraries,
+        options.prefer_libraries,
     )
 
 

@@ -57,6 +57,8 @@ class Options:
     or writes whatever is there.
     ``machine`` has numbers of the processor's model that take the place of the known ones
     (``{"l2_bytes": 1 << 19}``), as :mod:`modelcc.cache.measurements` keeps them.
+    ``libraries`` are what kernels may call where a schedule says so, names with paths (empty:
+    wherever they are found); with ``prefer_libraries`` whatever one can compute has that schedule.
     ``skip`` names stages that are left out and ``limit`` one that stops early; ``keep`` names
     values to return as outputs too.  The last three are for finding faults.
     """
@@ -73,6 +75,8 @@ class Options:
     tuned: bool = False
     unchecked: bool = False
     machine: tuple[tuple[str, float], ...] = ()
+    libraries: tuple[tuple[str, str], ...] = ()
+    prefer_libraries: bool = False
     skip: tuple[str, ...] = ()
     limit: Limit | None = None
     keep: tuple[str, ...] = ()
@@ -115,6 +119,15 @@ def _machine(what: str, value: object) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(pairs.items()))
 
 
+def library_paths(what: str, value: object) -> tuple[tuple[str, str], ...]:
+    """Paths by the names of libraries, sorted; :class:`ModelError` if that is something else."""
+    given = pairs_of(value)
+    hint = "for example {'openblas': ''}, or a path for ''"
+    if given is None:
+        raise ModelError(f"{what} must be paths by name, not {shown(value)}", (), hint)
+    return tuple(sorted((text(what, name, hint), text(what, path, hint)) for name, path in given))
+
+
 def _accuracy(what: str, value: object) -> str:
     hint = " or ".join(map(repr, ACCURACIES))
     asked = text(what, value, hint)
@@ -150,6 +163,7 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = MappingProxyType(
         "winograd": optional_flag,
         "strassen": optional_flag,
         "machine": _machine,
+        "libraries": library_paths,
         "skip": names,
         "limit": _limit,
         "keep": names,
@@ -177,6 +191,12 @@ def dimension(text: str) -> tuple[str, int | Range]:
     except ValueError as error:
         hint = "write for example batch=8, or batch=1..512 for any size in between"
         raise ModelError(f"{text!r} is no dimension", (), hint) from error
+
+
+def library(text: str) -> tuple[str, str]:
+    """``openblas`` or ``openblas=/usr/lib/libopenblas.so`` as a name and a path."""
+    name, _, path = text.partition("=")
+    return name, path
 
 
 def rewrite_limit(text: str) -> Limit:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from modelcc.schedule.schedule import (
     ComputeAt,
+    LibraryCall,
     Parts,
     RowBlocks,
     Rows,
@@ -52,6 +53,7 @@ SCHEDULES = st.one_of(
         STEPS,
     ),
     st.builds(RowSums, NUMBERS, st.booleans(), NUMBERS, STEPS),
+    st.builds(LibraryCall, LOOPS, LOOPS),
 )
 
 
@@ -77,6 +79,7 @@ def test_the_text_of_a_tile() -> None:
         ("tiled(lanes=True)", "column 13: lanes is a number"),
         ("tiled(dots=1)", "column 12: dots is True or False"),
         ("tiled(tile={a0: x})", "column 17: expected a loop and a number"),
+        ("library(name=openblas)", "column 1: library needs symbol"),
         ("tiled(tile=4)", "tile is {loop: number, …}"),
         ("tiled(depth=4)", "tiled has vector, lanes"),
         ("row_sums()", "column 1: row_sums needs block"),

@@ -25,7 +25,7 @@ from modelcc.report.formats import byte_text
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import available_cores
 from modelcc.targets.base import TargetOptions
-from modelcc.targets.cpu.machine import CpuModel
+from modelcc.targets.cpu.machine import NUMBERS, CpuModel
 from modelcc.targets.cpu.processors import COMMON, PROCESSORS
 from modelcc.targets.native.host import processor_of
 from modelcc.targets.native.measuring import Measured, measure
@@ -98,7 +98,7 @@ def _measured(folder: Path | None) -> Measurements:
 
 
 def _figures(name: str, model: CpuModel, found: Measurements | None) -> dict[str, object]:
-    numbers = {key: value for key, value in asdict(model).items() if key != "threads"}
+    numbers = {name: value for name, value in asdict(model).items() if name in (*NUMBERS, "fused")}
     facts = found.facts if found else None
     return {"processor": name, "known": _known(name), "model": numbers, "measured": facts}
 

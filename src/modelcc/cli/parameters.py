@@ -12,7 +12,7 @@ import click
 from modelcc.cache.measurements import with_measurements
 from modelcc.environment import Environment
 from modelcc.ir.errors import ModelError
-from modelcc.options import ACCURACIES, STANDARD, Options, dimension, rewrite_limit
+from modelcc.options import ACCURACIES, STANDARD, Options, dimension, library, rewrite_limit
 from modelcc.runtime.pool import available_cores
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -72,6 +72,11 @@ _COMPILING = (
                       "rounding errors are a few times larger.  [default: as --accuracy says]"),
     click.option("--schedule", type=click.Path(path_type=Path), metavar="FILE",
                  help="Run kernels as this file says, which --emit schedule prints."),
+    click.option("--library", "libraries", multiple=True, metavar="NAME[=PATH]",
+                 help="A library (openblas) that kernels may call where --schedule says so, and "
+                      "that `modelcc tune` tries."),
+    click.option("--prefer-libraries", is_flag=True,
+                 help="Have the libraries compute by default whatever they can."),
     click.option("--tuned", is_flag=True,
                  help="Run kernels as `modelcc tune` found best on this machine."),
     click.option("--unchecked", is_flag=True,
@@ -108,6 +113,8 @@ class Compiling(TypedDict):
     winograd: bool | None
     strassen: bool | None
     schedule: Path | None
+    libraries: Sequence[str]
+    prefer_libraries: bool
     tuned: bool
     unchecked: bool
     measured: bool
@@ -128,6 +135,8 @@ def options_of(environment: Environment, asked: Compiling) -> Options:
         accuracy=asked["accuracy"],
         winograd=asked["winograd"],
         strassen=asked["strassen"],
+        libraries=tuple(library(text) for text in asked["libraries"]),
+        prefer_libraries=asked["prefer_libraries"],
         tuned=asked["tuned"],
         schedule="" if schedule is None else schedule_text(schedule),
         unchecked=asked["unchecked"],

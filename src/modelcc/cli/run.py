@@ -87,7 +87,8 @@ def run(
     check_outputs([output], [model, *files])
     options = options_of(environment, asked)
     if model.suffix == ".mcc":
-        net = load(model, threads=options.threads, target=options.target, sha256=sha256)
+        given, paths = (options.threads, options.target), dict(options.libraries)
+        net = load(model, threads=given[0], target=given[1], sha256=sha256, libraries=paths)
     elif sha256:
         hint = "compile the model, and pin the file that is written"
         raise ModelError("--sha256 pins a compiled model (.mcc)", (str(model),), hint)

@@ -119,7 +119,15 @@ class Parts:
     parts: tuple[Part, ...]
 
 
-Schedule: TypeAlias = Parts | RowBlocks | RowSums | ComputeAt
+@dataclass(frozen=True)
+class LibraryCall:
+    """A product of matrices by ``symbol`` of the library ``name``."""
+
+    name: str
+    symbol: str
+
+
+Schedule: TypeAlias = Parts | RowBlocks | RowSums | ComputeAt | LibraryCall
 """How a kernel runs."""
 
 

@@ -4,6 +4,7 @@
     rows(lanes=8, unroll=4)
     row_blocks(rows=64, scores=tiled(vector=a3, lanes=8, tile={a3b: 2}), steps=[rows(lanes=8)])
     parts(tiled(vector=a0, lanes=8), rows(lanes=8, unroll=2))
+    library(name=openblas, symbol=cblas_sgemm)
 
 Fields that have their default are left out.  The grammar is a part of Python's expressions.
 """
@@ -18,6 +19,7 @@ from typing import Any, cast
 
 from modelcc.schedule.schedule import (
     ComputeAt,
+    LibraryCall,
     Part,
     Parts,
     RowBlocks,
@@ -39,6 +41,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "compute_at": ComputeAt,
         "row_blocks": RowBlocks,
         "row_sums": RowSums,
+        "library": LibraryCall,
     }
 )
 _SEVERAL: Mapping[type, str] = MappingProxyType(

@@ -15,6 +15,7 @@ from typing import Protocol
 from modelcc.artifact.file import Artifact
 from modelcc.ir.capacity import Capacity
 from modelcc.ir.graph import Graph
+from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
@@ -34,6 +35,8 @@ class TargetOptions:
     ``strassen`` allow algorithms that round otherwise.  ``schedule`` is the text of schedules for
     some of the kernels; ``machine`` has numbers that take the place of what is known of the
     processor, and ``tuned`` keys and schedules of kernels, some of which the program may have.
+    Kernels may call ``libraries``, names with paths (empty: wherever they are found), and do so by
+    default with ``prefer_libraries``.
     """
 
     cpu: str = ""
@@ -44,6 +47,8 @@ class TargetOptions:
     schedule: str = ""
     machine: tuple[tuple[str, float], ...] = ()
     tuned: tuple[tuple[str, str], ...] = ()
+    libraries: tuple[tuple[str, str], ...] = ()
+    prefer_libraries: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,7 @@ class Target(Protocol):
         """Everything but the weights in one source text, to read or to take elsewhere."""
         ...
 
-    def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
+    def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
         """Source modules of functions alone."""
         ...
 

@@ -14,6 +14,7 @@ from typing import Self
 
 import modelcc.tune as package
 from modelcc.ir.index import Sym, evaluate
+from modelcc.ir.library import Callee, meaning_of
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.types import DType
@@ -145,14 +146,15 @@ class WorkerMeasurer:
 
     def _run(self, kernel: CanonicalKernel, schedules: Sequence[Schedule]) -> list[list[float]]:
         target = self.target
-        functions = [
-            target.legalize(schedule_kernel(kernel, f"variant{n}", target.cpu, (), s).function)
+        scheduled = [
+            schedule_kernel(kernel, f"variant{n}", target.cpu, (), s).function
             for n, s in enumerate(schedules)
         ]
+        functions = [target.legalize(f) if isinstance(f, Function) else f for f in scheduled]
         modules = [m for function in functions for m in target.emit_functions([function])]
         objects = target.build(modules, self.config)
         variants = [
-            Variant(contents, function.name, parallel_loop(function) is not None)
+            Variant(contents, function.name, parallel_loop(meaning_of(function)) is not None)
             for contents, function in zip(objects, functions, strict=True)
         ]
         values = nominal_values(map(Sym, functions[0].sizes), dict(kernel.dims))
@@ -164,11 +166,12 @@ class WorkerMeasurer:
             4 * target.cpu.l2_bytes,
             self.seconds * len(variants),
             ROUNDS,
+            target.called(functions),
         )
         return self.worker.times(job)
 
 
-def _parameters(functions: Sequence[Function], values: dict[str, int]) -> tuple[BufferSpec, ...]:
+def _parameters(functions: Sequence[Callee], values: dict[str, int]) -> tuple[BufferSpec, ...]:
     """Buffers with room for what any of the functions takes, which may pack alike or not."""
     found: list[BufferSpec] = []
     for same in zip(*(function.parameters for function in functions), strict=True):

@@ -12,13 +12,15 @@ import ctypes
 import os
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 
+from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.types import Array
+from modelcc.runtime.libraries import addresses
 from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
 
@@ -45,8 +47,8 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class Job:
-    """What to time: all ``variants`` on the same buffers, each run after ``flush`` bytes were read,
-    for about ``seconds`` or ``rounds`` times."""
+    """What to time: all ``variants``, which may call ``libraries``, on the same buffers, each run
+    after ``flush`` bytes were read, for about ``seconds`` or ``rounds`` times."""
 
     variants: tuple[Variant, ...]
     parameters: tuple[BufferSpec, ...]
@@ -55,14 +57,17 @@ class Job:
     flush: int
     seconds: float
     rounds: int
+    libraries: tuple[LibrarySpec, ...] = ()
 
 
 def timed(job: Job) -> list[list[float]]:
     """Seconds of each run of each variant, the first runs left out."""
     buffers = [_buffer(parameter) for parameter in job.parameters]
     other = np.ones(max(job.flush // 8, 1))
+    foreign = addresses(job.libraries)
     with ThreadPool(job.threads) as pool:
-        runs = [_run(variant, buffers, job.sizes, pool) for variant in job.variants]
+        symbols = {**foreign, "mcc_parallel_for": pool.parallel_for_address}
+        runs = [_run(variant, buffers, job.sizes, pool, symbols) for variant in job.variants]
         for run in runs:
             run()
         start = perf_counter()
@@ -79,9 +84,13 @@ def timed(job: Job) -> list[list[float]]:
 
 
 def _run(
-    variant: Variant, buffers: Sequence[Array], sizes: Sequence[int], pool: ThreadPool
+    variant: Variant,
+    buffers: Sequence[Array],
+    sizes: Sequence[int],
+    pool: ThreadPool,
+    symbols: Mapping[str, int],
 ) -> Callable[[], object]:
-    code = load_objects([variant.contents], {"mcc_parallel_for": pool.parallel_for_address})
+    code = load_objects([variant.contents], symbols)
     values = [ctypes.c_void_p(buffer.ctypes.data) for buffer in buffers]
     numbers = [ctypes.c_int64(size) for size in sizes]
     last = [ctypes.c_void_p(pool.address)] if variant.parallel else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice, zip_longest
+from itertools import grouped, islice, zip_longest
 from math import prod
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.compute_at import group_stages
 from modelcc.schedule.schedule import (
     ComputeAt,
+    LibraryCall,
     Part,
     Parts,
     RowBlocks,
@@ -27,6 +28,7 @@ from modelcc.schedule.schedule import (
     StraightRows,
     Tiled,
 )
+from modelcc.targets.cpu.libraries import library_calls
 from modelcc.targets.cpu.lower import NoScheduleError, schedule_kernel
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.pieces import Piece, groups_of, parts_of
@@ -58,10 +60,12 @@ def candidates(
 ) -> Iterator[Schedule]:
     """Schedules that fit ``kernel``, each once, without ``default``.
 
-    They change one thing of ``base`` (default: of the default).
+    They change one thing of ``base`` (default: of the default), or call one of the machine's
+    libraries.
     """
     seen = {default}
-    for schedule in _changed(kernel, default if base is None else base, machine):
+    changed = _changed(kernel, default if base is None else base, machine)
+    for schedule in grouped(library_calls(kernel, machine), changed):
         if schedule not in seen and fits(kernel, schedule, machine):
             seen.add(schedule)
             yield schedule
@@ -114,6 +118,8 @@ def _changed(kernel: CanonicalKernel, base: Schedule, machine: CpuModel) -> Iter
             yield from _compute_at(kernel, base, machine)
         case RowBlocks():
             yield from _in_turns(_other_blocks(base), _other_products(kernel, base, machine))
+        case LibraryCall():
+            yield from ()
         case RowSums():
             yield from _in_turns(_other_sums(base), _other_adding(kernel, base, machine))
     yield from _on_threads(base, machine)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from modelcc.ir.index import Bounds, coefficient, product
+from modelcc.ir.library import LibraryFunction, meaning_of
 from modelcc.ir.loop import Function, Stmt
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.types import Layout, TensorType
@@ -21,6 +22,7 @@ from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.prune import without_idle_loops
 from modelcc.schedule.schedule import (
     ComputeAt,
+    LibraryCall,
     Part,
     Parts,
     RowBlocks,
@@ -34,6 +36,7 @@ from modelcc.schedule.schedule import (
 from modelcc.schedule.structure import make_group
 from modelcc.targets.cpu.border import clear_border
 from modelcc.targets.cpu.in_place import pairs_in_place, pairs_of_parts
+from modelcc.targets.cpu.libraries import external_call, library_calls
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.pieces import Piece, groups_of, parts_of
 from modelcc.targets.cpu.plan import Plan
@@ -96,6 +99,22 @@ def schedule_kernel(
 
     :class:`NoScheduleError` if no default fits; :class:`ScheduleError` if ``wanted`` does not.
     """
+    if wanted is None and machine.preferred:
+        wanted = next(library_calls(kernel, machine), None)
+    if isinstance(wanted, LibraryCall):
+        call = external_call(kernel, wanted, machine)
+        plain = _by_loops(kernel, name, machine, source, Parts((Tiled(),)))
+        return ScheduledKernel(LibraryFunction(call, meaning_of(plain.function)), {}, (), wanted)
+    return _by_loops(kernel, name, machine, source, wanted)
+
+
+def _by_loops(
+    kernel: CanonicalKernel,
+    name: str,
+    machine: CpuModel,
+    source: tuple[str, ...],
+    wanted: Schedule | None,
+) -> ScheduledKernel:
     types = dict(kernel.types)
     names = FreshNames(frozenset(name for name, _ in kernel.dims))
     statements: list[Stmt] = []

@@ -30,7 +30,8 @@ class CpuModel:
     vectors are issued per cycle, and ``fma_latency`` is in cycles.  A cache has ``bytes`` (0: there
     is none) and serves so many ``cores``; a ``bandwidth`` is what one core reads from there, in
     bytes per cycle.  What is read once is fetched ``ahead_bytes`` before its use (0: a core alone
-    is faster).  The defaults are those of Zen 5, without its third cache's other users.
+    is faster).  Kernels may call the ``libraries``, and do so by default where these are
+    ``preferred``.  The defaults are those of Zen 5, without its third cache's other users.
     """
 
     vector_bits: int = 512
@@ -51,6 +52,8 @@ class CpuModel:
     l3_bandwidth: float = 32.0
     memory_bandwidth: float = 10.0
     ahead_bytes: int = AHEAD_BYTES
+    libraries: tuple[str, ...] = ()
+    preferred: bool = False
 
     def lanes(self, bits: int) -> int:
         """Elements of ``bits`` bits in one vector register, a power of two."""
@@ -80,7 +83,8 @@ class CpuModel:
         return next(fits, self.memory_bandwidth)
 
 
-NUMBERS = tuple(f.name for f in fields(CpuModel) if f.name not in ("fused", "threads"))
+_NO_NUMBERS = ("fused", "threads", "libraries", "preferred")
+NUMBERS = tuple(f.name for f in fields(CpuModel) if f.name not in _NO_NUMBERS)
 """Fields of a model that can be measured, or given by hand."""
 
 

@@ -11,6 +11,7 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Index, Sym, substitute
 from modelcc.ir.index_bound import IndexBound
+from modelcc.ir.library import Callee, meaning_of, with_meaning
 from modelcc.ir.loop import Function
 from modelcc.ir.packed_constant import PackedConstant
 from modelcc.ir.program import Launch, Program, Step, step_tensors
@@ -127,7 +128,7 @@ class _Uses:
     counters."""
 
     scheduled: ScheduledKernel
-    callees: dict[str, Function] = field(default_factory=dict[str, Function])
+    callees: dict[str, Callee] = field(default_factory=dict[str, Callee])
     nodes: dict[str, None] = field(default_factory=dict[str, None])
     calls: int = 0
 
@@ -149,8 +150,8 @@ class _Scheduler:
         self._algorithms = wanted.algorithms
         self._cache: dict[CanonicalKernel, _Uses] = {}
         self._scatters: dict[tuple[CanonicalKernel, str], _Uses] = {}
-        self._as_they_are: dict[Function, Function] = {}
-        self.callees: dict[str, Function] = {}
+        self._as_they_are: dict[Function, Callee] = {}
+        self.callees: dict[str, Callee] = {}
         self._constants = frozenset(program.constants)
         self._copies = Counter[CanonicalKernel]()
         self._seen: dict[int, _Canonical] = {}
@@ -188,14 +189,15 @@ class _Scheduler:
                     result.append(loop)
         return tuple(result)
 
-    def _called(self, function: Function) -> Function:
+    def _called(self, function: Callee) -> Callee:
         """A function under a name that no other callee has."""
         name, number = function.name, 2
         while name in self.callees:
             name = f"{function.name}_{number}"
             number += 1
-        called = self.callees[name] = replace(function, name=name)
-        if self._ready is not None:
+        called = with_meaning(function, replace(meaning_of(function), name=name))
+        self.callees[name] = called
+        if self._ready is not None and isinstance(called, Function):
             self._ready(called)
         return called
 
@@ -244,12 +246,14 @@ class _Scheduler:
         callee = self._callee(uses, counter if large else "")
         return [replace(call, callee=callee.name)]
 
-    def _callee(self, uses: _Uses, counter: str = "") -> Function:
+    def _callee(self, uses: _Uses, counter: str = "") -> Callee:
         """The function of a kernel; with a counter, in its form for that loop."""
         found = uses.callees.get(counter)
         if found is None:
             plain = uses.scheduled.function
-            turned = there_and_back(plain, counter, self._machine.threads) if counter else plain
+            turned = plain
+            if counter and isinstance(plain, Function):
+                turned = there_and_back(plain, counter, self._machine.threads)
             same = counter and turned is plain
             found = self._callee(uses) if same else self._called(turned)
             uses.callees[counter] = found

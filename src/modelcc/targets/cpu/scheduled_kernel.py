@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.index import Index
-from modelcc.ir.loop import Buffer, Function, Parameter
+from modelcc.ir.library import Callee
+from modelcc.ir.loop import Buffer, Parameter
 from modelcc.ir.types import Layout, TensorType
 from modelcc.schedule.schedule import Schedule
 
@@ -21,7 +22,7 @@ class ScheduledKernel:
     ``schedule`` is how it runs; None for what is no kernel of stages.
     """
 
-    function: Function
+    function: Callee
     layouts: Mapping[str, Layout]
     in_place: tuple[tuple[str, str], ...]
     schedule: Schedule | None = None

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from modelcc.artifact.constants import padded_size
 from modelcc.artifact.file import Artifact
+from modelcc.ir.library import Callee, LibraryFunction
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
@@ -92,9 +93,15 @@ class _Background:
             self._texts[function.name] = bare, text
         return text
 
+    def _callee_text(self, callee: Callee) -> str:
+        """A call of a library is not worth the background."""
+        if isinstance(callee, LibraryFunction):
+            return self._target.emit_functions([callee])[0].text
+        return self._text(callee)
+
     def emit(self, program: Program) -> tuple[Module, ...]:
         """As the target does, without the comments that name the sources of kernels."""
-        texts = map(self._text, program.functions)
+        texts = map(self._callee_text, program.callees)
         kernels = [Module(f"kernels{n}", text) for n, text in enumerate(texts)]
         return self._target.assembled(program, kernels)
 

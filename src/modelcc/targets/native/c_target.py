@@ -14,7 +14,7 @@ from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.artifact.memory import Memory
 from modelcc.ir.errors import ModelError
-from modelcc.ir.loop import Function
+from modelcc.ir.library import Callee
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.output_names import user_name
 from modelcc.ir.program import Program, checks, index_bounds
@@ -94,9 +94,9 @@ class CTarget(CpuTarget):
         """The file that runs the steps, those of the kernels, and the thread pool's if needed."""
         steps = Module("program", emit_program_c(program, EmitOptions(dialect=self.dialect)))
         pool = (Module(POOL, pool_c()),) if any(map(parallel_loop, program.functions)) else ()
-        return (steps, *self.emit_functions(program.functions), *pool)
+        return (steps, *self.emit_functions(program.callees), *pool)
 
-    def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
+    def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
         """Files of a few functions each."""
         starts = range(0, len(functions), FUNCTIONS_PER_MODULE)
         parts = [functions[i : i + FUNCTIONS_PER_MODULE] for i in starts]
@@ -182,11 +182,13 @@ class CTarget(CpuTarget):
         allocate: Callable[[int], Memory] = Memory,
     ) -> Artifact:
         """The finished artifact; ``notes`` are texts to carry along, by name."""
-        check_closed(objects)
+        called = self.called(program.callees)
+        check_closed(objects, called)
         names = list(map(user_name, program.outputs))
         machine = MachineSpec(self.machine.triple, self.machine.cpu, self.machine.features)
         label = Label(versions={self.name: self.compiler().version}, sources=notes)
-        return package(program, entry_name(program), objects, machine, names, label, allocate)
+        entry = entry_name(program)
+        return package(program, entry, objects, machine, names, label, allocate, called)
 
     def compiler(self) -> CCompiler:
         """The C compiler; :class:`ModelError` if there is none."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.errors import ModelError
 from modelcc.runtime.elf import read_object
 from modelcc.runtime.symbols import foreign
 
 
-def check_closed(objects: Sequence[bytes]) -> None:
-    """:class:`ModelError` if ``objects`` need names that compiled code may not take from outside.
+def check_closed(objects: Sequence[bytes], called: Sequence[LibrarySpec] = ()) -> None:
+    """:class:`ModelError` if ``objects`` need names that compiled code may not take from outside,
+    and that are none of the ``called`` libraries'.
 
     Found here, it is found on every machine, not on those alone that lack the name.
     """
-    names = foreign([read_object(contents) for contents in objects])
+    given = {symbol for spec in called for symbol in spec.symbols}
+    found = foreign([read_object(contents) for contents in objects])
+    names = [name for name in found if name not in given]
     if names:
         raise ModelError(
             f"the compiled code needs {', '.join(names)}, which artifacts do not bring along",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from modelcc.artifact.file import Artifact
+from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.capacity import Capacity
+from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram
@@ -46,6 +48,7 @@ from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
 from modelcc.targets.isa.table import available, widest
 from modelcc.targets.isa.templates import Encoding
 from modelcc.targets.native.cache import ObjectCache
+from modelcc.targets.native.libraries import called_libraries
 from modelcc.targets.native.machine import Machine
 
 
@@ -142,6 +145,10 @@ class CpuTarget(Target):
     @abstractmethod
     def _available(self) -> Available:
         """Instructions that the printer has templates of."""
+
+    def called(self, callees: Sequence[Callee]) -> tuple[LibrarySpec, ...]:
+        """The libraries that ``callees`` are of; :class:`ModelError` if one is not there."""
+        return called_libraries(callees, self.options.libraries)
 
     def object_cache(self, config: BuildConfig) -> ObjectCache | None:
         """Where object files are kept."""

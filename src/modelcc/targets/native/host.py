@@ -10,6 +10,7 @@ from types import MappingProxyType
 from modelcc.ir.errors import ModelError
 from modelcc.runtime.caches import SystemCache, system_caches
 from modelcc.targets.base import TargetOptions
+from modelcc.targets.cpu.libraries import LIBRARIES
 from modelcc.targets.cpu.machine import CpuModel, with_numbers
 from modelcc.targets.cpu.processors import PROCESSORS, Processor, processor_model
 from modelcc.targets.native.machine import Machine
@@ -54,7 +55,20 @@ def processor_of(options: TargetOptions, host: Machine) -> tuple[Machine, CpuMod
     """
     machine = machine_of(options.cpu, host)
     caches = system_caches() if machine == host else ()
-    return machine, cpu_model(machine, options.threads, options.machine, caches)
+    model = cpu_model(machine, options.threads, options.machine, caches)
+    names = _library_names(options)
+    return machine, replace(model, libraries=names, preferred=options.prefer_libraries)
+
+
+def _library_names(options: TargetOptions) -> tuple[str, ...]:
+    for name, _ in options.libraries:
+        if name not in LIBRARIES:
+            hint = f"there is {', '.join(LIBRARIES)}"
+            raise ModelError(f"kernels cannot call a library {name!r}", (), hint)
+    if options.prefer_libraries and not options.libraries:
+        hint = f"add --library NAME, one of {', '.join(LIBRARIES)}"
+        raise ModelError("libraries are preferred, but none is named", (), hint)
+    return tuple(name for name, _ in options.libraries)
 
 
 def machine_of(cpu: str, host: Machine) -> Machine:

@@ -11,6 +11,7 @@ from modelcc.artifact.file import Artifact
 from modelcc.artifact.manifest import MachineSpec
 from modelcc.artifact.memory import Memory
 from modelcc.ir.errors import ModelError
+from modelcc.ir.library import Callee
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import parallel_loop
 from modelcc.ir.output_names import user_name
@@ -26,6 +27,7 @@ from modelcc.targets.native.closed import check_closed
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.targets.native.emission import emission
 from modelcc.targets.native.host import processor_of
+from modelcc.targets.native.libraries import check_libraries
 from modelcc.targets.native.parallel_build import Progress, build
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import (
@@ -68,7 +70,7 @@ class NativeTarget(CpuTarget):
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The modules that run the steps, then those of the kernels and the thread pool's."""
-        return self.assembled(program, self.emit_functions(program.functions))
+        return self.assembled(program, self.emit_functions(program.callees))
 
     def assembled(self, program: Program, kernels: Sequence[Module]) -> tuple[Module, ...]:
         """All modules of a program, given those of its kernels."""
@@ -82,7 +84,7 @@ class NativeTarget(CpuTarget):
             return ()
         return (Module(POOL, pool_llvm(architecture)),)
 
-    def emit_functions(self, functions: Sequence[Function]) -> tuple[Module, ...]:
+    def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]:
         """A module for each function: equal ones of other models are found in the cache."""
         return tuple(
             Module(f"kernels{n}", emit_llvm([function], emission(self.machine)))
@@ -152,19 +154,21 @@ class NativeTarget(CpuTarget):
     ) -> Artifact:
         """The finished artifact; ``notes`` are texts to carry along, by name, and ``allocate``
         gives memory for at least so many bytes of constants."""
-        check_closed(objects)
+        called = self.called(program.callees)
+        check_closed(objects, called)
         names = list(map(user_name, program.outputs))
         origin = machine_identity() if self.machine == host_machine() else ""
         target = self.machine
         machine = MachineSpec(target.triple, target.cpu, target.features, origin)
         label = Label(versions={"llvm": llvm_version()}, sources=notes)
         entry = entry_name(program)
-        return package(program, entry, objects, machine, names, label, allocate)
+        return package(program, entry, objects, machine, names, label, allocate, called)
 
 
 def native_target(options: TargetOptions) -> NativeTarget:
     """The target for ``options``; :class:`ModelError` if its processor is unknown."""
     machine, cpu = processor_of(options, host_machine())
+    check_libraries(options.libraries)
     level = cast("Literal[0, 1, 2, 3]", options.optimize)
     return NativeTarget(machine, cpu, options, CodegenOptions(optimize=level))
 
