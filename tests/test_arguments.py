@@ -47,6 +47,8 @@ OPTIONS: dict[str, list[object]] = {
     "strassen": not_of(None, True),
     "schedule": [v for v in not_of(None) if not isinstance(v, str)],
     "tuned": not_of(None, True),
+    "libraries": [*not_of(None, *EMPTY), {"openblas": 3}, {3: ""}],
+    "prefer_libraries": not_of(None, True),
     "skip": [*not_of(None, *EMPTY, HOSTILE[10]), ["a", 3]],
     "limit": [*not_of(None), ("a", "b"), (3, 3), ("a", -1), ("a",), ("a", 1, 2)],
     "keep": [*not_of(None, *EMPTY, HOSTILE[10]), ["a", 3]],
@@ -79,7 +81,8 @@ CALLS: dict[Callable[..., Any], dict[str, list[object]]] = {
         "layers": not_of(True), "bisect": not_of(True), "measured": not_of(True),
     },
     modelcc.load: {"path": PATHS, "threads": OPTIONS["threads"], "target": OPTIONS["target"],
-                   "sha256": [v for v in not_of(None) if not isinstance(v, str)]},
+                   "sha256": [v for v in not_of(None) if not isinstance(v, str)],
+                   "libraries": OPTIONS["libraries"]},
 }  # fmt: skip
 
 

@@ -47,6 +47,8 @@ def compile(
     strassen: bool | None = None,
     schedule: str | None = None,
     tuned: bool | None = None,
+    libraries: Mapping[str, str] | None = None,
+    prefer_libraries: bool | None = None,
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     keep: Sequence[str] | None = None,
@@ -77,7 +79,7 @@ def compile(
         environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
         optimize=optimize, accuracy=accuracy, winograd=winograd, strassen=strassen,
         schedule=schedule, tuned=tuned, skip=skip, limit=limit, keep=keep, unchecked=unchecked,
-        machine=machine,
+        machine=machine, libraries=libraries, prefer_libraries=prefer_libraries,
     )  # fmt: skip
     checks.function("progress", progress, _PROGRESS)
     folder, jobs = _folder(cache, environment), default_jobs(environment)
@@ -122,8 +124,8 @@ def load(
     asked = asked_options(read_environment(os.environ), None, target=target, threads=threads)
     place = checks.file_path("path", path)
     pin = None if sha256 is None else checks.text("sha256", sha256, "as sha256sum prints it")
-    artifact = read_artifact(place, sha256=pin)
     paths = dict(library_paths("libraries", {} if libraries is None else libraries))
+    artifact = read_artifact(place, sha256=pin)
     artifact = replace(artifact, manifest=with_paths(artifact.manifest, paths))
     return opened(artifact, asked.target, asked.threads)
 
@@ -156,6 +158,8 @@ def verify(
     strassen: bool | None = None,
     schedule: str | None = None,
     tuned: bool | None = None,
+    libraries: Mapping[str, str] | None = None,
+    prefer_libraries: bool | None = None,
     skip: Sequence[str] | None = None,
     limit: Limit | tuple[str, int] | None = None,
     unchecked: bool | None = None,
@@ -181,7 +185,7 @@ def verify(
         environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
         optimize=optimize, accuracy=accuracy, winograd=winograd, strassen=strassen,
         schedule=schedule, tuned=tuned, skip=skip, limit=limit, unchecked=unchecked,
-        machine=machine,
+        machine=machine, libraries=libraries, prefer_libraries=prefer_libraries,
     )  # fmt: skip
     folder = _folder(cache, environment)
     request = _verification().Request(

@@ -9,6 +9,7 @@ from onnx import ModelProto
 
 import modelcc
 from modelcc.driver import compile_model
+from modelcc.ir.library import meaning_of
 from modelcc.ir.loop import Load, Store
 from modelcc.ir.loop_traversal import statements
 from modelcc.ir.program import Launch, Program, leaves
@@ -49,7 +50,7 @@ def self_copies(model: ModelProto) -> int:
     compile_model(model, chosen_options(), observer=note)
     program, found = programs[-1], 0
     for launch in (step for step in leaves(program.steps) if isinstance(step, Launch)):
-        function = program.callee[launch.callee]
+        function = meaning_of(program.callee[launch.callee])
         pairs = zip(function.parameters, launch.arguments, strict=True)
         names = {parameter.buffer.name: name for parameter, name in pairs}
         for s in statements(function.body):

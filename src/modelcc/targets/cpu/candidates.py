@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import grouped, islice, zip_longest
+from itertools import islice, zip_longest
 from math import prod
 from typing import TypeVar
 
@@ -65,10 +65,11 @@ def candidates(
     """
     seen = {default}
     changed = _changed(kernel, default if base is None else base, machine)
-    for schedule in grouped(library_calls(kernel, machine), changed):
-        if schedule not in seen and fits(kernel, schedule, machine):
-            seen.add(schedule)
-            yield schedule
+    for schedules in (library_calls(kernel, machine), changed):
+        for schedule in schedules:
+            if schedule not in seen and fits(kernel, schedule, machine):
+                seen.add(schedule)
+                yield schedule
 
 
 def fits(kernel: CanonicalKernel, schedule: Schedule, machine: CpuModel) -> bool:
