@@ -111,7 +111,7 @@ def called(made: onnx.ModelProto, options: Options) -> list[str]:
 
 def reference(made: onnx.ModelProto, feeds: Mapping[str, Array]) -> Array:
     session = onnxruntime.InferenceSession(made.SerializeToString())
-    return session.run(None, feeds)[0]
+    return np.asarray(session.run(None, feeds)[0])
 
 
 def agree(made: onnx.ModelProto, options: Options) -> None:
