@@ -11,7 +11,7 @@ import numpy as np
 
 from modelcc.ir.condition import Condition, Constraints
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Index, Range, Sym, compare, substitute
+from modelcc.ir.index import Index, Range, Sym, compare, substitute, symbols
 from modelcc.ir.naming import Names
 from modelcc.ir.op import Op, require
 from modelcc.ir.types import I64, Array, TensorType
@@ -72,8 +72,9 @@ class ReadSize(Op):
 
     def renamed(self, names: Mapping[str, str]) -> ReadSize:
         """With its symbols under other names."""
-        symbols: dict[str, Index] = {old: Sym(new) for old, new in names.items()}
-        return replace(self.with_symbols(symbols), names=tuple(names.get(n, n) for n in self.names))
+        mentioned = (symbols(e) for a, _, b in self.constraints for e in (a, b))
+        values = {n: Sym(names[n]) for n in frozenset[str]().union(*mentioned) & names.keys()}
+        return replace(self.with_symbols(values), names=tuple(names.get(n, n) for n in self.names))
 
     def with_symbols(self, values: Mapping[str, Index]) -> ReadSize:
         """With symbols of the constraints replaced."""

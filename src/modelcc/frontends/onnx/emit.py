@@ -14,7 +14,14 @@ import numpy as np
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import GroupValue, MapValue, refuse_group
 from modelcc.frontends.onnx.ratio import Ratio, as_ratio
-from modelcc.frontends.onnx.shapes import LIMIT, Contents, Facts, evaluate, is_symbolic
+from modelcc.frontends.onnx.shapes import (
+    NAMED_LIMIT,
+    Contents,
+    Facts,
+    evaluate,
+    is_data,
+    is_symbolic,
+)
 from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
 from modelcc.ir.condition import Constraint
@@ -279,19 +286,18 @@ class Emitter:
         known = [self._noted.get(n) for n in inputs]
         if isinstance(op, DequantizeLinear) and known[0] and known[0].contents.size > 1:
             return None  # integer kernels want the integers
-        if any(
-            k is None or k.contents.size > LIMIT for n, k in zip(inputs, known, strict=True) if n
-        ):
+        given = [k for n, k in zip(inputs, known, strict=True) if n]
+        if any(k is None or is_data(k.contents) for k in given):
             return None
         types = infer_types(op, [k and k.type for k in known], *source)
         if len(types) != 1 or not self._is_short(types[0]):
             return None
         facts = Facts(types[0].dtype, self.bounds)
         result = evaluate(op, [None if k is None else k.contents for k in known], facts)
-        return None if result is None else self.note(result, types[0].dtype)
+        return None if result is None or is_data(result) else self.note(result, types[0].dtype)
 
     def _is_short(self, type: TensorType) -> bool:
-        return type.is_static and compare(product(type.shape), "<=", LIMIT, {}) is True
+        return type.is_static and compare(product(type.shape), "<=", NAMED_LIMIT, {}) is True
 
     def stored(self, name: str, source: Sequence[str] = ()) -> str:
         """The value as one of the graph: noted contents become a constant or ``Indices``."""

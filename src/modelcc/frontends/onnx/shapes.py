@@ -34,6 +34,9 @@ from modelcc.ops import reduce as rd
 LIMIT = 1024
 """Shapes are short: longer contents are data and stay in the graph."""
 
+NAMED_LIMIT = 1 << 14
+"""As `LIMIT`, where names of dimensions are among them: the sizes of as many parts."""
+
 Contents = Array
 
 
@@ -56,6 +59,11 @@ def is_symbolic(contents: Contents) -> bool:
     return contents.dtype == object and any(
         isinstance(e, Expr | Ratio) for e in contents.reshape(-1).tolist()
     )
+
+
+def is_data(contents: Contents) -> bool:
+    """Whether there are too many elements for a shape."""
+    return contents.size > LIMIT and (contents.size > NAMED_LIMIT or not is_symbolic(contents))
 
 
 def evaluate(op: Op, operands: Sequence[Contents | None], facts: Facts) -> Contents | None:
