@@ -10,11 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from modelcc.ir.index import (
     DIM,
     Bounds,
+    Expr,
     Index,
+    Range,
     Sym,
     compare,
     index_size,
@@ -27,6 +30,12 @@ from modelcc.passes.program.block import LiveBlock
 
 INLINE = 7
 """Offsets of more terms than this are given a name."""
+
+SAMPLES = 8
+"""Points at which ends are compared before a proof is sought."""
+
+SPREAD = 1 << 10
+"""Sizes at these points go this far beyond their least."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +111,13 @@ def symbolic_offsets(
     """As :func:`stacked_offsets`, for symbolic sizes; ``taken`` are names not to define."""
     known = {name: dims.get(name, DIM) for size in sizes for name in symbols(size)}
     namer = _Namer(frozenset((*taken, *known)))
+    ends = _Ends(known)
     offsets: list[Index] = [0] * len(sizes)
     for i in stack.order:
-        offsets[i] = namer.named(_highest([offsets[j] + sizes[j] for j in stack.below[i]], known))
+        offsets[i] = namer.named(_highest([offsets[j] + sizes[j] for j in stack.below[i]], ends))
     carrying = {j for ids in stack.below for j in ids}
     tops = [offsets[i] + sizes[i] for i in stack.order if i not in carrying]
-    total = namer.named(_highest(tops, known))
+    total = namer.named(_highest(tops, ends))
     return SymbolicOffsets(tuple(offsets), total, tuple(namer.definitions))
 
 
@@ -131,21 +141,60 @@ class _Namer:
         return self._names[value]
 
 
-def _highest(ends: Sequence[Index], dims: Bounds) -> Index:
-    """The maximum, without ends that are provably never the highest."""
+class _Ends:
+    """Compares ends of blocks; those that some sizes refute are not worth a proof."""
 
-    def within(one: Index, other: Index) -> bool:
+    def __init__(self, dims: Bounds) -> None:
+        self._dims = dims
+        self._values: dict[Index, tuple[int, ...] | None] = {}
+
+    def within(self, one: Index, other: Index) -> bool:
         """Whether ``one`` is provably never higher.  Nothing is known of names of offsets, and of
         long sums the proof is long in coming."""
-        above, below = (symbols(end) - dims.keys() for end in (one, other))
+        above, below = self._sampled(one), self._sampled(other)
+        if above and below and any(a > b for a, b in zip(above, below, strict=True)):
+            return False
+        above, below = (self._unknown(end) for end in (one, other))
         apart = above and below and above.isdisjoint(below)
-        return not apart and compare(one, "<=", other, dims) is True
+        return not apart and compare(one, "<=", other, self._dims) is True
 
+    def _unknown(self, end: Index) -> frozenset[str]:
+        return frozenset(name for name in symbols(end) if name not in self._dims)
+
+    def _sampled(self, end: Index) -> tuple[int, ...] | None:
+        """The end at some sizes within bounds; None where none are found."""
+        if end not in self._values:
+            limits = {name: self._dims.get(name, DIM) for name in symbols(end)}
+            self._values[end] = _samples(end, limits)
+        return self._values[end]
+
+
+def _samples(end: Index, limits: Bounds) -> tuple[int, ...] | None:
+    """``end`` at ``SAMPLES`` points; None if it has no value there, or bounds are no numbers."""
+    if any(isinstance(e, Expr) for known in limits.values() for e in (known.lo, known.hi)):
+        return None
+    points = [{n: _inside(k, f"{n}{seed}") for n, k in limits.items()} for seed in range(SAMPLES)]
+    try:
+        values = [substitute(end, point) for point in points]
+    except ZeroDivisionError:
+        return None
+    return tuple(value for value in values if isinstance(value, int))
+
+
+def _inside(known: Range, seed: str) -> int:
+    """A number within ``known``, whose bounds are numbers; another one for another seed."""
+    low = known.lo if isinstance(known.lo, int) else 0
+    found = low + crc32(seed.encode()) % SPREAD
+    return min(found, known.hi) if isinstance(known.hi, int) else found
+
+
+def _highest(ends: Sequence[Index], compared: _Ends) -> Index:
+    """The maximum, without ends that are provably never the highest."""
     kept: list[Index] = []
     for end in dict.fromkeys(ends):
-        if any(within(end, other) for other in kept):
+        if any(compared.within(end, other) for other in kept):
             continue
-        kept = [other for other in kept if not within(other, end)]
+        kept = [other for other in kept if not compared.within(other, end)]
         kept.append(end)
     return maximum(*kept) if kept else 0
 
