@@ -11,7 +11,9 @@ from onnx import ModelProto, TensorProto, helper
 import modelcc
 from modelcc.frontends.onnx import import_onnx
 from modelcc.frontends.onnx.parts import GROUP
+from modelcc.frontends.onnx.shapes import LIMIT
 from modelcc.ir.types import Array
+from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Concat, Slice
 
 MANY = 120
@@ -106,3 +108,9 @@ def test_few_parts_are_joined_and_taken_apart_at_once() -> None:
     ops = [type(node.op) for node in graph.nodes]
     assert ops.count(Concat) == 1
     assert ops.count(Slice) == GROUP + 4
+
+
+def test_sizes_of_thousands_of_parts_are_known() -> None:
+    """None of them is read at run time, with the whole extent for its bound."""
+    graph = import_onnx(model(LIMIT + 1, 0, own, sequence=False))
+    assert not any(isinstance(node.op, ReadSize) for node in graph.nodes)
