@@ -97,4 +97,4 @@ class CheckedCode:
             fault = emit(f"or i1 {none}, {over}", "fault")
             self._faults.append(fault)
             right = emit(f"select i1 {fault}, i64 1, i64 {right}", "i")
-        return floored(self._code, left, right, len(self._code.scopes) - 1, remainder)
+        return floored(self._code, left, right, remainder)

@@ -1,8 +1,7 @@
 """LLVM function text under construction: blocks, fresh names, and scopes of what is visible.
 
-Scopes nest as the loops do, and what an outer scope has computed dominates the inner ones.
-Therefore loop-invariant code is appended to the block an outer scope has stopped at (the inner
-loop's preheader), and found again by its cache.
+Scopes nest as the loops do, and what an outer scope has computed dominates the inner ones, which
+find it in its cache.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ class BasicBlock:
     label: str
     lines: list[str] = field(default_factory=list[str])
     terminator: str = ""
-    depth: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,16 +81,15 @@ class Code:
         """A fresh local value's spelling, with its ``%``."""
         return f"%{quoted(self.fresh(hint))}"
 
-    def emit(self, instruction: str, hint: str = "v", depth: int | None = None) -> str:
-        """Append ``%name = instruction`` to the block of the scope at ``depth``; its name."""
+    def emit(self, instruction: str, hint: str = "v") -> str:
+        """Append ``%name = instruction`` to the innermost scope's block; its name."""
         name = self.local(hint)
-        self.effect(f"{name} = {instruction}", depth)
+        self.effect(f"{name} = {instruction}")
         return name
 
-    def effect(self, instruction: str, depth: int | None = None) -> None:
+    def effect(self, instruction: str) -> None:
         """Append an instruction without a result."""
-        scope = self.scope if depth is None else self.scopes[depth]
-        scope.block.lines.append(instruction)
+        self.scope.block.lines.append(instruction)
 
     def allocate(self, type_: str, hint: str, align: int | None = None) -> str:
         """A stack slot that lives as long as the function; its address."""
@@ -103,7 +100,7 @@ class Code:
 
     def begin_block(self, hint: str) -> BasicBlock:
         """Start a block; the innermost scope continues in it."""
-        block = BasicBlock(self.fresh(hint), depth=len(self.scopes) - 1)
+        block = BasicBlock(self.fresh(hint))
         self.blocks.append(block)
         self.scope.block = block
         return block

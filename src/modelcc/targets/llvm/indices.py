@@ -1,4 +1,4 @@
-"""Index expressions as i64 arithmetic, each subexpression computed once, as far out as possible."""
+"""Index expressions as i64 arithmetic, where they are used; LLVM moves out of loops what it can."""
 
 from __future__ import annotations
 
@@ -91,64 +91,45 @@ class IndexCode:
         if isinstance(e, int):
             return str(e)
         if isinstance(e, Sym):
-            return self._symbol(e.name)[0]
+            return self._symbol(e.name)
         found = self._code.cached(f"index {e.text}")
         if found is not None:
             return found
-        depth = self._home(e)
         if isinstance(e, Atom):
-            result = self._atom(e, depth)
+            result = self._atom(e)
         elif len(e.terms) == 1 and e.const == 0:
-            result = self._product(e, depth)
+            result = self._product(e)
         else:
-            result = self._sum(e, depth)
-        self._code.scopes[depth].cache[f"index {e.text}"] = result
+            result = self._sum(e)
+        self._code.scope.cache[f"index {e.text}"] = result
         return result
 
-    def _symbol(self, name: str) -> tuple[str, int]:
-        for depth in range(len(self._code.scopes) - 1, -1, -1):
-            operand = self._code.scopes[depth].symbols.get(name)
+    def _symbol(self, name: str) -> str:
+        for scope in reversed(self._code.scopes):
+            operand = scope.symbols.get(name)
             if operand is not None:
-                return operand, depth
+                return operand
         raise KeyError(f"index symbol '{name}' is not bound here")
 
-    def _home(self, e: Index) -> int:
-        """The outermost scope where ``e`` can be computed; division by a run-time number stays."""
-        if isinstance(e, int):
-            return 0
-        if isinstance(e, Sym):
-            return self._symbol(e.name)[1]
-        here = len(self._code.scopes) - 1
-        if isinstance(e, FloorDiv | FloorMod) and not isinstance(e.divisor, int):
-            return here
-        if isinstance(e, Atom):
-            return max((self._home(o) for o in e.operands()), default=here)
-        return max(self._home(atom) for _, mono in e.terms.values() for atom in mono)
-
-    def _sum(self, e: Expr, depth: int) -> str:
+    def _sum(self, e: Expr) -> str:
         if e.const:
-            return self._add(self._operand(e - e.const), e.const, depth)
+            return self._add(self._operand(e - e.const), e.const)
         if len(e.terms) > LONG_SUM:
-            return self._long_sum(e, depth)
-        ordered = [coeff * product(mono) for coeff, mono in e.terms.values()]
-        ordered.sort(key=lambda term: (self._home(term), str(term)))
-        positive = next((t for t in ordered if not str(t).startswith("-")), ordered[0])
-        if ordered[0] is not positive and self._home(positive) == self._home(ordered[0]):
-            ordered.remove(positive)
-            ordered.insert(0, positive)
-        last = ordered[-1]
-        return self._add(self._operand(e - last), last, depth)
+            return self._long_sum(e)
+        *_, last = sorted(e.terms.values(), key=lambda term: term[0] < 0)
+        term = last[0] * product(last[1])
+        return self._add(self._operand(e - term), term)
 
-    def _long_sum(self, e: Expr, depth: int) -> str:
+    def _long_sum(self, e: Expr) -> str:
         """The long sum before it and what is different, if that is little: places of a
         concatenation are sums of d0 to dn, for one n after the other."""
-        if depth > 0:
+        if len(self._code.scopes) > 1:
             return self._sum_by_parts(e)
         rest = e if self._longest is None else e - self._longest[0]
         if self._longest is None or _terms(rest) > LONG_SUM:
             result = self._sum_by_parts(e)
         else:
-            result = self._add(self._longest[1], rest, depth)
+            result = self._add(self._longest[1], rest)
         self._longest = e, result
         return result
 
@@ -164,87 +145,82 @@ class IndexCode:
             return min((places.get(name, last) for name in symbols(term)), default=0), str(term)
 
         terms = sorted((coeff * product(mono) for coeff, mono in e.terms.values()), key=key)
-        return self._sum_of([(self._home(term), term) for term in terms])
+        return self._sum_of(terms)
 
-    def _sum_of(self, terms: list[tuple[int, Index]]) -> str:
-        """The sum of terms, each with its home."""
+    def _sum_of(self, terms: list[Index]) -> str:
         if len(terms) <= LONG_SUM:
-            return self._operand(total([term for _, term in terms]))
-        text = f"terms {' '.join(str(term) for _, term in terms)}"
+            return self._operand(total(terms))
+        text = f"terms {' '.join(map(str, terms))}"
         found = self._code.cached(text)
         if found is not None:
             return found
         half = 1 << (len(terms) - 1).bit_length() - 1
         left, right = self._sum_of(terms[:half]), self._sum_of(terms[half:])
-        depth = max(home for home, _ in terms)
-        result = self._code.emit(f"add nsw i64 {left}, {right}", "i", depth)
-        self._code.scopes[depth].cache[text] = result
+        result = self._code.emit(f"add nsw i64 {left}, {right}", "i")
+        self._code.scope.cache[text] = result
         return result
 
-    def _add(self, left: str, right: Index, depth: int) -> str:
+    def _add(self, left: str, right: Index) -> str:
         if str(right).startswith("-"):
-            return self._code.emit(f"sub nsw i64 {left}, {self._operand(-right)}", "i", depth)
-        return self._code.emit(f"add nsw i64 {left}, {self._operand(right)}", "i", depth)
+            return self._code.emit(f"sub nsw i64 {left}, {self._operand(-right)}", "i")
+        return self._code.emit(f"add nsw i64 {left}, {self._operand(right)}", "i")
 
-    def _product(self, e: Expr, depth: int) -> str:
+    def _product(self, e: Expr) -> str:
         ((coeff, mono),) = e.terms.values()
         if coeff != 1:
             value = self._operand(product(mono))
-            return self._code.emit(f"mul nsw i64 {value}, {coeff}", "i", depth)
-        ordered = sorted(mono, key=lambda atom: (self._home(atom), atom.text))
-        left, right = self._operand(product(ordered[:-1])), self._operand(ordered[-1])
-        return self._code.emit(f"mul nsw i64 {left}, {right}", "i", depth)
+            return self._code.emit(f"mul nsw i64 {value}, {coeff}", "i")
+        left, right = self._operand(product(mono[:-1])), self._operand(mono[-1])
+        return self._code.emit(f"mul nsw i64 {left}, {right}", "i")
 
-    def _atom(self, e: Atom, depth: int) -> str:
+    def _atom(self, e: Atom) -> str:
         match e:
             case FloorDiv(dividend, divisor):
-                return self._division(dividend, divisor, depth, remainder=False)
+                return self._division(dividend, divisor, remainder=False)
             case FloorMod(dividend, divisor):
-                return self._division(dividend, divisor, depth, remainder=True)
+                return self._division(dividend, divisor, remainder=True)
             case IndexMin() | IndexMax():
-                return self._extremum(e, depth)
+                return self._extremum(e)
             case _:
                 raise TypeError(f"index atom {e} has no LLVM form")
 
-    def _extremum(self, e: IndexMin | IndexMax, depth: int) -> str:
+    def _extremum(self, e: IndexMin | IndexMax) -> str:
         name = "llvm.smin.i64" if isinstance(e, IndexMin) else "llvm.smax.i64"
         callee = self._code.intrinsic("i64", name, "i64, i64")
         result = self._operand(e.args[0])
         for arg in e.args[1:]:
             right = self._operand(arg)
-            result = self._code.emit(f"call {callee}(i64 {result}, i64 {right})", "i", depth)
+            result = self._code.emit(f"call {callee}(i64 {result}, i64 {right})", "i")
         return result
 
-    def _division(self, a: Index, b: Index, depth: int, remainder: bool) -> str:
+    def _division(self, a: Index, b: Index, remainder: bool) -> str:
         left, right = self._operand(a), self._operand(b)
         if isinstance(b, int) and b > 0 and b & (b - 1) == 0:
             if remainder:
-                return self._code.emit(f"and i64 {left}, {b - 1}", "i", depth)
-            return self._code.emit(f"ashr i64 {left}, {b.bit_length() - 1}", "i", depth)
+                return self._code.emit(f"and i64 {left}, {b - 1}", "i")
+            return self._code.emit(f"ashr i64 {left}, {b.bit_length() - 1}", "i")
         known = self.bounds()
         lows = bounds_of(a, known).lo, bounds_of(b, known).lo
         if all(low is not None and low >= 0 for low in lows):
-            return self._code.emit(
-                f"{'urem' if remainder else 'udiv'} i64 {left}, {right}", "i", depth
-            )
-        return floored(self._code, left, right, depth, remainder)
+            return self._code.emit(f"{'urem' if remainder else 'udiv'} i64 {left}, {right}", "i")
+        return floored(self._code, left, right, remainder)
 
 
 def _terms(e: Index) -> int:
     return len(e.terms) if isinstance(e, Expr) else 1
 
 
-def floored(code: Code, left: str, right: str, depth: int, remainder: bool) -> str:
+def floored(code: Code, left: str, right: str, remainder: bool) -> str:
     """Quotient rounded down: truncate, then correct where signs differ and a rest is left."""
     emit = code.emit
-    rest = emit(f"srem i64 {left}, {right}", "i", depth)
-    signs = emit(f"xor i64 {rest}, {right}", "i", depth)
-    differ = emit(f"icmp slt i64 {signs}, 0", "c", depth)
-    inexact = emit(f"icmp ne i64 {rest}, 0", "c", depth)
-    wrong = emit(f"and i1 {differ}, {inexact}", "c", depth)
+    rest = emit(f"srem i64 {left}, {right}", "i")
+    signs = emit(f"xor i64 {rest}, {right}", "i")
+    differ = emit(f"icmp slt i64 {signs}, 0", "c")
+    inexact = emit(f"icmp ne i64 {rest}, 0", "c")
+    wrong = emit(f"and i1 {differ}, {inexact}", "c")
     if remainder:
-        fixed = emit(f"add i64 {rest}, {right}", "i", depth)
-        return emit(f"select i1 {wrong}, i64 {fixed}, i64 {rest}", "i", depth)
-    quotient = emit(f"sdiv i64 {left}, {right}", "i", depth)
-    fixed = emit(f"add i64 {quotient}, -1", "i", depth)
-    return emit(f"select i1 {wrong}, i64 {fixed}, i64 {quotient}", "i", depth)
+        fixed = emit(f"add i64 {rest}, {right}", "i")
+        return emit(f"select i1 {wrong}, i64 {fixed}, i64 {rest}", "i")
+    quotient = emit(f"sdiv i64 {left}, {right}", "i")
+    fixed = emit(f"add i64 {quotient}, -1", "i")
+    return emit(f"select i1 {wrong}, i64 {fixed}, i64 {quotient}", "i")

@@ -247,9 +247,9 @@ class StepsCode:
             slot = f"%{place}s"
             if position:
                 step = f"getelementptr ptr, ptr {slot}, i64 {position}"
-                slot = self._code.emit(step, "p", depth=0)
-            found = self._code.emit(f"load ptr, ptr {slot}", name, depth=0)
-            self._code.scopes[0].cache[key] = found
+                slot = self._code.emit(step, "p")
+            found = self._code.emit(f"load ptr, ptr {slot}", name)
+            self._code.scope.cache[key] = found
         return found
 
     def _in_arena(self, offset: Index, segment: str) -> str:
