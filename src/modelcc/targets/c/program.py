@@ -5,16 +5,8 @@
     int32_t <name>_run(void *const *inputs, void *const *outputs, void *const *constants,
                        void *arena, const int64_t *sizes, void *pool)
 
-``inputs`` and ``outputs`` point to arrays of buffer addresses in the program's order,
-``constants`` likewise in the order of ``program.constants``; ``sizes`` to the values of
-``program.dims``, in order.  ``arena`` is aligned to 64 bytes; ``pool`` is NULL or a thread pool.
-The result is 0, or 1 + the position of the check of sizes read from memory that does not hold
-(see :func:`modelcc.ir.program.checks`); ``sizes`` is not const where there are such sizes, which
-are written to it.
-
-A program that allocates while it runs takes another ``const mcc_host *host``, whose ``allocate``
-is asked for the memory that ``which`` counts among ``program.allocated``; NULL from it ends the
-run with -1.
+and ``const mcc_host *host`` if it allocates while it runs; see :mod:`modelcc.targets.steps`.
+``sizes`` is not const where some are read from memory.
 
 Without ``options.static`` there is a twin for the runtime, ``<name>_run.profile``, which notes the
 time before each step and after the last in ``<name>_run.times``; one call at a time.
@@ -38,6 +30,7 @@ from modelcc.targets.c.names import symbol
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.steps import StepsCode, parameters
 from modelcc.targets.c.toolchain import semantics
+from modelcc.targets.steps import write_steps
 
 HOST = """typedef struct {
     void *(*allocate)(void *context, int64_t which, int64_t bytes);
@@ -87,8 +80,7 @@ def emit_program_c(program: Program, options: EmitOptions = PLAIN) -> str:
     if program.allocated:
         parts.append(HOST)
     writer = StepsCode(program, prelude)
-    for step in program.steps:
-        writer.step(step)
+    write_steps(program, writer)
     parts.append(writer.text(entry_name(program)))
     if not options.static and options.dialect.labels:
         parts += _profiled(program, prelude)
@@ -100,10 +92,7 @@ def _profiled(program: Program, prelude: Prelude) -> list[str]:
     entry = entry_name(program)
     times, profile = f"{entry}_times", f"{entry}_profile"
     writer = StepsCode(program, prelude)
-    for position, step in enumerate(program.steps):
-        writer.clock(times, position)
-        writer.step(step)
-    writer.clock(times, len(program.steps))
+    write_steps(program, writer, times)
     label = f'int32_t {profile}({", ".join(parameters(program))}) __asm__("{entry}.profile");'
     array = f'struct timespec {times}[{len(program.steps) + 1}] __asm__("{entry}.times");'
     return ["#include <time.h>", array, "\n".join(folded(label, "")), writer.text(profile)]

@@ -5,15 +5,8 @@
     define i32 @<name>_run(ptr %inputs, ptr %outputs, ptr %constants, ptr %arena, ptr %sizes,
                            ptr %pool)
 
-``inputs`` and ``outputs`` point to arrays of buffer addresses in the program's order,
-``constants`` likewise in the order of ``program.constants``; ``sizes`` to the i64 values of
-``program.dims``, in order.  ``arena`` is aligned to 64 bytes; ``pool`` is null or a thread pool.
-The result is 0, or 1 + the position of the check of sizes read from memory that does not hold
-(see :func:`modelcc.ir.program.checks`); these sizes are written to ``sizes``.  A program that
-allocates while it runs takes another ``ptr %host``, to a function
-``ptr allocate(ptr context, i64 which, i64 bytes)`` and its context; ``which`` counts
-``program.allocated``.  Null from it ends the run with -1.  Kernels are declared, not defined: they
-may come from other modules.
+and ``ptr %host`` if it allocates while it runs; see :mod:`modelcc.targets.steps`.  Kernels are
+declared, not defined: they may come from other modules.
 
 ``@<name>_run.profile`` does the same and notes the time before each step and after the last in
 ``@<name>_run.times``, an array of ``struct timespec`` (CLOCK_MONOTONIC); one call at a time.  It is
@@ -26,6 +19,7 @@ from modelcc.ir.program import Program
 from modelcc.targets.llvm.emitter import PLAIN, EmitOptions, module_text
 from modelcc.targets.llvm.steps import CLOCK, StepsCode
 from modelcc.targets.llvm.values import quoted
+from modelcc.targets.steps import write_steps
 
 PROFILE, TIMES = ".profile", ".times"
 """What is appended to the entry point's name for its profiled twin, and for the times."""
@@ -46,10 +40,7 @@ def emit_entry_points(program: Program, options: EmitOptions = PLAIN) -> tuple[s
     step and after the last one."""
     declarations: dict[str, None] = {}
     writer, times = StepsCode(program, declarations), quoted(entry_name(program) + TIMES)
-    for position, step in enumerate(program.steps):
-        writer.clock(times, position)
-        writer.step(step)
-    writer.clock(times, len(program.steps))
+    write_steps(program, writer, times)
     count = 2 * (len(program.steps) + 1)
     array = f"@{times} = global [{count} x i64] zeroinitializer"
     timed = writer.text(entry_name(program) + PROFILE)

@@ -23,6 +23,7 @@ from modelcc.targets.c.names import string_body
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.program import HOST
 from modelcc.targets.c.steps import StepsCode
+from modelcc.targets.steps import write_steps
 
 STEPS = "mcc_run_steps"
 _ROW = 80
@@ -36,8 +37,7 @@ def source(facts: DeliveredModel) -> str:
     prelude = Prelude(parallel_for=_parallel_for(facts))
     kernels = definitions(program.callees, prelude, _KERNELS)
     steps = StepsCode(program, prelude)
-    for step in program.steps:
-        steps.step(step)
+    write_steps(program, steps)
     sizes = [_elements(facts, tensor) for tensor in facts.sized]
     sizes = [_bounds(facts), *sizes, _arena(facts)] if facts.dims else []
     functions = [*sizes, _status_text(facts), _run(facts)]
