@@ -83,6 +83,16 @@ USE = """func @f(%u: u8[4], %z: i8[4], %y: mut i32[1]) {
 """
 
 
+def test_a_part_of_a_parallel_loop_may_use_instructions() -> None:
+    call = """func @f(%u: u8[4], %z: i8[4], %y: mut i32[1]) {
+  call parallel 0 .. 1 func @f.range(%u: u8[4], %z: i8[4], %y: mut i32[1]; first, last) {
+    store %y[0] = dot4(load %u[0] x4, load %z[0] x4, load %y[0])
+  }
+}
+"""
+    assert print_function(parse_function(MEANING + call)) == MEANING + call
+
+
 def test_text_tells_instructions_first() -> None:
     assert print_function(parse_function(MEANING + USE)) == MEANING + USE
     with pytest.raises(ModelError, match="unknown function 'dot4'"):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from modelcc.ir.constant import Constant
 from modelcc.ir.errors import ModelError
 from modelcc.ir.scalar import FUNCTIONS
+from modelcc.ir.scalar_text import print_scalar
 from modelcc.ir.tensor import (
     Apply,
     Bitcast,
@@ -26,7 +27,7 @@ from modelcc.ir.tensor import (
     TensorProgram,
 )
 from modelcc.ir.tensor_parser import parse_kernel, parse_tensor_program
-from modelcc.ir.tensor_text import print_kernel, print_scalar, print_tensor_program
+from modelcc.ir.tensor_text import print_kernel, print_tensor_program
 from modelcc.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
 from tests.ir.tensor_programs import PROGRAMS, matmul_relu, padded_pool, scalar_program
 

@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from modelcc.ir.condition import Condition
+from modelcc.ir.fields import NodeParts
 from modelcc.ir.index import Index, symbols
 from modelcc.ir.loop import (
-    Alloc,
     Assign,
-    Barrier,
-    BindIndex,
-    Bitcast,
     Check,
-    Comment,
-    Const,
-    Convert,
     Expr,
     For,
     Function,
-    If,
-    IndexOf,
-    Intrinsic,
-    Let,
     Load,
-    MulAdd,
     ParallelCall,
-    Predicate,
     Prefetch,
-    Reduce,
-    Register,
-    ScalarCall,
-    Select,
-    Shuffle,
-    Splat,
     Stmt,
     Store,
     Var,
     VectorGather,
     VectorScatter,
-    While,
 )
 
 FAULTS = ".faults"
@@ -48,128 +28,33 @@ FAULTS = ".faults"
 which the first is set and the second is the index where one fails."""
 
 
-def operands(e: Expr) -> tuple[Expr, ...]:
-    """The expressions directly inside ``e``, in order."""
-    match e:
-        case Const() | Var() | IndexOf() | Load() | Predicate():
-            return ()
-        case VectorGather():
-            return (e.offsets,)
-        case ScalarCall() | Intrinsic():
-            return e.args
-        case MulAdd():
-            return (e.a, e.b, e.c)
-        case Shuffle():
-            return (e.a, e.b)
-        case Select():
-            return (e.condition, e.then, e.other)
-        case Convert() | Bitcast() | Splat() | Reduce():
-            return (e.value,)
+_EXPRESSIONS = NodeParts[Expr]("Expr")
+_INDICES = NodeParts[Index]("Index", Condition)
+_BLOCKS = NodeParts[tuple[Stmt, ...]]("tuple[Stmt, ...]", Function)
 
+operands = _EXPRESSIONS.of
+"""The expressions directly inside an expression, in order."""
 
-def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
-    """``e`` with its direct operands replaced, in the order of :func:`operands`."""
-    match e:
-        case Const() | Var() | IndexOf() | Load() | Predicate():
-            return e
-        case VectorGather():
-            return replace(e, offsets=new[0])
-        case ScalarCall() | Intrinsic():
-            return replace(e, args=tuple(new))
-        case MulAdd():
-            return MulAdd(*new)
-        case Shuffle():
-            return replace(e, a=new[0], b=new[1])
-        case Select():
-            return Select(*new)
-        case Convert() | Bitcast() | Splat() | Reduce():
-            return replace(e, value=new[0])
+with_operands = _EXPRESSIONS.replaced
+"""An expression with its direct operands replaced, in the order of :func:`operands`."""
 
+indices = _INDICES.of
+"""The index expressions directly inside an expression."""
 
-def indices(e: Expr) -> tuple[Index, ...]:
-    """The index expressions directly inside ``e``."""
-    match e:
-        case IndexOf():
-            return (e.index,)
-        case Load():
-            return (e.offset, e.stride, *_present(e.active))
-        case VectorGather():
-            return (e.offset, *_present(e.active))
-        case Predicate():
-            return tuple(side for c in e.conditions for side in (c.left, c.right))
-        case _:
-            return ()
+statement_expressions = _EXPRESSIONS.of
+"""The expressions directly inside a statement, not those of its blocks."""
 
+with_statement_expressions = _EXPRESSIONS.replaced
+"""A statement with its direct expressions replaced, in the order of their listing."""
 
-def statement_expressions(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions directly inside ``s``, not those of its blocks."""
-    match s:
-        case If() | While():
-            return (s.condition,)
-        case Let() | BindIndex() | Check() | Register() | Assign() | Store():
-            return (s.value,)
-        case VectorScatter():
-            return (s.offsets, s.value)
-        case For() | Alloc() | Barrier() | Prefetch() | ParallelCall() | Comment():
-            return ()
+statement_indices = _INDICES.of
+"""The index expressions directly inside a statement, not those of its expressions."""
 
+blocks = _BLOCKS.of
+"""The statement lists directly inside a statement."""
 
-def with_statement_expressions(s: Stmt, new: Sequence[Expr]) -> Stmt:
-    """``s`` with its direct expressions replaced, in the order of their listing."""
-    match s:
-        case If() | While():
-            return replace(s, condition=new[0])
-        case Let() | BindIndex() | Check() | Register() | Assign() | Store():
-            return replace(s, value=new[0])
-        case VectorScatter():
-            return replace(s, offsets=new[0], value=new[1])
-        case For() | Alloc() | Barrier() | Prefetch() | ParallelCall() | Comment():
-            return s
-
-
-def statement_indices(s: Stmt) -> tuple[Index, ...]:
-    """The index expressions directly inside ``s``, not those of its expressions."""
-    match s:
-        case For():
-            return (s.start, s.stop, *_sides(s.when), *(s.part or ()))
-        case ParallelCall():
-            return (s.count, *_sides(s.when))
-        case Store():
-            return (s.offset, s.stride, *_present(s.active))
-        case VectorScatter():
-            return (s.offset, *_present(s.active))
-        case Prefetch():
-            return (s.offset,)
-        case Check():
-            return (s.extent, *_present(s.active))
-        case _:
-            return ()
-
-
-def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
-    """The statement lists directly inside ``s``."""
-    match s:
-        case For() | While():
-            return (s.body,)
-        case If():
-            return (s.then, s.other)
-        case ParallelCall():
-            return (s.outlined.body,)
-        case _:
-            return ()
-
-
-def map_blocks(s: Stmt, rewrite: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
-    """``s`` with each directly contained statement list rewritten."""
-    match s:
-        case For() | While():
-            return replace(s, body=rewrite(s.body))
-        case If():
-            return replace(s, then=rewrite(s.then), other=rewrite(s.other))
-        case ParallelCall():
-            return replace(s, outlined=replace(s.outlined, body=rewrite(s.outlined.body)))
-        case _:
-            return s
+map_blocks = _BLOCKS.changed
+"""A statement with each directly contained list rewritten."""
 
 
 def walk(e: Expr) -> Iterator[Expr]:
@@ -272,11 +157,3 @@ def checks_in(function: Function) -> int:
 
 def _is_parallel(s: Stmt) -> bool:
     return isinstance(s, For) and s.kind == "parallel"
-
-
-def _sides(condition: Condition | None) -> tuple[Index, ...]:
-    return () if condition is None else (condition.left, condition.right)
-
-
-def _present(index: Index | None) -> tuple[Index, ...]:
-    return () if index is None else (index,)

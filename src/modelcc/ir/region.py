@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
 from modelcc.ir.index import Bounds, Index, Range
 
 I = TypeVar("I")  # noqa: E741
+
+TensorName: TypeAlias = str
+"""Annotates fields that name tensors."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,8 @@ class Branch(Generic[I]):
     Kernels of either side define all of ``outputs``.
     """
 
-    condition: str
-    outputs: tuple[str, ...]
+    condition: TensorName
+    outputs: tuple[TensorName, ...]
     then: tuple[I, ...]
     other: tuple[I, ...]
     source: tuple[str, ...] = ()
@@ -45,10 +48,10 @@ class Carry:
     state after the loop.
     """
 
-    state: str
-    initial: str
-    next: str
-    last: str
+    state: TensorName
+    initial: TensorName
+    next: TensorName
+    last: TensorName
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,9 @@ class Repeat(Generic[I]):
     counter: str
     trips: Index | None
     carries: tuple[Carry, ...]
-    filled: tuple[str, ...]
+    filled: tuple[TensorName, ...]
     body: tuple[I, ...]
-    condition: str | None = None
+    condition: TensorName | None = None
     source: tuple[str, ...] = ()
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
+from modelcc.ir.fields import NodeParts
 from modelcc.ir.index import Index, substitute, symbols
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.scalar import FUNCTIONS
@@ -13,54 +14,21 @@ from modelcc.ir.tensor import (
     Apply,
     Axis,
     Bind,
-    Bitcast,
-    Cast,
     Condition,
-    Guard,
-    IndexValue,
     Linear,
-    Number,
     Read,
     Scalar,
-    Select,
     Stage,
 )
 
+_CHILDREN = NodeParts[Scalar]("Scalar")
+_INDICES = NodeParts[Index]("Index", Condition, IndexBound)
 
-def children(scalar: Scalar) -> tuple[Scalar, ...]:
-    """Direct sub-expressions, in evaluation order."""
-    match scalar:
-        case Apply() | Linear():
-            return scalar.args
-        case Read() | Number() | IndexValue():
-            return ()
-        case Select():
-            return (scalar.condition, scalar.then, scalar.other)
-        case Cast() | Bitcast():
-            return (scalar.value,)
-        case Guard():
-            return (scalar.inside, scalar.outside)
-        case Bind():
-            return (scalar.value, scalar.body)
+children = _CHILDREN.of
+"""Direct sub-expressions, in evaluation order."""
 
-
-def rebuild(scalar: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
-    """The same node over other sub-expressions (in the order of :func:`children`)."""
-    match scalar:
-        case Apply():
-            return Apply(scalar.function, parts, scalar.dtype)
-        case Linear():
-            return replace(scalar, args=parts)
-        case Number() | IndexValue() | Read():
-            return scalar
-        case Select():
-            return replace(scalar, condition=parts[0], then=parts[1], other=parts[2])
-        case Cast() | Bitcast():
-            return replace(scalar, value=parts[0])
-        case Guard():
-            return replace(scalar, inside=parts[0], outside=parts[1])
-        case Bind():
-            return replace(scalar, value=parts[0], body=parts[1])
+own_indices = _INDICES.of
+"""The index expressions of a node itself."""
 
 
 def transform(scalar: Scalar, visit: Callable[[Scalar], Scalar]) -> Scalar:
@@ -68,12 +36,7 @@ def transform(scalar: Scalar, visit: Callable[[Scalar], Scalar]) -> Scalar:
     below = children(scalar)
     if not below:
         return visit(scalar)
-    parts = tuple([transform(c, visit) for c in below])
-    return visit(scalar if _same(parts, below) else rebuild(scalar, parts))
-
-
-def _same(new: Sequence[object], old: Sequence[object]) -> bool:
-    return all([a is b for a, b in zip(new, old, strict=True)])
+    return visit(_CHILDREN.changed(scalar, lambda child: transform(child, visit)))
 
 
 def walk(scalar: Scalar) -> Iterator[Scalar]:
@@ -119,26 +82,7 @@ def map_indices(scalar: Scalar, rewrite: Callable[[Index], Index]) -> Scalar:
 
 def map_own_indices(node: Scalar, rewrite: Callable[[Index], Index]) -> Scalar:
     """Rewrite the index expressions of ``node`` itself."""
-    match node:
-        case Apply():
-            return node
-        case Read():
-            indices = tuple([rewrite(i) for i in node.indices])
-            same = _same(indices, node.indices)
-            return node if same else Read(node.tensor, indices, node.dtype)
-        case IndexValue():
-            return replace(node, index=rewrite(node.index))
-        case Linear():
-            return replace(node, row=rewrite(node.row))
-        case Guard():
-            conditions = tuple(
-                Condition(rewrite(c.left), c.comparison, rewrite(c.right)) for c in node.conditions
-            )
-            return replace(node, conditions=conditions)
-        case Bind(bound=IndexBound(extent=extent) as bound):
-            return replace(node, bound=replace(bound, extent=rewrite(extent)))
-        case _:
-            return node
+    return _INDICES.changed(node, rewrite)
 
 
 def substitute_indices(scalar: Scalar, values: Mapping[str, Index]) -> Scalar:
@@ -163,29 +107,13 @@ def substitute_stage(stage: Stage, values: Mapping[str, Index]) -> Stage:
 
 def index_symbols(scalar: Scalar) -> frozenset[str]:
     """Names of all symbols in index expressions, symbols bound inside included."""
-    found = (symbols(index) for node in walk(scalar) for index in _own_indices(node))
+    found = (symbols(index) for node in walk(scalar) for index in own_indices(node))
     return frozenset[str]().union(*found)
 
 
 def depends_on(scalar: Scalar, variable: str) -> bool:
     """Whether any index expression mentions ``variable``."""
     return variable in index_symbols(scalar)
-
-
-def _own_indices(node: Scalar) -> tuple[Index, ...]:
-    match node:
-        case Read():
-            return node.indices
-        case IndexValue():
-            return (node.index,)
-        case Linear():
-            return (node.row,)
-        case Guard():
-            return tuple(side for c in node.conditions for side in (c.left, c.right))
-        case Bind(bound=IndexBound(extent=extent)):
-            return (extent,)
-        case _:
-            return ()
 
 
 def cost(scalar: Scalar) -> int:

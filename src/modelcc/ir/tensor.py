@@ -24,7 +24,7 @@ from modelcc.ir.constant import Constant
 from modelcc.ir.index import Bounds, Index, Range, Sym, symbols
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import Function
-from modelcc.ir.region import Branch, Repeat
+from modelcc.ir.region import Branch, Repeat, TensorName
 from modelcc.ir.scalar import Combine
 from modelcc.ir.types import DType, TensorType
 
@@ -158,7 +158,7 @@ class Stage:
     combine's identity (an empty sum is 0).
     """
 
-    output: str
+    output: TensorName
     axes: tuple[Axis, ...]
     write: tuple[Index, ...]
     body: Scalar
@@ -175,8 +175,8 @@ class Kernel:
     asked for that algorithm."""
 
     name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    inputs: tuple[TensorName, ...]
+    outputs: tuple[TensorName, ...]
     stages: tuple[Stage, ...]
     source: tuple[str, ...] = ()
     rounding: float = 1.0
@@ -194,8 +194,8 @@ class Scatter:
     """
 
     stage: Stage
-    initial: str
-    inputs: tuple[str, ...]
+    initial: TensorName
+    inputs: tuple[TensorName, ...]
     source: tuple[str, ...] = ()
 
     @property
@@ -208,8 +208,8 @@ class Scatter:
 class View:
     """``output`` is ``input``'s row-major buffer under another shape; nothing is computed."""
 
-    output: str
-    input: str
+    output: TensorName
+    input: TensorName
     source: tuple[str, ...] = ()
 
 
@@ -222,8 +222,8 @@ class Algorithm:
     """
 
     function: Function
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    inputs: tuple[TensorName, ...]
+    outputs: tuple[TensorName, ...]
     sizes: tuple[Index, ...] = ()
     source: tuple[str, ...] = ()
 
@@ -238,7 +238,7 @@ class ReadSize:
     """
 
     symbols: tuple[str, ...]
-    tensor: str
+    tensor: TensorName
     requires: tuple[Condition, ...] = ()
     source: tuple[str, ...] = ()
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from modelcc.ir.region import Branch, Carry, Repeat
+from modelcc.ir.fields import NodeParts
+from modelcc.ir.region import Carry
 from modelcc.ir.scalar_tree import transform
 from modelcc.ir.tensor import (
-    Algorithm,
     Item,
-    Kernel,
     Read,
-    ReadSize,
     Scalar,
-    Scatter,
     Stage,
-    View,
 )
+
+_NAMES = NodeParts[str]("TensorName", Carry)
+_STAGES = NodeParts[Stage]("Stage")
+_ITEMS = NodeParts[tuple[Item, ...]]("tuple[I, ...]")
 
 
 def rename_tensors(item: Item, names: Mapping[str, str]) -> Item:
@@ -26,38 +26,11 @@ def rename_tensors(item: Item, names: Mapping[str, str]) -> Item:
     def new(name: str) -> str:
         return names.get(name, name)
 
-    def all_new(old: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(new, old))
-
     def inner(items: tuple[Item, ...]) -> tuple[Item, ...]:
-        return tuple(rename_tensors(i, names) for i in items)
+        return tuple([rename_tensors(each, names) for each in items])
 
-    match item:
-        case View():
-            return replace(item, output=new(item.output), input=new(item.input))
-        case Branch(condition, outputs, then, other, source):
-            return Branch(new(condition), all_new(outputs), inner(then), inner(other), source)
-        case Repeat():
-            condition = None if item.condition is None else new(item.condition)
-            carries = tuple(
-                Carry(new(c.state), new(c.initial), new(c.next), new(c.last)) for c in item.carries
-            )
-            return Repeat(
-                item.counter, item.trips, carries, all_new(item.filled), inner(item.body),
-                condition, item.source,
-            )  # fmt: skip
-        case Scatter():
-            stage = rename_stage(item.stage, names)
-            return Scatter(stage, new(item.initial), all_new(item.inputs), item.source)
-        case Algorithm():
-            inputs, outputs = all_new(item.inputs), all_new(item.outputs)
-            return replace(item, inputs=inputs, outputs=outputs)
-        case ReadSize():
-            return replace(item, tensor=new(item.tensor))
-        case Kernel():
-            stages = tuple(rename_stage(stage, names) for stage in item.stages)
-            inputs, outputs = all_new(item.inputs), all_new(item.outputs)
-            return replace(item, inputs=inputs, outputs=outputs, stages=stages)
+    renamed = _STAGES.changed(_NAMES.changed(item, new), lambda stage: rename_stage(stage, names))
+    return _ITEMS.changed(renamed, inner)
 
 
 def rename_stage(stage: Stage, names: Mapping[str, str]) -> Stage:

@@ -27,7 +27,7 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.scalar import Combine
-from modelcc.ir.scalar_tree import map_indices, reads, transform, walk
+from modelcc.ir.scalar_tree import map_indices, map_own_indices, own_indices, reads, transform, walk
 from modelcc.ir.tensor import (
     Axis,
     Bind,
@@ -282,13 +282,8 @@ def _flatten(
             case Read() if node.tensor not in logical:
                 offset = _offset(node.tensor, node.indices, types, values, ranges, known)
                 return Read(node.tensor, (offset,), node.dtype)
-            case Read():
-                where = (simplify(substitute(i, values), ranges) for i in node.indices)
-                return replace(node, indices=tuple(where))
-            case IndexValue():
-                return replace(node, index=simplify(substitute(node.index, values), ranges))
-            case Linear():
-                return replace(node, row=simplify(substitute(node.row, values), ranges))
+            case Read() | IndexValue() | Linear():
+                return map_own_indices(node, lambda i: simplify(substitute(i, values), ranges))
             case Guard():
                 return _flatten_guard(node, values, ranges)
             case _:
@@ -373,13 +368,9 @@ def _mergeable(nest: Nest, outer: LoopVar, inner: LoopVar) -> bool:
             case Read() if len(node.indices) == 1:
                 if not walks_as_one(node.indices[0]):
                     return False
-            case Read() if any(occurs(i) for i in node.indices):
-                return False
-            case IndexValue() if occurs(node.index):
-                return False
-            case Linear() if occurs(node.row):
-                return False
-            case Guard() if any(occurs(c.left) for c in node.conditions):
+            case Bind():
+                pass
+            case _ if any(map(occurs, own_indices(node))):
                 return False
             case _:
                 pass
