@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 import modelcc
 from modelcc.ir.index import Range
+from modelcc.ir.library import meaning_of
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.schedule.canonical import canonical
@@ -28,7 +29,7 @@ def loops(level: str, rows: object, columns: object, layout: str = "<d1/16 d0 d1
     kernel, types = parse_kernel(f"kernel @pack(%x: {x}) -> (%y: {x}{layout}) {{ {stage} }}")
     dims = {name: Range(0, None) for name in (rows, columns) if isinstance(name, str)}
     key, _ = canonical(kernel, types, frozenset(), dims)
-    text = print_function(schedule_kernel(key, "pack", machine).function)
+    text = print_function(meaning_of(schedule_kernel(key, "pack", machine).function))
     return re.findall(r"(?:parallel|for) \w+ in 0 \.\. (.*) {", text)
 
 

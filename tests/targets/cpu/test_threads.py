@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from modelcc.ir.library import meaning_of
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.tensor_parser import parse_kernel
 from modelcc.schedule.canonical import canonical
@@ -22,7 +23,7 @@ def product(rows: int, depth: int, columns: int, machine: CpuModel = ZEN5) -> st
     text = f"kernel @product(%x: {x}, %w: {w}) -> (%y: {y}) {{ {body} }}"
     kernel, types = parse_kernel(text)
     key, _ = canonical(kernel, types, frozenset(["w"]), {})
-    return print_function(schedule_kernel(key, "product", machine).function)
+    return print_function(meaning_of(schedule_kernel(key, "product", machine).function))
 
 
 @pytest.mark.parametrize(
