@@ -4,7 +4,7 @@ The executor knows nothing of storages or plans: it follows a lowered program's 
 every buffer a kernel writes with that tensor's tag, and checks the tags of what a kernel reads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from modelcc.ir.constant import Constant
-from modelcc.ir.index import Index, Range, Sym, evaluate
+from modelcc.ir.index import Index, Range, Sym, evaluate, substitute
 from modelcc.ir.loop import Buffer, Function, Parameter
-from modelcc.ir.program import CopyTensor, Launch, Program, Step
+from modelcc.ir.program import CopyTensor, Definition, Launch, Program, Step
 from modelcc.ir.tensor import View
 from modelcc.ir.types import F32, Array, TensorType
-from modelcc.passes.program.stacking import definition_values
 from modelcc.passes.program.timeline import timeline
 
 ALIGNMENT = 64
@@ -95,6 +94,19 @@ def scheduled_programs(draw: st.DrawFn, symbolic: bool = False) -> Program:
     dims = {"n": Range(1, None), "m": Range(1, 300)} if symbolic else {}
     constants = {"w": Constant(np.zeros(16, np.float32))}
     return program_of(inputs, outputs, items, types, constants=constants, dims=dims)
+
+
+def definition_values(
+    definitions: Sequence[Definition], values: Mapping[str, int]
+) -> dict[str, int]:
+    """``values`` and the value of every definition."""
+    known = dict(values)
+    for definition in definitions:
+        value = substitute(definition.value, known)
+        if not isinstance(value, int):
+            raise KeyError(f"{definition.symbol} = {value} needs values of more dimensions")
+        known[definition.symbol] = value
+    return known
 
 
 def execute(scheduled: Program, program: Program, values: dict[str, int]) -> None:

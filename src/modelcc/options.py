@@ -103,11 +103,6 @@ class Options:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def fixed_dims(dims: Dims | None) -> tuple[tuple[str, int | Range], ...]:
-    """``dims`` as :class:`Options` has them; :class:`ModelError` says which is no size."""
-    return dimensions("dims", {} if dims is None else dims)
-
-
 def _machine(what: str, value: object) -> tuple[tuple[str, float], ...]:
     given = pairs_of(value)
     if given is None:

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from constant_tables import constant_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,6 @@ from modelcc.artifact.archive import (
     read_into,
     read_members,
 )
-from modelcc.artifact.constants import constant_table
 from modelcc.artifact.errors import ArtifactError
 from modelcc.artifact.file import Artifact, read_artifact, write_artifact
 from modelcc.artifact.manifest import (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_library import CLibrary
 from loop_programs import aligned
 from machines import chosen_machine
 from program_cases import nested_program, nested_result, with_tensor
@@ -25,9 +26,9 @@ from modelcc.ir.types import BOOL, F32, Array, TensorType
 from modelcc.runtime.loader import load_objects
 from modelcc.targets.c.emitter import EmitOptions as COptions
 from modelcc.targets.c.program import emit_program_c
-from modelcc.targets.c.toolchain import find_compiler, load_library
+from modelcc.targets.c.toolchain import find_compiler
 from modelcc.targets.llvm.emitter import emit_llvm
-from modelcc.targets.llvm.program import emit_program
+from modelcc.targets.llvm.program import emit_entry_points
 from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import compile_llvm
 
@@ -82,14 +83,17 @@ def _compiled_llvm() -> tuple[int, object]:
     """Address of the entry point, and what has to live as long as it is used."""
     program, machine = nested_program(), chosen_machine()
     options = emission(machine)
-    texts = [emit_program(program, options), *(emit_llvm([f], options) for f in program.functions)]
+    texts = [
+        emit_entry_points(program, options)[0],
+        *(emit_llvm([f], options) for f in program.functions),
+    ]
     code = load_objects([compile_llvm(text, machine) for text in texts], {})
     return code.address("nested_run"), code
 
 
 def _compiled_c(folder: Path) -> tuple[int, object]:
     text = "#define MCC_SERIAL\n" + emit_program_c(nested_program(), COptions(static=True))
-    code = load_library([text], find_compiler(), folder)
+    code = CLibrary([text], find_compiler(), folder)
     return code.address("nested_run"), code
 
 

@@ -13,9 +13,9 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from constant_tables import constant_table
 
 import modelcc
-from modelcc.artifact.constants import constant_table
 from modelcc.artifact.file import Artifact, write_artifact
 from modelcc.artifact.manifest import DimSpec, MachineSpec, Manifest, TensorSpec
 from modelcc.ir.index import Index, Sym, maximum

@@ -180,16 +180,6 @@ def _inside(place: Element, weight: Element, extent: Index) -> Tap:
     return Tap(clamped(place, extent), weight, pixel_bound(extent))
 
 
-def edge_taps(position: Element, extent: Index) -> tuple[Tap, Tap]:
-    """The two pixels around a position that is first moved into the axis (RoIAlign's rule)."""
-    moved = apply("min", apply("max", position, 0.0), index_value(extent - 1, position.dtype))
-    low = apply("floor", moved)
-    fraction = moved - low
-    first = clamped(low.cast(I64), extent)
-    bound = pixel_bound(extent)
-    return Tap(first, 1.0 - fraction, bound), Tap(clamped(first + 1, extent), fraction, bound)
-
-
 def sampled(image: Array, positions: Sequence[Array] | Array) -> Array:
     """``image[…, *spatial]`` at ``positions``, one array for each axis, linearly; 0 outside."""
     rank = len(positions)

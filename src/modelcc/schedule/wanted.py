@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from modelcc.schedule.listing import ALGORITHM, MODEL, Listing
-from modelcc.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,3 @@ class Wanted:
 def _named(texts: Mapping[str, str], kind: str) -> dict[str, str]:
     """Those whose names begin with ``kind``, without it."""
     return {n.removeprefix(kind): text for n, text in texts.items() if n.startswith(kind)}
-
-
-def as_given(schedules: Mapping[str, Schedule]) -> Wanted:
-    """What a file with ``schedules`` asks for, on any machine."""
-    return Wanted(Listing("", schedules))

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduled_programs import execute, kernel, program_of, scheduled_programs, tensor
+from scheduled_programs import (
+    definition_values,
+    execute,
+    kernel,
+    program_of,
+    scheduled_programs,
+    tensor,
+)
 
 from modelcc.ir.constant import Constant
 from modelcc.ir.index import Range, Sym, evaluate, symbols
@@ -17,7 +24,6 @@ from modelcc.ir.types import F32, TensorType, blocked
 from modelcc.passes.program.apply_plan import apply_plan
 from modelcc.passes.program.order import order_steps
 from modelcc.passes.program.plan_memory import MemoryPlan, plan_memory
-from modelcc.passes.program.stacking import definition_values
 from modelcc.passes.program.timeline import timeline
 
 

@@ -8,19 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_library import CLibrary
 from loop_programs import aligned
 from program_cases import small_program
 
-from modelcc.runtime.loader import LoadError, load_objects
+from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool, pool_c
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.program import emit_program_c, entry_name, program_head
 from modelcc.targets.c.toolchain import (
     CCompiler,
-    SharedCode,
     ToolchainError,
     find_compiler,
-    load_library,
 )
 
 WHOLE = EmitOptions(static=True, head=program_head(small_program()))
@@ -62,12 +61,12 @@ def test_separate_files(threads: int, batch: int, compiler: CCompiler) -> None:
 
 def test_one_file_without_a_pool(compiler: CCompiler, tmp_path: Path) -> None:
     text = "#define MCC_SERIAL\n" + emit_program_c(small_program(), WHOLE)
-    run_small(load_library([text], compiler, tmp_path).address("small_run"), 5, 0)
+    run_small(CLibrary([text], compiler, tmp_path).address("small_run"), 5, 0)
 
 
 def test_one_file_with_the_pool_in_c(compiler: CCompiler, tmp_path: Path) -> None:
     texts = [emit_program_c(small_program(), WHOLE), pool_c()]
-    code = load_library(texts, compiler, tmp_path)
+    code = CLibrary(texts, compiler, tmp_path)
     create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32)(code.address("mcc_pool_create"))
     destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("mcc_pool_destroy"))
     handle = create(2)
@@ -91,18 +90,8 @@ def test_the_file_says_how_to_call_it() -> None:
 def test_names_that_c_cannot_spell(compiler: CCompiler, tmp_path: Path) -> None:
     program = replace(small_program(), name="main-graph/1")
     text = "#define MCC_SERIAL\n" + emit_program_c(program, WHOLE)
-    code = load_library([text], compiler, tmp_path)
+    code = CLibrary([text], compiler, tmp_path)
     run_small(code.address(entry_name(program)), 1, 0)
-
-
-def test_libraries_are_kept_by_content(compiler: CCompiler, tmp_path: Path) -> None:
-    one, two = "int f(void) { return 1; }", "int f(void) { return 2; }"
-    results = [
-        ctypes.CFUNCTYPE(ctypes.c_int)(load_library([text], compiler, tmp_path).address("f"))()
-        for text in (one, two, one)
-    ]
-    assert results == [1, 2, 1]
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_refused_files_show_the_compilers_words(compiler: CCompiler) -> None:
@@ -115,11 +104,3 @@ def test_a_compiler_that_is_not_there() -> None:
         find_compiler("no-such-cc")
     with pytest.raises(ToolchainError, match="false does not run"):
         find_compiler("false")
-
-
-def test_missing_functions(compiler: CCompiler, tmp_path: Path) -> None:
-    code = load_library(["int f(void) { return 1; }"], compiler, tmp_path)
-    with pytest.raises(LoadError, match="does not define 'g'"):
-        code.address("g")
-    with pytest.raises(LoadError, match="cannot load the compiled code"):
-        SharedCode(tmp_path / "none.so")

@@ -22,10 +22,10 @@ from modelcc.ops.pool import AveragePool
 from modelcc.ops.samples import arrays, sizes
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
-from modelcc.schedule.listing import Scheduled
+from modelcc.schedule.listing import Listing, Scheduled
 from modelcc.schedule.schedule import Schedule, ScheduleError
 from modelcc.schedule.text import parse_schedule, print_schedule
-from modelcc.schedule.wanted import as_given
+from modelcc.schedule.wanted import Wanted
 from modelcc.schedule.workload import workload_key
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.cpu.lower import schedule_kernel
@@ -64,7 +64,7 @@ def test_random_networks_mean_the_same_by_any_schedule(graph: Graph, seed: int) 
     wanted = interpret(graph, feeds)
     kernels = scheduled_kernels(program, chosen_cpu())
     chosen = drawn(kernels, random.Random(seed))
-    scheduled = schedule_program(program, chosen_cpu(), wanted=as_given(chosen))
+    scheduled = schedule_program(program, chosen_cpu(), wanted=Wanted(Listing("", chosen)))
     execute = native(scheduled)
     assert_same(run_scheduled(scheduled, execute, feeds, {}), wanted)
     assert_same(run_scheduled(scheduled, execute, feeds, {}, in_place=True), wanted)
@@ -77,7 +77,7 @@ def test_ops_mean_the_same_by_any_schedule(op: Op, sample: Sample, all_cases: bo
     kernels = scheduled_kernels(program, chosen_cpu())
     for seed in range(4 if all_cases else 1):
         chosen = drawn(kernels, random.Random(f"{op} {seed}"))
-        scheduled = schedule_program(program, chosen_cpu(), wanted=as_given(chosen))
+        scheduled = schedule_program(program, chosen_cpu(), wanted=Wanted(Listing("", chosen)))
         check(op, scheduled, native(scheduled), arrays(op, sample), sizes(op, sample))
 
 
@@ -119,6 +119,6 @@ def test_schedules_of_other_kernels_are_refused_or_right(graph: Graph, other: Gr
                 assert str(error)
             else:
                 accepted = {**accepted, workload_key(one.kernel): schedule}
-    scheduled = schedule_program(program, machine, wanted=as_given(accepted))
+    scheduled = schedule_program(program, machine, wanted=Wanted(Listing("", accepted)))
     got = run_scheduled(scheduled, native(scheduled), feeds, {})
     assert_same(got, interpret(graph, feeds))

@@ -18,7 +18,8 @@ from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.ir.types import Array
 from modelcc.passes.tensor.register_axes import shared_depth
-from modelcc.schedule.wanted import as_given
+from modelcc.schedule.listing import Listing
+from modelcc.schedule.wanted import Wanted
 from modelcc.schedule.workload import workload_key
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.cpu.schedule import schedule_program, scheduled_kernels
@@ -98,7 +99,7 @@ def test_any_schedule_keeps_the_meaning(name: str) -> None:
     wanted = run_program(program, {"x": x}, {"n": 3})["y"]
     for one in scheduled_kernels(program, chosen_cpu()):
         for schedule in islice(candidates(one.kernel, one.schedule, chosen_cpu()), 8):
-            asked = as_given({workload_key(one.kernel): schedule})
+            asked = Wanted(Listing("", {workload_key(one.kernel): schedule}))
             scheduled = schedule_program(program, chosen_cpu(), wanted=asked)
             found = run_scheduled(scheduled, interpreted(scheduled), {"x": x}, {"n": 3})["y"]
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)

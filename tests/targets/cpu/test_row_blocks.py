@@ -29,10 +29,10 @@ from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
 from modelcc.passes.tensor.inline import InlineStages
-from modelcc.schedule.listing import Scheduled
+from modelcc.schedule.listing import Listing, Scheduled
 from modelcc.schedule.schedule import RowBlocks, ScheduleError, Tiled
 from modelcc.schedule.text import parse_schedule, print_schedule
-from modelcc.schedule.wanted import as_given
+from modelcc.schedule.wanted import Wanted
 from modelcc.schedule.workload import workload_key
 from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.cpu.lower import schedule_kernel
@@ -260,7 +260,7 @@ def test_any_tiles_of_a_product_mean_the_same(case: str, product: str) -> None:
     assert others
     for schedule in others[::6]:
         assert schedule is not None
-        wanted = as_given({workload_key(one.kernel): schedule})
+        wanted = Wanted(Listing("", {workload_key(one.kernel): schedule}))
         program = schedule_program(fused(graph), machine(small), wanted=wanted)
         check(program, graph, feeds(graph, sizes), sizes)
 

@@ -13,7 +13,7 @@ from program_cases import small_program
 from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
 from modelcc.targets.llvm.emitter import emit_llvm
-from modelcc.targets.llvm.program import emit_program, entry_name
+from modelcc.targets.llvm.program import emit_entry_points, entry_name
 from modelcc.targets.native.emission import emission
 from modelcc.targets.native.toolchain import compile_llvm
 
@@ -27,7 +27,10 @@ def addresses(*arrays: np.ndarray) -> ctypes.Array[ctypes.c_void_p]:
 def test_runs_all_steps(threads: int, batch: int) -> None:
     program, machine = small_program(), chosen_machine()
     options = emission(machine)
-    texts = [emit_program(program, options), *(emit_llvm([f], options) for f in program.functions)]
+    texts = [
+        emit_entry_points(program, options)[0],
+        *(emit_llvm([f], options) for f in program.functions),
+    ]
     objects = [compile_llvm(text, machine) for text in texts]
     x = aligned(np.random.default_rng(0).standard_normal((batch, 7)).astype(np.float32))
     y, same = aligned(np.zeros_like(x)), aligned(np.zeros_like(x))

@@ -23,7 +23,6 @@ from modelcc.targets.native.toolchain import (
     compile_llvm,
     host_machine,
     llvm_version,
-    optimized_llvm,
 )
 
 AXPY = """
@@ -175,11 +174,6 @@ def test_ptx() -> None:
     ptx = assembly(text, Machine("nvptx64-nvidia-cuda", "sm_90"))
     assert ".entry axpy" in ptx
     assert ".target sm_90" in ptx
-
-
-def test_optimized_text_has_no_allocas_left() -> None:
-    assert "alloca" in AXPY
-    assert "alloca" not in optimized_llvm(AXPY, host_machine(), CodegenOptions(optimize=1))
 
 
 def test_parse_error_shows_the_line() -> None:

@@ -8,7 +8,7 @@ right for every size, and for the typical one no higher than the placement it ca
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -197,16 +197,3 @@ def _highest(ends: Sequence[Index], compared: _Ends) -> Index:
         kept = [other for other in kept if not compared.within(other, end)]
         kept.append(end)
     return maximum(*kept) if kept else 0
-
-
-def definition_values(
-    definitions: Sequence[Definition], values: Mapping[str, int]
-) -> dict[str, int]:
-    """``values`` and the value of every definition."""
-    known = dict(values)
-    for definition in definitions:
-        value = substitute(definition.value, known)
-        if not isinstance(value, int):
-            raise KeyError(f"{definition.symbol} = {value} needs values of more dimensions")
-        known[definition.symbol] = value
-    return known

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -13,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from modelcc.ir.errors import Error
-from modelcc.runtime.errors import LoadError
 from modelcc.targets.c.dialect import GNU, CDialect
 
 FUSED = ("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
@@ -53,28 +50,22 @@ class CCompiler:
 
     def compile_object(self, text: str) -> bytes:
         """The object file of a C file; :class:`ToolchainError` if the compiler refuses it."""
-        return self._run((text,), ("-c",))
+        return self._run(text, "-c")
 
     def assembly(self, text: str) -> str:
         """The C file as assembly text."""
-        return self._run((text,), ("-S",)).decode()
-
-    def compile_library(self, texts: Sequence[str]) -> bytes:
-        """The shared library of C files."""
-        return self._run(texts, ("-shared", "-lm"))
+        return self._run(text, "-S").decode()
 
     def key(self, *texts: str) -> str:
         """SHA-256, in hexadecimal, of all that determines what is made of ``texts``."""
         parts = (*self.command, self.version, *self.flags, *texts)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def _run(self, texts: Sequence[str], mode: Sequence[str]) -> bytes:
+    def _run(self, text: str, mode: str) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder, "result")
-            names = [f"model{number}.c" for number in range(len(texts))]
-            for name, text in zip(names, texts, strict=True):
-                Path(folder, name).write_text(text)
-            command = [*self.command, *self.flags, "-o", str(result), *names, *mode]
+            Path(folder, "model0.c").write_text(text)
+            command = [*self.command, *self.flags, "-o", str(result), "model0.c", mode]
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
             if done.returncode:
                 first = "\n".join(done.stderr.strip().splitlines()[:8])
@@ -111,38 +102,3 @@ def _version(command: Sequence[str]) -> str:
     if done.returncode:
         raise ToolchainError(f"{' '.join(command)} does not run: {done.stderr.strip()}")
     return done.stdout.partition("\n")[0]
-
-
-class SharedCode:
-    """A shared library in this process, with the addresses of what it defines."""
-
-    def __init__(self, path: Path) -> None:
-        """Load the library at ``path``; raises LoadError."""
-        try:
-            self._library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
-        except OSError as error:
-            raise LoadError(f"cannot load the compiled code: {error}") from error
-
-    def address(self, name: str) -> int:
-        """Where the function ``name`` lies in memory."""
-        try:
-            found = ctypes.cast(self._library[name], ctypes.c_void_p).value
-        except AttributeError as error:
-            raise LoadError(f"the compiled code does not define '{name}'") from error
-        return found or 0
-
-
-def load_library(texts: Sequence[str], compiler: CCompiler, cache: Path) -> SharedCode:
-    """C files compiled to one library, and loaded; raises LoadError and :class:`ToolchainError`.
-
-    The library is kept in ``cache`` under a name made of its contents: the system's loader takes
-    libraries of one path for the same.
-    """
-    path = cache / f"mcc-{compiler.key(*texts)}.so"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=cache, suffix=".so")
-        with os.fdopen(handle, "wb") as file:
-            file.write(compiler.compile_library(texts))
-        os.replace(temporary, path)
-    return SharedCode(path)

@@ -30,11 +30,6 @@ def entry_name(program: Program) -> str:
     return f"{program.name}_run"
 
 
-def emit_program(program: Program, options: EmitOptions = PLAIN) -> str:
-    """LLVM IR text of the module that defines :func:`entry_name`."""
-    return emit_entry_points(program, options)[0]
-
-
 def emit_entry_points(program: Program, options: EmitOptions = PLAIN) -> tuple[str, str]:
     """Texts of two modules: of :func:`entry_name`, and of its twin that notes the time before each
     step and after the last one."""

@@ -98,13 +98,6 @@ def assembly(text: str, machine: Machine, options: CodegenOptions = CodegenOptio
             return target.emit_assembly(module)
 
 
-def optimized_llvm(text: str, machine: Machine, options: CodegenOptions = CodegenOptions()) -> str:
-    """The module's text after LLVM's optimiser; raises like `compile_llvm`."""
-    with _parsed(text) as module, _target_machine(machine, options) as target:
-        _optimize(module, machine, options, target)
-        return str(module)
-
-
 def llvm_version() -> str:
     """Version of the LLVM that generates code, as "22.1.0"."""
     return ".".join(map(str, cast("tuple[int, ...]", llvm.llvm_version_info)))
