@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -267,6 +268,11 @@ class Call:
 
 Handler = Callable[[Call], Results]
 Handlers = Mapping[str, Handler]
+
+
+def table(**handlers: Handler) -> Handlers:
+    """Handlers by the names of their operators."""
+    return MappingProxyType(handlers)
 
 
 def simple(op: type[Op], **defaults: Any) -> Handler:

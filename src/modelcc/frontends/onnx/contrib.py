@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handler, Handlers, Results, simple
+from modelcc.frontends.onnx.call import Call, Handler, Results, simple, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import convolution, gemm, max_pool
 from modelcc.frontends.onnx.padding import pad
@@ -274,35 +274,33 @@ def gather_quantized(call: Call) -> str:
     return call.emit(DequantizeLinear(place, attrs.integer("block_size", 128)), *rows)
 
 
-CONTRIB: Handlers = MappingProxyType(
-    {
-        "FusedMatMul": fused_matmul,
-        "TransposeMatMul": fused_matmul,
-        "Gelu": biased_gelu("none"),
-        "BiasGelu": biased_gelu("none"),
-        "FastGelu": biased_gelu("tanh"),
-        "QuickGelu": simple(act.Swish, alpha=1.702),
-        "BiasSplitGelu": bias_split_gelu,
-        "FusedConv": fused_conv,
-        "FusedGemm": fused_gemm,
-        "NhwcConv": nhwc_conv,
-        "NhwcFusedConv": nhwc_conv,
-        "MatMulNBits": matmul_bits,
-        "NhwcMaxPool": nhwc_max_pool,
-        "BiasSoftmax": bias_softmax,
-        "BiasAdd": bias_add,
-        "GemmFastGelu": gemm_fast_gelu,
-        "FusedMatMulActivation": activated_matmul,
-        "ComplexMul": complex_mul(conjugate=False),
-        "ComplexMulConj": complex_mul(conjugate=True),
-        "GridSample": standard(grid_sample, 16),
-        "Trilu": trilu,
-        "GatherND": simple(GatherND),
-        "Inverse": inverse,
-        "ExpandDims": expand_dims,
-        "CDist": distances,
-        "Range": standard(range_, 11),
-        "Pad": standard(pad, 18),
-        "GatherBlockQuantized": gather_quantized,
-    }
+CONTRIB = table(
+    FusedMatMul=fused_matmul,
+    TransposeMatMul=fused_matmul,
+    Gelu=biased_gelu("none"),
+    BiasGelu=biased_gelu("none"),
+    FastGelu=biased_gelu("tanh"),
+    QuickGelu=simple(act.Swish, alpha=1.702),
+    BiasSplitGelu=bias_split_gelu,
+    FusedConv=fused_conv,
+    FusedGemm=fused_gemm,
+    NhwcConv=nhwc_conv,
+    NhwcFusedConv=nhwc_conv,
+    MatMulNBits=matmul_bits,
+    NhwcMaxPool=nhwc_max_pool,
+    BiasSoftmax=bias_softmax,
+    BiasAdd=bias_add,
+    GemmFastGelu=gemm_fast_gelu,
+    FusedMatMulActivation=activated_matmul,
+    ComplexMul=complex_mul(conjugate=False),
+    ComplexMulConj=complex_mul(conjugate=True),
+    GridSample=standard(grid_sample, 16),
+    Trilu=trilu,
+    GatherND=simple(GatherND),
+    Inverse=inverse,
+    ExpandDims=expand_dims,
+    CDist=distances,
+    Range=standard(range_, 11),
+    Pad=standard(pad, 18),
+    GatherBlockQuantized=gather_quantized,
 )

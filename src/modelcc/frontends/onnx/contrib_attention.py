@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib_heads import (
     Three,
     along,
@@ -230,13 +228,11 @@ def _with_sink(call: Call, scores: Value) -> Value:
     return part(weights, 3, 0, keys)
 
 
-CONTRIB_ATTENTION: Handlers = MappingProxyType(
-    {
-        "Attention": attention,
-        "MultiHeadAttention": multi_head,
-        "GroupQueryAttention": grouped,
-        "RotaryEmbedding": rotary_embedding,
-        "MRotaryEmbedding": rotary_embedding_of_images,
-        "GemmaRotaryEmbedding": rotary_of_gemma,
-    }
+CONTRIB_ATTENTION = table(
+    Attention=attention,
+    MultiHeadAttention=multi_head,
+    GroupQueryAttention=grouped,
+    RotaryEmbedding=rotary_embedding,
+    MRotaryEmbedding=rotary_embedding_of_images,
+    GemmaRotaryEmbedding=rotary_of_gemma,
 )

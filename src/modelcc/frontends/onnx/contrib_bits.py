@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib import bits_product
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import Array
@@ -109,11 +109,9 @@ def three_layers(call: Call) -> tuple[str, str, str, str]:
     return q.name, k.name, v.name, total
 
 
-CONTRIB_BITS: Handlers = MappingProxyType(
-    {
-        "MatMulBnb4": matmul_of_codes,
-        "MatMulFpQ4": matmul_of_blocks,
-        "MatMulNBitsMlp": gated_layers,
-        "MatMulNBitsQkv": three_layers,
-    }
+CONTRIB_BITS = table(
+    MatMulBnb4=matmul_of_codes,
+    MatMulFpQ4=matmul_of_blocks,
+    MatMulNBitsMlp=gated_layers,
+    MatMulNBitsQkv=three_layers,
 )

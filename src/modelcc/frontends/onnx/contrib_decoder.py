@@ -6,11 +6,10 @@ Heads are [batch, heads, positions, size].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib_heads import (
     before_last,
     biased,
@@ -260,11 +259,9 @@ def _blocks(rows: Array, columns: Array) -> Array:
     return dense
 
 
-CONTRIB_DECODER: Handlers = MappingProxyType(
-    {
-        "DecoderMaskedMultiHeadAttention": decoder_attention_step,
-        "DecoderMaskedSelfAttention": self_attention_step,
-        "DecoderAttention": decoder_attention,
-        "SparseAttention": sparse_attention,
-    }
+CONTRIB_DECODER = table(
+    DecoderMaskedMultiHeadAttention=decoder_attention_step,
+    DecoderMaskedSelfAttention=self_attention_step,
+    DecoderAttention=decoder_attention,
+    SparseAttention=sparse_attention,
 )

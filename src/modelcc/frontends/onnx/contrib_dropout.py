@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handler, Handlers
+from modelcc.frontends.onnx.call import Call, Handler, table
 from modelcc.frontends.onnx.contrib import standard
 from modelcc.frontends.onnx.random import dropout
 from modelcc.ir.index import Index, floordiv, product
@@ -57,10 +55,8 @@ def _words(call: Call, mask: Value) -> Value:
     return of(ReduceSum((1,), False), filled * weights)
 
 
-CONTRIB_DROPOUT: Handlers = MappingProxyType(
-    {
-        "BiasDropout": biased(packed=False),
-        "BitmaskBiasDropout": biased(packed=True),
-        "BitmaskDropout": packed_dropout,
-    }
+CONTRIB_DROPOUT = table(
+    BiasDropout=biased(packed=False),
+    BitmaskBiasDropout=biased(packed=True),
+    BitmaskDropout=packed_dropout,
 )

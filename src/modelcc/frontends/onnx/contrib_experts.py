@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib import type_of_bits, unpacked
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import Index, floordiv, product
@@ -240,4 +240,4 @@ def _quantised_layer(call: Call, number: int, block: int) -> dict[str, Value]:
     return {name: call.literal(np.ascontiguousarray(a)) for name, a in arrays.items()}
 
 
-CONTRIB_EXPERTS: Handlers = MappingProxyType({"MoE": experts, "QMoE": quantised_experts})
+CONTRIB_EXPERTS = table(MoE=experts, QMoE=quantised_experts)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import number_of
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.types import F32
@@ -122,14 +121,12 @@ def mixed_streams(call: Call) -> str:
     return cast(reshaped(wide + added, *x.type.shape), x.type.dtype).name
 
 
-CONTRIB_GATES: Handlers = MappingProxyType(
-    {
-        "GatedRMSNorm": gated_norm,
-        "BranchwiseRMSNorm": branch_norm,
-        "GatedAdd": gated_add,
-        "ScaledSiLU": scaled_silu,
-        "EngramGate": engram_gate,
-        "HyperConnectionPreMix": reduced_streams,
-        "HyperConnectionPostMix": mixed_streams,
-    }
+CONTRIB_GATES = table(
+    GatedRMSNorm=gated_norm,
+    BranchwiseRMSNorm=branch_norm,
+    GatedAdd=gated_add,
+    ScaledSiLU=scaled_silu,
+    EngramGate=engram_gate,
+    HyperConnectionPreMix=reduced_streams,
+    HyperConnectionPostMix=mixed_streams,
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import F32, F64, I32, I64, U32, U64, DType
 from modelcc.ops import elementwise as ew
@@ -72,11 +70,9 @@ def _rotated(x: Value, bits: int) -> Value:
     return of(ew.BitwiseOr(), left, right)
 
 
-CONTRIB_INTEGER: Handlers = MappingProxyType(
-    {
-        "MulInteger": product_of_integers,
-        "MatMulInteger16": wide_product,
-        "ReduceSumInteger": sum_of_integers,
-        "MurmurHash3": murmur_hash,
-    }
+CONTRIB_INTEGER = table(
+    MulInteger=product_of_integers,
+    MatMulInteger16=wide_product,
+    ReduceSumInteger=sum_of_integers,
+    MurmurHash3=murmur_hash,
 )

@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib_heads import repeated, scale_of
 from modelcc.frontends.onnx.errors import number_of, unsupported
 from modelcc.ir.index import Index, floordiv, product
@@ -280,11 +279,9 @@ def _states(
     return of(Concat(0), *states)
 
 
-CONTRIB_LINEAR: Handlers = MappingProxyType(
-    {
-        "LinearAttention": linear_attention,
-        "LinearAttentionGate": attention_gates,
-        "GatedDeltaNet": delta_net,
-        "CausalConvWithState": causal_convolution,
-    }
+CONTRIB_LINEAR = table(
+    LinearAttention=linear_attention,
+    LinearAttentionGate=attention_gates,
+    GatedDeltaNet=delta_net,
+    CausalConvWithState=causal_convolution,
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from modelcc.frontends.onnx.call import Call, Handler, Handlers
+from modelcc.frontends.onnx.call import Call, Handler, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.op import Op
 from modelcc.ir.types import I32
@@ -119,14 +117,12 @@ def quantised_embeddings(call: Call) -> tuple[str, ...]:
     return embeddings(call.with_inputs((*call.inputs[:2], *tables, call.input(7))))
 
 
-CONTRIB_NORM: Handlers = MappingProxyType(
-    {
-        "SimplifiedLayerNormalization": simplified,
-        "SkipLayerNormalization": skip(centred=True),
-        "SkipSimplifiedLayerNormalization": skip(centred=False),
-        "EmbedLayerNormalization": embeddings,
-        "GroupNorm": group_norm,
-        "SkipGroupNorm": skip_group_norm,
-        "QEmbedLayerNormalization": quantised_embeddings,
-    }
+CONTRIB_NORM = table(
+    SimplifiedLayerNormalization=simplified,
+    SkipLayerNormalization=skip(centred=True),
+    SkipSimplifiedLayerNormalization=skip(centred=False),
+    EmbedLayerNormalization=embeddings,
+    GroupNorm=group_norm,
+    SkipGroupNorm=skip_group_norm,
+    QEmbedLayerNormalization=quantised_embeddings,
 )

@@ -7,9 +7,8 @@ in the padded batch, first those that count and then the padding.
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib_heads import (
     biased,
     hidden,
@@ -159,13 +158,11 @@ def gated_position_bias(call: Call) -> str:
     return ((u * (r * call.value(5) - 1.0) + 2.0) * call.value(2)).name
 
 
-CONTRIB_PADDING: Handlers = MappingProxyType(
-    {
-        "RemovePadding": without_padding,
-        "RestorePadding": with_padding,
-        "PackedAttention": packed_attention,
-        "PackedMultiHeadAttention": packed_heads,
-        "RelativePositionBias": position_bias,
-        "GatedRelativePositionBias": gated_position_bias,
-    }
+CONTRIB_PADDING = table(
+    RemovePadding=without_padding,
+    RestorePadding=with_padding,
+    PackedAttention=packed_attention,
+    PackedMultiHeadAttention=packed_heads,
+    RelativePositionBias=position_bias,
+    GatedRelativePositionBias=gated_position_bias,
 )

@@ -8,11 +8,10 @@ described in onnxruntime's ContribOperators.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handler, Handlers
+from modelcc.frontends.onnx.call import Call, Handler, table
 from modelcc.frontends.onnx.contrib import with_channels_last
 from modelcc.frontends.onnx.contrib_attention import attention
 from modelcc.frontends.onnx.errors import unsupported
@@ -222,25 +221,23 @@ def _constant_bytes(call: Call, values: Array, zero: Array, scale: Value) -> Qua
     return Quantised(kept, scale, given, columns)
 
 
-CONTRIB_QUANT: Handlers = MappingProxyType(
-    {
-        "QuantizeLinear": quantize,
-        "DequantizeLinear": dequantize,
-        "QLinearAdd": binary(ew.Add()),
-        "QLinearMul": binary(ew.Mul()),
-        "QLinearSigmoid": unary(lambda call, x: call.emit(ew.Sigmoid(), x)),
-        "QLinearLeakyRelu": unary(leaky_relu),
-        "QLinearSoftmax": unary(softmax),
-        "QLinearAveragePool": unary(averages),
-        "QLinearGlobalAveragePool": unary(averages_of_all),
-        "QLinearConcat": concat,
-        "QLinearWhere": where,
-        "QLinearReduceMean": mean,
-        "QLinearConv": conv,
-        "QGemm": gemm,
-        "DynamicQuantizeMatMul": dynamic_matmul,
-        "MatMulIntegerToFloat": matmul_to_float,
-        "QAttention": quantised_attention,
-        "DynamicQuantizeLSTM": dynamic_lstm,
-    }
+CONTRIB_QUANT = table(
+    QuantizeLinear=quantize,
+    DequantizeLinear=dequantize,
+    QLinearAdd=binary(ew.Add()),
+    QLinearMul=binary(ew.Mul()),
+    QLinearSigmoid=unary(lambda call, x: call.emit(ew.Sigmoid(), x)),
+    QLinearLeakyRelu=unary(leaky_relu),
+    QLinearSoftmax=unary(softmax),
+    QLinearAveragePool=unary(averages),
+    QLinearGlobalAveragePool=unary(averages_of_all),
+    QLinearConcat=concat,
+    QLinearWhere=where,
+    QLinearReduceMean=mean,
+    QLinearConv=conv,
+    QGemm=gemm,
+    DynamicQuantizeMatMul=dynamic_matmul,
+    MatMulIntegerToFloat=matmul_to_float,
+    QAttention=quantised_attention,
+    DynamicQuantizeLSTM=dynamic_lstm,
 )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.window import per_axis
@@ -151,12 +150,10 @@ def padded_transposed_convolution(call: Call) -> str:
     return result.name
 
 
-CONTRIB_SIGNAL: Handlers = MappingProxyType(
-    {
-        "Rfft": real_transform,
-        "Irfft": inverse_real_transform,
-        "UnfoldTensor": windows,
-        "CropAndResize": crops,
-        "ConvTransposeWithDynamicPads": padded_transposed_convolution,
-    }
+CONTRIB_SIGNAL = table(
+    Rfft=real_transform,
+    Irfft=inverse_real_transform,
+    UnfoldTensor=windows,
+    CropAndResize=crops,
+    ConvTransposeWithDynamicPads=padded_transposed_convolution,
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import number_of
 from modelcc.frontends.onnx.selection import different
 from modelcc.ir.index import Index
@@ -166,13 +164,11 @@ def unique_as_they_come(call: Call) -> tuple[str, str, str]:
     return values, inverse, counts
 
 
-CONTRIB_TOKENS: Handlers = MappingProxyType(
-    {
-        "NGramRepeatBlock": no_repeated_grams,
-        "NGramHashMapping": hashed_grams,
-        "TorchEmbedding": torch_embedding,
-        "WordConvEmbedding": word_embeddings,
-        "Unique": unique_as_they_come,
-        "IsAllFinite": is_all_finite,
-    }
+CONTRIB_TOKENS = table(
+    NGramRepeatBlock=no_repeated_grams,
+    NGramHashMapping=hashed_grams,
+    TorchEmbedding=torch_embedding,
+    WordConvEmbedding=word_embeddings,
+    Unique=unique_as_they_come,
+    IsAllFinite=is_all_finite,
 )

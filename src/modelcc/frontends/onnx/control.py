@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 from onnx import GraphProto
 
 from modelcc.frontends.onnx.body import Body
 from modelcc.frontends.onnx.branches import chosen
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.emit import Emitter
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shapes import Contents, is_symbolic
@@ -253,4 +252,4 @@ def _over_rows(
     return build.build(build.add(inner, *own, *around))
 
 
-CONTROL: Handlers = MappingProxyType({"If": if_, "Loop": loop, "Scan": scan})
+CONTROL = table(If=if_, Loop=loop, Scan=scan)

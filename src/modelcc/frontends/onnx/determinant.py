@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import product
 from modelcc.ops import elementwise as ew
@@ -57,4 +55,4 @@ def _step(call: Call, x: Value, size: int) -> tuple[Value, Value]:
     return where(same, pivot, -pivot), left
 
 
-DETERMINANT: Handlers = MappingProxyType({"Det": det})
+DETERMINANT = table(Det=det)

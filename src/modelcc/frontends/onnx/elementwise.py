@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
-from modelcc.frontends.onnx.call import Call, Handler, Handlers, simple
+from modelcc.frontends.onnx.call import Call, Handler, simple, table
 from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
@@ -204,30 +202,28 @@ _BINARY = (
 )
 _ACTIVATIONS = (act.Relu, act.PRelu, act.Softplus, act.Softsign, act.HardSwish, act.Mish)
 
-ELEMENTWISE: Handlers = MappingProxyType(
-    {
-        **{op.__name__: simple(op) for op in (*_UNARY, *_BINARY, *_ACTIVATIONS)},
-        "LeakyRelu": simple(act.LeakyRelu, alpha=0.01),
-        "Elu": simple(act.Elu, alpha=1.0),
-        "Selu": simple(act.Selu, alpha=1.6732632, gamma=1.0507010),
-        "Celu": simple(act.Celu, alpha=1.0),
-        "HardSigmoid": simple(act.HardSigmoid, alpha=0.2, beta=0.5),
-        "ThresholdedRelu": simple(act.ThresholdedRelu, alpha=1.0),
-        "Swish": simple(act.Swish, alpha=1.0),
-        "Gelu": simple(act.Gelu, approximate="none"),
-        "Shrink": computed_in(floats, shrink),
-        "Clip": clip,
-        "Sum": folded(ew.Add),
-        "Min": folded(ew.Min),
-        "Max": folded(ew.Max),
-        "Mean": mean,
-        "Pow": power,
-        "Mod": modulo,
-        "BitShift": bit_shift,
-        "IsInf": simple(ew.IsInf, detect_negative=True, detect_positive=True),
-        "Cast": cast,
-        "CastLike": cast_like,
-        "BitCast": bit_cast,
-        "Identity": passed,
-    }
+ELEMENTWISE = table(
+    **{op.__name__: simple(op) for op in (*_UNARY, *_BINARY, *_ACTIVATIONS)},
+    LeakyRelu=simple(act.LeakyRelu, alpha=0.01),
+    Elu=simple(act.Elu, alpha=1.0),
+    Selu=simple(act.Selu, alpha=1.6732632, gamma=1.0507010),
+    Celu=simple(act.Celu, alpha=1.0),
+    HardSigmoid=simple(act.HardSigmoid, alpha=0.2, beta=0.5),
+    ThresholdedRelu=simple(act.ThresholdedRelu, alpha=1.0),
+    Swish=simple(act.Swish, alpha=1.0),
+    Gelu=simple(act.Gelu, approximate="none"),
+    Shrink=computed_in(floats, shrink),
+    Clip=clip,
+    Sum=folded(ew.Add),
+    Min=folded(ew.Min),
+    Max=folded(ew.Max),
+    Mean=mean,
+    Pow=power,
+    Mod=modulo,
+    BitShift=bit_shift,
+    IsInf=simple(ew.IsInf, detect_negative=True, detect_positive=True),
+    Cast=cast,
+    CastLike=cast_like,
+    BitCast=bit_cast,
+    Identity=passed,
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import get_args
 
-from modelcc.frontends.onnx.call import Call, Handler, Handlers
+from modelcc.frontends.onnx.call import Call, Handler, table
 from modelcc.frontends.onnx.vectors import operand
 from modelcc.ir.index import Index, Range
 from modelcc.ir.op import Op
@@ -75,16 +74,14 @@ def _along(op: Callable[[int], Op]) -> Handler:
     return lambda call: call.emit(op(call.axis(0)), *call.inputs)
 
 
-GATHER: Handlers = MappingProxyType(
-    {
-        "Gather": _along(ga.Gather),
-        "GatherElements": _along(ga.GatherElements),
-        "GatherND": gather_nd,
-        "OneHot": one_hot,
-        "Scatter": scatter_elements,
-        "ScatterElements": scatter_elements,
-        "ScatterND": scatter_nd,
-        "ReverseSequence": reverse_sequence,
-        "TensorScatter": tensor_scatter,
-    }
+GATHER = table(
+    Gather=_along(ga.Gather),
+    GatherElements=_along(ga.GatherElements),
+    GatherND=gather_nd,
+    OneHot=one_hot,
+    Scatter=scatter_elements,
+    ScatterElements=scatter_elements,
+    ScatterND=scatter_nd,
+    ReverseSequence=reverse_sequence,
+    TensorScatter=tensor_scatter,
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.graph import Node
 from modelcc.ops.elementwise import Add
@@ -44,4 +42,4 @@ def _propagate(call: Call, node: Node, adjoint: dict[str, str]) -> None:
             adjoint[name] = found if known is None else call.emit(Add(), known, found)
 
 
-GRADIENT: Handlers = MappingProxyType({"Gradient": gradient})
+GRADIENT = table(Gradient=gradient)

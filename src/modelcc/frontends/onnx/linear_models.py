@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.ml_scores import (
     above,
     best,
@@ -168,11 +166,9 @@ def _with_probabilities(call: Call, votes: str, labels: Array) -> tuple[str, str
     return chosen(call, labels, winner), coupled(call, likely, len(labels)).name
 
 
-LINEAR_MODELS: Handlers = MappingProxyType(
-    {
-        "LinearRegressor": linear_regressor,
-        "LinearClassifier": linear_classifier,
-        "SVMRegressor": svm_regressor,
-        "SVMClassifier": svm_classifier,
-    }
+LINEAR_MODELS = table(
+    LinearRegressor=linear_regressor,
+    LinearClassifier=linear_classifier,
+    SVMRegressor=svm_regressor,
+    SVMClassifier=svm_classifier,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.groups import MapValue
 from modelcc.ir.index import Index
 from modelcc.ir.structure import Setting
@@ -51,4 +51,4 @@ def _made(
     return result
 
 
-MAPS: Handlers = MappingProxyType({"DictVectorizer": dict_vectorizer, "CastMap": cast_map})
+MAPS = table(DictVectorizer=dict_vectorizer, CastMap=cast_map)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import RecordsValue
 from modelcc.frontends.onnx.parts import joined
@@ -186,17 +184,15 @@ def zip_map(call: Call) -> str:
     return call.group(RecordsValue(keys, rows))
 
 
-ML_FEATURES: Handlers = MappingProxyType(
-    {
-        "Scaler": scaler,
-        "Binarizer": binarizer,
-        "Normalizer": normalizer,
-        "Imputer": imputer,
-        "OneHotEncoder": one_hot,
-        "FeatureVectorizer": feature_vectorizer,
-        "ArrayFeatureExtractor": array_features,
-        "LabelEncoder": label_encoder,
-        "CategoryMapper": category_mapper,
-        "ZipMap": zip_map,
-    }
+ML_FEATURES = table(
+    Scaler=scaler,
+    Binarizer=binarizer,
+    Normalizer=normalizer,
+    Imputer=imputer,
+    OneHotEncoder=one_hot,
+    FeatureVectorizer=feature_vectorizer,
+    ArrayFeatureExtractor=array_features,
+    LabelEncoder=label_encoder,
+    CategoryMapper=category_mapper,
+    ZipMap=zip_map,
 )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from types import MappingProxyType
 
-from modelcc.frontends.onnx.call import Call, Handlers, simple
+from modelcc.frontends.onnx.call import Call, simple, table
 from modelcc.frontends.onnx.conversion import computed_in, sums_of_bools
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
@@ -324,26 +323,24 @@ def _spelled_out(call: Call, equation: str) -> str:
     return f"{','.join(spelled)}->{result.replace('...', hidden)}"
 
 
-NN: Handlers = MappingProxyType(
-    {
-        "Conv": convolution,
-        "ConvTranspose": conv_transpose,
-        "MaxPool": max_pool,
-        "MaxUnpool": max_unpool,
-        "Col2Im": computed_in(sums_of_bools, col_to_im),
-        "AveragePool": average_pool,
-        "LpPool": lp_pool,
-        "BatchNormalization": batch_norm,
-        "LayerNormalization": layer_norm,
-        "RMSNormalization": rms_norm,
-        "MeanVarianceNormalization": mean_variance_normalization,
-        "CenterCropPad": center_crop_pad,
-        "InstanceNormalization": simple(norm.InstanceNorm, epsilon=1e-5),
-        "GroupNormalization": group_norm,
-        "LpNormalization": lp_normalization,
-        "LRN": simple(norm.LRN, size=1, alpha=1e-4, beta=0.75, bias=1.0),
-        "MatMul": simple(matmul.MatMul),
-        "Gemm": gemm,
-        "Einsum": einsum,
-    }
+NN = table(
+    Conv=convolution,
+    ConvTranspose=conv_transpose,
+    MaxPool=max_pool,
+    MaxUnpool=max_unpool,
+    Col2Im=computed_in(sums_of_bools, col_to_im),
+    AveragePool=average_pool,
+    LpPool=lp_pool,
+    BatchNormalization=batch_norm,
+    LayerNormalization=layer_norm,
+    RMSNormalization=rms_norm,
+    MeanVarianceNormalization=mean_variance_normalization,
+    CenterCropPad=center_crop_pad,
+    InstanceNormalization=simple(norm.InstanceNorm, epsilon=1e-5),
+    GroupNormalization=group_norm,
+    LpNormalization=lp_normalization,
+    LRN=simple(norm.LRN, size=1, alpha=1e-4, beta=0.75, bias=1.0),
+    MatMul=simple(matmul.MatMul),
+    Gemm=gemm,
+    Einsum=einsum,
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers, simple
+from modelcc.frontends.onnx.call import Call, simple, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
 from modelcc.frontends.onnx.quant_parameters import of_slices, of_tensor
@@ -130,14 +128,12 @@ def _by_dequantised(call: Call) -> str:
     return of(Cast(call.dtype(7)), of(Clip(float(info.min), float(info.max)), scaled)).name
 
 
-QUANT: Handlers = MappingProxyType(
-    {
-        "QuantizeLinear": quantize,
-        "DequantizeLinear": dequantize,
-        "DynamicQuantizeLinear": simple(quant.DynamicQuantizeLinear),
-        "MatMulInteger": matmul_integer,
-        "ConvInteger": conv_integer,
-        "QLinearMatMul": quantised_matmul,
-        "QLinearConv": qlinear_conv,
-    }
+QUANT = table(
+    QuantizeLinear=quantize,
+    DequantizeLinear=dequantize,
+    DynamicQuantizeLinear=simple(quant.DynamicQuantizeLinear),
+    MatMulInteger=matmul_integer,
+    ConvInteger=conv_integer,
+    QLinearMatMul=quantised_matmul,
+    QLinearConv=qlinear_conv,
 )

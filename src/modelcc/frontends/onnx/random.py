@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import Index, product
 from modelcc.ir.types import BOOL, F32, I32, U32, DType
@@ -150,13 +149,11 @@ def _kept(call: Call) -> tuple[str, ...]:
     return (call.input(0), call.emit(Full(call.shape(), 1 if dtype != BOOL else True, dtype)))
 
 
-RANDOM: Handlers = MappingProxyType(
-    {
-        "RandomUniform": uniform,
-        "RandomUniformLike": uniform,
-        "RandomNormal": normal,
-        "RandomNormalLike": normal,
-        "Multinomial": multinomial,
-        "Dropout": dropout,
-    }
+RANDOM = table(
+    RandomUniform=uniform,
+    RandomUniformLike=uniform,
+    RandomNormal=normal,
+    RandomNormalLike=normal,
+    Multinomial=multinomial,
+    Dropout=dropout,
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any, get_args
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import I32
 from modelcc.ops.elementwise import Cast
@@ -100,10 +99,8 @@ def as_i32(call: Call, lengths: str) -> str:
     return lengths if call.type_of(lengths).dtype == I32 else call.emit(Cast(I32), lengths)
 
 
-RECURRENT: Handlers = MappingProxyType(
-    {
-        "RNN": lambda call: _layer(call, RNN(**_shared(call))),
-        "GRU": lambda call: _layer(call, _gru(call)),
-        "LSTM": lambda call: _layer(call, lstm_layer(call)),
-    }
+RECURRENT = table(
+    RNN=lambda call: _layer(call, RNN(**_shared(call))),
+    GRU=lambda call: _layer(call, _gru(call)),
+    LSTM=lambda call: _layer(call, lstm_layer(call)),
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 
 from modelcc.frontends.onnx import runtime_shape
-from modelcc.frontends.onnx.call import Call, Handler, Handlers
+from modelcc.frontends.onnx.call import Call, Handler, table
 from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.frontends.onnx.vectors import axes_at
@@ -126,27 +125,25 @@ def _called(handler: Handler, call: Call) -> str:
     return result if isinstance(result, str) else result[0]
 
 
-REDUCE: Handlers = MappingProxyType(
-    {
-        "ReduceSum": reduction(reduce.ReduceSum, _AXES_SINCE_13),
-        "ReduceMean": reduction(reduce.ReduceMean),
-        "ReduceMax": reduction(reduce.ReduceMax),
-        "ReduceMin": reduction(reduce.ReduceMin),
-        "ReduceProd": reduction(reduce.ReduceProd),
-        "ReduceL1": reduction(reduce.ReduceL1),
-        "ReduceL2": computed_in(floats, reduction(reduce.ReduceL2)),
-        "ReduceLogSum": computed_in(floats, reduction(reduce.ReduceLogSum)),
-        "ReduceLogSumExp": computed_in(floats, reduction(reduce.ReduceLogSumExp)),
-        "ReduceSumSquare": reduction(reduce.ReduceSumSquare),
-        "ArgMax": arg_reduction(reduce.ArgMax),
-        "ArgMin": arg_reduction(reduce.ArgMin),
-        "CumProd": cumulative(CumProd),
-        "CumSum": cumulative(CumSum),
-        "Softmax": softmax(attention.Softmax),
-        "LogSoftmax": softmax(attention.LogSoftmax),
-        "Hardmax": softmax(hardmax.Hardmax, hardmax.RowHardmax),
-        "GlobalAveragePool": global_pool(reduce.ReduceMean),
-        "GlobalMaxPool": global_pool(reduce.ReduceMax),
-        "GlobalLpPool": global_lp_pool,
-    }
+REDUCE = table(
+    ReduceSum=reduction(reduce.ReduceSum, _AXES_SINCE_13),
+    ReduceMean=reduction(reduce.ReduceMean),
+    ReduceMax=reduction(reduce.ReduceMax),
+    ReduceMin=reduction(reduce.ReduceMin),
+    ReduceProd=reduction(reduce.ReduceProd),
+    ReduceL1=reduction(reduce.ReduceL1),
+    ReduceL2=computed_in(floats, reduction(reduce.ReduceL2)),
+    ReduceLogSum=computed_in(floats, reduction(reduce.ReduceLogSum)),
+    ReduceLogSumExp=computed_in(floats, reduction(reduce.ReduceLogSumExp)),
+    ReduceSumSquare=reduction(reduce.ReduceSumSquare),
+    ArgMax=arg_reduction(reduce.ArgMax),
+    ArgMin=arg_reduction(reduce.ArgMin),
+    CumProd=cumulative(CumProd),
+    CumSum=cumulative(CumSum),
+    Softmax=softmax(attention.Softmax),
+    LogSoftmax=softmax(attention.LogSoftmax),
+    Hardmax=softmax(hardmax.Hardmax, hardmax.RowHardmax),
+    GlobalAveragePool=global_pool(reduce.ReduceMean),
+    GlobalMaxPool=global_pool(reduce.ReduceMax),
+    GlobalLpPool=global_lp_pool,
 )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 from math import gcd, isfinite
-from types import MappingProxyType
 from typing import get_args
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in, floats
 from modelcc.frontends.onnx.dynamic_choice import by, either
 from modelcc.frontends.onnx.emit import ANYTHING
@@ -227,9 +226,7 @@ def _exact(scale: Scale) -> tuple[Index, Index]:
     return ratio(scale) if fraction is None else (fraction.numerator, fraction.denominator)
 
 
-RESIZE: Handlers = MappingProxyType(
-    {
-        "Resize": computed_in(bytes_of_bools, resize),
-        "Upsample": computed_in(bytes_of_bools, upsample),
-    }
+RESIZE = table(
+    Resize=computed_in(bytes_of_bools, resize),
+    Upsample=computed_in(bytes_of_bools, upsample),
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import get_args
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
@@ -121,12 +120,10 @@ def _positions(call: Call, extent: Index, aligned: bool, dtype: DType) -> Value:
     return line / of(ew.Cast(dtype), whole)
 
 
-SAMPLING: Handlers = MappingProxyType(
-    {
-        "GridSample": computed_in(floats, grid_sample),
-        "RoiAlign": roi_align,
-        "MaxRoiPool": max_roi_pool,
-        "DeformConv": deform_conv,
-        "AffineGrid": affine_grid,
-    }
+SAMPLING = table(
+    GridSample=computed_in(floats, grid_sample),
+    RoiAlign=roi_align,
+    MaxRoiPool=max_roi_pool,
+    DeformConv=deform_conv,
+    AffineGrid=affine_grid,
 )

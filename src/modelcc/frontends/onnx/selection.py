@@ -7,11 +7,10 @@ size, and the results are cut to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in
 from modelcc.ir.index import Index, Range, minimum, product
 from modelcc.ir.types import Array
@@ -122,12 +121,10 @@ def _scalar(call: Call, i: int, default: Array | None) -> str:
     return call.emit(sh.Reshape((1,)), call.input(i))
 
 
-SELECTION: Handlers = MappingProxyType(
-    {
-        "TopK": top_k,
-        "NonZero": non_zero,
-        "Compress": compress,
-        "Unique": computed_in(bytes_of_bools, unique),
-        "NonMaxSuppression": suppression,
-    }
+SELECTION = table(
+    TopK=top_k,
+    NonZero=non_zero,
+    Compress=compress,
+    Unique=computed_in(bytes_of_bools, unique),
+    NonMaxSuppression=suppression,
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.groups import OptionalValue, SequenceValue
 from modelcc.frontends.onnx.parts import joined, taken_apart
@@ -177,19 +175,17 @@ def get_element(call: Call) -> str:
     return group.value
 
 
-SEQUENCE: Handlers = MappingProxyType(
-    {
-        "SequenceConstruct": construct,
-        "SequenceEmpty": empty,
-        "SequenceLength": length,
-        "SequenceAt": at,
-        "SequenceInsert": insert,
-        "SequenceErase": erase,
-        "SplitToSequence": split,
-        "ConcatFromSequence": concat,
-        "SequenceMap": map_,
-        "Optional": optional,
-        "OptionalHasElement": has_element,
-        "OptionalGetElement": get_element,
-    }
+SEQUENCE = table(
+    SequenceConstruct=construct,
+    SequenceEmpty=empty,
+    SequenceLength=length,
+    SequenceAt=at,
+    SequenceInsert=insert,
+    SequenceErase=erase,
+    SplitToSequence=split,
+    ConcatFromSequence=concat,
+    SequenceMap=map_,
+    Optional=optional,
+    OptionalHasElement=has_element,
+    OptionalGetElement=get_element,
 )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
 from modelcc.frontends.onnx import runtime_shape
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.padding import pad
 from modelcc.frontends.onnx.parts import joined, sliced, taken_apart
 from modelcc.frontends.onnx.slicing import clamped_range
@@ -322,27 +320,25 @@ def _image(call: Call) -> tuple[Index, Index, Index, Index]:
     return n, c, h, w
 
 
-SHAPE: Handlers = MappingProxyType(
-    {
-        "Constant": constant,
-        "Shape": shape,
-        "Size": size,
-        "Reshape": reshape,
-        "Flatten": flatten,
-        "Squeeze": squeeze,
-        "Unsqueeze": unsqueeze,
-        "Transpose": transpose,
-        "Expand": expand,
-        "Concat": concat,
-        "Slice": slice_,
-        "Split": split,
-        "Tile": tile,
-        "Pad": pad,
-        "ConstantOfShape": constant_of_shape,
-        "EyeLike": eye_like,
-        "Trilu": trilu,
-        "Range": range_,
-        "DepthToSpace": depth_to_space,
-        "SpaceToDepth": space_to_depth,
-    }
+SHAPE = table(
+    Constant=constant,
+    Shape=shape,
+    Size=size,
+    Reshape=reshape,
+    Flatten=flatten,
+    Squeeze=squeeze,
+    Unsqueeze=unsqueeze,
+    Transpose=transpose,
+    Expand=expand,
+    Concat=concat,
+    Slice=slice_,
+    Split=split,
+    Tile=tile,
+    Pad=pad,
+    ConstantOfShape=constant_of_shape,
+    EyeLike=eye_like,
+    Trilu=trilu,
+    Range=range_,
+    DepthToSpace=depth_to_space,
+    SpaceToDepth=space_to_depth,
 )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
-from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.runtime_shape import around, sized
@@ -151,11 +150,9 @@ def window(call: Call) -> str:
     unsupported("it is defined by others")
 
 
-SIGNAL: Handlers = MappingProxyType(
-    {
-        **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), window),
-        "DFT": dft,
-        "MelWeightMatrix": mel_weight_matrix,
-        "STFT": stft,
-    }
+SIGNAL = table(
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), window),
+    DFT=dft,
+    MelWeightMatrix=mel_weight_matrix,
+    STFT=stft,
 )

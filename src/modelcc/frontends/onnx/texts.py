@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.matching import matching_machine
 from modelcc.frontends.onnx.regular_expression import PatternError
 from modelcc.ir.index import Index
@@ -86,12 +86,10 @@ def numbers(call: Call, to: DType) -> str:
     return result
 
 
-TEXTS: Handlers = MappingProxyType(
-    {
-        "StringConcat": concat,
-        "StringSplit": split,
-        "StringNormalizer": normalize,
-        "RegexFullMatch": full_match,
-        "ImageDecoder": decode_image,
-    }
+TEXTS = table(
+    StringConcat=concat,
+    StringSplit=split,
+    StringNormalizer=normalize,
+    RegexFullMatch=full_match,
+    ImageDecoder=decode_image,
 )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import F32, I32, I64, STRING, Array
 from modelcc.ops import elementwise as ew
@@ -119,4 +118,4 @@ def _occurs(counts: Value) -> Value:
     return of(ew.Cast(F32), of(ew.Greater(), counts, counts.lift(0.0)))
 
 
-TFIDF: Handlers = MappingProxyType({"TfIdfVectorizer": vectorizer})
+TFIDF = table(TfIdfVectorizer=vectorizer)

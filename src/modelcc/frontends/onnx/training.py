@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import Greater, where
@@ -96,4 +94,4 @@ def adam(call: Call) -> tuple[str, ...]:
     return (*tensors, *means, *squares)
 
 
-TRAINING: Handlers = MappingProxyType({"Adagrad": adagrad, "Momentum": momentum, "Adam": adam})
+TRAINING = table(Adagrad=adagrad, Momentum=momentum, Adam=adam)

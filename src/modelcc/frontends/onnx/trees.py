@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers
+from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.ensembles import Ensemble, flat_nodes, numbers, separate_nodes
 from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.forest import Tables, tables
@@ -144,10 +144,8 @@ def ensemble(call: Call) -> str:
     return transformed(call, scores, transform_of(call))
 
 
-TREES: Handlers = MappingProxyType(
-    {
-        "TreeEnsemble": ensemble,
-        "TreeEnsembleClassifier": classifier,
-        "TreeEnsembleRegressor": regressor,
-    }
+TREES = table(
+    TreeEnsemble=ensemble,
+    TreeEnsembleClassifier=classifier,
+    TreeEnsembleRegressor=regressor,
 )

@@ -6,11 +6,9 @@ written by its optimiser.
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call, Handlers, simple
+from modelcc.frontends.onnx.call import Call, simple, table
 from modelcc.frontends.onnx.contrib_norm import simplified
 from modelcc.frontends.onnx.elementwise import ELEMENTWISE
 from modelcc.frontends.onnx.nn import NN, normalised_over
@@ -65,17 +63,15 @@ def mean_variance(call: Call) -> str:
     return normalised_over(call, axes, call.attrs.flag("normalize_variance", True))
 
 
-UNOFFICIAL: Handlers = MappingProxyType(
-    {
-        "Affine": simple(Affine, alpha=1.0, beta=0.0),
-        "Crop": crop,
-        "ImageScaler": image_scaler,
-        "LayerNormalization": NN["LayerNormalization"],
-        "MeanVarianceNormalization": mean_variance,
-        "ParametricSoftplus": parametric_softplus,
-        "ScaledTanh": scaled_tanh,
-        "SimplifiedLayerNormalization": simplified,
-        "ThresholdedRelu": ELEMENTWISE["ThresholdedRelu"],
-    }
+UNOFFICIAL = table(
+    Affine=simple(Affine, alpha=1.0, beta=0.0),
+    Crop=crop,
+    ImageScaler=image_scaler,
+    LayerNormalization=NN["LayerNormalization"],
+    MeanVarianceNormalization=mean_variance,
+    ParametricSoftplus=parametric_softplus,
+    ScaledTanh=scaled_tanh,
+    SimplifiedLayerNormalization=simplified,
+    ThresholdedRelu=ELEMENTWISE["ThresholdedRelu"],
 )
 """Taken where the model's operator set has no operator of that name."""
