@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Kernel, Stage
@@ -10,17 +11,21 @@ from modelcc.ir.tensor import Kernel, Stage
 NAME_LENGTH = 48
 
 
+def kernel_of(
+    name: str, stages: Sequence[Stage], outputs: Iterable[str], source: Iterable[str]
+) -> Kernel:
+    """The kernel of ``stages``, which reads what none of them makes; long names are cut off."""
+    made = {s.output for s in stages}
+    read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
+    inputs = tuple(t for t in read if t not in made)
+    return Kernel(name[:NAME_LENGTH], inputs, tuple(outputs), tuple(stages), tuple(source))
+
+
 def fused_kernel(
     kernels: Sequence[Kernel], stages: Sequence[Stage], outputs: Iterable[str]
 ) -> Kernel:
     """The kernel of ``stages`` that gives ``outputs``, with names and sources of ``kernels``."""
-    made = {s.output for s in stages}
-    read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
-    return Kernel(
-        "_".join(dict.fromkeys(k.name for k in kernels))[:NAME_LENGTH],
-        tuple(t for t in read if t not in made),
-        tuple(dict.fromkeys(outputs)),
-        tuple(stages),
-        tuple(dict.fromkeys(s for k in kernels for s in k.source)),
-        max(k.rounding for k in kernels),
-    )
+    name = "_".join(dict.fromkeys(k.name for k in kernels))
+    source = dict.fromkeys(s for k in kernels for s in k.source)
+    found = kernel_of(name, stages, dict.fromkeys(outputs), source)
+    return replace(found, rounding=max(k.rounding for k in kernels))

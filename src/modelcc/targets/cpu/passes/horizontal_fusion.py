@@ -28,6 +28,7 @@ from modelcc.ir.tensor import (
 from modelcc.ir.types import TensorType
 from modelcc.passes.tensor.fused_kernel import fused_kernel
 from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.targets.cpu.passes.epilogue import with_values
 
 BLOCK, PART, COLUMN = "block", "part", "column"
 """Axes of the fused kernel, next to those of rows."""
@@ -304,8 +305,5 @@ class _Fusion:
         made: dict[str, Scalar] = {first.output: Read(self.sums, point, first.body.dtype)}
         at: Mapping[str, Index] = {first.axes[-1].name: self._column(part)}
         for stage in self.stages[1:]:
-            body = substitute_indices(stage.body, at)
-            made[stage.output] = transform(
-                body, lambda n: made.get(n.tensor, n) if isinstance(n, Read) else n
-            )
+            made[stage.output] = with_values(substitute_indices(stage.body, at), made)
         return made[self.product]

@@ -19,7 +19,7 @@ from modelcc.ir.index import (
     symbols,
 )
 from modelcc.ir.scalar import WORD_DOTS
-from modelcc.ir.scalar_tree import children, reads
+from modelcc.ir.scalar_tree import children, index_symbols, reads
 from modelcc.ir.tensor import (
     Algorithm,
     Apply,
@@ -229,7 +229,7 @@ def _seed_dim(stage: Stage, constants: frozenset[str]) -> int | None:
     other = next((r for r in pair if r.tensor not in constants), None)
     if constant is None or other is None:
         return None
-    moved = _names(constant)
+    moved = index_symbols(constant)
     candidates = [d for d, i in enumerate(stage.write) if symbols(i) & moved]
     return candidates[-1] if candidates else None
 
@@ -277,10 +277,6 @@ def _unguarded(scalar: Scalar) -> Scalar:
             return _unguarded(inner)
         case _:
             return scalar
-
-
-def _names(read: Read) -> frozenset[str]:
-    return frozenset(n for i in read.indices for n in symbols(i))
 
 
 def _followed_dim(stage: Stage, wanted: Mapping[str, int], block: int) -> int | None:

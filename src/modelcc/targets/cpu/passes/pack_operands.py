@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Index, Sym, coefficient, product, symbols
-from modelcc.ir.scalar_tree import reads, transform
-from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Scalar, Stage, TensorProgram
+from modelcc.ir.scalar_tree import index_symbols, reads, transform
+from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
 from modelcc.ir.types import Layout, Part, TensorType
 from modelcc.targets.cpu.passes.single_rows import unless_single
 
@@ -89,7 +89,7 @@ class PackOperands:
             return
         if others and self.rows is None:
             return
-        moving = [r for r in factors if lane.name in _moving(r)]
+        moving = [r for r in factors if lane.name in index_symbols(r)]
         for read in factors if len(moving) == 1 else ():
             plain = program.types[read.tensor].layout is None and read.tensor in kernel.inputs
             if not plain or read.tensor in program.constants:
@@ -119,13 +119,13 @@ class PackOperands:
         if self.rows is None or len(stage.reduce) != 1:
             return False
         (summed,) = stage.reduce
-        across = summed.name in _moving(read) and summed.name not in symbols(read.indices[-1])
+        across = summed.name in index_symbols(read) and summed.name not in symbols(read.indices[-1])
         many = self._uses(stage, read, self.block * self.reuse)
         return across and many and self._is_far(stage, read)
 
     def _is_far(self, stage: Stage, read: Read) -> bool:
         """Whether a product's part of an operand does not fit the first cache however it lies."""
-        shared = [a for a in stage.axes if all(a.name in _moving(r) for r in _factors(stage))]
+        shared = [a for a in stage.axes if all(a.name in index_symbols(r) for r in _factors(stage))]
         axes = [a for a in _axes_of(read, stage) if a not in shared]
         size = product(a.extent for a in axes) * read.dtype.bytes
         # What windows share would be copied for each.
@@ -134,7 +134,7 @@ class PackOperands:
 
     def _uses(self, stage: Stage, read: Read, least: int) -> bool:
         """Whether each element is read ``least`` times, as far as is known."""
-        times = product(a.extent for a in stage.axes if a.name not in _moving(read))
+        times = product(a.extent for a in stage.axes if a.name not in index_symbols(read))
         return not isinstance(times, int) or times >= least
 
     def _layout(self, axes: tuple[Axis, ...], lane: Axis, summed: tuple[Axis, ...]) -> Layout:
@@ -174,7 +174,8 @@ class _Copy:
     def read_by(self, kernel: Kernel) -> Kernel:
         """``kernel`` with its first stage reading the copy."""
         stage, *others = kernel.stages
-        body = _replace_read(stage.body, self.read, Read(self.name, self.point, self.read.dtype))
+        new = Read(self.name, self.point, self.read.dtype)
+        body = transform(stage.body, lambda node: new if node == self.read else node)
         stages = (replace(stage, body=body), *others)
         old = self.read.tensor
         inputs = [self.name if tensor == old else tensor for tensor in kernel.inputs]
@@ -198,16 +199,8 @@ def _factors(stage: Stage) -> list[Read]:
     return [r for r in args if isinstance(r, Read)]
 
 
-def _moving(read: Read) -> frozenset[str]:
-    return frozenset(n for i in read.indices for n in symbols(i))
-
-
 def _axes_of(read: Read, stage: Stage) -> tuple[Axis, ...]:
     """The axes that move ``read``, in the order of its dimensions."""
     order = dict.fromkeys(n for i in read.indices for n in sorted(symbols(i)))
     by_name: Mapping[str, Axis] = {a.name: a for a in (*stage.axes, *stage.reduce)}
     return tuple(by_name[n] for n in order if n in by_name)
-
-
-def _replace_read(body: Scalar, old: Read, new: Read) -> Scalar:
-    return transform(body, lambda node: new if node == old else node)

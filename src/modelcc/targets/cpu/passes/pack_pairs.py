@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Sym, ceildiv, product, symbols
+from modelcc.ir.scalar_tree import index_symbols
 from modelcc.ir.tensor import (
     Apply,
     Axis,
@@ -91,8 +92,8 @@ class PackPairs:
         lane = next((a for a in stage.axes if stage.write and stage.write[-1] == Sym(a.name)), None)
         if len(kernel.stages) != 1 or found is None or lane is None:
             return None
-        right = next((r for r in found if lane.name in _moving(r)), None)
-        left = next((r for r in found if lane.name not in _moving(r)), None)
+        right = next((r for r in found if lane.name in index_symbols(r)), None)
+        left = next((r for r in found if lane.name not in index_symbols(r)), None)
         if left is None or right is None or left.tensor == right.tensor:
             return None
         constant = left.tensor in program.constants or right.tensor in program.constants
@@ -107,7 +108,7 @@ class PackPairs:
         wide = not isinstance(lane.extent, int) or lane.extent * 2 >= self.block
         deep = not isinstance(depth, int) or depth >= self.reuse
         uses = (
-            product(a.extent for a in stage.axes if a.name not in _moving(read))
+            product(a.extent for a in stage.axes if a.name not in index_symbols(read))
             for read in (left, right)
         )
         return wide and deep and all(not isinstance(n, int) or n >= self.reuse for n in uses)
@@ -207,7 +208,3 @@ def _factors(stage: Stage) -> tuple[Read, Read] | None:
             return (a, b) if small and plain and whole and deep else None
         case _:
             return None
-
-
-def _moving(read: Read) -> frozenset[str]:
-    return frozenset(n for i in read.indices for n in symbols(i))

@@ -20,27 +20,27 @@ them for any data; the kernel carries that as its ``rounding``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from modelcc.ir.compute import Element
 from modelcc.ir.index import Index, Sym, floordiv, mod, substitute
-from modelcc.ir.scalar_tree import reads, substitute_indices, transform
 from modelcc.ir.tensor import (
     Axis,
     Item,
     Kernel,
     Read,
-    Scalar,
     Stage,
     TensorProgram,
     item_inputs,
     item_outputs,
 )
 from modelcc.ir.types import F32, TensorType
+from modelcc.passes.tensor.fused_kernel import kernel_of
 from modelcc.passes.tensor.unread_constants import still_read
 from modelcc.schedule.workload import program_key
+from modelcc.targets.cpu.passes.epilogue import followed
 from modelcc.targets.cpu.passes.rounding import strassen_rounding
 from modelcc.targets.cpu.passes.strassen_cost import Split, StrassenCost
 from modelcc.targets.cpu.passes.strassen_match import MatrixProduct, match_product
@@ -178,7 +178,7 @@ class _StrassenRewrite:
             Stage(name, axes, at, body.scalar)
             for name, body in zip((s1, s2, s3, s4), bodies, strict=True)
         )
-        return _kernel("strassen_sums", stages, (s1, s2, s3, s4), self.product.kernel.source)
+        return kernel_of("strassen_sums", stages, (s1, s2, s3, s4), self.product.kernel.source)
 
     def sum_types(self) -> dict[str, TensorType]:
         """Types of s1 … s4."""
@@ -189,7 +189,7 @@ class _StrassenRewrite:
         """The seven products and the rows left over, block by block."""
         stages = (*self._products(), *(self._rest() if self.split.rest else ()))
         kernel = self.product.kernel
-        found = _kernel(f"{kernel.name}_strassen", stages, kernel.outputs, kernel.source)
+        found = kernel_of(f"{kernel.name}_strassen", stages, kernel.outputs, kernel.source)
         rounding = strassen_rounding(self.product.summed[1])
         return replace(found, rounding=rounding, asked=self.asked)
 
@@ -251,22 +251,10 @@ class _StrassenRewrite:
 
     def _results(self, value: Element, row: int, column: int) -> Iterator[Stage]:
         """Elements of one quadrant (row 2: of what is left over) and what the epilogue makes."""
-        rest = row == 2
-        axes, own, at = self._axes(rest), self._own(rest), self._at(row, column)
         chain = (self.product.stage, *self.product.epilogue)
-        made: dict[str, Scalar] = {self.product.stage.output: value.scalar}
-        for stage in chain:
-            body = made.get(stage.output)
-            if body is None:
-                body = _with_values(substitute_indices(stage.body, at), made)
-            if stage is not chain[-1]:
-                name = f"{stage.output}.{row}{column}"
-                yield Stage(name, axes, own, body)
-                body = Read(name, own, body.dtype)
-            made[stage.output] = body
-            if stage.output in self.product.kernel.outputs:
-                where = tuple(substitute(i, at) for i in stage.write)
-                yield Stage(stage.output, axes, where, body)
+        axes, at = self._axes(row == 2), self._at(row, column)
+        stored = self.product.kernel.outputs
+        yield from followed(chain, value.scalar, axes, at, f"{row}{column}", stored)
 
     def _axes(self, rest: bool = False) -> tuple[Axis, ...]:
         blocks = self.product.column[1] // 2 // self.split.columns
@@ -334,17 +322,3 @@ class _StrassenRewrite:
 def _substituted(read: Read, at: Mapping[str, Index]) -> Read:
     """``read`` where axes have the values ``at``."""
     return replace(read, indices=tuple(substitute(i, at) for i in read.indices))
-
-
-def _with_values(body: Scalar, made: Mapping[str, Scalar]) -> Scalar:
-    """``body`` reading the values of this point instead of tensors."""
-    return transform(body, lambda s: made.get(s.tensor, s) if isinstance(s, Read) else s)
-
-
-def _kernel(
-    name: str, stages: Sequence[Stage], outputs: tuple[str, ...], source: tuple[str, ...]
-) -> Kernel:
-    written = {s.output for s in stages}
-    read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
-    inputs = tuple(t for t in read if t not in written)
-    return Kernel(name[:48], inputs, outputs, tuple(stages), source)

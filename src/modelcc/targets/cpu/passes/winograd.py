@@ -32,21 +32,21 @@ from types import MappingProxyType
 from typing import Literal
 
 from modelcc.ir.compute import Element, Matrix, linear
-from modelcc.ir.index import Index, Sym, substitute
-from modelcc.ir.scalar_tree import reads, substitute_indices, transform
+from modelcc.ir.index import Index, Sym
 from modelcc.ir.tensor import (
     Apply,
     Axis,
     Item,
     Kernel,
     Read,
-    Scalar,
     Stage,
     TensorProgram,
 )
 from modelcc.ir.types import F32, Layout, TensorType, blocked
+from modelcc.passes.tensor.fused_kernel import kernel_of
 from modelcc.passes.tensor.unread_constants import still_read
 from modelcc.schedule.workload import program_key
+from modelcc.targets.cpu.passes.epilogue import followed
 from modelcc.targets.cpu.passes.rounding import winograd_rounding
 from modelcc.targets.cpu.passes.winograd_cost import Choice, Shape, WinogradCost
 from modelcc.targets.cpu.passes.winograd_filter import TransformedFilter
@@ -149,12 +149,12 @@ class _WinogradRewrite:
         kernel = self.convolution.kernel
         if self.tiles.apart:
             stages = tuple(s for step in steps for s in step)
-            whole = _kernel(f"{kernel.name}_winograd", stages, kernel.outputs, kernel.source)
+            whole = kernel_of(f"{kernel.name}_winograd", stages, kernel.outputs, kernel.source)
             return [self._rounding(whole)]
         stored = ((self.name("v"),), (self.name("m"),), kernel.outputs)
         names = ("winograd_input", "winograd_product", f"{kernel.name}_winograd")
         found = [
-            _kernel(name, tuple(step), outputs, kernel.source)
+            kernel_of(name, tuple(step), outputs, kernel.source)
             for name, step, outputs in zip(names, steps, stored, strict=True)
         ]
         return [*found[:-1], self._rounding(found[-1])]
@@ -294,23 +294,9 @@ class _WinogradRewrite:
         down, across = Sym(DOWN), Sym(ACROSS)
         at = {n: Sym(IMAGE), co: Sym(CHANNEL), oh: row + down, ow: column + across}
         axes = (*axes, Axis(DOWN, part.rows.outputs), Axis(ACROSS, part.columns.outputs))
-        own = tuple(Sym(a.name) for a in axes)
-        stored = self.convolution.kernel.outputs
-        made = {self.convolution.product.output: value(down, across).scalar}
         chain = (self.convolution.product, *self.convolution.epilogue)
-        for stage in chain:
-            body = made.get(stage.output)
-            if body is None:
-                body = _with_values(substitute_indices(stage.body, at), made)
-            last = stage is chain[-1]
-            if not last:
-                name = f"{stage.output}.{prefix}"
-                yield Stage(name, axes, own, body)
-                body = Read(name, own, body.dtype)
-            made[stage.output] = body
-            if stage.output in stored:
-                where = tuple(substitute(index, at) for index in stage.write)
-                yield Stage(stage.output, axes, where, body)
+        stored = self.convolution.kernel.outputs
+        yield from followed(chain, value(down, across).scalar, axes, at, prefix, stored)
 
 
 def _spare(channel_blocks: int, tiles: int, together: int) -> tuple[int, int]:
@@ -319,16 +305,3 @@ def _spare(channel_blocks: int, tiles: int, together: int) -> tuple[int, int]:
     options = sorted(((b, t) for b in (0, 1) for t in (0, 1)), key=lambda o: (sum(o), o))
     sizes = [(channel_blocks + b) * (tiles + t) * together for b, t in options]
     return min(zip(sizes, options, strict=True), key=lambda o: gcd(o[0], CACHE_WAY) > 512)[1]
-
-
-def _with_values(body: Scalar, made: Mapping[str, Scalar]) -> Scalar:
-    """``body`` reading the values of this point instead of tensors."""
-    return transform(body, lambda s: made.get(s.tensor, s) if isinstance(s, Read) else s)
-
-
-def _kernel(
-    name: str, stages: tuple[Stage, ...], outputs: tuple[str, ...], source: tuple[str, ...]
-) -> Kernel:
-    written = {s.output for s in stages}
-    read = dict.fromkeys(r.tensor for s in stages for r in reads(s.body))
-    return Kernel(name[:48], tuple(t for t in read if t not in written), outputs, stages, source)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TypeAlias
 
-from modelcc.ir.index import Index, Sym, ceildiv, floordiv, substitute
+from modelcc.ir.index import Index, Sym, ceildiv, floordiv
 from modelcc.ir.scalar_tree import cost, reads, substitute_indices, walk
 from modelcc.ir.tensor import (
     Apply,
@@ -24,6 +25,7 @@ from modelcc.ir.tensor import (
     item_inputs,
 )
 from modelcc.ir.types import I8, I16, I32, U8
+from modelcc.passes.tensor.fused_kernel import kernel_of
 
 HALF = 16
 LOW = (1 << HALF) - 1
@@ -52,70 +54,56 @@ def paired(
 ) -> Iterator[Kernel]:
     """Kernels that make the words of ``source``, a small integer for each point of ``axes``, along
     ``dim``; the last number has one of its own if it is alone."""
-    extent = axes[dim].extent
+    name, extent = axes[dim].name, axes[dim].extent
     whole = floordiv(extent, 2)
+
+    def word(place: Index, alone: bool) -> Scalar:
+        low = Apply("and", (_number(source, name, place * 2), Number(LOW, I32)), I32)
+        if alone:
+            return low
+        high = _number(source, name, place * 2 + 1)
+        return Apply("or", (low, Apply("shl", (high, Number(HALF, I32)), I32)), I32)
+
     for start, count in ((0, whole), (whole, extent - whole * 2)):
         if count != 0:
-            yield _packing(_words(output, axes, dim, source, start, count), nodes)
+            body = word(Sym(name) + start, start != 0)
+            yield _packing(output, axes, dim, (start, count), body, nodes)
 
 
 def bytes_of(
     output: str, axes: Sequence[Axis], dim: int, source: Scalar, nodes: tuple[str, ...]
 ) -> Iterator[Kernel]:
     """Kernels that make words of four bytes, the last with zeros for those that there are not."""
-    extent = axes[dim].extent
+    name, extent = axes[dim].name, axes[dim].extent
     whole = floordiv(extent, BYTES)
+
+    def part(place: Index, byte: int, last: bool) -> Scalar:
+        at = place * BYTES + byte
+        number: Scalar = Apply("and", (_number(source, name, at), Number(255, I32)), I32)
+        if last:
+            number = Guard((Condition(extent - at, ">", 0),), number, Number(0, I32), I32)
+        return number if byte == 0 else Apply("shl", (number, Number(8 * byte, I32)), I32)
+
     for start, count in ((0, whole), (whole, ceildiv(extent, BYTES) - whole)):
         if count != 0:
-            end = None if start == 0 else extent
-            yield _packing(_four(output, axes, dim, source, (start, count), end), nodes)
+            parts = (part(Sym(name) + start, byte, start != 0) for byte in range(BYTES))
+            word = reduce(lambda a, b: Apply("or", (a, b), I32), parts)
+            yield _packing(output, axes, dim, (start, count), word, nodes)
 
 
-def _packing(stage: Stage, nodes: tuple[str, ...]) -> Kernel:
-    inputs = tuple(dict.fromkeys(r.tensor for r in reads(stage.body)))
-    return Kernel("Pack", inputs, (stage.output,), (stage,), nodes)
-
-
-def _four(
+def _packing(
     output: str,
     axes: Sequence[Axis],
     dim: int,
-    source: Scalar,
     run: tuple[Index, Index],
-    end: Index | None,
-) -> Stage:
-    """The words of a ``run`` (start, count); numbers from ``end`` on are 0."""
+    word: Scalar,
+    nodes: tuple[str, ...],
+) -> Kernel:
+    """What makes a ``run`` (start, count) of words."""
     (start, count), name = run, axes[dim].name
     own = tuple(replace(a, extent=count) if a.name == name else a for a in axes)
-    place = Sym(name) + start
-    write = tuple(substitute(Sym(a.name), {name: place}) for a in axes)
-    word: Scalar | None = None
-    for byte in range(BYTES):
-        at = place * BYTES + byte
-        number: Scalar = Apply("and", (_number(source, name, at), Number(255, I32)), I32)
-        if end is not None:
-            number = Guard((Condition(end - at, ">", 0),), number, Number(0, I32), I32)
-        if word is None:
-            word = number
-            continue
-        shifted = Apply("shl", (number, Number(8 * byte, I32)), I32)
-        word = Apply("or", (word, shifted), I32)
-    assert word is not None
-    return Stage(output, own, write, word)
-
-
-def _words(
-    output: str, axes: Sequence[Axis], dim: int, source: Scalar, start: Index, count: Index
-) -> Stage:
-    name = axes[dim].name
-    own = tuple(replace(a, extent=count) if a.name == name else a for a in axes)
-    place = Sym(name) + start
-    write = tuple(substitute(Sym(a.name), {name: place}) for a in axes)
-    word: Scalar = Apply("and", (_number(source, name, place * 2), Number(LOW, I32)), I32)
-    if start == 0:
-        high = _number(source, name, place * 2 + 1)
-        word = Apply("or", (word, Apply("shl", (high, Number(HALF, I32)), I32)), I32)
-    return Stage(output, own, write, word)
+    write = tuple(Sym(a.name) + (start if a.name == name else 0) for a in axes)
+    return kernel_of("Pack", (Stage(output, own, write, word),), (output,), nodes)
 
 
 def _number(source: Scalar, name: str, at: Index) -> Scalar:
