@@ -87,14 +87,11 @@ class _Cumulative(Op):
         extent, wide = x.shape[self.axis], accumulator(x.dtype)
         total = at.register(number(self.neutral, wide, lanes))
         with at.loop(0, extent) as k:
-            place = first + self._along(k, extent) * stride
+            place = first + (extent - 1 - k if self.reverse else k) * stride
             value = convert(at.load(x, place, lanes), wide)
             more = at.let(call(self.combine, total, value))
             at.store(y, place, convert(total if self.exclusive else more, y.dtype))
             at.assign(total, more)
-
-    def _along(self, k: Index, extent: Index) -> Index:
-        return extent - 1 - k if self.reverse else k
 
 
 @dataclass(frozen=True)

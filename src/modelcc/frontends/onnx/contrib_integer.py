@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.errors import unsupported
-from modelcc.ir.types import F32, F64, I32, I64, U32, U64, DType
+from modelcc.ir.types import F32, F64, I32, I64, U32, U64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import BitCast, Value, of
 from modelcc.ops.matmul import MatMul
@@ -22,10 +22,6 @@ def product_of_integers(call: Call) -> str:
     return (centred(0) * centred(2)).name
 
 
-def _wide(dtype: DType) -> DType:
-    return U32 if dtype.kind == "uint" else I32
-
-
 def wide_product(call: Call) -> str:
     """A product of matrices of 16-bit integers in 32 bits, signed if either of them is."""
     signed = any(call.dtype(i).kind == "int" for i in (0, 1))
@@ -36,7 +32,7 @@ def wide_product(call: Call) -> str:
 def sum_of_integers(call: Call) -> str:
     """Sums over axes in 32 bits."""
     axes = tuple(sorted(call.normal(a, call.rank()) for a in call.attrs.integers("axes")))
-    x = cast(call.value(0), _wide(call.dtype()))
+    x = cast(call.value(0), U32 if call.dtype().kind == "uint" else I32)
     return of(ReduceSum(axes, call.attrs.flag("keepdims", True)), x).name
 
 

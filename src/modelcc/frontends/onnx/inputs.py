@@ -90,7 +90,7 @@ class InputTypes:
         fixed = f"{name}_d{position}"
         if dim.HasField("dim_value") and dim.dim_value > 0:
             return int(dim.dim_value)
-        if dim.HasField("dim_value") and dim.dim_value == 0 and not self._accepts_zero(fixed):
+        if dim.HasField("dim_value") and dim.dim_value == 0 and fixed not in self._given:
             return 0
         plain = dim.dim_param and dim.dim_param not in self._outputs_unnamed
         symbol = dim.dim_param if plain else fixed
@@ -103,9 +103,6 @@ class InputTypes:
             return self._checked(symbol, given)
         self.bounds[symbol] = given
         return Sym(symbol)
-
-    def _accepts_zero(self, fixed: str) -> bool:
-        return fixed in self._given
 
     def _checked(self, symbol: str, value: int) -> int:
         if value < 0:

@@ -150,14 +150,10 @@ def absorbed(node: Node, at: Rewriter) -> Replacement:
         return None
     scale, zero = (float(p) for p in own)
     low, high = ((limit - zero) * scale for limit in limits(node.op.to))
-    least, most = _bounds(bounded)
+    least, most = (bounded.op.low, bounded.op.high) if isinstance(bounded.op, Clip) else (0.0, None)
     if (least is not None and least > low) or (most is not None and most < high):
         return None
     return at.emit(node.op, bounded.inputs[0], *node.inputs[1:])
-
-
-def _bounds(node: Node) -> tuple[float | None, float | None]:
-    return (node.op.low, node.op.high) if isinstance(node.op, Clip) else (0.0, None)
 
 
 # --- unsigned bytes

@@ -99,11 +99,7 @@ def dequantised_by_constants(node: Node, at: Rewriter) -> Replacement:
     real = at.emit(Cast(F32), value.name)
     if zero.any():
         real = at.emit(Add(), real, at.constant(-zero.astype(np.float32)))
-    return at.emit(Mul(), real, at.constant(_f32(scale)))
-
-
-def _f32(scale: Array) -> Array:
-    return np.asarray(scale, np.float32)
+    return at.emit(Mul(), real, at.constant(np.asarray(scale, np.float32)))
 
 
 def stays_float(node: Node, at: Rewriter) -> Replacement:
