@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import cast
 
 from modelcc.artifact.json_values import (
     is_list,
@@ -27,6 +29,7 @@ from modelcc.artifact.manifest_checks import ManifestError, check_manifest
 from modelcc.ir.condition import COMPARISONS, Condition
 from modelcc.ir.index import Index, parse_index
 from modelcc.ir.index_bound import IndexBound
+from modelcc.ir.index_expr import Expr
 from modelcc.ir.structure import HostStep, Interface, Records, Setting, Structure
 from modelcc.ir.types import DTYPES, DType
 
@@ -46,32 +49,25 @@ def _data(manifest: Manifest) -> Object:
         "format": manifest.format,
         "name": manifest.name,
         "entry": manifest.entry,
-        "inputs": [_tensor(spec) for spec in manifest.inputs],
-        "outputs": [_tensor(spec) for spec in manifest.outputs],
-        "dims": [{"name": d.name, "low": d.low, "high": d.high} for d in manifest.dims],
-        "definitions": [
-            {"symbol": symbol, "value": _index(value)} for symbol, value in manifest.definitions
-        ],
-        "arena": _index(manifest.arena),
-        "sizes": list(manifest.sizes),
+        "inputs": _plain(manifest.inputs),
+        "outputs": _plain(manifest.outputs),
+        "dims": _plain(manifest.dims),
+        "definitions": [{"symbol": s, "value": _plain(v)} for s, v in manifest.definitions],
+        "arena": _plain(manifest.arena),
+        "sizes": _plain(manifest.sizes),
         "checks": [_check(spec) for spec in manifest.checks],
-        "allocated": list(manifest.allocated),
+        "allocated": _plain(manifest.allocated),
         "indices": [_bound(bound) for bound in manifest.indices],
-        "machine": {
-            "triple": manifest.machine.triple,
-            "cpu": manifest.machine.cpu,
-            "features": list(manifest.machine.features),
-            "origin": manifest.machine.origin,
-        },
-        "objects": list(manifest.objects),
-        "constants": [_constant(spec) for spec in manifest.constants],
+        "machine": _plain(manifest.machine),
+        "objects": _plain(manifest.objects),
+        "constants": _plain(manifest.constants),
         "options": manifest.options,
         "versions": dict(sorted(manifest.versions.items())),
     }
     if manifest.libraries:
         data["libraries"] = [_library(spec) for spec in manifest.libraries]
     if manifest.interface is not None:
-        data["interface"] = _interface(manifest.interface)
+        data["interface"] = _plain(manifest.interface)
     return data
 
 
@@ -143,8 +139,22 @@ def _manifest(data: Object) -> Manifest:
     )
 
 
-def _index(value: Index) -> int | str:
-    return value if isinstance(value, int) else str(value)
+def _plain(value: object) -> object:
+    """What JSON has of a value: fields by name, extents that are no numbers as text."""
+    match value:
+        case Expr():
+            return str(value)
+        case DType():
+            return value.name
+        case tuple():
+            return [_plain(item) for item in cast("tuple[object, ...]", value)]
+        case Mapping():
+            items = cast("Mapping[str, object]", value).items()
+            return {name: _plain(item) for name, item in items}
+        case _ if is_dataclass(value):
+            return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        case _:
+            return value
 
 
 def _read_definition(value: object) -> tuple[str, Index]:
@@ -153,13 +163,8 @@ def _read_definition(value: object) -> tuple[str, Index]:
 
 
 def _bound(bound: IndexBound) -> Object:
-    return {
-        "extent": _index(bound.extent),
-        "what": bound.what,
-        "noun": bound.noun,
-        "wrapped": bound.wrapped,
-        "source": list(bound.source),
-    }
+    """Its number is one among those of a kernel."""
+    return {f.name: _plain(getattr(bound, f.name)) for f in fields(bound) if f.name != "number"}
 
 
 def _read_bound(value: object) -> IndexBound:
@@ -168,14 +173,9 @@ def _read_bound(value: object) -> IndexBound:
     return IndexBound(extent, str(data["what"]), str(data["noun"]), bool(data["wrapped"]), source)
 
 
-def _tensor(spec: TensorSpec) -> Object:
-    shape = [_index(extent) for extent in spec.shape]
-    return {"name": spec.name, "dtype": spec.dtype.name, "shape": shape}
-
-
 def _check(spec: CheckSpec) -> Object:
     condition = spec.condition
-    sides = {"left": _index(condition.left), "right": _index(condition.right)}
+    sides = {"left": _plain(condition.left), "right": _plain(condition.right)}
     return {"where": spec.where, "comparison": condition.comparison, **sides}
 
 
@@ -204,46 +204,6 @@ def _read_library(value: object) -> LibrarySpec:
     files, prefixes, symbols = (_texts(data[key]) for key in ("files", "prefixes", "symbols"))
     name, package, version = (str(data[key]) for key in ("name", "package", "version"))
     return LibrarySpec(name, files, prefixes, symbols, setup, package, version)
-
-
-def _interface(interface: Interface) -> Object:
-    return {
-        "inputs": {name: _structure(s) for name, s in interface.inputs.items()},
-        "outputs": {name: _structure(s) for name, s in interface.outputs.items()},
-        "strings": list(interface.strings),
-        "texts": list(interface.texts),
-        "steps": [_step(step) for step in interface.steps],
-    }
-
-
-def _step(step: HostStep) -> Object:
-    return {
-        "function": step.function,
-        "inputs": list(step.inputs),
-        "outputs": list(step.outputs),
-        "settings": dict(step.settings),
-    }
-
-
-def _structure(structure: Structure) -> object:
-    match structure:
-        case Records(keys, tensor):
-            return {"keys": list(keys), "tensor": tensor}
-        case tuple():
-            return [_structure(item) for item in structure]
-        case _:
-            return structure
-
-
-def _constant(spec: ConstantSpec) -> Object:
-    return {
-        "name": spec.name,
-        "dtype": spec.dtype.name,
-        "shape": list(spec.shape),
-        "offset": spec.offset,
-        "size": spec.size,
-        "sha256": spec.sha256,
-    }
 
 
 def _texts(items: object) -> tuple[str, ...]:
