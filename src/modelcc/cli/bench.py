@@ -14,7 +14,7 @@ from modelcc.api import load
 from modelcc.bench.benchmarking import EngineMeasurement, measure
 from modelcc.bench.worker import ENGINES
 from modelcc.cli.build_config import build_config_of
-from modelcc.cli.console import output_console, print_json, progress_of
+from modelcc.cli.console import output_console, print_json, progress_of, right
 from modelcc.cli.parameters import (
     MODEL,
     Compiling,
@@ -153,10 +153,9 @@ def _table(
     found: tuple[EngineMeasurement, ...], model: Path, threads: int, sizes: Mapping[str, int]
 ) -> Table:
     named = "".join(f", {name} = {sizes[name]}" for name in sorted(sizes))
-    table = Table(title=f"{model.name}, {threads} threads{named}", title_justify="left")
-    table.add_column("engine")
-    for name in ("ms", "±", "speed", "load s", "peak memory", "difference"):
-        table.add_column(name, justify="right")
+    numbers = right("ms", "±", "speed", "load s", "peak memory", "difference")
+    title = f"{model.name}, {threads} threads{named}"
+    table = Table("engine", *numbers, title=title, title_justify="left")
     for m in found:
         speed = found[0].median / m.median
         cells = [f"{m.median * 1e3:.3f}", f"{100 * m.spread:.1f} %", f"{speed:.2f} ×"]

@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from modelcc.cache.maintenance import CacheUsage, cache_usage, clear_cache, trim_cache
-from modelcc.cli.console import note, output_console, print_json
+from modelcc.cli.console import note, output_console, print_json, right
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment
 from modelcc.ir.errors import ModelError
@@ -69,10 +69,7 @@ def _figures(usage: CacheUsage) -> dict[str, object]:
 
 
 def _table(usage: CacheUsage) -> Table:
-    table = Table()
-    table.add_column("kind")
-    for name in ("files", "size"):
-        table.add_column(name, justify="right")
+    table = Table("kind", *right("files", "size"))
     for kind in _KINDS:
         share = getattr(usage, kind)
         table.add_row(kind, str(share.files), byte_text(share.bytes))

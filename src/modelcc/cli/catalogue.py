@@ -73,9 +73,7 @@ def _onnx(word: str, as_json: bool) -> None:
     if as_json:
         print_json({s.qualified: {"versions": s.versions, "imported": s.how} for s in found})
         return
-    table = Table()
-    for name in ("operator", "changed in operator sets", "imported"):
-        table.add_column(name)
+    table = Table("operator", "changed in operator sets", "imported")
     for support in found:
         versions = ", ".join(map(str, support.versions))
         table.add_row(support.qualified, versions, support.how or "no")
@@ -92,9 +90,7 @@ def targets(as_json: bool) -> None:
         described = {t.name: {"machine": t.description, "forms": t.forms} for t in found}
         print_json(described)
         return
-    table = Table()
-    for name in ("target", "machine", "emits"):
-        table.add_column(name)
+    table = Table("target", "machine", "emits")
     for target in found:
         table.add_row(target.name, Text(target.description), ", ".join(target.forms))
     output_console().print(table)

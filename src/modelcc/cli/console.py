@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from modelcc.cli.verbosity import is_default, is_quiet
@@ -25,6 +25,11 @@ class _Output(Console):
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+
+def right(*names: str) -> Iterable[Column]:
+    """Columns of numbers."""
+    return (Column(name, justify="right") for name in names)
 
 
 def note(text: str) -> None:

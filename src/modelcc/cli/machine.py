@@ -17,7 +17,7 @@ from modelcc.cache.measurements import (
     measurements_path,
     usable_measurements,
 )
-from modelcc.cli.console import note, output_console, print_json, progress_of
+from modelcc.cli.console import note, output_console, print_json, progress_of, right
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.environment import CACHE, Environment
 from modelcc.ir.errors import ModelError
@@ -108,9 +108,8 @@ def _known(name: str) -> bool:
 
 
 def _table(name: str, model: CpuModel, found: Measurements | None) -> Table:
-    table = Table(title=Text(name), title_justify="left", show_header=False)
-    table.add_column("what")
-    table.add_column("value", justify="right")
+    columns = ("what", *right("value"))
+    table = Table(*columns, title=Text(name), title_justify="left", show_header=False)
     for row in (*_arithmetic(name, model), *_speeds(found)):
         table.add_row(*row)
     return table
@@ -142,11 +141,9 @@ def _speeds(found: Measurements | None) -> Iterator[tuple[str, str]]:
 
 def _levels(model: CpuModel, found: Measurements | None) -> Table:
     facts = Measured(**found.facts) if found else None
-    table = Table()
-    table.add_column("level")
     names = ("size", "shared by", "bytes per cycle")
-    for name in (*names, *(("GB/s, measured", "latency, measured") if facts else ())):
-        table.add_column(name, justify="right")
+    measured = ("GB/s, measured", "latency, measured") if facts else ()
+    table = Table("level", *right(*names, *measured))
     for level in model.levels:
         size = byte_text(level.bytes) if level.bytes else ""
         row = [level.name, size, str(level.cores), f"{level.bandwidth:g}"]

@@ -147,9 +147,7 @@ def facts(array: Array) -> dict[str, Any]:
 
 
 def _output_table(results: dict[str, Array]) -> Table:
-    table = Table()
-    for name in ("output", "type", "min", "max", "mean", "first values"):
-        table.add_column(name)
+    table = Table("output", "type", "min", "max", "mean", "first values")
     for name, array in results.items():
         known = facts(array)
         numbers = [f"{known[k]:.5g}" if k in known else "" for k in ("min", "max", "mean")]

@@ -130,9 +130,8 @@ def _show(result: Verification, layers: bool, bisect: bool) -> None:
 
 def difference_table(title: str, differences: Sequence[Difference]) -> Table:
     """One row for each compared value."""
-    table = Table(title=title, title_justify="left")
-    for name in ("value", "", "error / greatest", "accepted", "worst at"):
-        table.add_column(name)
+    names = ("value", "", "error / greatest", "accepted", "worst at")
+    table = Table(*names, title=title, title_justify="left")
     for difference in differences:
         verdict = Text("agrees", "green") if difference.agrees else Text("differs", "bold red")
         worst = difference.problem
