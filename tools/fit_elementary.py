@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from textwrap import fill, indent
 from typing import Any
 
 from mpmath import mp
@@ -180,14 +181,14 @@ def main() -> None:
     print("Polynomials: TypeAlias = Mapping[int, tuple[float, ...]]")
     for fit in FITS:
         print(f"\n# {fit.meaning}")
-        print(f"{fit.name}: Polynomials = MappingProxyType(\n    {{")
+        print(f"{fit.name}: Polynomials = MappingProxyType({{")
         for bits, degree, rounded in zip((32, 64), fit.degrees, (single, float), strict=True):
             coefficients, worst = remez(fit, degree)
-            print(f"        {bits}: (  # {mp.nstr(worst, 2)}")
-            for c in coefficients:
-                print(f"            {rounded(c)!r},")
-            print("        ),")
-        print("    }\n)")
+            print(f"    {bits}: (  # {mp.nstr(worst, 2)}")
+            numbers = "".join(f"{rounded(c)!r}, " for c in coefficients).strip()
+            print(indent(fill(numbers, 92, break_on_hyphens=False), " " * 8))
+            print("    ),")
+        print("})  # fmt: skip")
 
 
 if __name__ == "__main__":

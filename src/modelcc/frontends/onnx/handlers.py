@@ -47,23 +47,14 @@ from modelcc.frontends.onnx.trees import TREES
 from modelcc.frontends.onnx.unofficial import UNOFFICIAL
 
 _STANDARD = (
-    ELEMENTWISE,
-    SHAPE,
-    REDUCE,
-    GATHER,
-    NN,
-    QUANT,
-    RECURRENT,
-    RESIZE,
-    CONTROL,
-    SEQUENCE,
-    SAMPLING,
-    TEXTS,
-    TFIDF,
-    SIGNAL,
-    RANDOM,
-    DETERMINANT,
-    SELECTION,
+    *(ELEMENTWISE, SHAPE, REDUCE, GATHER, NN, QUANT, RECURRENT, RESIZE, CONTROL, SEQUENCE),
+    *(SAMPLING, TEXTS, TFIDF, SIGNAL, RANDOM, DETERMINANT, SELECTION),
+)
+
+_MICROSOFT = (
+    *(CONTRIB, CONTRIB_NORM, CONTRIB_ATTENTION, CONTRIB_QUANT, CONTRIB_EXPERTS, CONTRIB_GATES),
+    *(CONTRIB_LINEAR, CONTRIB_BITS, CONTRIB_DECODER, CONTRIB_DROPOUT, CONTRIB_INTEGER),
+    *(CONTRIB_PADDING, CONTRIB_SIGNAL, CONTRIB_TOKENS),
 )
 
 _TABLES: tuple[tuple[str, Handlers], ...] = (
@@ -71,25 +62,7 @@ _TABLES: tuple[tuple[str, Handlers], ...] = (
     *(("", with_old_forms(table)) for table in _STANDARD),
     *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES, MAPS)),
     *(("ai.onnx.preview.training", table) for table in (TRAINING, GRADIENT)),
-    *(
-        ("com.microsoft", table)
-        for table in (
-            CONTRIB,
-            CONTRIB_NORM,
-            CONTRIB_ATTENTION,
-            CONTRIB_QUANT,
-            CONTRIB_EXPERTS,
-            CONTRIB_GATES,
-            CONTRIB_LINEAR,
-            CONTRIB_BITS,
-            CONTRIB_DECODER,
-            CONTRIB_DROPOUT,
-            CONTRIB_INTEGER,
-            CONTRIB_PADDING,
-            CONTRIB_SIGNAL,
-            CONTRIB_TOKENS,
-        )
-    ),
+    *(("com.microsoft", table) for table in _MICROSOFT),
 )
 
 HANDLERS: Mapping[tuple[str, str], Handler] = MappingProxyType(
