@@ -41,43 +41,13 @@ from modelcc.ops import (
     unique,
 )
 
-MCC = Dialect(
-    "mcc",
-    (
-        *elementwise.OPS,
-        *activation.OPS,
-        *reduce.OPS,
-        *cumulative.OPS,
-        *shape.OPS,
-        *gather.OPS,
-        *matmul.OPS,
-        *conv.OPS,
-        *pool.OPS,
-        *pool_indices.OPS,
-        *norm.OPS,
-        *nonzero.OPS,
-        *fourier.OPS,
-        *attention.OPS,
-        *hardmax.OPS,
-        *late_tile.OPS,
-        *resize.OPS,
-        *runtime_size.OPS,
-        *top_k.OPS,
-        *unique.OPS,
-        *suppression.OPS,
-        *quant.OPS,
-        *packed_matmul.OPS,
-        *quant_matmul.OPS,
-        *recurrent.OPS,
-        *feature_keys.OPS,
-        *forest.OPS,
-        *time_axis.OPS,
-        *control.OPS,
-        *boxes.OPS,
-        *roi_align.OPS,
-        *roi_pool.OPS,
-        *grid_sample.OPS,
-        *deform_conv.OPS,
-        *columns.OPS,
-    ),
+FAMILIES = (
+    *(elementwise, activation, reduce, cumulative, shape, gather, matmul, conv, pool),
+    *(pool_indices, norm, nonzero, fourier, attention, hardmax, late_tile, resize),
+    *(runtime_size, top_k, unique, suppression, quant, packed_matmul, quant_matmul, recurrent),
+    *(feature_keys, forest, time_axis, control, boxes, roi_align, roi_pool, grid_sample),
+    *(deform_conv, columns),
 )
+"""Modules of ops that belong together."""
+
+MCC = Dialect("mcc", tuple(op for family in FAMILIES for op in family.OPS))

@@ -51,38 +51,20 @@ MAX_BYTES = 1 << 40
 _FLOAT6E2M3, _FLOAT6E3M2 = 27, 28
 """The standard's numbers; ``onnx`` names them since 1.23."""
 
-DTYPES: Mapping[int, DType] = MappingProxyType(
-    {
-        TensorProto.FLOAT: F32,
-        TensorProto.DOUBLE: F64,
-        TensorProto.FLOAT16: F16,
-        TensorProto.BFLOAT16: BF16,
-        TensorProto.FLOAT8E4M3FN: F8E4M3FN,
-        TensorProto.FLOAT8E4M3FNUZ: F8E4M3FNUZ,
-        TensorProto.FLOAT8E5M2: F8E5M2,
-        TensorProto.FLOAT8E5M2FNUZ: F8E5M2FNUZ,
-        TensorProto.FLOAT8E8M0: F8E8M0,
-        _FLOAT6E2M3: F6E2M3,
-        _FLOAT6E3M2: F6E3M2,
-        TensorProto.FLOAT4E2M1: F4E2M1,
-        TensorProto.INT64: I64,
-        TensorProto.INT32: I32,
-        TensorProto.INT16: I16,
-        TensorProto.INT8: I8,
-        TensorProto.INT4: I4,
-        TensorProto.INT2: I2,
-        TensorProto.UINT64: U64,
-        TensorProto.UINT32: U32,
-        TensorProto.UINT16: U16,
-        TensorProto.UINT8: U8,
-        TensorProto.UINT4: U4,
-        TensorProto.UINT2: U2,
-        TensorProto.BOOL: BOOL,
-        TensorProto.COMPLEX64: C64,
-        TensorProto.COMPLEX128: C128,
-        TensorProto.STRING: STRING,
-    }
-)
+DTYPES: Mapping[int, DType] = MappingProxyType({
+    TensorProto.FLOAT: F32, TensorProto.DOUBLE: F64, TensorProto.FLOAT16: F16,
+    TensorProto.BFLOAT16: BF16,
+    TensorProto.FLOAT8E4M3FN: F8E4M3FN, TensorProto.FLOAT8E4M3FNUZ: F8E4M3FNUZ,
+    TensorProto.FLOAT8E5M2: F8E5M2, TensorProto.FLOAT8E5M2FNUZ: F8E5M2FNUZ,
+    TensorProto.FLOAT8E8M0: F8E8M0, _FLOAT6E2M3: F6E2M3, _FLOAT6E3M2: F6E3M2,
+    TensorProto.FLOAT4E2M1: F4E2M1,
+    TensorProto.INT64: I64, TensorProto.INT32: I32, TensorProto.INT16: I16,
+    TensorProto.INT8: I8, TensorProto.INT4: I4, TensorProto.INT2: I2,
+    TensorProto.UINT64: U64, TensorProto.UINT32: U32, TensorProto.UINT16: U16,
+    TensorProto.UINT8: U8, TensorProto.UINT4: U4, TensorProto.UINT2: U2,
+    TensorProto.BOOL: BOOL, TensorProto.COMPLEX64: C64, TensorProto.COMPLEX128: C128,
+    TensorProto.STRING: STRING,
+})  # fmt: skip
 
 _TYPED_FIELDS: Mapping[int, str] = MappingProxyType(
     {
