@@ -89,14 +89,7 @@ from modelcc.pipeline import (
 )
 from modelcc.report.report import Report, StageTime, report_from_json, report_of
 from modelcc.report.stage_progress import announcer, log_stage
-from modelcc.targets.base import (
-    BuildConfig,
-    BuildContext,
-    Module,
-    Target,
-    TargetOptions,
-    in_order,
-)
+from modelcc.targets.base import BuildConfig, BuildContext, Module, Target, TargetOptions, in_order
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.targets.registry import build_context, make_target
 from modelcc.tune.database import FILE, Database
@@ -384,9 +377,7 @@ def _scheduler(target: Target, context: BuildContext) -> Callable[[TensorProgram
     return run
 
 
-def _on_functions(
-    legalize: Callable[[Function], Function],
-) -> Callable[[Program], Program]:
+def _on_functions(legalize: Callable[[Function], Function]) -> Callable[[Program], Program]:
     def run(program: Program) -> Program:
         legal = (legalize(c) if isinstance(c, Function) else c for c in program.callees)
         return replace(program, callees=tuple(legal))

@@ -14,11 +14,7 @@ from modelcc.artifact.constants import block_size
 from modelcc.artifact.errors import ArtifactError
 from modelcc.artifact.file import Artifact, write_artifact
 from modelcc.artifact.manifest import DimSpec, TensorSpec
-from modelcc.artifact.manifest_json import (
-    ManifestError,
-    manifest_from_json,
-    manifest_to_json,
-)
+from modelcc.artifact.manifest_json import ManifestError, manifest_from_json, manifest_to_json
 from modelcc.cache.compile_cache import HOST_TARGETS
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Range

@@ -15,12 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from modelcc.artifact.json_values import (
-    number_of,
-    object_of,
-    parsed_object,
-    whole_number_of,
-)
+from modelcc.artifact.json_values import number_of, object_of, parsed_object, whole_number_of
 from modelcc.artifact.replacement import replace_file
 from modelcc.ir.errors import ModelError
 from modelcc.options import Options

@@ -15,14 +15,7 @@ from modelcc.bench.benchmarking import EngineMeasurement, measure
 from modelcc.bench.worker import ENGINES
 from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import output_console, print_json, progress_of, right
-from modelcc.cli.parameters import (
-    MODEL,
-    Compiling,
-    compiling,
-    feeding,
-    options_of,
-    sizes_of,
-)
+from modelcc.cli.parameters import MODEL, Compiling, compiling, feeding, options_of, sizes_of
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import compile_model
 from modelcc.environment import Environment

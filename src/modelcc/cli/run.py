@@ -57,9 +57,7 @@ HELP = """Run MODEL (.onnx or a compiled .mcc) and show its outputs.
     "--repeat", type=click.IntRange(1), default=10, show_default=True, help="Runs to time."
 )
 @click.option(
-    "--sha256",
-    metavar="HEX",
-    help="Refuse a .mcc that is not this file, as sha256sum tells it.",
+    "--sha256", metavar="HEX", help="Refuse a .mcc that is not this file, as sha256sum tells it."
 )
 @click.option("--profile", is_flag=True, help="Also measure each kernel.")
 @click.option("--json", "as_json", is_flag=True, help="Print outputs' facts and times as JSON.")

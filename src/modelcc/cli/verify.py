@@ -14,14 +14,7 @@ from rich.text import Text
 from modelcc.artifact.file import read_artifact
 from modelcc.cli.build_config import build_config_of
 from modelcc.cli.console import output_console, print_json, progress_of
-from modelcc.cli.parameters import (
-    MODEL,
-    Compiling,
-    compiling,
-    feeding,
-    options_of,
-    sizes_of,
-)
+from modelcc.cli.parameters import MODEL, Compiling, compiling, feeding, options_of, sizes_of
 from modelcc.cli.verbosity import verbosity_options
 from modelcc.driver import import_model
 from modelcc.environment import Environment

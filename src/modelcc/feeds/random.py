@@ -94,11 +94,7 @@ def _meeting(
 
 
 def _candidates(
-    name: str,
-    wish: int,
-    known: Mapping[str, int],
-    due: Iterable[Sequence[Condition]],
-    dims: Bounds,
+    name: str, wish: int, known: Mapping[str, int], due: Iterable[Sequence[Condition]], dims: Bounds
 ) -> Iterator[int]:
     """Sizes within bounds to try: the one wished for, what constraints of one unknown say, then
     others, those near ``wish`` first."""

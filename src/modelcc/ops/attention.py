@@ -202,12 +202,7 @@ class Attention(Op):
         return np.matmul(weights, widen(v)).astype(q.dtype, copy=False)
 
     def compute(
-        self,
-        at: StageBuilder,
-        q: Operand,
-        k: Operand,
-        v: Operand,
-        mask: Operand | None = None,
+        self, at: StageBuilder, q: Operand, k: Operand, v: Operand, mask: Operand | None = None
     ) -> Operand:
         wide = accumulator(q.dtype)
         products = combined(

@@ -169,10 +169,7 @@ def linear_taps(position: Element, extent: Index) -> tuple[Tap, Tap]:
     low = apply("floor", position)
     fraction = position - low
     first = low.cast(I64)
-    return (
-        _inside(first, 1.0 - fraction, extent),
-        _inside(first + 1, fraction, extent),
-    )
+    return (_inside(first, 1.0 - fraction, extent), _inside(first + 1, fraction, extent))
 
 
 def _inside(place: Element, weight: Element, extent: Index) -> Tap:

@@ -60,9 +60,4 @@ from modelcc.ops.transcendental import Sqrt as Sqrt
 from modelcc.ops.transcendental import Tan as Tan
 from modelcc.ops.transcendental import Tanh as Tanh
 
-OPS: tuple[type[Op], ...] = (
-    *arithmetic.OPS,
-    *comparison.OPS,
-    *logic.OPS,
-    *transcendental.OPS,
-)
+OPS: tuple[type[Op], ...] = (*arithmetic.OPS, *comparison.OPS, *logic.OPS, *transcendental.OPS)

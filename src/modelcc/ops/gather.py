@@ -60,11 +60,7 @@ class Gather(Op):
 
         def body(o: Point) -> Element:
             return at_index(
-                at,
-                indices[o[first:last]],
-                x,
-                self.axis,
-                lambda i: x[(*o[:first], i, *o[last:])],
+                at, indices[o[first:last]], x, self.axis, lambda i: x[(*o[:first], i, *o[last:])]
             )
 
         return at.stage(result.shape, body)

@@ -73,11 +73,7 @@ class GatherElements(Op):
     def compute(self, at: StageBuilder, x: Operand, indices: Operand) -> Operand:
         def body(o: Point) -> Element:
             return at_index(
-                at,
-                indices[o],
-                x,
-                self.axis,
-                lambda i: x[(*o[: self.axis], i, *o[self.axis + 1 :])],
+                at, indices[o], x, self.axis, lambda i: x[(*o[: self.axis], i, *o[self.axis + 1 :])]
             )
 
         return at.stage(indices.shape, body)

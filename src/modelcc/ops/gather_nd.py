@@ -73,11 +73,7 @@ class GatherND(Op):
             if k == depth:
                 return x[(*o[: self.batch_dims], *found, *o[outer:])]
             return at_index(
-                at,
-                indices[(*o[:outer], k)],
-                x,
-                self.batch_dims + k,
-                lambda i: read(o, (*found, i)),
+                at, indices[(*o[:outer], k)], x, self.batch_dims + k, lambda i: read(o, (*found, i))
             )
 
         return at.stage(result.shape, lambda o: read(o, ()))

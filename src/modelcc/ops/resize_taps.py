@@ -139,9 +139,7 @@ class TapTables:
         def source(o: Point) -> Element:
             tap, i = mod(o[0], taps), minimum(floordiv(o[0], taps), count - 1)
             return at.gather(
-                self.places[tap, i],
-                lambda p: index_value(some * p + (1 - some) * o[0], I64),
-                None,
+                self.places[tap, i], lambda p: index_value(some * p + (1 - some) * o[0], I64), None
             )
 
         def place(o: Point) -> Element:

@@ -131,10 +131,7 @@ class RoiAlign(BoxPool):
             with at.when(call("or", rows.missed, columns.missed)):
                 for total in totals:
                     at.assign(total, number(0.0, wide, total.lanes))
-        with (
-            rows.each(at) as (down, row_weights),
-            columns.each(at) as (right, column_weights),
-        ):
+        with rows.each(at) as (down, row_weights), columns.each(at) as (right, column_weights):
             pixel = start + down * images.row + right * images.pixel
             weights = [
                 splat(at.let(call("mul", a, b)), block.lanes)

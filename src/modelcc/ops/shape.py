@@ -173,8 +173,7 @@ class Tile(Op):
             return i if repeat == 1 else 0 if extent in (0, 1) else mod(i, extent)
 
         return at.stage(
-            self.infer(x.type)[0].shape,
-            lambda o: x[tuple(map(place, o, x.shape, self.repeats))],
+            self.infer(x.type)[0].shape, lambda o: x[tuple(map(place, o, x.shape, self.repeats))]
         )
 
     def grad(self, build: Builder, dys: Sequence[str], x: str) -> tuple[str]:

@@ -108,10 +108,7 @@ def _ranks(x: Array) -> Array:
 
 
 def _as_they_come(
-    at: AlgorithmBuilder,
-    results: tuple[Operand, Operand, Operand],
-    groups: Index,
-    extent: Index,
+    at: AlgorithmBuilder, results: tuple[Operand, Operand, Operand], groups: Index, extent: Index
 ) -> None:
     """Number groups by their first members instead."""
     first, inverse, counts = results

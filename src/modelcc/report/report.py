@@ -8,15 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modelcc.ir.index import evaluate
-from modelcc.ir.program import (
-    CopyTensor,
-    Launch,
-    Program,
-    Step,
-    counters,
-    leaves,
-    step_tensors,
-)
+from modelcc.ir.program import CopyTensor, Launch, Program, Step, counters, leaves, step_tensors
 from modelcc.ir.program_cost import step_work
 from modelcc.ir.union import Union
 

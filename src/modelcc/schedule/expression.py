@@ -6,15 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from modelcc.ir.index import (
-    Index,
-    Sym,
-    ceildiv,
-    coefficient,
-    compare,
-    substitute,
-    symbols,
-)
+from modelcc.ir.index import Index, Sym, ceildiv, coefficient, compare, substitute, symbols
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop import (
     Assign,
@@ -40,9 +32,7 @@ from modelcc.ir.loop import (
     VectorGather,
 )
 from modelcc.ir.loop import Bitcast as LoopBitcast
-from modelcc.ir.loop import (
-    Select as LoopSelect,
-)
+from modelcc.ir.loop import Select as LoopSelect
 from modelcc.ir.scalar import COMBINE_FUNCTION, Combine
 from modelcc.ir.scalar_tree import children, index_symbols, reads, walk
 from modelcc.ir.tensor import (

@@ -150,10 +150,7 @@ def divides(block: int, extent: Index) -> bool:
 
 
 def _blocks_along(
-    tensor: str,
-    indices: Sequence[Index],
-    axes: Sequence[Axis],
-    types: Mapping[str, TensorType],
+    tensor: str, indices: Sequence[Index], axes: Sequence[Axis], types: Mapping[str, TensorType]
 ) -> dict[str, int]:
     type_ = types.get(tensor)
     if type_ is None or type_.layout is None:

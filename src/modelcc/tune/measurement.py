@@ -133,9 +133,7 @@ class WorkerMeasurer:
         plain = found[0]
         return [
             Times(
-                median(plain),
-                median(own),
-                median(a / b for a, b in zip(plain, own, strict=True)),
+                median(plain), median(own), median(a / b for a, b in zip(plain, own, strict=True))
             )
             for own in found[1:]
         ]

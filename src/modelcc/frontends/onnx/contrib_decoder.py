@@ -240,9 +240,7 @@ def _layout(call: Call, positions: Value, keys: Index, heads: int) -> Value:
     columns = call.made(Iota((keys,), 0, 0, 1, I64))
     found = permuted(of(Gather(3), rows, columns / size), 1, 0, 2, 3)
     before = of(
-        ew.LessOrEqual(),
-        reshaped(columns, 1, 1, 1, keys),
-        reshaped(positions, batch, 1, length, 1),
+        ew.LessOrEqual(), reshaped(columns, 1, 1, 1, keys), reshaped(positions, batch, 1, length, 1)
     )
     seen = reshaped(of(ew.And(), found, before), batch, 1, layouts, length, keys)
     whole = of(Expand((batch, heads // layouts, layouts, length, keys)), seen)

@@ -227,6 +227,5 @@ def _exact(scale: Scale) -> tuple[Index, Index]:
 
 
 RESIZE = table(
-    Resize=computed_in(bytes_of_bools, resize),
-    Upsample=computed_in(bytes_of_bools, upsample),
+    Resize=computed_in(bytes_of_bools, resize), Upsample=computed_in(bytes_of_bools, upsample)
 )

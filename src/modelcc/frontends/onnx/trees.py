@@ -145,7 +145,5 @@ def ensemble(call: Call) -> str:
 
 
 TREES = table(
-    TreeEnsemble=ensemble,
-    TreeEnsembleClassifier=classifier,
-    TreeEnsembleRegressor=regressor,
+    TreeEnsemble=ensemble, TreeEnsembleClassifier=classifier, TreeEnsembleRegressor=regressor
 )

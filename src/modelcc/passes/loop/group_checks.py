@@ -60,13 +60,7 @@ from modelcc.ir.loop import (
     VectorGather,
     VectorScatter,
 )
-from modelcc.ir.loop_traversal import (
-    checks_in,
-    map_blocks,
-    names_used,
-    statement_expressions,
-    walk,
-)
+from modelcc.ir.loop_traversal import checks_in, map_blocks, names_used, statement_expressions, walk
 from modelcc.ir.types import BOOL, I64, U64
 
 MOST = 2

@@ -23,12 +23,7 @@ from modelcc.passes.program.dynamic_allocation import (
 )
 from modelcc.passes.program.nominal import sample_values
 from modelcc.passes.program.placement import placements
-from modelcc.passes.program.stacking import (
-    Stacking,
-    stacked_offsets,
-    stacking,
-    symbolic_offsets,
-)
+from modelcc.passes.program.stacking import Stacking, stacked_offsets, stacking, symbolic_offsets
 from modelcc.passes.program.storage import Storage, share_in_place, storages
 from modelcc.passes.program.timeline import timeline
 

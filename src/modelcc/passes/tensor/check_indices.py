@@ -11,17 +11,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Bounds, Sym, bounds_of, compare
 from modelcc.ir.region import map_leaves
 from modelcc.ir.scalar_tree import children, transform
-from modelcc.ir.tensor import (
-    Bind,
-    Guard,
-    Item,
-    Kernel,
-    Read,
-    Scalar,
-    Scatter,
-    Stage,
-    TensorProgram,
-)
+from modelcc.ir.tensor import Bind, Guard, Item, Kernel, Read, Scalar, Scatter, Stage, TensorProgram
 from modelcc.passes.tensor.value_ranges import ValueRanges, wrapped_value
 
 

@@ -131,10 +131,9 @@ def _of_points(body: Scalar, reductions: Mapping[str, Stage]) -> bool:
 def _shifted(body: Scalar, maximum: Stage) -> Scalar | None:
     """``x`` if ``body`` is ``exp(x - maximum)``."""
     match body:
-        case Apply(
-            function="exp",
-            args=(Apply(function="sub", args=(x, Read(tensor=name))),),
-        ) if name == maximum.output:
+        case Apply(function="exp", args=(Apply(function="sub", args=(x, Read(tensor=name))),)) if (
+            name == maximum.output
+        ):
             return x
         case _:
             return None

@@ -13,13 +13,7 @@ from dataclasses import dataclass, replace
 from modelcc.ir.index import Bounds
 from modelcc.ir.naming import Names
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.tensor import (
-    Item,
-    TensorProgram,
-    item_inputs,
-    item_outputs,
-    item_tensors,
-)
+from modelcc.ir.tensor import Item, TensorProgram, item_inputs, item_outputs, item_tensors
 from modelcc.ir.tensor_renaming import rename_tensors
 from modelcc.passes.pass_base import Pass
 

@@ -7,16 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.ir.index import (
-    Bounds,
-    Index,
-    Range,
-    Sym,
-    bounds_of,
-    compare,
-    loop_range,
-    symbols,
-)
+from modelcc.ir.index import Bounds, Index, Range, Sym, bounds_of, compare, loop_range, symbols
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.scalar_tree import walk
 from modelcc.ir.tensor import (

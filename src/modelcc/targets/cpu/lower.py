@@ -43,11 +43,7 @@ from modelcc.targets.cpu.plan import Plan
 from modelcc.targets.cpu.row_blocks import emit_row_blocks, find_row_blocks
 from modelcc.targets.cpu.row_sums import MOST_TERMS, emit_row_sums, find_row_sums
 from modelcc.targets.cpu.rows import RowPlan, emit_rows, plan_rows
-from modelcc.targets.cpu.scheduled_kernel import (
-    PARALLEL_CHUNKS,
-    ScheduledKernel,
-    buffer_parameter,
-)
+from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS, ScheduledKernel, buffer_parameter
 from modelcc.targets.cpu.steps import Steps
 from modelcc.targets.cpu.straight_rows import emit_straight_rows, find_straight_rows
 from modelcc.targets.cpu.streaming import streams

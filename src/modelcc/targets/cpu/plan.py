@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import (
-    Bounds,
-    Index,
-    floordiv,
-    simplify,
-    substitute,
-    symbols,
-)
+from modelcc.ir.index import Bounds, Index, floordiv, simplify, substitute, symbols
 from modelcc.ir.scalar_tree import reads, transform, walk
 from modelcc.ir.tensor import Axis, Bind, Condition, Read, Scalar, Stage
 from modelcc.ir.types import Layout, TensorType

@@ -166,10 +166,7 @@ def emit_row_blocks(
         own = position if depth == 0 else mod(position, extent)
         bound.append(BindIndex(name, IndexOf(own, I64)))
         position = floordiv(position, extent)
-    dims: Bounds = {
-        **dict(kernel.dims),
-        **{name: loop_range(extent) for name, extent in loops},
-    }
+    dims: Bounds = {**dict(kernel.dims), **{name: loop_range(extent) for name, extent in loops}}
     planned = Planned({}, Steps(blocks.steps))
     emitter = _RowBlockEmitter(blocks, dict(kernel.types), dims, names, machine, planned)
     body = (*emitter.buffers(), *bound, *emitter.rows(Sym(number)))

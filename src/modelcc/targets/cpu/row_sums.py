@@ -13,16 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import (
-    Bounds,
-    Index,
-    Sym,
-    coefficient,
-    floordiv,
-    loop_range,
-    product,
-    symbols,
-)
+from modelcc.ir.index import Bounds, Index, Sym, coefficient, floordiv, loop_range, product, symbols
 from modelcc.ir.loop import Alloc, Buffer, For, If, LoopKind, Predicate, Stmt
 from modelcc.ir.scalar_tree import (
     depends_on,

@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import (
-    Bounds,
-    Index,
-    Sym,
-    ceildiv,
-    floordiv,
-    loop_range,
-    product,
-    substitute,
-)
+from modelcc.ir.index import Bounds, Index, Sym, ceildiv, floordiv, loop_range, product, substitute
 from modelcc.ir.loop import (
     Alloc,
     Buffer,

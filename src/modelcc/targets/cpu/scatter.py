@@ -17,12 +17,7 @@ from modelcc.ir.scalar_tree import index_symbols, outer_binds, reads, walk
 from modelcc.ir.tensor import Apply, Bind, Read, Scalar, Stage
 from modelcc.ir.types import TensorType
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.expression import (
-    FreshNames,
-    PointEmitter,
-    combine_function,
-    vectorisable,
-)
+from modelcc.schedule.expression import FreshNames, PointEmitter, combine_function, vectorisable
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.parallel import Chosen, Point, SegmentedLoop, nest_loops
@@ -30,11 +25,7 @@ from modelcc.schedule.prune import without_idle_loops
 from modelcc.schedule.segments import Segment
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.prefetch import LINE_BYTES
-from modelcc.targets.cpu.scheduled_kernel import (
-    PARALLEL_CHUNKS,
-    ScheduledKernel,
-    buffer_parameter,
-)
+from modelcc.targets.cpu.scheduled_kernel import PARALLEL_CHUNKS, ScheduledKernel, buffer_parameter
 from modelcc.targets.cpu.work import forks_if_worth, may_be_worth_a_fork
 
 UNROLLED = 4

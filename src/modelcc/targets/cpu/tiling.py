@@ -168,8 +168,7 @@ def ranked_tiles(
     found = list(_candidates(anchor.var(blocks), loops, held, machine))
     candidates = [c for c in found if _tiles(c, anchor, lane) > 1] if _divisible(anchor) else []
     ranked = sorted(
-        candidates or found,
-        key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points),
+        candidates or found, key=lambda c: (_cycles(c, anchor, blocks, roles, machine), c.points)
     )
     for tile in ranked:
         yield RegisterTile(blocks, tile.points, _unrolling(anchor, tile, roles))

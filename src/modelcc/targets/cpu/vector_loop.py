@@ -6,15 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import gcd
 
-from modelcc.ir.index import (
-    Index,
-    Sym,
-    ceildiv,
-    coefficient,
-    loop_range,
-    simplify,
-    substitute,
-)
+from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, simplify, substitute
 from modelcc.ir.scalar_tree import children, substitute_indices, walk
 from modelcc.ir.tensor import Bind, Scalar
 from modelcc.schedule.expression import moves, vectorisable

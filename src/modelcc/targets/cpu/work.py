@@ -49,10 +49,7 @@ def may_be_worth_a_fork(
 
 
 def forks_if_worth(
-    body: Sequence[Stmt],
-    stages: Sequence[Stage],
-    types: Mapping[str, TensorType],
-    dims: Bounds,
+    body: Sequence[Stmt], stages: Sequence[Stage], types: Mapping[str, TensorType], dims: Bounds
 ) -> tuple[Stmt, ...]:
     """``body``, which computes ``stages``, with parallel loops that ask at run time whether sizes
     are worth threads, where it hangs on them."""

@@ -11,16 +11,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Sym, ceildiv, product, symbols
 from modelcc.ir.scalar_tree import index_symbols
-from modelcc.ir.tensor import (
-    Apply,
-    Axis,
-    Cast,
-    Item,
-    Kernel,
-    Read,
-    Stage,
-    TensorProgram,
-)
+from modelcc.ir.tensor import Apply, Axis, Cast, Item, Kernel, Read, Stage, TensorProgram
 from modelcc.ir.types import I8, I16, I32, U8, Layout, Part, TensorType
 from modelcc.targets.cpu.passes.words import BYTES, Makers, bytes_of, paired, small_makers
 

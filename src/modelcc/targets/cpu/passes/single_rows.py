@@ -11,16 +11,7 @@ from dataclasses import replace
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.region import Branch
 from modelcc.ir.scalar_tree import substitute_stage
-from modelcc.ir.tensor import (
-    Apply,
-    Axis,
-    IndexValue,
-    Item,
-    Kernel,
-    Number,
-    Stage,
-    TensorProgram,
-)
+from modelcc.ir.tensor import Apply, Axis, IndexValue, Item, Kernel, Number, Stage, TensorProgram
 from modelcc.ir.types import BOOL, I64, TensorType
 
 

@@ -33,15 +33,7 @@ from typing import Literal
 
 from modelcc.ir.compute import Element, Matrix, linear
 from modelcc.ir.index import Index, Sym
-from modelcc.ir.tensor import (
-    Apply,
-    Axis,
-    Item,
-    Kernel,
-    Read,
-    Stage,
-    TensorProgram,
-)
+from modelcc.ir.tensor import Apply, Axis, Item, Kernel, Read, Stage, TensorProgram
 from modelcc.ir.types import F32, Layout, TensorType, blocked
 from modelcc.passes.tensor.fused_kernel import kernel_of
 from modelcc.passes.tensor.unread_constants import still_read

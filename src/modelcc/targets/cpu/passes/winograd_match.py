@@ -5,17 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modelcc.ir.index import Index, Sym, coefficient, substitute
-from modelcc.ir.tensor import (
-    Apply,
-    Axis,
-    Guard,
-    Kernel,
-    Number,
-    Read,
-    Scalar,
-    Stage,
-    TensorProgram,
-)
+from modelcc.ir.tensor import Apply, Axis, Guard, Kernel, Number, Read, Scalar, Stage, TensorProgram
 from modelcc.ir.types import F32, TensorType, blocked
 from modelcc.passes.tensor.shared_axes import shared_axes
 
@@ -73,16 +63,7 @@ def match_convolution(kernel: Kernel, program: TensorProgram, block: int) -> Con
     axes = (n, co, oh, ow)
     found = (pads[0], pads[1])
     return Convolution(
-        kernel,
-        x.tensor,
-        w.tensor,
-        axes,
-        n.extent,
-        shape,
-        inputs,
-        found,
-        product,
-        tuple(epilogue),
+        kernel, x.tensor, w.tensor, axes, n.extent, shape, inputs, found, product, tuple(epilogue)
     )
 
 
