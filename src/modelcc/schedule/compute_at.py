@@ -30,6 +30,7 @@ from modelcc.ir.types import I64, Layout, TensorType
 from modelcc.passes.tensor.register_axes import own_axes, shared_depth, with_axes
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import FreshNames
+from modelcc.schedule.workload import plain_type
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def group_stages(kernel: CanonicalKernel) -> GroupedStages | None:
     depth = _outer_depth(kernel.stages, scratch)
     outer = kernel.stages[0].axes[:depth] if scratch else ()
     groups = tuple(_on_block(run, outer, scratch, internal) for run in runs)
-    known = {s.output: _plain_type(s) for s in kernel.stages} | dict(kernel.internal)
+    known = {s.output: plain_type(s) for s in kernel.stages} | dict(kernel.internal)
     types = {name: _block_type(known[name], len(outer)) for name in sorted(scratch)}
     return GroupedStages(outer, groups, types)
 
@@ -224,11 +225,6 @@ def _inside(
         write=placed.write[depth:] if stage.output in local else placed.write,
         body=transform(placed.body, visit),
     )
-
-
-def _plain_type(stage: Stage) -> TensorType:
-    """The type of what a stage fills in the order of its axes."""
-    return TensorType(tuple(a.extent for a in stage.axes), stage.body.dtype)
 
 
 def _block_type(type_: TensorType, depth: int) -> TensorType:

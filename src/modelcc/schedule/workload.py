@@ -18,7 +18,7 @@ DIGITS = 16
 
 def workload_text(kernel: CanonicalKernel) -> str:
     """Everything that a schedule of ``kernel`` hangs on; equal kernels have equal text."""
-    types = {s.output: _plain_type(s) for s in kernel.stages}
+    types = {s.output: plain_type(s) for s in kernel.stages}
     types |= {**dict(kernel.internal), **dict(kernel.types)}
     lines = [f"constants {', '.join(sorted(kernel.constants))}"] if kernel.constants else []
     lines += [f"dimension {name} in {bounds.lo}:{bounds.hi}" for name, bounds in kernel.dims]
@@ -54,5 +54,6 @@ def _without_border(type_: TensorType) -> TensorType:
     return type_.with_layout(replace(layout, halo=((0, 0),) * len(layout.halo)))
 
 
-def _plain_type(stage: Stage) -> TensorType:
+def plain_type(stage: Stage) -> TensorType:
+    """The type of what a stage fills in the order of its axes."""
     return TensorType(tuple(axis.extent for axis in stage.axes), stage.body.dtype)

@@ -11,10 +11,7 @@ from modelcc.ir.rewriting import Replacement, Rewriter, rewrite
 from modelcc.ops.arithmetic import Elementwise
 from modelcc.ops.elementwise import Cast
 from modelcc.ops.shape import Expand, Reshape
-from modelcc.passes.graph.products import made_by
-
-CHAIN = 12
-"""Elementwise nodes a reshape is moved over to meet another."""
+from modelcc.passes.graph.products import leads_to, made_by
 
 
 @dataclass(frozen=True)
@@ -128,15 +125,4 @@ def _is_scalar(at: Rewriter, name: str) -> bool:
 
 
 def _meets_reshape(node: Node, at: Rewriter) -> bool:
-    """Whether elementwise ops, each read once, lead from ``node`` to a reshape."""
-    for _ in range(CHAIN):
-        readers = at.consumers(node.outputs[0])
-        if len(readers) != 1 or at.is_output(node.outputs[0]):
-            return False
-        (node,) = readers
-        if isinstance(node.op, Reshape):
-            return True
-        computed = [n for n in node.inputs if not _is_scalar(at, n)]
-        if not isinstance(node.op, Elementwise | Cast) or len(computed) != 1:
-            return False
-    return False
+    return leads_to(at, node, Reshape, lambda name: _is_scalar(at, name))

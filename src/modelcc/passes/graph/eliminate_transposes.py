@@ -13,10 +13,7 @@ from modelcc.ops.elementwise import Add, Cast, Mul
 from modelcc.ops.matmul import Gemm, MatMul
 from modelcc.ops.shape import Reshape, Transpose
 from modelcc.passes.graph.permutations import Permutation, inverse, is_identity, transposed
-from modelcc.passes.graph.products import made_by
-
-CHAIN = 12
-"""Elementwise nodes a transpose is moved over to meet another."""
+from modelcc.passes.graph.products import leads_to, made_by
 
 
 @dataclass(frozen=True)
@@ -101,18 +98,7 @@ def sink(node: Node, at: Rewriter) -> Replacement:
 
 
 def _meets_transpose(node: Node, at: Rewriter) -> bool:
-    """Whether elementwise ops, each read once, lead from ``node`` to a transpose."""
-    for _ in range(CHAIN):
-        readers = at.consumers(node.outputs[0])
-        if len(readers) != 1 or at.is_output(node.outputs[0]):
-            return False
-        (node,) = readers
-        if isinstance(node.op, Transpose):
-            return True
-        computed = [n for n in node.inputs if at.constant_value(n) is None]
-        if not isinstance(node.op, Elementwise | Cast) or len(computed) != 1:
-            return False
-    return False
+    return leads_to(at, node, Transpose, lambda name: at.constant_value(name) is not None)
 
 
 def _undone(at: Rewriter, name: str, perm: Permutation) -> str | None:

@@ -6,17 +6,21 @@ in any order; ``x*x`` or ``Pow(x, 2)``.  Rules compare such normal forms instead
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose
 
 from modelcc.ir.graph import Node
 from modelcc.ir.op import Op
 from modelcc.ir.rewriting import Rewriter
-from modelcc.ops.elementwise import Add, Div, Mul, Neg, Pow, Reciprocal, Rsqrt, Sqrt, Sub
+from modelcc.ops.arithmetic import Elementwise
+from modelcc.ops.elementwise import Add, Cast, Div, Mul, Neg, Pow, Reciprocal, Rsqrt, Sqrt, Sub
 
 DEPTH = 8
 """Nested products that are looked into."""
+
+CHAIN = 12
+"""Elementwise nodes that data movement is moved over to meet other movement."""
 
 TOLERANCE = 1e-5
 """Relative difference within which an exported f32 is the number of a formula (``1.41421``)."""
@@ -66,6 +70,23 @@ def made_by(at: Rewriter, name: str, *kinds: type[Op]) -> Node | None:
     """The node that computes ``name`` if its op is one of ``kinds``."""
     node = at.producer(name)
     return node if node is not None and isinstance(node.op, kinds) else None
+
+
+def leads_to(at: Rewriter, node: Node, kind: type[Op], beside: Callable[[str], bool]) -> bool:
+    """Whether elementwise ops, each read once, lead from ``node`` to one of ``kind``; all but one
+    of their operands are ``beside`` the way."""
+    for _ in range(CHAIN):
+        readers = at.consumers(node.outputs[0])
+        if len(readers) != 1 or at.is_output(node.outputs[0]):
+            return False
+        (node,) = readers
+        if isinstance(node.op, kind):
+            return True
+        if not isinstance(node.op, Elementwise | Cast):
+            return False
+        if sum(not beside(name) for name in node.inputs) != 1:
+            return False
+    return False
 
 
 def swapped(node: Node) -> Iterator[tuple[str, str]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from modelcc.ir.scalar_tree import reads
-from modelcc.ir.tensor import Kernel, Stage
+from modelcc.ir.scalar_tree import reads, transform
+from modelcc.ir.tensor import Kernel, Read, Scalar, Stage
 
 NAME_LENGTH = 48
 
@@ -29,3 +29,8 @@ def fused_kernel(
     source = dict.fromkeys(s for k in kernels for s in k.source)
     found = kernel_of(name, stages, dict.fromkeys(outputs), source)
     return replace(found, rounding=max(k.rounding for k in kernels))
+
+
+def with_values(body: Scalar, made: Mapping[str, Scalar]) -> Scalar:
+    """``body`` with the values of this point in place of reads of tensors that are ``made``."""
+    return transform(body, lambda s: made.get(s.tensor, s) if isinstance(s, Read) else s)

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelcc.ir.index import Index, coefficient, substitute
-from modelcc.ir.scalar_tree import index_symbols, reads, transform
+from modelcc.ir.scalar_tree import index_symbols, reads
 from modelcc.ir.tensor import Apply, IndexValue, Number, Read, Scalar, Select, Stage
+from modelcc.passes.tensor.fused_kernel import with_values
 from modelcc.passes.tensor.gemm_pair import GemmPair
 
 
@@ -38,7 +39,7 @@ def online_softmax(pair: GemmPair) -> OnlineSoftmax | None:
     bodies: dict[str, Scalar] = {}
     reductions: dict[str, Stage] = {}
     for stage in pair.weights:
-        body = _expanded(stage.body, bodies)
+        body = with_values(stage.body, bodies)
         if stage.reduce:
             reductions[stage.output] = _over(stage, body)
         else:
@@ -70,13 +71,6 @@ def seen_keys(pair: GemmPair, weights: OnlineSoftmax) -> Index | None:
 
 def _over(stage: Stage, body: Scalar) -> Stage:
     return Stage(stage.output, stage.axes, stage.write, body, stage.reduce, stage.combine)
-
-
-def _expanded(body: Scalar, bodies: Mapping[str, Scalar]) -> Scalar:
-    def visit(node: Scalar) -> Scalar:
-        return bodies.get(node.tensor, node) if isinstance(node, Read) else node
-
-    return transform(body, visit)
 
 
 def _split(

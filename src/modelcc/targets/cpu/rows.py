@@ -31,6 +31,7 @@ from modelcc.ir.scalar import Combine
 from modelcc.ir.scalar_tree import cost, reads, size, transform
 from modelcc.ir.tensor import Read, Scalar, Stage
 from modelcc.ir.types import BOOL, I32, TensorType
+from modelcc.passes.tensor.fused_kernel import with_values
 from modelcc.passes.tensor.reduction_domain import ReductionDomain
 from modelcc.schedule.expression import (
     FreshNames,
@@ -170,7 +171,7 @@ def _inline(
         large = size(original.body) + sum(read)
         if large > LARGEST:
             return None
-        stage = replace(original, body=_expand(original.body, bodies))
+        stage = replace(original, body=with_values(original.body, bodies))
         if stage.output in outputs or not domain.walks_rows(stage):
             stages.append(stage)
         elif _worth_keeping(stage, domain, row_extent):
@@ -188,13 +189,6 @@ def _worth_keeping(stage: Stage, domain: ReductionDomain, row_extent: Index) -> 
     readers = sum(any(r.tensor == stage.output for r in reads(s.body)) for s in domain.stages)
     fits = row_extent * stage.body.dtype.bytes <= LOCAL_ROW_BYTES
     return fits and readers > 1 and cost(stage.body) >= WORTH_STORING
-
-
-def _expand(body: Scalar, bodies: Mapping[str, Scalar]) -> Scalar:
-    def visit(node: Scalar) -> Scalar:
-        return bodies.get(node.tensor, node) if isinstance(node, Read) else node
-
-    return transform(body, visit)
 
 
 def _row_nest(

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from modelcc.ir.index import Index, Sym, substitute
-from modelcc.ir.scalar_tree import substitute_indices, transform
+from modelcc.ir.scalar_tree import substitute_indices
 from modelcc.ir.tensor import Axis, Read, Scalar, Stage
-
-
-def with_values(body: Scalar, made: Mapping[str, Scalar]) -> Scalar:
-    """``body`` reading the values of this point instead of tensors."""
-    return transform(body, lambda s: made.get(s.tensor, s) if isinstance(s, Read) else s)
+from modelcc.passes.tensor.fused_kernel import with_values
 
 
 def followed(

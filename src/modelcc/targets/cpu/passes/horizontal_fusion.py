@@ -26,9 +26,8 @@ from modelcc.ir.tensor import (
     item_tensors,
 )
 from modelcc.ir.types import TensorType
-from modelcc.passes.tensor.fused_kernel import fused_kernel
+from modelcc.passes.tensor.fused_kernel import fused_kernel, with_values
 from modelcc.passes.tensor.shared_axes import shared_axes
-from modelcc.targets.cpu.passes.epilogue import with_values
 
 BLOCK, PART, COLUMN = "block", "part", "column"
 """Axes of the fused kernel, next to those of rows."""
