@@ -32,6 +32,7 @@ from modelcc.targets.cpu.candidates import candidates
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.tune.measurement import Worker, WorkerMeasurer
 from tests.blas import blas_source, needs_compiler, small_blas
+from tests.machines import chosen_options
 
 SGEMM = "library(name=openblas, symbol=cblas_sgemm)"
 RUN = (sys.executable, "-m", "modelcc", "run")
@@ -99,7 +100,8 @@ def model(text: str) -> onnx.ModelProto:
 def asked(path: Path | str, text: str = "", **changes: object) -> Options:
     """For one thread, with up to 64 named rows."""
     dims = {"n": (1, 64)} if "[n" in text else {}
-    common = Options(threads=1, accuracy="strict", dims=dims, libraries={"openblas": str(path)})  # type: ignore
+    libraries = (("openblas", str(path)),)
+    common = chosen_options(threads=1, accuracy="strict", dims=dims, libraries=libraries)
     return replace(common, **changes)
 
 
@@ -195,7 +197,7 @@ def test_a_missing_library_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot call a library 'mkl'"):
         compile_model(model(PRODUCTS["rows"]), replace(asked(""), libraries=(("mkl", ""),)))
     with pytest.raises(ModelError, match="none is named"):
-        compile_model(model(PRODUCTS["rows"]), Options(prefer_libraries=True))
+        compile_model(model(PRODUCTS["rows"]), chosen_options(prefer_libraries=True))
 
 
 @needs_compiler
