@@ -116,8 +116,10 @@ class IndexCode:
             return self._add(self._operand(e - e.const), e.const)
         if len(e.terms) > LONG_SUM:
             return self._long_sum(e)
-        *_, last = sorted(e.terms.values(), key=lambda term: term[0] < 0)
-        term = last[0] * product(last[1])
+        _, (coeff, mono) = max(
+            e.terms.items(), key=lambda item: (item[1][0] < 0, len(item[1][1]), item[0])
+        )
+        term = coeff * product(mono)
         return self._add(self._operand(e - term), term)
 
     def _long_sum(self, e: Expr) -> str:
