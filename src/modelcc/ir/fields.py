@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 N = TypeVar("N")
 T = TypeVar("T")
+F = TypeVar("F")
 
 _TUPLE = re.compile(r"tuple\[(\w+), (?:\.\.\.|\1)\]")
 
@@ -39,6 +40,18 @@ class _Held:
         )
 
 
+class _Functions(dict[type, F]):
+    """Functions for kinds of nodes, each made when it is first looked up."""
+
+    def __init__(self, make: Callable[[type], F]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, kind: type) -> F:
+        made = self[kind] = self._make(kind)
+        return made
+
+
 class NodeParts(Generic[T]):
     """Fields annotated ``name``, ``name | None`` or as tuples of such, in the order of the fields,
     and those in fields that are dataclasses ``through``."""
@@ -46,40 +59,37 @@ class NodeParts(Generic[T]):
     def __init__(self, name: str, *through: type) -> None:
         self._name = name
         self._through = {kind.__name__ for kind in through}
-        self._listings: dict[type, Callable[[object], tuple[T, ...]]] = {}
-        self._changes: dict[type, _Change[T]] = {}
+        self.listings = _Functions(self._listing)
+        """For each kind of node the function :meth:`of`, for loops over many nodes."""
+        self._changes = _Functions(self._change)
 
     def of(self, node: object) -> tuple[T, ...]:
         """The parts of ``node``."""
-        listing = self._listings.get(type(node)) or self._made_listing(type(node))
-        return listing(node)
+        return self.listings[type(node)](node)
 
     def changed(self, node: N, change: Callable[[T], T]) -> N:
         """``node`` with each part changed; itself if that changes nothing."""
-        made = self._changes.get(type(node)) or self._made_change(type(node))
-        return made(node, change)
+        return self._changes[type(node)](node, change)
 
     def replaced(self, node: N, new: Sequence[T]) -> N:
         """``node`` with other parts, as many."""
         parts = iter(new)
         return self.changed(node, lambda _: next(parts))
 
-    def _made_listing(self, kind: type) -> Callable[[object], tuple[T, ...]]:
+    def _listing(self, kind: type) -> Callable[[object], tuple[T, ...]]:
         items = [held.item for f in fields(kind) if (held := self._held(f.name, str(f.type)))]
         whole = len(items) == 1 and items[0].startswith("*x.")
         source = items[0][1:] if whole else f"({''.join(f'{item}, ' for item in items)})"
-        made = self._listings[kind] = eval(f"lambda x: {source}", {"of": self.of})
-        return made
+        return eval(f"lambda x: {source}", {"of": self.of})
 
-    def _made_change(self, kind: type) -> _Change[T]:
+    def _change(self, kind: type) -> _Change[T]:
         held = {f.name: self._held(f.name, str(f.type)) for f in fields(kind)}
         new = "".join(f"_{name} := {h.new}, " for name, h in held.items() if h)
         tests = " and ".join(h.test for h in held.values() if h)
         given = ", ".join(f"_{name}" if h else f"x.{name}" for name, h in held.items())
         source = f"({new}) and (x if {tests} else kind({given}))" if new else "x"
         names = {"kind": kind, "changed": self.changed, "same": same}
-        made = self._changes[kind] = eval(f"lambda x, change: {source}", names)
-        return made
+        return eval(f"lambda x, change: {source}", names)
 
     def _held(self, field: str, annotation: str) -> _Held | None:
         x, one = f"x.{field}", annotation.removesuffix(" | None")

@@ -41,11 +41,11 @@ def transform(scalar: Scalar, visit: Callable[[Scalar], Scalar]) -> Scalar:
 
 def walk(scalar: Scalar) -> Iterator[Scalar]:
     """Every node, parents first."""
-    pending = [scalar]
+    pending, listings = [scalar], _CHILDREN.listings
     while pending:
         node = pending.pop()
         yield node
-        pending += children(node)[::-1]
+        pending += listings[type(node)](node)[::-1]
 
 
 def outer_binds(scalar: Scalar) -> tuple[tuple[Bind, ...], Scalar]:
