@@ -75,12 +75,15 @@ def _artifact_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     features = [name for name in machine["features"] if name.startswith("+")]
     sizes = (f"{n} {low}..{'' if high is None else high}"
              for n, (low, high) in facts["dims"].items())  # fmt: skip
+    libraries = (f"{name} {found['version']} ({' or '.join(found['files'])})"
+                 for name, found in facts["libraries"].items())  # fmt: skip
     return [
         ("format", "artifact of modelcc"),
         ("sha256", facts["sha256"]),
         ("machine", f"{machine['triple']} {machine['cpu']}"),
         ("features", _listed(features)),
         ("made by", ", ".join(f"{n} {v}" for n, v in facts["versions"].items())),
+        ("libraries", ", ".join(libraries)),
         ("dimensions", ", ".join(sizes)),
         ("activations", byte_text(arena) if isinstance(arena, int) else f"{arena} bytes"),
         ("constraints", "; ".join(facts["checks"])),

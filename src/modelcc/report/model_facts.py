@@ -48,6 +48,10 @@ def _artifact_facts(path: Path) -> dict[str, object]:
             ],
         },
         "checks": list(map(str, manifest.checks)),
+        "libraries": {
+            spec.name: {"version": spec.version, "files": list(spec.files)}
+            for spec in manifest.libraries
+        },
         "versions": dict(manifest.versions),
         "members": [
             {"name": part.name, "bytes": part.bytes, "sha256": part.sha256}

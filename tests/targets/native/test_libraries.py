@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ from tests.machines import chosen_options
 
 SGEMM = "library(name=openblas, symbol=cblas_sgemm)"
 RUN = (sys.executable, "-m", "modelcc", "run")
+INSPECT = (sys.executable, "-m", "modelcc", "inspect")
 WEIGHTS = np.random.default_rng(1).standard_normal((48, 48))
 PRODUCTS = {
     "rows": "(float[7, 48] x, float[48, 48] w) => (float[7, 48] y) { y = MatMul(x, w) }",
@@ -218,6 +220,8 @@ def test_an_artifact_finds_its_library_or_says_so(blas: Path, tmp_path: Path) ->
     net.save(path)
     x = np.ones((7, 48), np.float32)
     wanted = net(x)
+    shown = subprocess.run([*INSPECT, path], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"libraries\s+openblas", shown)
     library.unlink()
     done = subprocess.run([*RUN, path], capture_output=True, text=True, check=False)
     assert done.returncode and "Traceback" not in done.stderr
