@@ -14,7 +14,7 @@ from onnx.backend.test.runner import Runner
 
 from conformance.cases import Case
 from modelcc import driver, onnx_backend
-from modelcc.frontends.onnx.errors import UnsupportedModel
+from modelcc.frontends.kit.errors import UnsupportedModel
 
 RANDOM = frozenset({"Bernoulli", "RandomUniformLike", "RandomNormalLike", "Multinomial"})
 """Operators whose results the standard does not fix, not even for a seed."""

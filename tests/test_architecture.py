@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     ("ir",),
     ("ops",),
+    ("kit",),
     ("frontends", "train", "passes"),
     ("schedule",),
     ("targets",),
@@ -62,7 +63,7 @@ MACHINE = re.compile(
 
 MACHINE_NUMBERS = {
     "modelcc.frontends.onnx.number_lists.BLOCK": "bytes of a file that are read at a time",
-    "modelcc.frontends.onnx.slicing.FAR": "an index, beyond every end",
+    "modelcc.frontends.kit.slicing.FAR": "an index, beyond every end",
 }
 """Numbers above the targets that are named like a machine's → why.  A stale entry fails."""
 
@@ -138,6 +139,8 @@ def layer(module: str) -> str:
         return "modelcc"
     if parts == ["modelcc", "__main__"]:
         return "cli"
+    if parts[1:3] == ["frontends", "kit"]:
+        return "kit"
     named = {name for names in LAYERS for name in names} | {"artifact", "runtime"}
     return parts[1] if parts[1] in named else "driver"
 
@@ -163,6 +166,18 @@ def test_layers_import_downwards_only() -> None:
     assert upward == []
 
 
+def frontend(module: str) -> str:
+    """The frontend of a module, ``kit`` for what all of them share; else nothing."""
+    parts = module.split(".")
+    return parts[2] if parts[1:2] == ["frontends"] and len(parts) > 2 else ""
+
+
+def test_frontends_share_the_kit_alone() -> None:
+    pairs = {(str(i), frontend(i.importer), frontend(i.imported)) for i in ours()}
+    assert [text for text, one, other in pairs if one and other not in ("", "kit", one)] == []
+    assert any(one == "onnx" and other == "kit" for _, one, other in pairs)
+
+
 def test_only_the_command_line_asks_for_the_version() -> None:
     assert {i.importer for i in ours() if i.imported == "modelcc"} <= {"modelcc.cli.main"}
 
@@ -184,7 +199,7 @@ def _numbers(module: str, tree: ast.Module) -> Iterator[str]:
 
 
 def test_no_number_of_a_machine_above_the_targets() -> None:
-    above = {"ir", "ops", "frontends", "train", "passes"}
+    above = {"ir", "ops", "kit", "frontends", "train", "passes"}
     found = {
         name
         for module, (_, tree) in trees().items()
@@ -210,7 +225,7 @@ def test_runtime_and_artifact_do_without_the_compiler(part: str, sees: tuple[str
 
 
 def test_the_lower_layers_do_not_import_runtime_or_artifact() -> None:
-    below = ("ir", "ops", "frontends", "train", "passes", "schedule")
+    below = ("ir", "ops", "kit", "frontends", "train", "passes", "schedule")
     outer = ("artifact", "runtime")
     assert [
         str(i) for i in ours() if layer(i.importer) in below and layer(i.imported) in outer

@@ -20,8 +20,8 @@ from onnx.backend.base import Backend, BackendRep
 from modelcc.api import Model
 from modelcc.api import compile as compile_native
 from modelcc.artifact.json_values import is_list
+from modelcc.frontends.kit.errors import UnsupportedModel
 from modelcc.frontends.onnx import import_onnx
-from modelcc.frontends.onnx.errors import UnsupportedModel
 from modelcc.frontends.onnx.tensors import DTYPES
 from modelcc.ir.errors import ModelError
 from modelcc.ir.op import is_items

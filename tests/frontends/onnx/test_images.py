@@ -16,7 +16,7 @@ from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
 import modelcc
-from modelcc.frontends.onnx.errors import UnsupportedModel
+from modelcc.frontends.kit.errors import UnsupportedModel
 from modelcc.runtime.errors import InputError, RunError
 
 image = pytest.importorskip("PIL.Image")

@@ -9,9 +9,9 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import modelcc
+from modelcc.frontends.kit.parts import GROUP
+from modelcc.frontends.kit.shapes import LIMIT
 from modelcc.frontends.onnx import import_onnx
-from modelcc.frontends.onnx.parts import GROUP
-from modelcc.frontends.onnx.shapes import LIMIT
 from modelcc.ir.types import Array
 from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Concat, Slice

@@ -14,8 +14,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import modelcc
+from modelcc.frontends.kit.errors import UnsupportedModel
 from modelcc.frontends.onnx import import_onnx
-from modelcc.frontends.onnx.errors import UnsupportedModel
 from modelcc.frontends.onnx.matching import matching_machine
 from modelcc.frontends.onnx.regular_expression import PatternError
 from modelcc.ir.errors import ModelError

@@ -282,7 +282,7 @@ def test_unknown_types_are_not_reported_again() -> None:
     model = parsed("g (float[n] x) => (float y) { a = Whirl(x)\n b = Cast<to=1>(a)\n y = Neg(b) }")
     with pytest.raises(UnsupportedModel) as caught:
         import_onnx(model)
-    assert [n.op_type for n in caught.value.nodes] == ["Whirl"]
+    assert [n.operator for n in caught.value.nodes] == ["ai.onnx.Whirl"]
 
 
 def test_weights_are_views_of_the_file(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from modelcc.frontends.onnx.body import Body
+from modelcc.frontends.kit.body import Body
+from modelcc.frontends.kit.emit import Emitter
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.groups import MapValue
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.emit import Emitter
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.groups import MapValue
 from modelcc.ir.index import Index, Range, maximum, product, symbols
 from modelcc.ir.types import BOOL, I64, STRING
 from modelcc.ops.control import If

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, Handler, Results, simple, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import convolution, gemm, max_pool
 from modelcc.frontends.onnx.padding import pad
 from modelcc.frontends.onnx.sampling import grid_sample

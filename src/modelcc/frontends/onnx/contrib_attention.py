@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib_heads import (
     Three,
@@ -27,7 +28,6 @@ from modelcc.frontends.onnx.contrib_rotary import (
     rotary_embedding_of_images,
     rotary_of_gemma,
 )
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import Index
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of

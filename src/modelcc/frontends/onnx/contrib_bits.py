@@ -6,9 +6,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib import bits_product
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import Array
 from modelcc.ops import activation as act
 from modelcc.ops.arithmetic import Value, of

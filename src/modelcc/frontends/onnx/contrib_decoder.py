@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib_heads import (
     before_last,
@@ -23,7 +24,6 @@ from modelcc.frontends.onnx.contrib_heads import (
     weighted,
 )
 from modelcc.frontends.onnx.contrib_rotary import both_rotated
-from modelcc.frontends.onnx.errors import number_of, unsupported
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import I32, I64, Array
 from modelcc.ops import elementwise as ew

@@ -14,9 +14,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib import type_of_bits, unpacked
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, Array
 from modelcc.ops import activation as act

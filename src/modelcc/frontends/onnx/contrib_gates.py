@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import number_of
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.types import F32
 from modelcc.ops import activation as act

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.errors import number_of
 from modelcc.ir.index import Index, floordiv
 from modelcc.ir.types import I32, DType
 from modelcc.ops import elementwise as ew

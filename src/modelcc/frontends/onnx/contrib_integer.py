@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import F32, F64, I32, I64, U32, U64
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import BitCast, Value, of

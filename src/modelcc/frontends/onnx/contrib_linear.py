@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib_heads import repeated, scale_of
-from modelcc.frontends.onnx.errors import number_of, unsupported
 from modelcc.ir.index import Index, floordiv, product
 from modelcc.ir.types import F32, DType
 from modelcc.ops import activation as act

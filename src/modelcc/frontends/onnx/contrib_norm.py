@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, Handler, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.op import Op
 from modelcc.ir.types import I32
 from modelcc.ops.accumulate import accumulator

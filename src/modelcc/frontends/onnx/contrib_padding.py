@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.contrib_heads import (
     biased,
@@ -18,7 +19,6 @@ from modelcc.frontends.onnx.contrib_heads import (
     split_heads,
     weighted,
 )
-from modelcc.frontends.onnx.errors import number_of
 from modelcc.ir.index import Index, Range, floordiv
 from modelcc.ir.types import F32, I32, I64
 from modelcc.ops import elementwise as ew

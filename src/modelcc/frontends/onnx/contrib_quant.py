@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.parts import joined
 from modelcc.frontends.onnx.call import Call, Handler, table
 from modelcc.frontends.onnx.contrib import with_channels_last
 from modelcc.frontends.onnx.contrib_attention import attention
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import average_pool
-from modelcc.frontends.onnx.parts import joined
 from modelcc.frontends.onnx.quant import dequantize, qlinear_conv, quantize
 from modelcc.frontends.onnx.quant_parameters import of_slices, of_tensor
 from modelcc.frontends.onnx.recurrent import LENGTHS, lstm_layer

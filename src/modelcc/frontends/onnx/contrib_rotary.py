@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.onnx.call import Call
 from modelcc.frontends.onnx.contrib_heads import joined_heads, split_heads
-from modelcc.frontends.onnx.errors import number_of, unsupported
 from modelcc.ir.types import I64, Array
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import where

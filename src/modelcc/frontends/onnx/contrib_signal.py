@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.window import per_axis
 from modelcc.ir.index import Index, Range, floordiv

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import number_of
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import number_of
 from modelcc.frontends.onnx.selection import different
 from modelcc.ir.index import Index
 from modelcc.ir.types import F32, I32, I64

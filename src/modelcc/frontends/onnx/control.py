@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 from onnx import GraphProto
 
-from modelcc.frontends.onnx.body import Body
+from modelcc.frontends.kit.body import Body
+from modelcc.frontends.kit.emit import Emitter
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.shapes import Contents, is_symbolic
 from modelcc.frontends.onnx.branches import chosen
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.emit import Emitter
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.shapes import Contents, is_symbolic
 from modelcc.frontends.onnx.unroll import carries_groups, unrolled
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph

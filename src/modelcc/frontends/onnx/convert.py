@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from modelcc.frontends.onnx.attributes import Attributes
-from modelcc.frontends.onnx.body import Body, BodyInputs
-from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.divided import without_empty_divisors
-from modelcc.frontends.onnx.emit import Emitter
-from modelcc.frontends.onnx.errors import (
+from modelcc.frontends.kit.body import Body, BodyInputs
+from modelcc.frontends.kit.emit import Emitter
+from modelcc.frontends.kit.errors import (
     Unsupported,
     UnsupportedForm,
     UnsupportedModel,
     unsupported,
 )
+from modelcc.frontends.kit.groups import MapValue, OptionalValue, SequenceValue, structure_of
+from modelcc.frontends.onnx.attributes import Attributes
+from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.onnx.divided import without_empty_divisors
 from modelcc.frontends.onnx.functions import bound, specialised
-from modelcc.frontends.onnx.groups import MapValue, OptionalValue, SequenceValue, structure_of
 from modelcc.frontends.onnx.inputs import Dims, InputTypes, fixed_inputs
 from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
 from modelcc.frontends.onnx.naming import renamed
@@ -285,7 +285,8 @@ class _Importer:
     ) -> None:
         domain = _domain(node.domain)
         name, version = domain or "ai.onnx", self._operators.version(domain, opsets)
-        self._problems.append(Unsupported("/".join(source), node.op_type, name, version, reason))
+        operator = f"{name}.{node.op_type}"
+        self._problems.append(Unsupported("/".join(source), operator, f"opset {version}", reason))
 
     def _second_try(
         self, form: UnsupportedForm, node: _Node, version: int, operands: tuple[str, ...]
@@ -327,14 +328,14 @@ class _Importer:
             return replace(made, outputs=tuple(converted(graph, inner, inputs(made), "its body")))
 
         return Call(
+            operands,
+            tuple(proto.input),
+            source,
+            scope.emitter,
             proto.op_type,
             version,
             Attributes(proto, source[-1], self._model.folder, self._lists(proto, source)),
-            operands,
-            tuple(proto.input),
             tuple(bool(o) and o in node.used for o in proto.output),
-            source,
-            scope.emitter,
             inline,
             scope.find,
             body,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import product
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of

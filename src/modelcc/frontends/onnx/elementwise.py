@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, Handler, simple, table
 from modelcc.frontends.onnx.conversion import computed_in, floats
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.tensors import dtype_from_onnx
 from modelcc.frontends.onnx.texts import numbers
 from modelcc.ir.op import Op

@@ -7,8 +7,8 @@ from math import isqrt
 
 import numpy as np
 
+from modelcc.frontends.kit.parts import sliced
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.parts import sliced
 from modelcc.frontends.onnx.shape import reshaped
 from modelcc.ir.index import Index, Range, floordiv, minimum, product, simplify
 from modelcc.ir.types import F32, F64, Array

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import get_args
 
+from modelcc.frontends.kit.vectors import operand
 from modelcc.frontends.onnx.call import Call, Handler, table
-from modelcc.frontends.onnx.vectors import operand
 from modelcc.ir.index import Index, Range
 from modelcc.ir.op import Op
 from modelcc.ir.types import I64

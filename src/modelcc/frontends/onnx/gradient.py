@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.graph import Node
 from modelcc.ops.elementwise import Add
 from modelcc.ops.shape import Full

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, Handler, Handlers, Results
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
 
 _BROADCASTING = (

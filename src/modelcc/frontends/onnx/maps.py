@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from modelcc.frontends.kit.groups import MapValue
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.groups import MapValue
 from modelcc.ir.index import Index
 from modelcc.ir.structure import Setting
 from modelcc.ir.types import F32, I64, STRING, DType, TensorType

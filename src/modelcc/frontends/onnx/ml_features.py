@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.groups import RecordsValue
+from modelcc.frontends.kit.parts import joined
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.groups import RecordsValue
-from modelcc.frontends.onnx.parts import joined
 from modelcc.ir.types import BOOL, F32, F64, I64, STRING, Array, DType, dtype_of
 from modelcc.ops import elementwise as ew
 from modelcc.ops import reduce as rd

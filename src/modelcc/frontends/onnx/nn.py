@@ -5,11 +5,11 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.stretching import common_shape
 from modelcc.frontends.onnx.call import Call, simple, table
 from modelcc.frontends.onnx.conversion import computed_in, sums_of_bools
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.shape import reshaped
-from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.window import explicit_pads, geometry, halves, per_axis, pooled, spatial
 from modelcc.ir.index import Index, Range, floordiv, minimum, product
 from modelcc.ir.op import equal

@@ -8,10 +8,10 @@ from typing import get_args
 
 import numpy as np
 
+from modelcc.frontends.kit.dynamic_choice import by, either
+from modelcc.frontends.kit.vectors import named_sizes, vector_of
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.dynamic_choice import by, either
-from modelcc.frontends.onnx.vectors import named_sizes, vector_of
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Expr, Index, compare, maximum, minimum, symbols

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, simple, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
 from modelcc.frontends.onnx.quant_parameters import of_slices, of_tensor
 from modelcc.frontends.onnx.window import geometry

@@ -12,8 +12,8 @@ from math import prod
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.index import Index, product
 from modelcc.ir.types import BOOL, F32, I32, U32, DType
 from modelcc.ops import elementwise as ew

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import I32
 from modelcc.ops.elementwise import Cast
 from modelcc.ops.recurrence import USUAL, Activation, Direction, Recurrent

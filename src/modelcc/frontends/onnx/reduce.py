@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from modelcc.frontends.kit.vectors import axes_at
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, Handler, table
 from modelcc.frontends.onnx.conversion import computed_in, floats
 from modelcc.frontends.onnx.shape import reshaped
-from modelcc.frontends.onnx.vectors import axes_at
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
 from modelcc.ops import attention, hardmax, reduce

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NoReturn
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.character_sets import (
     ALL,
     LAST,
@@ -23,7 +24,6 @@ from modelcc.frontends.onnx.character_sets import (
     folded,
     union,
 )
-from modelcc.frontends.onnx.errors import unsupported
 
 Instruction = tuple[str | int, ...]
 """See :mod:`modelcc.runtime.full_match`; the sets of characters are ranges here."""

@@ -9,14 +9,14 @@ from typing import get_args
 
 import numpy as np
 
+from modelcc.frontends.kit.dynamic_choice import by, either
+from modelcc.frontends.kit.emit import ANYTHING
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.ratio import Ratio, as_fraction, divide
+from modelcc.frontends.kit.rational import scales_of
+from modelcc.frontends.kit.vectors import named_sizes, vector_of
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in, floats
-from modelcc.frontends.onnx.dynamic_choice import by, either
-from modelcc.frontends.onnx.emit import ANYTHING
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.ratio import Ratio, as_fraction, divide
-from modelcc.frontends.onnx.rational import scales_of
-from modelcc.frontends.onnx.vectors import named_sizes, vector_of
 from modelcc.ir.index import (
     Expr,
     Index,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from modelcc.frontends.kit.dynamic_steps import sliced_by
+from modelcc.frontends.kit.vectors import Vector, axes_at, operand, positions, vector_of
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.dynamic_steps import sliced_by
-from modelcc.frontends.onnx.vectors import Vector, axes_at, operand, positions, vector_of
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Index, Range, Sym, ceildiv, maximum, product
 from modelcc.ir.types import F64, I64, U64

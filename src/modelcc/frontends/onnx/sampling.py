@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.conversion import computed_in, floats
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.nn import weight_kernel
 from modelcc.frontends.onnx.window import geometry
 from modelcc.ir.index import Index, Range

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from onnx import AttributeProto
 
-from modelcc.frontends.onnx.emit import Emitter
+from modelcc.frontends.kit.emit import Emitter
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.groups import OptionalValue, SequenceValue
+from modelcc.frontends.kit.parts import joined, taken_apart
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.groups import OptionalValue, SequenceValue
-from modelcc.frontends.onnx.parts import joined, taken_apart
 from modelcc.ir.index import Index, Range, compare, total
 from modelcc.ir.types import BOOL
 from modelcc.ops import elementwise as ew

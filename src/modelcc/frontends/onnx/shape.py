@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.parts import joined, sliced, taken_apart
+from modelcc.frontends.kit.slicing import clamped_range
+from modelcc.frontends.kit.stretching import common_shape
+from modelcc.frontends.kit.vectors import BEYOND, operand
 from modelcc.frontends.onnx import runtime_shape
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.padding import pad
-from modelcc.frontends.onnx.parts import joined, sliced, taken_apart
-from modelcc.frontends.onnx.slicing import clamped_range
-from modelcc.frontends.onnx.stretching import common_shape
 from modelcc.frontends.onnx.tiles import tile
-from modelcc.frontends.onnx.vectors import BEYOND, operand
 from modelcc.ir.index import Index, Range, ceildiv, compare, floordiv, product, simplify, total
 from modelcc.ir.types import I64, dtype_of
 from modelcc.ops import shape as sh

@@ -7,12 +7,12 @@ from math import log
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.vectors import axes_at, positions, vector_of
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.fourier import Form, transformed
 from modelcc.frontends.onnx.runtime_shape import around, sized
 from modelcc.frontends.onnx.shape import reshaped
-from modelcc.frontends.onnx.vectors import axes_at, positions, vector_of
 from modelcc.ir.index import Index, Range, compare, floordiv, product, simplify
 from modelcc.ir.types import F32, F64, I64
 from modelcc.ops import elementwise as ew

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.ir.types import F32, I32, I64, STRING, Array
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of

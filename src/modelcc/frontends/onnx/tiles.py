@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modelcc.frontends.kit.vectors import named_sizes
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.vectors import named_sizes
 from modelcc.ir.index import Index, Range, maximum, product
 from modelcc.ops.late_tile import LateTile
 from modelcc.ops.shape import Reshape, Tile

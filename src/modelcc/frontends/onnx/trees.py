@@ -6,9 +6,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.ensembles import Ensemble, flat_nodes, numbers, separate_nodes
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.forest import Tables, tables
 from modelcc.frontends.onnx.forest_leaves import Leaves
 from modelcc.frontends.onnx.forest_order import ForestError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.shapes import is_symbolic
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.errors import unsupported
 from modelcc.frontends.onnx.sequence import stacked
-from modelcc.frontends.onnx.shapes import is_symbolic
 
 MOST_STEPS = 1024
 """A longer loop would become more code than anybody wants."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
-from modelcc.frontends.onnx.call import Call
+from modelcc.frontends.kit.conversion import Conversion
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Index, symbols, total
 from modelcc.ops.shape import Concat, Slice
@@ -25,18 +25,18 @@ TERMS = 4096
 """Names in the places of parts that are put together at once, in all."""
 
 
-def joined(call: Call, axis: int, parts: Sequence[str]) -> str:
+def joined(call: Conversion, axis: int, parts: Sequence[str]) -> str:
     """``parts`` one after another along ``axis``."""
     while len(parts) > GROUP and not _is_short([call.type_of(p).shape[axis] for p in parts]):
         parts = [_concat(call, axis, group) for group in _groups(parts)]
     return _concat(call, axis, parts)
 
 
-def _concat(call: Call, axis: int, parts: Sequence[str]) -> str:
+def _concat(call: Conversion, axis: int, parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else call.emit(Concat(axis), *parts)
 
 
-def taken_apart(call: Call, x: str, axis: int, sizes: Sequence[Index]) -> Iterator[str]:
+def taken_apart(call: Conversion, x: str, axis: int, sizes: Sequence[Index]) -> Iterator[str]:
     """The parts of ``sizes`` that ``x`` has along ``axis``."""
     if len(sizes) > GROUP and not _is_short(sizes):
         groups = _groups(sizes)
@@ -54,7 +54,10 @@ def _groups(parts: Sequence[Part]) -> list[Sequence[Part]]:
 
 
 def sliced(
-    call: Call, x: str, ranges: Mapping[int, tuple[Index, Index, int]], extents: tuple[Index, ...]
+    call: Conversion,
+    x: str,
+    ranges: Mapping[int, tuple[Index, Index, int]],
+    extents: tuple[Index, ...],
 ) -> str:
     """``x`` with ``axis: (start, extent, step)`` applied; itself if that takes all of it."""
     starts = tuple(ranges[a][0] if a in ranges else 0 for a in range(len(extents)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.dynamic_choice import by, either
-from modelcc.frontends.onnx.vectors import vector_of
+from modelcc.frontends.kit.conversion import Conversion
+from modelcc.frontends.kit.dynamic_choice import by, either
+from modelcc.frontends.kit.vectors import vector_of
 from modelcc.ir.index import Expr
 from modelcc.ops.slicing import Slice
 
 
-def sliced_by(call: Call, op: Slice) -> str:
+def sliced_by(call: Conversion, op: Slice) -> str:
     """The operand by ``op``; if a run finds the step of the last axis to be 1, by an op that knows
     it, for only then do elements lie side by side."""
     if not op.steps or not isinstance(op.steps[-1], Expr):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.vectors import BEYOND
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.vectors import BEYOND
 from modelcc.ir.index import Bounds, Index, ceildiv, compare, maximum, minimum, simplify
 
 FAR = 2**31 - 1

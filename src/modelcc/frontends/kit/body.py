@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from modelcc.frontends.onnx.emit import Emitter
+from modelcc.frontends.kit.emit import Emitter
 from modelcc.ir.graph import Graph
 from modelcc.ir.types import TensorType
 

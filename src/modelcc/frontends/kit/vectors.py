@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.emit import ANYTHING
-from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.kit.conversion import Conversion
+from modelcc.frontends.kit.emit import ANYTHING
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.op import Op
@@ -35,7 +35,7 @@ BEYOND = 2**48
 class Vector(Arithmetic):
     """An i64 value of the model under conversion, with NumPy's operators."""
 
-    call: Call
+    call: Conversion
     name: str
 
     @property
@@ -128,12 +128,12 @@ MOST_READ = 1 << 16
 """Numbers from one operand that may be sizes, each of which has a name."""
 
 
-def vector_of(call: Call, elements: Sequence[Index]) -> Vector:
+def vector_of(call: Conversion, elements: Sequence[Index]) -> Vector:
     """A vector of known, possibly symbolic elements."""
     return Vector(call, call.note(elements, I64))
 
 
-def named_sizes(call: Call, sizes: Sequence[Index], label: str) -> tuple[Index, ...]:
+def named_sizes(call: Conversion, sizes: Sequence[Index], label: str) -> tuple[Index, ...]:
     """``sizes`` as symbols that the run gives these values.
 
     Places in tensors of such extents are short sums, however long the sizes' expressions are.
@@ -147,7 +147,7 @@ def named_sizes(call: Call, sizes: Sequence[Index], label: str) -> tuple[Index, 
     return call.emitter.read_sizes(values, label, Range(0, None), constraints, call.source)
 
 
-def operand(call: Call, i: int) -> Vector:
+def operand(call: Conversion, i: int) -> Vector:
     """Operand ``i`` as an i64 vector."""
     name, type = call.input(i), call.type(i)
     if type.dtype != I64:
@@ -157,7 +157,7 @@ def operand(call: Call, i: int) -> Vector:
     return Vector(call, name)
 
 
-def axes_at(call: Call, i: int, rank: int) -> Vector:
+def axes_at(call: Conversion, i: int, rank: int) -> Vector:
     """Operand ``i``, axes of a tensor of ``rank``, from the front; a run with another one ends."""
     found = operand(call, i)
     count = call.type(i).elements
@@ -170,10 +170,10 @@ def axes_at(call: Call, i: int, rank: int) -> Vector:
     return (found < 0).where(found + rank, found)
 
 
-def positions(count: int, call: Call) -> Vector:
+def positions(count: int, call: Conversion) -> Vector:
     """0, 1, …"""
     return vector_of(call, tuple(range(count)))
 
 
-def _lifted(call: Call, value: Vector | float) -> Vector:
+def _lifted(call: Conversion, value: Vector | float) -> Vector:
     return value if isinstance(value, Vector) else Vector(call, call.constant(np.array([value])))

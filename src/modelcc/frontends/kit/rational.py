@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.ratio import Ratio
-from modelcc.frontends.onnx.vectors import Vector
+from modelcc.frontends.kit.conversion import Conversion
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.ratio import Ratio
+from modelcc.frontends.kit.vectors import Vector
 from modelcc.ir.index import Expr, Index, Range
 from modelcc.ir.types import F64, I64
 from modelcc.ops import elementwise as ew
@@ -28,7 +28,7 @@ FALLBACK = 1 << 20
 PRECISION = 20_000_000
 
 
-def scales_of(call: Call, i: int, what: str, known: Range) -> tuple[Scale, ...]:
+def scales_of(call: Conversion, i: int, what: str, known: Range) -> tuple[Scale, ...]:
     """Operand ``i`` as numbers where they are known, else as ratios.
 
     ``known`` bounds the numerators of those computed at run time.
@@ -51,7 +51,7 @@ def _scale(element: object, what: str) -> Scale:
             unsupported(f"{what} of {element}")
 
 
-def _read(call: Call, i: int, what: str, known: Range) -> tuple[tuple[Index, Index], ...]:
+def _read(call: Conversion, i: int, what: str, known: Range) -> tuple[tuple[Index, Index], ...]:
     (count,) = call.shape(i)
     if not isinstance(count, int):
         unsupported(f"the number of elements of its {what} is not known before the model runs")
@@ -65,7 +65,7 @@ def _read(call: Call, i: int, what: str, known: Range) -> tuple[tuple[Index, Ind
     return tuple(zip(found[:count], found[count:], strict=True))
 
 
-def _denominators(call: Call, values: Value) -> Value:
+def _denominators(call: Conversion, values: Value) -> Value:
     """The first of 1, 2, … that turns each of ``values`` [n, 1] into almost a whole number."""
     tried = call.literal(np.arange(1, LARGEST + 1, dtype=np.float64))
     product = values * tried

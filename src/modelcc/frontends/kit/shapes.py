@@ -1,7 +1,7 @@
 """Shape arithmetic: ops evaluated on contents that are known at import, possibly symbolic.
 
 Contents are NumPy arrays: of numbers, or object arrays whose elements are numbers,
-:data:`~modelcc.ir.index.Index` and :class:`~modelcc.frontends.onnx.ratio.Ratio`.
+:data:`~modelcc.ir.index.Index` and :class:`~modelcc.frontends.kit.ratio.Ratio`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from modelcc.frontends.onnx import ratio
-from modelcc.frontends.onnx.ratio import Element, Ratio, compared
+from modelcc.frontends.kit import ratio
+from modelcc.frontends.kit.ratio import Element, Ratio, compared
 from modelcc.ir.index import (
     Bounds,
     Comparison,

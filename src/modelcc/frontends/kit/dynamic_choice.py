@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.vectors import Vector
+from modelcc.frontends.kit.conversion import Conversion
+from modelcc.frontends.kit.vectors import Vector
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import symbols
@@ -17,12 +17,14 @@ Way = Callable[[GraphBuilder, str], str]
 """What a branch makes of its input, in a graph of its own."""
 
 
-def by(call: Call, op: Op) -> Way:
+def by(call: Conversion, op: Op) -> Way:
     """By ``op``."""
     return lambda build, x: build.emit(op, x, source=call.source)
 
 
-def either(call: Call, holds: Vector, x: str, ways: tuple[Way, Way], names: Iterable[str]) -> str:
+def either(
+    call: Conversion, holds: Vector, x: str, ways: tuple[Way, Way], names: Iterable[str]
+) -> str:
     """``x`` by the first way if the only element of ``holds`` is true, else by the second one.
 
     ``names`` are the symbols that ways mention beside those of ``x``.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from modelcc.frontends.onnx.errors import unsupported
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.structure import Records, Structure
 from modelcc.ir.types import DType
 

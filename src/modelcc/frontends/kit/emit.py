@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelcc.frontends.onnx.errors import unsupported
-from modelcc.frontends.onnx.groups import GroupValue, MapValue, refuse_group
-from modelcc.frontends.onnx.ratio import Ratio, as_ratio
-from modelcc.frontends.onnx.shapes import (
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.groups import GroupValue, MapValue, refuse_group
+from modelcc.frontends.kit.ratio import Ratio, as_ratio
+from modelcc.frontends.kit.shapes import (
     NAMED_LIMIT,
     Contents,
     Facts,
@@ -22,7 +22,7 @@ from modelcc.frontends.onnx.shapes import (
     is_data,
     is_symbolic,
 )
-from modelcc.frontends.onnx.stretching import common_shape
+from modelcc.frontends.kit.stretching import common_shape
 from modelcc.ir.builder import GraphBuilder, as_array, infer_types
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Bounds, Expr, Index, Range, Sym, compare, product, symbols

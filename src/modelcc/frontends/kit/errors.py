@@ -1,4 +1,4 @@
-"""What can be wrong with an ONNX model, beyond the common :class:`ModelError`."""
+"""What a frontend cannot import, beyond the common :class:`ModelError`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from modelcc.ir.index import Index
 
 @dataclass(frozen=True)
 class Unsupported:
-    """One node that modelcc cannot import: which, of which operator set, and why."""
+    """One node that modelcc cannot import: which, its operator and that one's version, and why."""
 
     node: str
-    op_type: str
-    domain: str
-    opset: int
+    operator: str
+    version: str
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.domain}.{self.op_type} (opset {self.opset}): {self.reason}"
+        version = f" ({self.version})" if self.version else ""
+        return f"{self.node}: {self.operator}{version}: {self.reason}"
 
 
 class UnsupportedModel(ModelError):  # noqa: N818 - the name users know
     """Everything in a model that modelcc cannot import, reported at once."""
 
     def __init__(self, model: str, nodes: Sequence[Unsupported]) -> None:
-        kinds = dict.fromkeys(f"{n.domain}.{n.op_type}" for n in nodes)
+        kinds = dict.fromkeys(n.operator for n in nodes)
         count = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
         lines = "".join(f"\n  {n}" for n in nodes)
         super().__init__(

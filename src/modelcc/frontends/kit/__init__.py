@@ -1,0 +1,1 @@
+"""What every frontend needs: emission of graphs with known contents, sizes, parts, bodies."""
