@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from modelcc.frontends.kit.body import Body, BodyInputs
+from modelcc.frontends.kit.divided import without_empty_divisors
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import (
     Unsupported,
@@ -16,13 +17,12 @@ from modelcc.frontends.kit.errors import (
     unsupported,
 )
 from modelcc.frontends.kit.groups import MapValue, OptionalValue, SequenceValue, structure_of
+from modelcc.frontends.kit.naming import renamed
 from modelcc.frontends.onnx.attributes import Attributes
 from modelcc.frontends.onnx.call import Call
-from modelcc.frontends.onnx.divided import without_empty_divisors
 from modelcc.frontends.onnx.functions import bound, specialised
 from modelcc.frontends.onnx.inputs import Dims, InputTypes, fixed_inputs
 from modelcc.frontends.onnx.loader import LoadedModel, Model, load, opsets
-from modelcc.frontends.onnx.naming import renamed
 from modelcc.frontends.onnx.operators import Operators
 from modelcc.frontends.onnx.ranges import check_ranges
 from modelcc.frontends.onnx.schema import Expansion, expansion
