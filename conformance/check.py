@@ -114,9 +114,7 @@ def reason(error: BaseException) -> str:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return f"wrong result: {'; '.join(lines[:4])}"[:300]
     if isinstance(error, UnsupportedModel):
-        nodes = dict.fromkeys(
-            f"{node.domain}.{node.op_type}: {node.reason}" for node in error.nodes
-        )
+        nodes = dict.fromkeys(f"{node.operator}: {node.reason}" for node in error.nodes)
         return f"unsupported: {'; '.join(nodes)}"[:400]
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:400]

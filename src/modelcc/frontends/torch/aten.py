@@ -1,0 +1,104 @@
+"""One ATen operator under conversion, as its handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+
+from modelcc.frontends.kit.conversion import Conversion
+from modelcc.frontends.torch.dtypes import dtype_of
+from modelcc.ir.index import Index
+from modelcc.ir.op import Op
+from modelcc.ir.types import DType, TensorType
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.views import cast
+
+Number = float | int | bool
+
+
+@dataclass(frozen=True)
+class Aten(Conversion):
+    """An ATen operator: its name, the results that PyTorch infers, and the way to emit nodes.
+
+    Handlers get it and then all arguments of the operator's schema in order, defaults included: a
+    tensor as a :class:`Value`, a size as an index, a dtype as a :class:`DType`, lists as tuples.
+    ``given`` are the arguments as PyTorch has them.
+    """
+
+    target: str
+    results: tuple[TensorType | None, ...]
+    given: tuple[Any, ...]
+
+    @property
+    def result(self) -> TensorType:
+        """Type of the first result."""
+        first = self.results[0]
+        assert first is not None
+        return first
+
+    def promoted(self) -> DType:
+        """The type that all operands together have by PyTorch's rules."""
+        kind = ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
+        given = [a for a in self.given if isinstance(a, torch.Tensor | float | int | bool)]
+        return dtype_of(elementwise_dtypes(*given, type_promotion_kind=kind)[1])
+
+    def as_value(self, x: Value | Number, dtype: DType | None = None) -> Value:
+        """A tensor or number as ``dtype``, by default that of the first result."""
+        wanted = self.result.dtype if dtype is None else dtype
+        return cast(x, wanted) if isinstance(x, Value) else self.literal(_array(x, wanted))
+
+    def op(self, op: Op, *xs: Value | Number) -> Value:
+        """``op`` on operands brought to the type of the first result."""
+        return of(op, *map(self.as_value, xs))
+
+    def many(self, op: Op, *xs: Value | None) -> tuple[Value, ...]:
+        """All results of ``op``."""
+        names = self.add(op, *("" if x is None else x.name for x in xs))
+        return tuple(Value(self, name) for name in names)
+
+    def one(self, op: Op, *xs: Value | None) -> Value:
+        """The first result of ``op``, whose last operands may be absent."""
+        return self.many(op, *xs)[0]
+
+    def axis(self, axis: int, rank: int) -> int:
+        """``axis`` from the front; a scalar has one, too."""
+        return self.normal(axis, max(rank, 1))
+
+    def axes_of(self, axes: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
+        """``axes`` from the front and in order; all if there are none."""
+        if axes is None or axes == () or axes == []:
+            return tuple(range(rank))
+        many = (axes,) if isinstance(axes, int) else axes
+        return tuple(sorted({self.axis(a, rank) for a in many}))
+
+    def extents(self, i: int = 0) -> tuple[Index, ...]:
+        """The shape that PyTorch infers for result ``i``."""
+        found = self.results[i]
+        assert found is not None
+        return found.shape
+
+
+def _array(value: Number, dtype: DType) -> np.ndarray[Any, Any]:
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype.numpy)
+
+
+Result = Value | Sequence[Value | None]
+Handler = Callable[..., Result]
+Handlers = Mapping[str, Handler]
+
+
+def table(**handlers: Handler) -> Handlers:
+    """Handlers by the names of their operators, all overloads; see :func:`overloads`."""
+    return MappingProxyType(handlers)
+
+
+def overloads(handlers: Mapping[str, Handler]) -> Handlers:
+    """Handlers by names with overloads, as in ``max.dim``; these go before those of a name."""
+    return MappingProxyType(dict(handlers))

@@ -1,0 +1,216 @@
+"""A graph of torch.fx becomes one of modelcc, operator by operator, in one pass."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import fx
+
+from modelcc.frontends.kit.emit import Emitter
+from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, unsupported
+from modelcc.frontends.torch.aten import Aten, Handler
+from modelcc.frontends.torch.dtypes import DTYPES, array_of, dtype_of
+from modelcc.frontends.torch.locations import location, operator_of
+from modelcc.frontends.torch.sizes import index_of, symbol_of
+from modelcc.ir.errors import ModelError
+from modelcc.ir.index import Index, compare
+from modelcc.ir.types import TensorType
+from modelcc.ir.types import dtype_of as array_dtype
+from modelcc.ops.arithmetic import Value
+
+CHECKS = (
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+    "_assert_scalar",
+    "_assert_async",
+    "_assert_tensor_metadata",
+)
+"""Operators without a result: what PyTorch has proved of sizes, or would check of values."""
+
+Stored = str | tuple[str | None, ...] | None
+"""The value of a node's result, or those of its results."""
+
+
+@dataclass(frozen=True)
+class GraphConversion:
+    """Conversion of a graph under way.
+
+    ``names`` are sizes by PyTorch's symbols, ``values`` what nodes became.  ``problems`` are the
+    operators that cannot be imported, ``failed`` all nodes that therefore have no value.
+    """
+
+    module: torch.nn.Module
+    emitter: Emitter
+    handlers: Mapping[str, Handler]
+    names: dict[str, Index]
+    values: dict[fx.Node, Stored] = field(default_factory=dict[fx.Node, Stored])
+    problems: list[Unsupported] = field(default_factory=list[Unsupported])
+    failed: set[fx.Node] = field(default_factory=set[fx.Node])
+
+    def run(self, graph: fx.Graph) -> None:
+        """Convert all nodes but placeholders, which have their values, and the output."""
+        for node in graph.nodes:
+            if node.op in ("get_attr", "call_function"):
+                self._node(node)
+
+    def _node(self, node: fx.Node) -> None:
+        source = location(node)
+        try:
+            if self.failed.intersection(node.all_input_nodes):
+                self.failed.add(node)
+                if node.target is not operator.getitem:
+                    self._handler(node)
+            else:
+                self.values[node] = self._value(node, source)
+        except UnsupportedForm as form:
+            self.failed.add(node)
+            self.problems.append(Unsupported("/".join(source), operator_of(node), "", str(form)))
+        except ModelError as error:
+            raise error.at(*source) from error
+        except NotImplementedError as error:
+            raise ModelError(f"{operator_of(node)} is incomplete: {error}", source) from error
+
+    def _value(self, node: fx.Node, source: tuple[str, ...]) -> Stored:
+        if node.op == "get_attr":
+            return self._attribute(node)
+        fake = node.meta.get("val")
+        if node.target is operator.getitem and not isinstance(fake, torch.SymInt):
+            whole, place = cast("tuple[fx.Node, int]", node.args)
+            results = self.values[whole]
+            assert isinstance(results, tuple)
+            return results[place]
+        if isinstance(fake, torch.SymInt):
+            self._size(node, fake, source)
+        if not _has_tensors(fake) or _name(node) in CHECKS:
+            return None  # sizes are known by their expressions
+        return self._converted(node, fake, source)
+
+    def _attribute(self, node: fx.Node) -> Stored:
+        found: Any = self.module
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        if not isinstance(found, torch.Tensor):
+            return None
+        array = array_of(found)
+        return self.emitter.note(array, array_dtype(array), str(node.target))
+
+    def _size(self, node: fx.Node, fake: object, source: tuple[str, ...]) -> None:
+        """Note what a size that is read from a tensor stands for."""
+        symbol = symbol_of(fake)
+        if symbol is None or symbol in self.names or _name(node) != "_local_scalar_dense":
+            return
+        call = self._call(node, fake, source)
+        element = Value(call, call.inputs[0])
+        (index,) = self.emitter.read_sizes(call.as_value(element, call.dtype()).name, symbol)
+        self.names[symbol] = index
+
+    def _converted(self, node: fx.Node, fake: object, source: tuple[str, ...]) -> Stored:
+        handler = self._handler(node)
+        call = self._call(node, fake, source)
+        results = handler(call, *(self._argument(a, call) for a in _arguments(node)))
+        single = isinstance(results, Value)
+        names = [results.name] if single else [None if r is None else r.name for r in results]
+        fakes: Sequence[object] = [fake] if single else cast("Sequence[object]", fake)
+        for name, expected in zip(names, fakes, strict=True):
+            if name is not None:
+                self._check(name, expected)
+        return names[0] if single else tuple(names)
+
+    def _handler(self, node: fx.Node) -> Handler:
+        name = operator_of(node).removeprefix("aten.")
+        handler = self.handlers.get(name) or self.handlers.get(name.split(".")[0])
+        if handler is None:
+            unsupported("modelcc has no such operator")
+        return handler
+
+    def _call(self, node: fx.Node, fake: object, source: tuple[str, ...]) -> Aten:
+        operands = [n for n in node.all_input_nodes if isinstance(self.values.get(n), str)]
+        fakes = cast("Sequence[object]", fake if isinstance(fake, tuple | list) else (fake,))
+        return Aten(
+            tuple(cast(str, self.values[n]) for n in operands),
+            tuple(n.name for n in operands),
+            source,
+            self.emitter,
+            operator_of(node),
+            tuple(map(self.type_of, fakes)),
+            tuple(fx.map_arg(a, lambda n: n.meta.get("val")) for a in _arguments(node)),
+        )
+
+    def type_of(self, fake: object) -> TensorType | None:
+        """What PyTorch infers; a size that only a run will tell is named as there."""
+        if not isinstance(fake, torch.Tensor):
+            return None
+        shape = tuple(self._extent(size) for size in fake.shape)
+        return TensorType(shape, dtype_of(fake.dtype))
+
+    def _extent(self, size: object) -> Index:
+        symbol = symbol_of(size)
+        if symbol is not None and symbol not in self.names:
+            return self.emitter.fresh_dim(symbol)
+        return index_of(size, self.names)
+
+    def _argument(self, given: Any, call: Aten) -> Any:
+        match given:
+            case fx.Node():
+                return self._operand(given, call)
+            case list() | tuple():
+                items = cast("Sequence[Any]", given)
+                return tuple(self._argument(item, call) for item in items)
+            case torch.dtype() if given in DTYPES:
+                return dtype_of(given)
+            case _:
+                return given
+
+    def _operand(self, node: fx.Node, call: Aten) -> Any:
+        value, fake = self.values.get(node), node.meta.get("val")
+        if isinstance(value, str):
+            return Value(call, value)
+        if isinstance(fake, torch.SymInt):
+            return index_of(fake, self.names)
+        if isinstance(fake, int | float | bool):
+            return fake
+        unsupported(f"its operand {node.name!r}, which is neither a tensor nor a size")
+
+    def _check(self, name: str, fake: object) -> None:
+        """That a result is what PyTorch infers; sizes that are new there get their meaning."""
+        assert isinstance(fake, torch.Tensor)
+        type = self.emitter.type_of(name)
+        for size, extent in zip(fake.shape, type.shape, strict=False):
+            symbol = symbol_of(size)
+            if symbol is not None and symbol not in self.names:
+                self.names[symbol] = extent
+        wanted = self.type_of(fake)
+        assert wanted is not None
+        pairs = zip(type.shape, wanted.shape, strict=False)
+        alike = all(compare(a, "==", b, self.emitter.bounds) is not False for a, b in pairs)
+        if type.dtype != wanted.dtype or type.rank != wanted.rank or not alike:
+            raise ModelError(f"it became {type} but PyTorch makes {wanted} of it", (), _OUR_FAULT)
+
+
+_OUR_FAULT = "this is a fault of modelcc; please report it with the model"
+
+
+def _has_tensors(fake: object) -> bool:
+    if isinstance(fake, tuple | list):
+        return any(isinstance(f, torch.Tensor) for f in cast("Sequence[object]", fake))
+    return isinstance(fake, torch.Tensor)
+
+
+def _name(node: fx.Node) -> str:
+    """The operator without namespace and overload."""
+    return (*operator_of(node).split("."), "")[1]
+
+
+def _arguments(node: fx.Node) -> tuple[Any, ...]:
+    """All arguments in the order of the schema, with its defaults."""
+    schema: Any = getattr(node.target, "_schema", None)
+    if schema is None:
+        return (*node.args, *node.kwargs.values())
+    given = list(node.args)
+    for argument in schema.arguments[len(given) :]:
+        given.append(node.kwargs.get(argument.name, argument.default_value))
+    return tuple(given)

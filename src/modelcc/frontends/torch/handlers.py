@@ -1,0 +1,16 @@
+"""The ATen operators that can be imported, by name or by name and overload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from modelcc.frontends.torch.aten import Handler
+from modelcc.frontends.torch.pointwise import POINTWISE
+from modelcc.frontends.torch.views import VIEWS
+
+_TABLES = (POINTWISE, VIEWS)
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {name: handler for table in _TABLES for name, handler in table.items()}
+)

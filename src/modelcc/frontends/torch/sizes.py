@@ -1,0 +1,77 @@
+"""Sizes of PyTorch, SymPy expressions, as indices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any, cast
+
+import sympy
+import torch
+from torch.utils._sympy import functions as fn
+
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.ir.index import Index, ceildiv, floordiv, maximum, minimum, mod, product, total
+
+Names = Mapping[str, Index]
+"""What PyTorch's symbols stand for."""
+
+
+def index_of(size: object, names: Names) -> Index:
+    """A size, ``int`` or ``SymInt``, as an index; not supported if it is no integer expression."""
+    if isinstance(size, torch.SymInt):
+        return _index(cast(Any, size).node.expr, names)
+    if isinstance(size, int):
+        return size
+    unsupported(f"a size that is {size!r}")
+
+
+def symbol_of(size: object) -> str | None:
+    """The name of a size that is one symbol and nothing else."""
+    if not isinstance(size, torch.SymInt):
+        return None
+    expression = cast(Any, size).node.expr
+    return str(expression) if isinstance(expression, sympy.Symbol) else None
+
+
+def _index(e: sympy.Basic, names: Names) -> Index:
+    if isinstance(e, sympy.Integer):
+        return int(e)
+    if isinstance(e, sympy.Symbol):
+        if str(e) not in names:
+            unsupported(f"the size {e}, which no input has and no operator made known")
+        return names[str(e)]
+    if isinstance(e, sympy.Add):
+        return total([_index(a, names) for a in e.args])
+    if isinstance(e, sympy.Mul):
+        return _multiplied(e, names)
+    if isinstance(e, sympy.Pow):
+        base, power = e.args
+        if isinstance(power, sympy.Integer) and int(power) >= 0:
+            return product([_index(base, names)] * int(power))
+    return _of_function(e, names)
+
+
+def _multiplied(e: sympy.Basic, names: Names) -> Index:
+    """A product; a rational factor divides, which PyTorch writes only where that is exact."""
+    top, bottom = e.as_numer_denom()
+    if not (isinstance(bottom, sympy.Integer) and int(bottom) == 1):
+        return floordiv(_index(top, names), _index(bottom, names))
+    return product(_index(a, names) for a in e.args)
+
+
+def _of_function(e: sympy.Basic, names: Names) -> Index:
+    args = [_index(a, names) for a in e.args]
+    if isinstance(e, fn.FloorDiv | fn.CleanDiv | fn.IntTrueDiv):
+        return floordiv(*args)
+    if isinstance(e, fn.CeilDiv):
+        return ceildiv(*args)
+    if isinstance(e, fn.Mod | fn.PythonMod):
+        return mod(*args)
+    if isinstance(e, fn.ModularIndexing):
+        return mod(floordiv(args[0], args[1]), args[2])
+    if isinstance(e, fn.Max | sympy.Max):
+        return reduce(maximum, args)
+    if isinstance(e, fn.Min | sympy.Min):
+        return reduce(minimum, args)
+    unsupported(f"the size {e}")

@@ -1,0 +1,153 @@
+"""Handlers of shapes and parts: views of PyTorch, which are values of their own here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.frontends.kit.parts import joined, sliced
+from modelcc.frontends.kit.slicing import FAR, clamped_range
+from modelcc.frontends.torch.aten import Aten, table
+from modelcc.ir.index import Index
+from modelcc.ir.types import BOOL
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.broadcast import Expand
+from modelcc.ops.comparison import Where
+from modelcc.ops.generate import Full
+from modelcc.ops.shape import Transpose
+from modelcc.ops.slicing import Unslice
+from modelcc.ops.views import reshaped
+
+
+def view(call: Aten, x: Value, *_: object) -> Value:
+    """The elements in row-major order, in the shape that PyTorch has inferred."""
+    return reshaped(x, *call.extents())
+
+
+def permute(call: Aten, x: Value, dims: Sequence[int]) -> Value:
+    rank = x.type.rank
+    return of(Transpose(tuple(call.axis(d, rank) for d in dims)), x) if rank else x
+
+
+def transpose(call: Aten, x: Value, dim0: int, dim1: int) -> Value:
+    axes = list(range(x.type.rank))
+    if not axes:
+        return x
+    a, b = call.axis(dim0, len(axes)), call.axis(dim1, len(axes))
+    axes[a], axes[b] = axes[b], axes[a]
+    return of(Transpose(tuple(axes)), x)
+
+
+def transposed_matrix(call: Aten, x: Value) -> Value:
+    return x if x.type.rank < 2 else transpose(call, x, 0, 1)
+
+
+def expand(call: Aten, x: Value, *_: object) -> Value:
+    target = call.extents()
+    wide = reshaped(x, *(1,) * (len(target) - x.type.rank), *x.type.shape)
+    return wide if wide.type.shape == target else of(Expand(target), wide)
+
+
+def slice_(
+    call: Aten, x: Value, dim: int = 0, start: Index | None = None, end: Index | None = None,
+    step: int = 1,
+) -> Value:  # fmt: skip
+    extents = x.type.shape
+    axis = call.axis(dim, len(extents))
+    last = FAR if end is None else end
+    first, count = clamped_range(
+        0 if start is None else start, last, step, extents[axis], call.bounds
+    )
+    return Value(call, sliced(call, x.name, {axis: (first, count, step)}, extents))
+
+
+def select(call: Aten, x: Value, dim: int, index: Index) -> Value:
+    extents = x.type.shape
+    axis = call.axis(dim, len(extents))
+    first, _ = clamped_range(index, FAR, 1, extents[axis], call.bounds)
+    row = Value(call, sliced(call, x.name, {axis: (first, 1, 1)}, extents))
+    return reshaped(row, *call.extents())
+
+
+def concatenate(call: Aten, tensors: Sequence[Value], dim: int = 0) -> Value:
+    """Empty vectors among the parts count for nothing, whatever the rank of the others."""
+    parts = [call.as_value(t) for t in tensors if t.type.shape != (0,)]
+    if not parts:
+        return call.as_value(tensors[0])
+    axis = call.axis(dim, parts[0].type.rank)
+    return Value(call, joined(call, axis, [p.name for p in parts]))
+
+
+def slice_scatter(
+    call: Aten, x: Value, source: Value, dim: int = 0, start: Index | None = None,
+    end: Index | None = None, step: int = 1,
+) -> Value:  # fmt: skip
+    """``x`` with ``source`` in place of a slice of it."""
+    extents = x.type.shape
+    axis = call.axis(dim, len(extents))
+    last = FAR if end is None else end
+    first, count = clamped_range(
+        0 if start is None else start, last, step, extents[axis], call.bounds
+    )
+    return _replaced(call, x, call.as_value(source), axis, (first, count, step))
+
+
+def select_scatter(call: Aten, x: Value, source: Value, dim: int, index: Index) -> Value:
+    """``x`` with ``source`` in place of what has ``index`` along an axis."""
+    extents = x.type.shape
+    axis = call.axis(dim, len(extents))
+    first, _ = clamped_range(index, FAR, 1, extents[axis], call.bounds)
+    row = reshaped(call.as_value(source), *extents[:axis], 1, *extents[axis + 1 :])
+    return _replaced(call, x, row, axis, (first, 1, 1))
+
+
+def _replaced(
+    call: Aten, x: Value, source: Value, axis: int, part: tuple[Index, Index, int]
+) -> Value:
+    """A neighbouring part is put between what is left; others are chosen by their place."""
+    (first, count, step), extents = part, x.type.shape
+    if step != 1:
+        return _chosen(call, x, source, axis, part)
+    rest = extents[axis] - first - count
+    before = Value(call, sliced(call, x.name, {axis: (0, first, 1)}, extents))
+    after = Value(call, sliced(call, x.name, {axis: (first + count, rest, 1)}, extents))
+    parts = [p for p in (before, source, after) if p.type.shape[axis] != 0]
+    return Value(call, joined(call, axis, [p.name for p in parts])) if parts else x
+
+
+def _chosen(
+    call: Aten, x: Value, source: Value, axis: int, part: tuple[Index, Index, int]
+) -> Value:
+    """Where the part is, ``source`` with room between its elements."""
+    (first, count, step), extents = part, x.type.shape
+    starts = tuple(first if a == axis else 0 for a in range(len(extents)))
+    steps = tuple(step if a == axis else 1 for a in range(len(extents)))
+    spread = Unslice(starts, steps, extents)
+    inside = (*extents[:axis], count, *extents[axis + 1 :])
+    places = of(spread, call.made(Full(inside, True, BOOL)))
+    return of(Where(), places, of(spread, source), x)
+
+
+def copy(call: Aten, x: Value, source: Value, *_: object) -> Value:
+    """``source`` in the shape and type of ``x``."""
+    return expand(call, call.as_value(source))
+
+
+VIEWS = table(
+    view=view,
+    _unsafe_view=view,
+    reshape=view,
+    flatten=view,
+    unsqueeze=view,
+    squeeze=view,
+    permute=permute,
+    transpose=transpose,
+    t=transposed_matrix,
+    numpy_T=transposed_matrix,
+    expand=expand,
+    slice=slice_,
+    select=select,
+    cat=concatenate,
+    slice_scatter=slice_scatter,
+    select_scatter=select_scatter,
+    copy=copy,
+)

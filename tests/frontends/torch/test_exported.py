@@ -1,0 +1,51 @@
+"""Programs of torch.export compute what PyTorch computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+import modelcc  # noqa: E402
+from modelcc.frontends.kit.errors import UnsupportedModel  # noqa: E402
+from modelcc.frontends.torch import import_exported  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+class Parts(torch.nn.Module):
+    def forward(self, x: Any, y: Any) -> Any:
+        z = torch.relu(x.transpose(0, 1) + y[:, None]) * 2.5
+        z = torch.cat([z, z[1:]]).flatten()
+        z[2:5] += 1
+        z[1::3] = 0.5
+        return z.view(-1, x.shape[0]), x > 0
+
+
+def test_views_that_are_written_to_and_a_named_extent() -> None:
+    example = (torch.randn(3, 4), torch.randn(4))
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(Parts(), example, dynamic_shapes=({0: batch}, None))
+    graph = import_exported(program)
+    assert list(graph.dims) == ["x_d0"]
+    assert (graph.dims["x_d0"].lo, graph.dims["x_d0"].hi) == (2, 64)
+    net = modelcc.compile(graph, cache=None)
+    for n in (2, 7):
+        x, y = torch.randn(n, 4), torch.randn(4)
+        for ours, theirs in zip(net(x.numpy(), y.numpy()), Parts()(x, y), strict=True):
+            np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-6)
+
+
+def test_all_operators_that_there_are_not_are_named_with_their_lines() -> None:
+    class Unknown(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.eigvals(x).abs(), torch.linalg.svdvals(x)
+
+    program = torch.export.export(Unknown(), (torch.randn(3, 3),))
+    with pytest.raises(UnsupportedModel) as caught:
+        import_exported(program)
+    assert len(caught.value.nodes) >= 2
+    assert all("test_exported.py:" in node.node for node in caught.value.nodes)
