@@ -20,7 +20,6 @@ from modelcc.ir.index import (
     loop_range,
     mod,
     product,
-    substitute,
     symbols,
 )
 from modelcc.ir.loop import Alloc, BindIndex, Buffer, For, IndexOf, Stmt
@@ -28,6 +27,7 @@ from modelcc.ir.scalar_tree import reads, transform, walk
 from modelcc.ir.tensor import Axis, Linear, Read, Scalar, Stage
 from modelcc.ir.types import I64, Layout, TensorType
 from modelcc.passes.tensor.register_axes import own_axes, shared_depth, with_axes
+from modelcc.passes.tensor.unify_axes import reads_own_point
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.workload import plain_type
@@ -143,13 +143,9 @@ def _begins_group(stage: Stage, group: Sequence[Stage], arrays: bool) -> bool:
 
 
 def _at_own_point(read: Read, reader: Stage, writer: Stage, depth: int | None) -> bool:
-    """Whether ``read`` is of what ``writer`` makes at the same point of their common space, which
-    has the first ``depth`` axes of both or (None) all."""
-    if depth is not None and writer.write != tuple(Sym(a.name) for a in writer.axes):
-        return False
-    pairs = zip(reader.axes[:depth], writer.axes[:depth], strict=True)
-    values: dict[str, Index] = {a.name: Sym(b.name) for a, b in pairs}
-    return tuple(substitute(i, values) for i in read.indices[:depth]) == writer.write[:depth]
+    """Whether ``read`` is at the reader's point of the first ``depth`` axes, or (None) of all."""
+    plain = depth is None or writer.write == tuple(Sym(a.name) for a in writer.axes)
+    return plain and reads_own_point(read, reader, writer, depth)
 
 
 def _handed_on(groups: Sequence[Sequence[Stage]]) -> frozenset[str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Index, Sym, substitute, symbols
-from modelcc.ir.scalar_tree import depends_on, reads, substitute_indices
+from modelcc.ir.index import Index, Sym, symbols
+from modelcc.ir.scalar_tree import depends_on, reads, substitute_stage
 from modelcc.ir.tensor import Apply, Axis, Stage
 from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.passes.tensor.unify_axes import shared_places, unify_axes
 
 
 @dataclass(frozen=True)
@@ -82,26 +83,21 @@ def _with(stage: Stage, values: Mapping[str, Index]) -> Stage:
         moved = [(values.get(a.name, Sym(a.name)), a.extent) for a in old]
         return tuple(Axis(next(iter(symbols(i))), e) for i, e in moved if symbols(i))
 
-    return replace(
-        stage,
-        axes=axes(stage.axes),
-        reduce=axes(stage.reduce),
-        write=tuple(substitute(i, values) for i in stage.write),
-        body=substitute_indices(stage.body, values),
-    )
+    moved = substitute_stage(stage, values)
+    return replace(moved, axes=axes(stage.axes), reduce=axes(stage.reduce))
 
 
-def _units(stage: Stage) -> dict[str, Index]:
-    return {a.name: 0 for a in (*stage.axes, *stage.reduce) if a.extent == 1}
+def _without_units(stage: Stage) -> Stage:
+    return _with(stage, {a.name: 0 for a in (*stage.axes, *stage.reduce) if a.extent == 1})
 
 
 def _renamed(stages: Sequence[Stage]) -> dict[str, Stage] | None:
     """Stages over the axes of the first, by what they define; None if one has others."""
-    first = _with(stages[0], _units(stages[0]))
+    first = _without_units(stages[0])
     if not _plain(first) or not first.axes:
         return None
     done = {first.output: first}
-    for stage in stages[1:]:
+    for stage in map(_without_units, stages[1:]):
         values = _values(stage, done, first)
         if values is None or any(a.name not in values for a in (*stage.axes, *stage.reduce)):
             return None
@@ -114,36 +110,18 @@ def _renamed(stages: Sequence[Stage]) -> dict[str, Stage] | None:
 
 def _values(stage: Stage, done: Mapping[str, Stage], first: Stage) -> dict[str, Index] | None:
     """Values of axes of ``stage`` in those of ``first``, from the places at which it reads."""
-    extents: dict[str, Index] = {a.name: a.extent for a in (*stage.axes, *stage.reduce)}
-    known: dict[str, Index] = {a.name: a.extent for a in first.axes}
-    values = _units(stage)
-    for read in reads(stage.body):
-        if read.tensor not in done:
-            continue
-        for own, target in zip(read.indices, done[read.tensor].write, strict=True):
-            index = substitute(own, _units(stage))
-            if not symbols(index) and index == target:
-                continue
-            names, targets = sorted(symbols(index)), sorted(symbols(target))
-            if len(names) != 1 or len(targets) != 1 or index != Sym(names[0]):
-                return None
-            if extents.get(names[0]) != known[targets[0]]:
-                return None
-            if values.setdefault(names[0], target) != target:
-                return None
-    bound = [next(iter(symbols(v))) for v in values.values() if symbols(v)]
-    return values if bound and len(set(bound)) == len(bound) else None
+    own = (*stage.axes, *stage.reduce)
+    return unify_axes(shared_places(stage, done), own, first.axes) or None
 
 
 def _results_renamed(
-    results: Sequence[Stage], done: Mapping[str, Stage]
+    stages: Sequence[Stage], done: Mapping[str, Stage]
 ) -> tuple[Stage, ...] | None:
     """The last stages over the axes of the first and, for columns, some of their own."""
-    first = next(iter(done.values()))
+    first, results = next(iter(done.values())), tuple(map(_without_units, stages))
     values = _values(results[0], done, first)
-    inner = {r.tensor for s in results for r in reads(s.body)} & done.keys()
-    once = [r for s in results for r in reads(s.body) if r.tensor in done]
-    if values is None or len(inner) != 1 or len(once) != 1:
+    once = [r.tensor for s in results for r in reads(s.body) if r.tensor in done]
+    if values is None or len(once) != 1:
         return None
     own = {a.name: Sym(f"{a.name}.column") for a in results[0].axes if a.name not in values}
     if any(a.name not in values for a in results[0].reduce):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelcc.ir.index import Index, Sym, substitute, symbols
-from modelcc.ir.scalar_tree import reads, substitute_indices
+from modelcc.ir.index import Index, Sym, symbols
+from modelcc.ir.scalar_tree import reads, substitute_stage
 from modelcc.ir.tensor import Axis, Stage
+from modelcc.passes.tensor.unify_axes import are_distinct, shared_places, unify_axes
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def reduction_domain(stages: Sequence[Stage]) -> ReductionDomain | None:
         return None
     outer = tuple(a for a in first.axes if a.extent != 1)
     row = tuple(a for a in first.reduce if a.extent != 1)
-    naming = _Naming(outer, row, {a.name: 0 for a in first.axes if a.extent == 1})
+    naming = _Naming(outer, row)
     done = {first.output: naming.rename(first, {a.name: Sym(a.name) for a in (*outer, *row)})}
     waiting = [s for s in stages if s is not first]
     while waiting:
@@ -65,78 +66,36 @@ def reduction_domain(stages: Sequence[Stage]) -> ReductionDomain | None:
 class _Naming:
     outer: tuple[Axis, ...]
     row: tuple[Axis, ...]
-    unit: Mapping[str, Index]
 
     def rename(self, stage: Stage, values: Mapping[str, Index]) -> Stage:
-        full = {**{a.name: 0 for a in (*stage.axes, *stage.reduce) if a.extent == 1}, **values}
+        units = {a.name: 0 for a in (*stage.axes, *stage.reduce) if a.extent == 1}
+        renamed = substitute_stage(stage, {**units, **values})
         row_names = {a.name for a in self.row}
-        walks = any(row_names & symbols(substitute(i, full)) for i in stage.write)
+        walks = any(row_names & symbols(i) for i in renamed.write)
         return replace(
-            stage,
+            renamed,
             axes=(*self.outer, *self.row) if walks else self.outer,
-            write=tuple(substitute(i, full) for i in stage.write),
-            body=substitute_indices(stage.body, full),
             reduce=self.row if stage.reduce else (),
         )
 
     def unify(self, stage: Stage, done: Mapping[str, Stage]) -> dict[str, Index] | None:
-        """Values of the stage's axes in common names, from what it reads or who reads it."""
-        values: dict[str, Index] = {}
-        own_axes = frozenset(a.name for a in (*stage.axes, *stage.reduce))
-        known = {a.name: a.extent for a in (*self.outer, *self.row)}
-        touched = False
-        for read in reads(stage.body):
-            if read.tensor in done:
-                touched = True
-                pairs = zip(read.indices, done[read.tensor].write, strict=True)
-                if not all(_bind(own, named, values, own_axes) for own, named in pairs):
-                    return None
+        """Values of the stage's axes in common names, from what it reads or who reads it; axes
+        that these do not tell are the row, in order."""
+        places = list(shared_places(stage, done))
         for reader in done.values():
-            for read in reads(reader.body):
-                if read.tensor == stage.output:
-                    touched = True
-                    pairs = zip(stage.write, read.indices, strict=True)
-                    if not all(_bind(own, named, values, own_axes) for own, named in pairs):
-                        return None
-        return self._complete(stage, values, known) if touched else None
-
-    def _complete(
-        self, stage: Stage, values: dict[str, Index], known: Mapping[str, Index]
-    ) -> dict[str, Index] | None:
-        """Assign what is left: reduction axes and unmatched axes are the row, in order."""
-        left = [a for a in (*stage.axes, *stage.reduce) if a.extent != 1 and a.name not in values]
+            places += [(own, at) for at, own in shared_places(reader, {stage.output: stage})]
+        own = (*stage.axes, *stage.reduce)
+        values = unify_axes(places, own, (*self.outer, *self.row)) if places else None
+        if values is None:
+            return None
+        left = [a for a in own if a.extent != 1 and a.name not in values]
         if left:
             if [a.extent for a in left] != [a.extent for a in self.row]:
                 return None
             values |= {a.name: Sym(r.name) for a, r in zip(left, self.row, strict=True)}
-        taken: set[str] = set()
-        for axis in (*stage.axes, *stage.reduce):
-            target = values.get(axis.name)
-            if target is None:
-                continue
-            if axis.extent == 1:
-                if symbols(target):
-                    return None  # one element of a row is no row
-                continue
-            names = symbols(target)
-            if len(names) != 1 or known.get(next(iter(names))) != axis.extent or names & taken:
-                return None
-            taken |= names
-        rows = {a.name for a in self.row}
-        if stage.reduce:
-            reduced = {n for a in stage.reduce for n in symbols(values.get(a.name, 0))}
-            if reduced != rows:
-                return None
-        return values
-
-
-def _bind(own: Index, named: Index, values: dict[str, Index], axes: frozenset[str]) -> bool:
-    """Unify an index over a stage's own axes with one in common names."""
-    names = symbols(own)
-    if not names:
-        return own == named or not symbols(named)
-    name = next(iter(names))
-    return own == Sym(name) and name in axes and values.setdefault(name, named) == named
+        reduced = {n for a in stage.reduce for n in symbols(values.get(a.name, 0))}
+        whole = not stage.reduce or reduced == {a.name for a in self.row}
+        return values if whole and are_distinct(values.values()) else None
 
 
 def _aligned(stages: Sequence[Stage]) -> bool:

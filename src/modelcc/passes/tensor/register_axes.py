@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from modelcc.ir.index import Index, Sym, substitute, symbols
-from modelcc.ir.scalar_tree import reads, substitute_indices, walk
+from modelcc.ir.index import Index, Sym, symbols
+from modelcc.ir.scalar_tree import reads, substitute_stage, walk
 from modelcc.ir.tensor import Axis, Linear, Read, Stage
 
 MOST_POINTS = 256
@@ -94,5 +94,4 @@ def with_axes(stage: Stage, axes: tuple[Axis, ...]) -> Stage:
     """``stage`` over ``axes``, one for each of its own."""
     pairs = zip(stage.axes, axes, strict=True)
     values: Mapping[str, Index] = {a.name: Sym(b.name) for a, b in pairs if a.name != b.name}
-    write = tuple(substitute(index, values) for index in stage.write)
-    return replace(stage, axes=axes, write=write, body=substitute_indices(stage.body, values))
+    return replace(substitute_stage(stage, values), axes=axes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from modelcc.ir.index import Index, Sym, substitute, symbols
-from modelcc.ir.scalar_tree import reads, substitute_indices
+from modelcc.ir.index import symbols
+from modelcc.ir.scalar_tree import substitute_stage
 from modelcc.ir.tensor import Stage
 from modelcc.passes.tensor.register_axes import on_first_axes, shared_depth
+from modelcc.passes.tensor.unify_axes import shared_places, unify_axes
 
 
 def shared_axes(stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
@@ -35,53 +36,11 @@ def shared_axes(stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
 def _rename_to(stage: Stage, done: Mapping[str, Stage], first: Stage) -> Stage | None:
     if stage.reduce or stage.output in done:
         return None
-    values: dict[str, Index] = {}
-    for read in reads(stage.body):
-        source = done.get(read.tensor)
-        if source is None:
-            continue
-        for index, target in zip(read.indices, source.write, strict=True):
-            if not _match_axis(index, target, values, stage, first):
-                return None
-    extents = {a.name: a.extent for a in first.axes}
-    for axis in stage.axes:
-        if axis.name not in values:
-            if axis.extent != 1:
-                return None
-            values[axis.name] = 0
-    used = [symbols(v) for v in values.values()]
-    covered = {name for names in used for name in names}
-    if any(e != 1 and n not in covered for n, e in extents.items()):
+    values = unify_axes(shared_places(stage, done), stage.axes, first.axes)
+    if values is None or any(a.extent != 1 for a in stage.axes if a.name not in values):
         return None
-    if sum(len(n) for n in used) != len(covered):
+    covered = {name for value in values.values() for name in symbols(value)}
+    if any(a.extent != 1 for a in first.axes if a.name not in covered):
         return None
-    return replace(
-        stage,
-        axes=first.axes,
-        write=tuple(substitute(i, values) for i in stage.write),
-        body=substitute_indices(stage.body, values),
-    )
-
-
-def _match_axis(
-    index: Index, target: Index, values: dict[str, Index], stage: Stage, first: Stage
-) -> bool:
-    """Unify ``index`` (over the stage's axes) with ``target`` (over the first stage's axes)."""
-    own = {a.name: a.extent for a in stage.axes}
-    theirs = {a.name: a.extent for a in first.axes}
-    names = symbols(index)
-    if not names:
-        units = {n: 0 for n in symbols(target) if theirs.get(n) == 1}
-        return substitute(target, units) == index
-    if len(names) != 1:
-        return False
-    name = next(iter(names))
-    if index != Sym(name) or name not in own:
-        return False
-    wanted = symbols(target)
-    if len(wanted) == 1 and target == Sym(next(iter(wanted))):
-        if own[name] != theirs[next(iter(wanted))]:
-            return False
-    elif target != 0 or own[name] != 1:
-        return False
-    return values.setdefault(name, target) == target
+    units = {a.name: 0 for a in stage.axes}
+    return replace(substitute_stage(stage, {**units, **values}), axes=first.axes)

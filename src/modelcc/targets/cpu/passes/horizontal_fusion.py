@@ -28,6 +28,7 @@ from modelcc.ir.tensor import (
 from modelcc.ir.types import TensorType
 from modelcc.passes.tensor.fused_kernel import fused_kernel, with_values
 from modelcc.passes.tensor.shared_axes import shared_axes
+from modelcc.passes.tensor.unify_axes import reads_own_point
 
 BLOCK, PART, COLUMN = "block", "part", "column"
 """Axes of the fused kernel, next to those of rows."""
@@ -186,19 +187,11 @@ def _combines(kernel: Kernel, fusion: _Fusion) -> bool:
         if stage.reduce or extents != [*rows, fusion.size]:
             return False
         for read in reads(stage.body):
-            if read.tensor in made and not _same_point(read, stage, made[read.tensor]):
+            if read.tensor in made and not reads_own_point(read, stage, made[read.tensor]):
                 return False
             if read.tensor == fusion.product and fusion.part(read, stage) is None:
                 return False
     return True
-
-
-def _same_point(read: Read, reader: Stage, writer: Stage) -> bool:
-    pairs = zip(writer.axes, reader.axes, strict=True)
-    values = {a.name: (0 if a.extent == 1 else Sym(b.name)) for a, b in pairs}
-    units = {b.name: 0 for b in reader.axes if b.extent == 1}
-    there = tuple(substitute(i, values) for i in writer.write)
-    return tuple(substitute(i, units) for i in read.indices) == there
 
 
 def _read_between(position: int, places: Sequence[int], program: TensorProgram) -> bool:
