@@ -41,10 +41,10 @@ from modelcc.targets.c.parallel import (
     context_fields,
     declaration,
     outlined_symbol,
-    with_range,
 )
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.statements import StatementCode
+from modelcc.targets.parallel import with_range
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _outlined(function: Function, prelude: Prelude) -> list[str]:
     unpacking.line(f"const struct {name}_context *c = context;")
     unpacking.line("(void)c, (void)thread;")
     given = with_range(function, [f"c->{field}" for field in arguments], ("begin", "end"))
-    unpacking.line(f"{name}({given});")
+    unpacking.line(f"{name}({', '.join(given)});")
     body = f"static void {name}_body(void *context, int64_t begin, int64_t end, int32_t thread)"
     fields = [f"    {declaration};" for declaration in arguments.values()] or ["    int nothing;"]
     structure = "\n".join([f"struct {name}_context {{", *fields, "};"])

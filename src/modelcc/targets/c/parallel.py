@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import Function, ParallelCall, Parameter, Var
-from modelcc.ir.loop_traversal import FAULTS, checks_in
+from modelcc.ir.loop_traversal import FAULTS
 from modelcc.ir.types import BOOL
 from modelcc.passes.loop.outline_parallel import SUFFIX
 from modelcc.targets.c.arithmetic import ArithmeticCode
@@ -15,6 +13,7 @@ from modelcc.targets.c.expressions import ExpressionCode
 from modelcc.targets.c.names import identifier, symbol
 from modelcc.targets.c.prelude import Prelude
 from modelcc.targets.c.values import memory_type
+from modelcc.targets.parallel import captured, with_range
 
 
 def parallel_call(
@@ -30,7 +29,7 @@ def parallel_call(
         code.line(f"{prelude.parallel_for()}(pool, {name}_body, &{context}, {count}, 1);")
     code.lines[-1] += " else {"
     with code.nested():
-        code.line(f"{name}({with_range(call.outlined, arguments, ('0', count))});")
+        code.line(f"{name}({', '.join(with_range(call.outlined, arguments, ('0', count)))});")
     code.line("}")
 
 
@@ -51,10 +50,13 @@ def context_fields(outlined: Function, prelude: Prelude) -> dict[str, str]:
     memory of its checks."""
     values = [(v.name, f"{_value_type(prelude, v)} ") for v in outlined.values]
     buffers = [(p.buffer.name, declaration("", p)) for p in outlined.parameters]
-    sizes = [(size, "int64_t ") for size in outlined.sizes[:-2]]
-    faults = [("faults", "int64_t *")] if checks_in(outlined) else []
-    typed = enumerate((*values, *buffers, *sizes, *faults))
-    named = ((f"{identifier(name)}_{number}", type_) for number, (name, type_) in typed)
+    typed = captured(
+        outlined,
+        (*values, *buffers),
+        lambda size: (size, "int64_t "),
+        lambda: ("faults", "int64_t *"),
+    )
+    named = ((f"{identifier(name)}_{n}", type_) for n, (name, type_) in enumerate(typed))
     return {name: f"{type_}{name}" for name, type_ in named}
 
 
@@ -65,19 +67,16 @@ def declaration(name: str, parameter: Parameter, alone: str = "") -> str:
     return f"{access}{memory_type(parameter.buffer.dtype)} *{alone}{name}"
 
 
-def with_range(outlined: Function, arguments: Sequence[str], ends: tuple[str, str]) -> str:
-    """All arguments: a range is the last of the sizes."""
-    place = len(arguments) - bool(checks_in(outlined))
-    return ", ".join((*arguments[:place], *ends, *arguments[place:]))
-
-
 def _operands(code: Code, expressions: ExpressionCode, outlined: Function) -> list[str]:
     """What the function takes, where it is called."""
     values = (_operand(code, expressions, value) for value in outlined.values)
     buffers = (code.buffer(parameter.buffer.name)[0] for parameter in outlined.parameters)
-    sizes = (expressions.index.text(Sym(size)) for size in outlined.sizes[:-2])
-    faults = [code.buffer(FAULTS)[0]] if checks_in(outlined) else []
-    return [*values, *buffers, *sizes, *faults]
+    return captured(
+        outlined,
+        (*values, *buffers),
+        lambda size: expressions.index.text(Sym(size)),
+        lambda: code.buffer(FAULTS)[0],
+    )
 
 
 def _operand(code: Code, expressions: ExpressionCode, value: Var) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from modelcc.ir.condition import Condition
 from modelcc.ir.index import Sym
 from modelcc.ir.loop import Function, ParallelCall
-from modelcc.ir.loop_traversal import FAULTS, checks_in
+from modelcc.ir.loop_traversal import FAULTS
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.expressions import ExpressionCode
 from modelcc.targets.llvm.values import quoted, value_type
+from modelcc.targets.parallel import captured, with_range
 
 PARALLEL_FOR = "mcc_parallel_for"
 _DECLARATION = f"declare void @{PARALLEL_FOR}(ptr, ptr, ptr, i64, i64)"
@@ -26,7 +27,7 @@ def parallel_call(code: Code, expressions: ExpressionCode, call: ParallelCall) -
     alone = _runs_alone(code, expressions, call.when)
     before = code.scope.block
     first = code.begin_block("serial")
-    whole = _with_range(call.outlined, arguments, ("0", count))
+    whole = _arguments(call.outlined, arguments, "0", count)
     code.effect(f"call void @{quoted(name)}({whole})")
     second = code.begin_block("threaded")
     labels = f"label %{quoted(first.label)}, label %{quoted(second.label)}"
@@ -49,34 +50,33 @@ def unpack_context(code: Code, outlined: Function) -> list[str]:
     for position, type_ in enumerate(types):
         field = code.emit(_field(types, "%context", position), "field")
         arguments.append((type_, code.emit(f"load {type_}, ptr {field}")))
-    given = _with_range(outlined, arguments, ("%begin", "%end"))
+    given = _arguments(outlined, arguments, "%begin", "%end")
     code.effect(f"call void @{quoted(outlined.name)}({given})")
     code.scope.block.terminator = "ret void"
     return ["ptr %context", "i64 %begin", "i64 %end", "i32 %thread"]
 
 
 def _types(outlined: Function) -> list[str]:
-    """Of what it takes but its range: buffers, values, sizes, the memory of its checks."""
+    buffers = ["ptr"] * len(outlined.parameters)
     values = (value_type(value.dtype, value.lanes) for value in outlined.values)
-    sizes = ["i64"] * len(outlined.sizes[:-2])
-    faults = ["ptr"] if checks_in(outlined) else []
-    return [*["ptr"] * len(outlined.parameters), *values, *sizes, *faults]
+    return captured(outlined, (*buffers, *values), lambda _: "i64", lambda: "ptr")
 
 
 def _operands(expressions: ExpressionCode, outlined: Function) -> list[str]:
-    """The same where it is called."""
+    """What the function takes, where it is called."""
     memory, index = expressions.memory, expressions.index
     buffers = (memory.buffer(parameter.buffer.name)[0] for parameter in outlined.parameters)
     values = (expressions.value(value.name).operand for value in outlined.values)
-    sizes = (index.operand(Sym(size)) for size in outlined.sizes[:-2])
-    faults = [memory.buffer(FAULTS)[0]] if checks_in(outlined) else []
-    return [*buffers, *values, *sizes, *faults]
+    return captured(
+        outlined,
+        (*buffers, *values),
+        lambda size: index.operand(Sym(size)),
+        lambda: memory.buffer(FAULTS)[0],
+    )
 
 
-def _with_range(outlined: Function, arguments: list[tuple[str, str]], ends: tuple[str, str]) -> str:
-    """All arguments: a range is the last of the sizes."""
-    place = len(arguments) - bool(checks_in(outlined))
-    ranged = [*arguments[:place], *(("i64", end) for end in ends), *arguments[place:]]
+def _arguments(outlined: Function, arguments: list[tuple[str, str]], begin: str, end: str) -> str:
+    ranged = with_range(outlined, arguments, (("i64", begin), ("i64", end)))
     return ", ".join(f"{type_} {operand}" for type_, operand in ranged)
 
 
