@@ -71,7 +71,7 @@ _LEVELS = "one meaning on several levels of the compiler"
 _PRINTERS = "one part of a printer, for LLVM and for C"
 SHARED_NAMES: dict[str, str] = {
     **dict.fromkeys(("Bitcast", "Cast", "If", "ReadSize", "Select"), _LEVELS),
-    **dict.fromkeys(("ArithmeticCode", "CheckedCode", "Code", "EmitOptions"), _PRINTERS),
+    **dict.fromkeys(("ArithmeticCode", "Code", "EmitOptions"), _PRINTERS),
     **dict.fromkeys(("ExpressionCode", "IndexCode", "MemoryCode", "StatementCode"), _PRINTERS),
     **dict.fromkeys(("LibraryCallCode", "StepsCode"), _PRINTERS),
 }

@@ -1,80 +1,62 @@
-"""Conditions on sizes that come from data, computed so that overflow cannot make them hold."""
+"""Sizes that come from data or callers, computed so that overflow is noticed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import Atom, FloorDiv, FloorMod, Index, IndexMax, IndexMin, Sym
-from modelcc.ir.index_checked import LEAST, MOST
+from modelcc.ir.index import Index, Sym
+from modelcc.ir.index_checked import LEAST, MOST, compute
 from modelcc.targets.c.code import Code
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.c.prelude import Prelude
 
 
-class CheckedCode:
-    """Prints conditions; ``index`` knows how symbols are spelled."""
+@dataclass(frozen=True)
+class CheckedText:
+    """Spells sizes; what does not fit 64 bits sets the variable ``bad``."""
 
-    def __init__(self, code: Code, prelude: Prelude, index: IndexCode) -> None:
-        self._code = code
-        self._prelude = prelude
-        self._index = index
-        self._bad = ""
+    prelude: Prelude
+    spell: Callable[[Sym], str]
+    bad: str = "bad"
 
-    def require(self, condition: Condition, status: int) -> None:
-        """Return ``status`` unless ``condition`` holds and both sides fit into 64 bits."""
-        sides = condition.left, condition.right
-        if not all(isinstance(e, Sym) or _fits(e) for e in sides):
-            with self._code.block(""):
-                self._bad = self._code.fresh("bad")
-                self._code.line(f"bool {self._bad} = false;")
-                left, right = (self._code.fresh(name) for name in ("left", "right"))
-                for name, side in zip((left, right), sides, strict=True):
-                    self._code.line(f"const int64_t {name} = {self._text(side)};")
-                test = f"{self._bad} || !({left} {condition.comparison} {right})"
-                self._code.line(f"if ({test}) return {status};")
-            return
-        left, right = map(self._index.inner, sides)
-        self._code.line(f"if (!({left} {condition.comparison} {right})) return {status};")
+    def of(self, e: Index) -> str:
+        """An ``int64_t`` with the value of ``e``."""
+        return compute(e, self)
 
-    def _text(self, e: Index) -> str:
-        if isinstance(e, int):
-            return self._number(e)
-        if isinstance(e, Sym):
-            return self._index.text(e)
-        if isinstance(e, Atom):
-            return self._atom(e)
-        total = self._number(e.const) if e.const else ""
-        for coeff, mono in e.terms.values():
-            part = self._number(coeff) if coeff != 1 else ""
-            for atom in mono:
-                text = self._text(atom)
-                part = self._call("mcc_mul", part, text) if part else text
-            total = self._call("mcc_add", total, part) if total else part
-        return total
-
-    def _number(self, value: int) -> str:
+    def number(self, value: int) -> str:
         if not _fits(value):
-            return f"({self._bad} = true, (int64_t)0)"
+            return f"({self.bad} = true, (int64_t)0)"
         return "INT64_MIN" if value == LEAST else f"INT64_C({value})"
 
-    def _call(self, name: str, left: str, right: str) -> str:
-        return f"{self._prelude.checked(name)}({left}, {right}, &{self._bad})"
+    def symbol(self, e: Sym) -> str:
+        return self.spell(e)
 
-    def _atom(self, e: Atom) -> str:
-        match e:
-            case FloorDiv(dividend, divisor) | FloorMod(dividend, divisor):
-                name = "mcc_floordiv" if isinstance(e, FloorDiv) else "mcc_mod"
-                left, right = self._text(dividend), self._text(divisor)
-                if not isinstance(divisor, int):
-                    right = self._call("mcc_divisor", left, right)
-                return f"{self._prelude.index(name)}({left}, {right})"
-            case IndexMin(args) | IndexMax(args):
-                name = self._prelude.index("mcc_min" if isinstance(e, IndexMin) else "mcc_max")
-                first, *rest = map(self._text, args)
-                for text in rest:
-                    first = f"{name}({first}, {text})"
-                return first
-            case _:
-                raise TypeError(f"index atom {e} has no C form")
+    def step(self, operation: str, left: str, right: str) -> str:
+        name = f"mcc_{operation}"
+        if operation in ("add", "mul", "divisor"):
+            return f"{self.prelude.checked(name)}({left}, {right}, &{self.bad})"
+        return f"{self.prelude.index(name)}({left}, {right})"
+
+
+def require(
+    code: Code, prelude: Prelude, index: IndexCode, condition: Condition, status: int
+) -> None:
+    """Return ``status`` unless ``condition`` holds and both sides fit into 64 bits."""
+    sides = condition.left, condition.right
+    if all(isinstance(e, Sym) or _fits(e) for e in sides):
+        left, right = map(index.inner, sides)
+        code.line(f"if (!({left} {condition.comparison} {right})) return {status};")
+        return
+    with code.block(""):
+        checked = CheckedText(prelude, index.text, code.fresh("bad"))
+        code.line(f"bool {checked.bad} = false;")
+        left, right = (code.fresh(name) for name in ("left", "right"))
+        for name, side in zip((left, right), sides, strict=True):
+            code.line(f"const int64_t {name} = {checked.of(side)};")
+        test = f"{checked.bad} || !({left} {condition.comparison} {right})"
+        code.line(f"if ({test}) return {status};")
 
 
 def _fits(e: Index) -> bool:

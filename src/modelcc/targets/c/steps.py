@@ -9,7 +9,7 @@ from modelcc.ir.index import Index
 from modelcc.ir.library import Callee
 from modelcc.ir.program import Place, Program, Step
 from modelcc.ir.region import Repeat
-from modelcc.targets.c.checked import CheckedCode
+from modelcc.targets.c.checked import require
 from modelcc.targets.c.code import Code, folded, words_of
 from modelcc.targets.c.indices import IndexCode
 from modelcc.targets.c.names import symbol
@@ -43,7 +43,7 @@ class StepsCode:
             self._code.scope.taken.add(symbol(function.name))
         self._code.scope.bounds |= program.dims
         self._index = IndexCode(self._code, prelude)
-        self._conditions = CheckedCode(self._code, prelude, self._index)
+        self._prelude = prelude
         self._sizes: list[str] = []
 
     def text(self, name: str, static: bool = False) -> str:
@@ -92,7 +92,7 @@ class StepsCode:
         return spelled
 
     def require(self, condition: Condition, status: int) -> None:
-        self._conditions.require(condition, status)
+        require(self._code, self._prelude, self._index, condition, status)
 
     def call(self, function: Callee, arguments: Sequence[str | Index]) -> None:
         given = (a if isinstance(a, str) else self._index.text(a) for a in arguments)

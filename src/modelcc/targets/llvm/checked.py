@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from modelcc.ir.condition import Comparison, Condition
-from modelcc.ir.index import Atom, FloorDiv, FloorMod, Index, IndexMax, IndexMin, Sym
-from modelcc.ir.index_checked import LEAST, MOST
+from modelcc.ir.index import Sym
+from modelcc.ir.index_checked import LEAST, MOST, compute
 from modelcc.targets.llvm.code import Code
 from modelcc.targets.llvm.indices import IndexCode, floored
 
@@ -22,11 +22,11 @@ class CheckedCode:
         self._code = code
         self._index = index
         self._faults: list[str] = []
-        self._known: dict[str, str] = {}
+        self._results: dict[tuple[str, str, str], str] = {}
 
     def holds(self, condition: Condition) -> str:
         """An i1: ``condition`` holds, and no step towards either side left 64 bits."""
-        left, right = self._operand(condition.left), self._operand(condition.right)
+        left, right = compute(condition.left, self), compute(condition.right, self)
         predicate = PREDICATES[condition.comparison]
         result = self._code.emit(f"icmp {predicate} i64 {left}, {right}", "holds")
         for fault in self._faults:
@@ -34,67 +34,46 @@ class CheckedCode:
             result = self._code.emit(f"and i1 {result}, {sound}", "holds")
         return result
 
-    def _operand(self, e: Index) -> str:
-        if isinstance(e, int):
-            return self._number(e)
-        if isinstance(e, Sym):
-            return self._index.operand(e)
-        if e.text not in self._known:
-            self._known[e.text] = self._atom(e) if isinstance(e, Atom) else self._sum(e)
-        return self._known[e.text]
-
-    def _number(self, value: int) -> str:
+    def number(self, value: int) -> str:
         if LEAST <= value <= MOST:
             return str(value)
         self._faults.append("true")
         return "0"
 
-    def _sum(self, e: Index) -> str:
-        assert not isinstance(e, int)
-        total = self._number(e.const)
-        for coeff, mono in e.terms.values():
-            part = self._number(coeff)
-            for atom in mono:
-                part = self._combined("smul", part, self._operand(atom))
-            total = self._combined("sadd", total, part)
-        return total
+    def symbol(self, e: Sym) -> str:
+        return self._index.operand(e)
 
-    def _combined(self, function: str, left: str, right: str) -> str:
-        if (function, left) in (("smul", "1"), ("sadd", "0")):
-            return right
-        name = f"llvm.{function}.with.overflow.i64"
+    def step(self, operation: str, left: str, right: str) -> str:
+        key = operation, left, right
+        if key not in self._results:
+            self._results[key] = self._step(*key)
+        return self._results[key]
+
+    def _step(self, operation: str, left: str, right: str) -> str:
+        match operation:
+            case "divisor":
+                return self._divisor(left, right)
+            case "floordiv" | "mod":
+                return floored(self._code, left, right, remainder=operation == "mod")
+            case "min" | "max":
+                callee = self._code.intrinsic("i64", f"llvm.s{operation}.i64", "i64, i64")
+                return self._code.emit(f"call {callee}(i64 {left}, i64 {right})", "i")
+            case _:
+                return self._combined(f"llvm.s{operation}.with.overflow.i64", left, right)
+
+    def _combined(self, name: str, left: str, right: str) -> str:
         callee = self._code.intrinsic("{ i64, i1 }", name, "i64, i64")
         both = self._code.emit(f"call {callee}(i64 {left}, i64 {right})", "both")
         self._faults.append(self._code.emit(f"extractvalue {{ i64, i1 }} {both}, 1", "over"))
         return self._code.emit(f"extractvalue {{ i64, i1 }} {both}, 0", "i")
 
-    def _atom(self, e: Atom) -> str:
-        match e:
-            case FloorDiv(dividend, divisor):
-                return self._division(dividend, divisor, remainder=False)
-            case FloorMod(dividend, divisor):
-                return self._division(dividend, divisor, remainder=True)
-            case IndexMin() | IndexMax():
-                name = "llvm.smin.i64" if isinstance(e, IndexMin) else "llvm.smax.i64"
-                callee = self._code.intrinsic("i64", name, "i64, i64")
-                result = self._operand(e.args[0])
-                for arg in e.args[1:]:
-                    other = self._operand(arg)
-                    result = self._code.emit(f"call {callee}(i64 {result}, i64 {other})", "i")
-                return result
-            case _:
-                raise TypeError(f"index atom {e} has no LLVM form")
-
-    def _division(self, a: Index, b: Index, remainder: bool) -> str:
-        left, right = self._operand(a), self._operand(b)
+    def _divisor(self, left: str, right: str) -> str:
         emit = self._code.emit
-        if not isinstance(b, int):
-            none = emit(f"icmp eq i64 {right}, 0", "none")
-            # The least number divided by -1 is the one quotient that does not fit.
-            least = emit(f"icmp eq i64 {left}, {LEAST}", "least")
-            minus = emit(f"icmp eq i64 {right}, -1", "minus")
-            over = emit(f"and i1 {least}, {minus}", "over")
-            fault = emit(f"or i1 {none}, {over}", "fault")
-            self._faults.append(fault)
-            right = emit(f"select i1 {fault}, i64 1, i64 {right}", "i")
-        return floored(self._code, left, right, remainder)
+        none = emit(f"icmp eq i64 {right}, 0", "none")
+        # The least number divided by -1 is the one quotient that does not fit.
+        least = emit(f"icmp eq i64 {left}, {LEAST}", "least")
+        minus = emit(f"icmp eq i64 {right}, -1", "minus")
+        over = emit(f"and i1 {least}, {minus}", "over")
+        fault = emit(f"or i1 {none}, {over}", "fault")
+        self._faults.append(fault)
+        return emit(f"select i1 {fault}, i64 1, i64 {right}", "i")

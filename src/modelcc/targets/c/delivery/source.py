@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from textwrap import wrap
 
 from modelcc.ir.program import libraries
+from modelcc.targets.c.checked import CheckedText
 from modelcc.targets.c.code import WIDTH, folded
-from modelcc.targets.c.delivery.checked import checked, helpers
 from modelcc.targets.c.delivery.facts import DeliveredModel, Tensor
 from modelcc.targets.c.delivery.filling import commented, filled, indented, inner_lines
 from modelcc.targets.c.delivery.header import (
@@ -38,10 +38,9 @@ def source(facts: DeliveredModel) -> str:
     kernels = definitions(program.callees, prelude, _KERNELS)
     steps = StepsCode(program, prelude)
     write_steps(program, steps)
-    sizes = [_elements(facts, tensor) for tensor in facts.sized]
-    sizes = [_bounds(facts), *sizes, _arena(facts)] if facts.dims else []
-    functions = [*sizes, _status_text(facts), _run(facts)]
-    helping = helpers("\n".join(functions))
+    sizes = [_elements(facts, tensor, prelude) for tensor in facts.sized]
+    sizes = [_bounds(facts), *sizes, _arena(facts, prelude)] if facts.dims else []
+    functions = [*sizes, _status_text(facts), _run(facts, prelude)]
     host = [HOST, filled("ask.c", name=facts.name).rstrip()] if facts.memories else []
     return filled(
         "model.c",
@@ -50,7 +49,6 @@ def source(facts: DeliveredModel) -> str:
         target_check=_target_check(facts),
         prelude=prelude.text(),
         kernels="\n\n".join([*_serial(facts), *kernels, *host, steps.text(STEPS, static=True)]),
-        helpers=f"{helping}\n" if helping else "",
         functions="\n\n".join(functions),
     )
 
@@ -128,38 +126,37 @@ def _names(facts: DeliveredModel) -> dict[str, str]:
     return {dim.name: f"dims->{dim.field}" for dim in facts.dims}
 
 
-def _elements(facts: DeliveredModel, tensor: Tensor) -> str:
-    names, shape = _names(facts), tensor.type.shape
-    lines = [
-        "bool fit = true, *const fits = &fit;",
-        "if (dims == NULL || !dims_in_range(dims)) return -1;",
-    ]
+def _checked(prelude: Prelude, names: Mapping[str, str]) -> CheckedText:
+    return CheckedText(prelude, lambda e: names[e.name])
+
+
+def _elements(facts: DeliveredModel, tensor: Tensor, prelude: Prelude) -> str:
+    checked, shape = _checked(prelude, _names(facts)), tensor.type.shape
+    lines = ["bool bad = false;", "if (dims == NULL || !dims_in_range(dims)) return -1;"]
     product = "1"
     for axis, extent in enumerate(shape):
-        lines += inner_lines(f"const int64_t n{axis} = {checked(extent, names)};")
-        product = f"fit_mul({product}, n{axis}, fits)" if axis else f"n{axis}"
+        lines += inner_lines(f"const int64_t n{axis} = {checked.of(extent)};")
+        product = checked.step("mul", product, f"n{axis}") if axis else f"n{axis}"
     lines += ["if (extents != NULL) {"]
     lines += [f"    extents[{axis}] = n{axis};" for axis in range(len(shape))]
-    bytes_ = f"fit_mul({product}, {tensor.type.dtype.bytes}, fits)"
+    size = tensor.type.dtype.bytes
+    bytes_ = checked.step("mul", product, str(size))
     lines += ["}", *inner_lines(f"const int64_t bytes = {bytes_};")]
-    lines += [f"return fit ? bytes / {tensor.type.dtype.bytes} : -1;"]
+    lines += [f"return bad ? -1 : bytes / {size};"]
     head = folded(elements_signature(facts, tensor), "")
     return "\n".join([*head, "{", indented(lines), "}"])
 
 
-def _arena(facts: DeliveredModel) -> str:
+def _arena(facts: DeliveredModel, prelude: Prelude) -> str:
     names = _names(facts)
-    lines = [
-        "bool fit = true, *const fits = &fit;",
-        "(void)fits;",
-        "if (dims == NULL || !dims_in_range(dims)) return -1;",
-    ]
+    checked = _checked(prelude, names)
+    lines = ["bool bad = false;", "if (dims == NULL || !dims_in_range(dims)) return -1;"]
     for number, definition in enumerate(facts.program.placed.definitions):
         spelled = f"d{number}"
-        lines += inner_lines(f"const int64_t {spelled} = {checked(definition.value, names)};")
+        lines += inner_lines(f"const int64_t {spelled} = {checked.of(definition.value)};")
         names[definition.symbol] = spelled
-    lines += inner_lines(f"const int64_t bytes = {checked(facts.arena, names)};")
-    lines += ["return fit ? bytes : -1;"]
+    lines += inner_lines(f"const int64_t bytes = {checked.of(facts.arena)};")
+    lines += ["return bad ? -1 : bytes;"]
     head = f"int64_t {facts.name}_arena_bytes(const {facts.name}_dims *dims)"
     return "\n".join([head, "{", indented(lines), "}"])
 
@@ -177,8 +174,8 @@ def _status_text(facts: DeliveredModel) -> str:
     return "\n".join([head, "{", indented(lines), "}"])
 
 
-def _run(facts: DeliveredModel) -> str:
-    lines = [*_refusals(facts), *_tables(facts), *_call(facts)]
+def _run(facts: DeliveredModel, prelude: Prelude) -> str:
+    lines = [*_refusals(facts), *_tables(facts), *_call(facts, prelude)]
     return "\n".join([signature(facts), "{", indented(lines), "}"])
 
 
@@ -237,7 +234,7 @@ def _table(kind: str, name: str, values: list[str]) -> Iterator[str]:
         yield from inner_lines(f"{kind} {name}[] = {{{', '.join(values)}}};")
 
 
-def _call(facts: DeliveredModel) -> Iterator[str]:
+def _call(facts: DeliveredModel, prelude: Prelude) -> Iterator[str]:
     program = facts.program
     tables = [
         "mcc_inputs" if facts.inputs else "NULL",
@@ -258,18 +255,19 @@ def _call(facts: DeliveredModel) -> Iterator[str]:
         return
     yield from inner_lines(f"const int32_t status = {call};")
     yield f"if (status != 0) return ({facts.name}_status)status;"
-    yield from _dynamic_results(facts)
+    yield from _dynamic_results(facts, prelude)
     yield f"return {facts.macro}_OK;"
 
 
-def _dynamic_results(facts: DeliveredModel) -> Iterator[str]:
+def _dynamic_results(facts: DeliveredModel, prelude: Prelude) -> Iterator[str]:
     """Addresses and extents of outputs whose sizes are known only now."""
     names = {name: f"mcc_sizes[{n}]" for n, name in enumerate(facts.program.dims)}
+    checked = _checked(prelude, names)
     dynamic = [tensor for tensor in facts.outputs if tensor.memory is not None]
-    extents = [f"outputs->{t.field}_dims[{axis}] = {checked(extent, names)};"
+    extents = [f"outputs->{t.field}_dims[{axis}] = {checked.of(extent)};"
                for t in dynamic for axis, extent in enumerate(t.type.shape)]  # fmt: skip
-    if any("fits" in line for line in extents):
-        yield "bool fit = true, *const fits = &fit;"
+    if any("&bad" in line for line in extents):
+        yield "bool bad = false;"
     for tensor in dynamic:
         yield f"outputs->{tensor.field} = mcc_given[{tensor.memory}];"
     for line in extents:

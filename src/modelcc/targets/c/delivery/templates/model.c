@@ -8,5 +8,4 @@ ${prelude}
 
 ${kernels}
 
-${helpers}
 ${functions}
