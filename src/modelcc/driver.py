@@ -91,7 +91,7 @@ from modelcc.report.report import Report, StageTime, report_from_json, report_of
 from modelcc.report.stage_progress import announcer, log_stage
 from modelcc.targets.base import BuildConfig, BuildContext, Module, Target, TargetOptions, in_order
 from modelcc.targets.native.cpu_target import CpuTarget
-from modelcc.targets.registry import build_context, make_target
+from modelcc.targets.registry import make_target
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.model_rows import model_key, of_models, rows_for
 
@@ -314,7 +314,7 @@ def compile_model(
         return loaded
 
     # Whoever watches wants to see one stage after the other.
-    with build_context(target, config, observer is None) as context, no_cycle_collection():
+    with target.build_context(config, observer is None) as context, no_cycle_collection():
         stages = from_block(pipeline(target, options, config, context), entering)
         watching = all_of(note, log_stage, check_stage, observer)
         begin = announcer(stages, config)

@@ -7,6 +7,7 @@ Third parties add targets by the entry point group ``modelcc.targets``: a functi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -198,6 +199,12 @@ class Target(Protocol):
     def load(self, artifact: Artifact, threads: int) -> Session:
         """The artifact, ready to run in this process on ``threads`` threads."""
         ...
+
+    def build_context(
+        self, config: BuildConfig, early: bool = True
+    ) -> AbstractContextManager[BuildContext]:
+        """For one compilation in ``config``; in the background if ``early`` and the target can."""
+        return nullcontext(in_order(self, config))
 
 
 @dataclass(frozen=True)

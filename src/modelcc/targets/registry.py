@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
@@ -11,12 +10,11 @@ from typing import cast
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.plugin import load_plugin
-from modelcc.targets.base import BuildConfig, BuildContext, Target, TargetOptions, in_order
+from modelcc.targets.base import Target, TargetOptions
 
 GROUP = "modelcc.targets"
 
 MakeTarget = Callable[[TargetOptions], Target]
-MakeContext = Callable[[Target, BuildConfig, bool], AbstractContextManager[BuildContext]]
 
 _NATIVE = "modelcc.targets.native"
 BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
@@ -30,10 +28,6 @@ BUILT_IN: Mapping[str, EntryPoint] = MappingProxyType(
     }
 )
 """Imported when they are asked for, as installed ones: printing C needs no LLVM."""
-
-_BACKGROUND: Mapping[str, EntryPoint] = MappingProxyType(
-    {"native": EntryPoint("native", f"{_NATIVE}.background:build_context", GROUP)}
-)
 
 
 def target_names() -> tuple[str, ...]:
@@ -54,13 +48,3 @@ def make_target(name: str, options: TargetOptions) -> Target:
         hint = "reinstall or uninstall the package that provides it"
         raise ModelError(f"{point.value} makes no target: it is no function", (), hint)
     return cast(MakeTarget, make)(options)
-
-
-def build_context(
-    target: Target, config: BuildConfig, early: bool = True
-) -> AbstractContextManager[BuildContext]:
-    """For one compilation in ``config``; in the background if ``early`` and the target can."""
-    point = _BACKGROUND.get(target.name)
-    if point is None:
-        return nullcontext(in_order(target, config))
-    return cast(MakeContext, load_plugin(point, object))(target, config, early)

@@ -1,6 +1,6 @@
 """Building in the background changes when kernels are built, not what is built."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from modelcc.frontends.onnx import import_onnx
 from modelcc.ir.errors import ModelError
 from modelcc.pipeline import before_block, run_stages
 from modelcc.targets.base import BuildConfig, TargetOptions
-from modelcc.targets.native.background import build_context
+from modelcc.targets.native.target import NativeTarget, native_target
 from modelcc.targets.registry import make_target
 from tests.machines import chosen_options
 from tests.small_models import mlp
@@ -33,15 +33,22 @@ def test_so_is_that_of_a_model_of_many_steps(
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
 
+@dataclass(frozen=True)
+class Derived(NativeTarget):
+    """A target of another package."""
+
+
 def test_one_job_and_other_targets_build_in_order() -> None:
-    native, other = make_target("native", TargetOptions()), make_target("c", TargetOptions())
+    native, other = native_target(TargetOptions()), make_target("c", TargetOptions())
+    derived = Derived(native.machine, native.cpu, native.options, native.codegen)
     for target, jobs, early, background in (
         (native, 1, True, False),
         (native, 2, True, True),
+        (derived, 2, True, True),
         (native, 2, False, False),
         (other, 2, True, False),
     ):
-        with build_context(target, BuildConfig(None, jobs), early) as context:
+        with target.build_context(BuildConfig(None, jobs), early) as context:
             assert (context.emit != target.emit) == background
 
 
@@ -51,7 +58,7 @@ def test_functions_are_known_by_more_than_their_names() -> None:
     stages = before_block(pipeline(native, chosen_options(), BuildConfig()), "loop")
     program = run_stages(stages, mlp())
     first, second = program.functions
-    with build_context(native, BuildConfig(None, 2)) as context:
+    with native.build_context(BuildConfig(None, 2)) as context:
         for function in (first, replace(second, name=first.name)):
             context.scheduled(function)
             assert context.legalize(function) is context.legalize(function)
@@ -60,5 +67,5 @@ def test_functions_are_known_by_more_than_their_names() -> None:
 
 def test_an_error_ends_the_processes() -> None:
     native = make_target("native", TargetOptions())
-    with pytest.raises(ModelError), build_context(native, BuildConfig(None, 2)):
+    with pytest.raises(ModelError), native.build_context(BuildConfig(None, 2)):
         raise ModelError("no")

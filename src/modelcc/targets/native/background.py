@@ -7,35 +7,58 @@ for constants is made ready meanwhile, too.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from typing import Protocol, TypeAlias
 
 from modelcc.artifact.constants import padded_size
 from modelcc.artifact.file import Artifact
+from modelcc.artifact.memory import Memory
 from modelcc.ir.library import Callee, LibraryFunction
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.ir.tensor import TensorProgram, item_inputs, leaf_items
-from modelcc.targets.base import BuildConfig, BuildContext, Module, Target, in_order
-from modelcc.targets.native.parallel_build import ParallelBuilder
+from modelcc.targets.base import BuildConfig, BuildContext, Module
+from modelcc.targets.native.parallel_build import ParallelBuilder, progress_of
 from modelcc.targets.native.preallocation import Preallocation
-from modelcc.targets.native.target import NativeTarget, progress_of
+
+Optimised: TypeAlias = Callable[[Sequence[str]], Sequence[bytes]]
+"""Object files of the texts of modules."""
+
+
+class KernelTarget(Protocol):
+    """A target that builds kernels one by one."""
+
+    def legalize(self, function: Function) -> Function: ...
+    def emit_functions(self, functions: Sequence[Callee]) -> tuple[Module, ...]: ...
+
+    def assembled(self, program: Program, kernels: Sequence[Module]) -> tuple[Module, ...]:
+        """All modules of a program, given those of its kernels."""
+        ...
+
+    def built(
+        self, modules: Sequence[Module], config: BuildConfig, optimised: Optimised
+    ) -> tuple[bytes, ...]:
+        """Object files, of most modules those that ``optimised`` makes of their texts."""
+        ...
+
+    def package(
+        self,
+        program: Program,
+        objects: Sequence[bytes],
+        notes: Mapping[str, str],
+        allocate: Callable[[int], Memory] = Memory,
+    ) -> Artifact:
+        """The finished artifact; ``allocate`` gives memory for at least so many bytes."""
+        ...
 
 
 @contextmanager
-def build_context(
-    target: Target, config: BuildConfig, early: bool = True
+def in_background(
+    target: KernelTarget, builder: ParallelBuilder, config: BuildConfig
 ) -> Generator[BuildContext]:
-    """For one compilation in ``config``; in the background if ``early`` and the target allow it.
-
-    That takes several processes, which end with the context.
-    """
-    if not early or type(target) is not NativeTarget or config.jobs < 2:
-        yield in_order(target, config)
-        return
-    cache = target.object_cache(config)
-    builder = ParallelBuilder(target.machine, target.codegen, config.jobs, cache)
+    """For one compilation; the processes of ``builder`` end with it."""
     with closing(builder), closing(Preallocation()) as memory:
         yield _Background(target, config, builder, memory).context
 
@@ -46,7 +69,7 @@ class _Background:
 
     def __init__(
         self,
-        target: NativeTarget,
+        target: KernelTarget,
         config: BuildConfig,
         builder: ParallelBuilder,
         memory: Preallocation,

@@ -20,6 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import IO
 
 import modelcc.targets.native as package
+from modelcc.targets.base import BuildConfig
 from modelcc.targets.native.cache import ObjectCache
 from modelcc.targets.native.diagnostics import CodegenError
 from modelcc.targets.native.machine import Machine
@@ -38,6 +39,11 @@ sys.path[:] = sys.argv[2:]
 from modelcc.targets.native.worker import serve
 serve()
 """
+
+
+def progress_of(config: BuildConfig) -> Progress:
+    """Tells ``config`` how many kernels are compiled."""
+    return lambda done, total: config.report("compiling kernels", done, total)
 
 
 def build(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal, cast
@@ -19,16 +20,25 @@ from modelcc.ir.program import Program
 from modelcc.passes.loop.expand_instructions import Available
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.pool import ARCHITECTURES, pool_llvm
-from modelcc.targets.base import POOL, SCHEDULE, BuildConfig, Module, TargetOptions, joined
+from modelcc.targets.base import (
+    POOL,
+    SCHEDULE,
+    BuildConfig,
+    BuildContext,
+    Module,
+    TargetOptions,
+    joined,
+)
 from modelcc.targets.isa.table import lanes_of
 from modelcc.targets.llvm.emitter import emit_llvm
 from modelcc.targets.llvm.program import emit_entry_points, entry_name
+from modelcc.targets.native.background import in_background
 from modelcc.targets.native.closed import check_closed
 from modelcc.targets.native.cpu_target import CpuTarget
 from modelcc.targets.native.emission import emission
 from modelcc.targets.native.host import processor_of
 from modelcc.targets.native.libraries import check_libraries
-from modelcc.targets.native.parallel_build import Progress, build
+from modelcc.targets.native.parallel_build import ParallelBuilder, build, progress_of
 from modelcc.targets.native.shared_object import link_library, link_objects
 from modelcc.targets.native.toolchain import (
     CodegenOptions,
@@ -127,6 +137,20 @@ class NativeTarget(CpuTarget):
             progress=progress_of(config),
         )
 
+    def build_context(
+        self, config: BuildConfig, early: bool = True
+    ) -> AbstractContextManager[BuildContext]:
+        """In the background if ``early`` and there may be several processes, which end with it.
+
+        Kernels are made by :meth:`legalize` and :meth:`emit_functions`; a target that overrides
+        :meth:`emit` or :meth:`build` overrides this, too.
+        """
+        if not early or config.jobs < 2:
+            return super().build_context(config, early)
+        cache = self.object_cache(config)
+        builder = ParallelBuilder(self.machine, self.codegen, config.jobs, cache)
+        return in_background(self, builder, config)
+
     def render(self, modules: Sequence[Module], form: str, config: BuildConfig) -> bytes:
         """LLVM text, assembly text, one relocatable object or a shared library."""
         match form:
@@ -171,8 +195,3 @@ def native_target(options: TargetOptions) -> NativeTarget:
     check_libraries(options.libraries)
     level = cast("Literal[0, 1, 2, 3]", options.optimize)
     return NativeTarget(machine, cpu, options, CodegenOptions(optimize=level))
-
-
-def progress_of(config: BuildConfig) -> Progress:
-    """Tells ``config`` how many kernels are compiled."""
-    return lambda done, total: config.report("compiling kernels", done, total)
