@@ -8,9 +8,9 @@ import pytest
 from modelcc.ir import tensor_interpreter
 from modelcc.ir.compute import Operand, StageBuilder, guard
 from modelcc.ir.index import Sym
-from modelcc.ir.scalar import Combine
+from modelcc.ir.scalar import Combine, identity
 from modelcc.ir.tensor import Condition, Kernel, Stage, TensorProgram, View
-from modelcc.ir.tensor_interpreter import allocate, evaluate_stages, identity, run_program
+from modelcc.ir.tensor_interpreter import allocate, evaluate_stages, run_program
 from modelcc.ir.types import BOOL, F32, I8, I32, Array, DType, Layout, Part, TensorType
 
 A = Operand("a", TensorType((Sym("m"), Sym("k")), F32))

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+import ml_dtypes
 import numpy as np
 
 from modelcc.ir import special
-from modelcc.ir.types import Array
+from modelcc.ir.types import BOOL, Array, DType
 
 
 @dataclass(frozen=True)
@@ -135,3 +136,32 @@ Combine = Literal["sum", "prod", "max", "min", "and", "or"]
 COMBINE_FUNCTION: Mapping[Combine, str] = MappingProxyType(
     {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
 )
+
+
+def identity(combine: Combine, dtype: DType) -> float | int | bool:
+    """What ``combine`` starts from: the value that changes nothing."""
+    match combine:
+        case "sum":
+            return 0.0 if dtype.is_float else 0
+        case "prod":
+            return 1.0 if dtype.is_float else 1
+        case "and":
+            return True if dtype == BOOL else -1
+        case "or":
+            return False if dtype == BOOL else 0
+        case "max" | "min":
+            low, high = _limits(dtype)
+            return low if combine == "max" else high
+
+
+def _limits(dtype: DType) -> tuple[float | int | bool, float | int | bool]:
+    """The least and the greatest value, infinities included."""
+    if dtype == BOOL:
+        return False, True
+    if dtype.is_integer:
+        info = ml_dtypes.iinfo(dtype.numpy)
+        return int(info.min), int(info.max)
+    if np.isinf(np.array(np.inf, dtype.numpy)):
+        return -np.inf, np.inf
+    greatest = float(ml_dtypes.finfo(dtype.numpy).max)  # pyright: ignore[reportUnknownArgumentType]
+    return -greatest, greatest

@@ -12,7 +12,6 @@ from itertools import count
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from modelcc.ir.errors import ModelError
@@ -20,7 +19,7 @@ from modelcc.ir.index import Bounds, FloorDiv, FloorMod, Index, IndexMax, IndexM
 from modelcc.ir.index_bound import IndexBound
 from modelcc.ir.loop_interpreter import interpret_loops
 from modelcc.ir.region import Branch, Repeat
-from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine
+from modelcc.ir.scalar import COMBINE_FUNCTION, FUNCTIONS, Combine, identity
 from modelcc.ir.scalar_tree import outer_binds
 from modelcc.ir.tensor import (
     Algorithm,
@@ -47,7 +46,7 @@ from modelcc.ir.tensor import (
     View,
     size_conditions,
 )
-from modelcc.ir.types import BOOL, Array, DType, TensorType, dtype_of
+from modelcc.ir.types import Array, TensorType, dtype_of
 
 POINTS = 1 << 21
 """Points of the iteration space evaluated at once; bounds memory, never the result."""
@@ -249,35 +248,6 @@ def _combined(values: Array, combine: Combine, axes: tuple[int, ...]) -> Array:
     for axis in reversed(axes):
         values = np.asarray(ufunc.reduce(values, axis=axis, dtype=values.dtype))
     return values
-
-
-def identity(combine: Combine, dtype: DType) -> float | int | bool:
-    """What ``combine`` starts from: the value that changes nothing."""
-    match combine:
-        case "sum":
-            return 0
-        case "prod":
-            return 1
-        case "and":
-            return True if dtype == BOOL else -1
-        case "or":
-            return 0
-        case "max" | "min":
-            low, high = _limits(dtype)
-            return low if combine == "max" else high
-
-
-def _limits(dtype: DType) -> tuple[float | int | bool, float | int | bool]:
-    """The least and the greatest value, infinities included."""
-    if dtype == BOOL:
-        return False, True
-    if dtype.is_integer:
-        info = ml_dtypes.iinfo(dtype.numpy)
-        return int(info.min), int(info.max)
-    if np.isinf(np.array(np.inf, dtype.numpy)):
-        return -np.inf, np.inf
-    greatest = float(ml_dtypes.finfo(dtype.numpy).max)  # pyright: ignore[reportUnknownArgumentType]
-    return -greatest, greatest
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-import ml_dtypes
 import numpy as np
 
 from modelcc.ir.compute import (
@@ -21,7 +20,8 @@ from modelcc.ir.compute import (
 )
 from modelcc.ir.index import Index, Sym, product
 from modelcc.ir.op import Builder, Meeting, Op, Sample, require, same_dtype
-from modelcc.ir.types import F16, I8, I32, U8, Array, DType, TensorType, dtype_of
+from modelcc.ir.scalar import identity
+from modelcc.ir.types import F16, I8, I32, U8, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import (
     Point,
     accumulator,
@@ -40,11 +40,6 @@ from modelcc.ops.phase import Phase, choices, conditions, fill_phase, reached, s
 from modelcc.ops.samples import sample, tensor
 from modelcc.ops.transcendental import Pow
 from modelcc.ops.window import Window, numbers, require_rank, row_major, taps
-
-
-def lowest(dtype: DType) -> float | int:
-    """The identity of max: minus infinity, or the least integer."""
-    return -np.inf if dtype.is_float else int(ml_dtypes.iinfo(dtype.numpy).min)
 
 
 def _sample(x: TensorType, kernel: tuple[int, ...], **attributes: object) -> Sample:
@@ -140,7 +135,7 @@ class Pool(Op):
 
     def element(self, x: Operand, o: Point, r: Point) -> Element:
         """What tap ``r`` of output ``o`` sees; in the padding what never wins."""
-        return self.read(x, o, r, lambda element: element, lowest(x.dtype))
+        return self.read(x, o, r, lambda element: element, identity("max", x.dtype))
 
 
 def sum_of_taps(x: Array, window: Window) -> Array:
@@ -159,7 +154,7 @@ class MaxPool(Pool):
     )
 
     def reference(self, x: Array) -> Array:
-        views = [view for _, view in taps(x, self.window, lowest(dtype_of(x)))]
+        views = [view for _, view in taps(x, self.window, identity("max", dtype_of(x)))]
         return np.maximum.reduce(views)
 
     def compute(self, at: StageBuilder, x: Operand) -> Operand:
@@ -202,7 +197,7 @@ class MaxPoolGrad(Pool):
             yield ours, theirs, f"gradient {dy} of a MaxPool whose result is {pooled}"
 
     def reference(self, x: Array, dy: Array) -> Array:
-        views = [view for _, view in taps(x, self.window, lowest(dtype_of(x)))]
+        views = [view for _, view in taps(x, self.window, identity("max", dtype_of(x)))]
         winner = np.argmax(views, axis=0)
         places = np.arange(x.size).reshape(x.shape) + 1
         sources = [view for _, view in taps(places, self.window, 0)]

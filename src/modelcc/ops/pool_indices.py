@@ -9,9 +9,10 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, apply, guard, index_value, select
 from modelcc.ir.index import product
 from modelcc.ir.op import Op
+from modelcc.ir.scalar import identity
 from modelcc.ir.types import I64, Array, TensorType, dtype_of
 from modelcc.ops.accumulate import Point, combined
-from modelcc.ops.pool import MaxPool, Pool, lowest
+from modelcc.ops.pool import MaxPool, Pool
 from modelcc.ops.samples import sample
 from modelcc.ops.window import row_major, taps
 
@@ -34,7 +35,7 @@ class MaxPoolIndices(Pool):
         return (TensorType(pooled.shape, I64),)
 
     def reference(self, x: Array) -> Array:
-        values = np.stack([view for _, view in taps(x, self.window, lowest(dtype_of(x)))])
+        values = np.stack([view for _, view in taps(x, self.window, identity("max", dtype_of(x)))])
         numbers = np.arange(x.size).reshape(x.shape)
         if self.column_major:
             numbers = np.moveaxis(

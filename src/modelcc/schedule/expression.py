@@ -74,32 +74,6 @@ class FreshNames:
         return self.fresh(stem) if name in self._reserved else name
 
 
-def identity(combine: Combine, dtype: DType) -> float | int | bool:
-    """Start value of a reduction over ``dtype``."""
-    match combine:
-        case "sum":
-            return 0.0 if dtype.is_float else 0
-        case "prod":
-            return 1.0 if dtype.is_float else 1
-        case "and":
-            return True if dtype.kind == "bool" else -1
-        case "or":
-            return False if dtype.kind == "bool" else 0
-        case "max" | "min":
-            return _extreme(dtype, largest=combine == "min")
-
-
-def _extreme(dtype: DType, largest: bool) -> float | int | bool:
-    if dtype.is_float:
-        return float("inf") if largest else float("-inf")
-    if dtype.kind == "bool":
-        return largest
-    signed = dtype.kind == "int"
-    if largest:
-        return 2 ** (dtype.bits - signed) - 1
-    return -(2 ** (dtype.bits - 1)) if signed else 0
-
-
 class PointEmitter:
     """Emits statements computing scalar expressions at points of a nest.
 

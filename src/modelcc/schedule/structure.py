@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index
-from modelcc.ir.scalar import WORD_DOTS, Combine
+from modelcc.ir.scalar import WORD_DOTS, Combine, identity
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import Apply, Axis, Cast, Condition, Guard, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
 from modelcc.passes.tensor.register_axes import shared_depth
-from modelcc.schedule.expression import identity
 from modelcc.schedule.nest import (
     Nest,
     Offsets,

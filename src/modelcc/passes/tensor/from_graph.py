@@ -21,6 +21,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph, Node
 from modelcc.ir.index import Bounds, Sym, loop_range, simplify
 from modelcc.ir.op import Op
+from modelcc.ir.scalar import identity
 from modelcc.ir.scalar_tree import reads, transform
 from modelcc.ir.tensor import (
     Axis,
@@ -37,7 +38,6 @@ from modelcc.ir.tensor import (
     View,
     item_outputs,
 )
-from modelcc.ir.tensor_interpreter import identity
 from modelcc.ir.tensor_renaming import rename_stage, rename_tensors
 from modelcc.ir.types import TensorType
 from modelcc.ops import runtime_size

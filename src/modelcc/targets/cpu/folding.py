@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from modelcc.ir.index import Index, Sym, coefficient, loop_range
 from modelcc.ir.loop import Const, Expr, Let, ScalarCall, Shuffle, Stmt, Var
-from modelcc.ir.scalar import Combine
+from modelcc.ir.scalar import Combine, identity
 from modelcc.ir.scalar_tree import depends_on, reads, substitute_indices
-from modelcc.schedule.expression import FreshNames, combine_function, identity
+from modelcc.schedule.expression import FreshNames, combine_function
 from modelcc.schedule.lanes import Lanes
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.structure import is_contraction

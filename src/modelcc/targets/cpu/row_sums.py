@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from modelcc.ir.index import Bounds, Index, Sym, coefficient, floordiv, loop_range, product, symbols
 from modelcc.ir.loop import Alloc, Buffer, For, If, LoopKind, Predicate, Stmt
+from modelcc.ir.scalar import identity
 from modelcc.ir.scalar_tree import (
     depends_on,
     reads,
@@ -25,7 +26,7 @@ from modelcc.ir.scalar_tree import (
 from modelcc.ir.tensor import Apply, Axis, Condition, Number, Read, Scalar, Stage
 from modelcc.ir.types import DType, TensorType
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.schedule.expression import FreshNames, identity
+from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.schedule import RowSums as Schedule
 from modelcc.targets.cpu.machine import CpuModel
 from modelcc.targets.cpu.pieces import Piece

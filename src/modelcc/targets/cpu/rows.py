@@ -27,7 +27,7 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
-from modelcc.ir.scalar import Combine
+from modelcc.ir.scalar import Combine, identity
 from modelcc.ir.scalar_tree import cost, reads, size, transform
 from modelcc.ir.tensor import Read, Scalar, Stage
 from modelcc.ir.types import BOOL, I32, TensorType
@@ -38,7 +38,6 @@ from modelcc.schedule.expression import (
     PointEmitter,
     accumulate,
     combine_function,
-    identity,
     vectorisable,
 )
 from modelcc.schedule.lanes import Lanes, regular, widen

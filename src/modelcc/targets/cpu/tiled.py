@@ -9,6 +9,7 @@ from itertools import product as cartesian
 from modelcc.ir.index import Index, Sym, floordiv, substitute, symbols
 from modelcc.ir.instructions import DOT4
 from modelcc.ir.loop import Assign, Const, Expr, For, If, Load, Predicate, Register, Stmt, Var
+from modelcc.ir.scalar import identity
 from modelcc.ir.scalar_tree import depends_on, reads
 from modelcc.ir.tensor import Condition, Read
 from modelcc.schedule.expression import (
@@ -16,7 +17,6 @@ from modelcc.schedule.expression import (
     PointEmitter,
     accumulate,
     conditions_at,
-    identity,
 )
 from modelcc.schedule.lanes import Lanes, widen
 from modelcc.schedule.nest import LoopVar, Nest

@@ -23,11 +23,12 @@ from modelcc.ir.loop import (
     Store,
     Var,
 )
+from modelcc.ir.scalar import identity
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Condition, Scalar, Stage
 from modelcc.ir.types import I64, DType, TensorType
 from modelcc.schedule.canonical import dimensions
-from modelcc.schedule.expression import FreshNames, PointEmitter, accumulate, identity
+from modelcc.schedule.expression import FreshNames, PointEmitter, accumulate
 from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 
 Point = Mapping[str, Index]

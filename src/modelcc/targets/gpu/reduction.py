@@ -17,10 +17,10 @@ from modelcc.ir.loop import (
     Stmt,
     Store,
 )
-from modelcc.ir.scalar import Combine
+from modelcc.ir.scalar import Combine, identity
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import DType
-from modelcc.schedule.expression import accumulate, combine_function, identity
+from modelcc.schedule.expression import accumulate, combine_function
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.lower import Evaluation, StageLowering, guarded, store_at
 

@@ -26,9 +26,9 @@ from modelcc.ir.loop import (
     Stmt,
     Store,
 )
+from modelcc.ir.scalar import identity
 from modelcc.ir.scalar_tree import index_symbols
 from modelcc.ir.tensor import Apply, Condition, Guard, Number, Scalar
-from modelcc.schedule.expression import identity
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import is_contraction, neutral_guards
