@@ -18,6 +18,7 @@ from click import Context, Group
 from click.testing import CliRunner
 
 from modelcc.cli.main import COMMANDS, cli
+from modelcc.frontends.kit.layers import LAYERS
 from modelcc.frontends.onnx.support import operators
 from modelcc.ir.op import Op
 from modelcc.ops.accepted import accepted, summary
@@ -90,6 +91,20 @@ def _onnx_lines() -> Iterator[str]:
         yield f"| `{operator.qualified}` | {versions} | {operator.how or 'no'} |"
 
 
+def _layer_lines() -> Iterator[str]:
+    yield from ("", "## Layers in ONNX, ATen and StableHLO", "")
+    yield (
+        "What has no operator of its own somewhere is written as arithmetic there, and recognised. "
+        " `modelcc ops --frontends` prints this table."
+    )
+    yield from ("", "| layer | ONNX | ATen | StableHLO |", "|---|---|---|---|")
+    for layer in LAYERS:
+        columns = (
+            ", ".join(f"`{n}`" for n in x) for x in (layer.onnx, layer.aten, layer.stablehlo)
+        )
+        yield f"| {layer.name} | {' | '.join(columns)} |"
+
+
 def _command_lines() -> Iterator[str]:
     yield from ("# Commands", "", NOTE)
     for names in ((), *_commands()):
@@ -118,7 +133,7 @@ def _target_lines() -> Iterator[str]:
 
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = MappingProxyType(
     {
-        "ops.md": lambda: chain(_op_lines(), _onnx_lines()),
+        "ops.md": lambda: chain(_op_lines(), _layer_lines(), _onnx_lines()),
         "commands.md": _command_lines,
         "targets.md": _target_lines,
     }

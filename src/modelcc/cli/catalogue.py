@@ -9,6 +9,7 @@ from rich.text import Text
 
 from modelcc.cli.console import output_console, print_json
 from modelcc.cli.verbosity import verbosity_options
+from modelcc.frontends.kit.layers import LAYERS
 from modelcc.frontends.onnx.support import operators
 from modelcc.ir.op import Op
 from modelcc.ops.accepted import accepted, summary
@@ -18,12 +19,14 @@ from modelcc.targets.registry import make_target, target_names
 
 OPS_HELP = """List the ops of the graph level, with what is known of each: its result's type and
 meaning (always), code (compute), simpler ops (decompose), gradient (grad), element types of
-the first operand.  With --onnx, the operators of the standard and how each is imported.
+the first operand.  With --onnx, the operators of the standard and how each is imported; with
+--frontends, how ONNX, PyTorch and StableHLO call the standard layers.
 
 \b
   modelcc ops
   modelcc ops conv
   modelcc ops --onnx
+  modelcc ops --frontends
   modelcc ops --json
 """
 
@@ -39,9 +42,13 @@ FACETS = ("compute", "algorithm", "decompose", "grad")
 @click.argument("word", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--onnx", "as_onnx", is_flag=True, help="List the operators of ONNX instead.")
+@click.option("--frontends", "as_layers", is_flag=True, help="List the standard layers instead.")
 @verbosity_options
-def ops(word: str, as_json: bool, as_onnx: bool) -> None:
+def ops(word: str, as_json: bool, as_onnx: bool, as_layers: bool) -> None:
     """See OPS_HELP."""
+    if as_layers:
+        _layers(word, as_json)
+        return
     if as_onnx:
         _onnx(word, as_json)
         return
@@ -77,6 +84,19 @@ def _onnx(word: str, as_json: bool) -> None:
     for support in found:
         versions = ", ".join(map(str, support.versions))
         table.add_row(support.qualified, versions, support.how or "no")
+    output_console().print(table)
+
+
+def _layers(word: str, as_json: bool) -> None:
+    """The standard layers, and the operators that they are in each source of models."""
+    found = [layer for layer in LAYERS if word.lower() in layer.name.lower()]
+    if as_json:
+        print_json({x.name: {"onnx": x.onnx, "aten": x.aten, "stablehlo": x.stablehlo}
+                    for x in found})  # fmt: skip
+        return
+    table = Table("layer", "ONNX", "ATen", "StableHLO")
+    for x in found:
+        table.add_row(x.name, *(", ".join(names) for names in (x.onnx, x.aten, x.stablehlo)))
     output_console().print(table)
 
 
