@@ -26,6 +26,7 @@ from modelcc.ops.generate import Indices as Indices
 from modelcc.ops.generate import Iota as Iota
 from modelcc.ops.padding import Pad as Pad
 from modelcc.ops.samples import sample, tensor
+from modelcc.ops.slicing import ReplaceSlice as ReplaceSlice
 from modelcc.ops.slicing import Slice as Slice
 from modelcc.ops.slicing import Unslice as Unslice
 

@@ -11,10 +11,11 @@ import numpy as np
 from modelcc.ir.compute import Element, Operand, StageBuilder, guard
 from modelcc.ir.condition import Constraints
 from modelcc.ir.index import Expr, Index, Sym, compare, maximum, mod
-from modelcc.ir.op import Builder, Op, require
+from modelcc.ir.op import Builder, Op, require, same_dtype
 from modelcc.ir.tensor import Condition
 from modelcc.ir.types import I64, Array, TensorType
 from modelcc.ops.broadcast import dim_bounds, numbers
+from modelcc.ops.generate import Full
 from modelcc.ops.samples import sample, tensor
 
 Point = tuple[Index, ...]
@@ -135,6 +136,51 @@ class Unslice(Op):
         return (build.emit(Slice(self.starts, build.type_of(x).shape, self.steps), dys[0]),)
 
 
+@dataclass(frozen=True)
+class ReplaceSlice(Op):
+    """x with y put at ``starts``: ``result[starts + i] = y[i]``, the other elements those of x."""
+
+    starts: tuple[Index, ...]
+    samples = (
+        sample(tensor(5), tensor(2), starts=(3,)),
+        sample(tensor(4, "n"), tensor(2, 1), starts=(1, Sym("n") - 1)),
+        sample(tensor(2, 3, 4, dtype=I64), tensor(2, 1, 4, dtype=I64), starts=(0, 2, 0)),
+        sample(tensor(2, 2), tensor(0, 2), starts=(1, 0)),
+        sample(tensor(), tensor(), starts=()),
+    )
+
+    def infer(self, x: TensorType, y: TensorType) -> tuple[TensorType]:
+        require(x.rank == y.rank == len(self.starts), f"{y} at {self.starts} is no part of {x}")
+        dtype = same_dtype(x, y)
+        Slice(self.starts, y.shape, (1,) * y.rank).infer(x)
+        return (TensorType(x.shape, dtype),)
+
+    def shape_constraints(self, x: TensorType, y: TensorType) -> Constraints:
+        """The part lies inside."""
+        rows = list(zip(self.starts, y.shape, x.shape, strict=True))
+        last: Constraints = tuple((a + n, "<=", e) for a, n, e in rows if (a, n) != (0, e))
+        return (*((a, ">=", 0) for a in self.starts if a != 0), *last)
+
+    def reference(self, x: Array, y: Array) -> Array:
+        result, starts = x.copy(), numbers(self.starts)
+        result[tuple(slice(a, a + n) for a, n in zip(starts, y.shape, strict=True))] = y
+        return result
+
+    def compute(self, at: StageBuilder, x: Operand, y: Operand) -> Operand:
+        def body(o: Point) -> Element:
+            rows = list(zip(o, self.starts, y.shape, x.shape, strict=True))
+            conditions = [c for i, a, n, e in rows for c in inside(i - a, 0, n, e)]
+            return guard(conditions, y[tuple(i - a for i, a, _, _ in rows)], x[o])
+
+        return at.stage(x.shape, body)
+
+    def grad(self, build: Builder, dys: Sequence[str], x: str, y: str) -> tuple[str, str]:
+        shape = build.type_of(y).shape
+        own = build.emit(Slice(self.starts, shape, (1,) * len(shape)), dys[0])
+        zeros = build.emit(Full(shape, 0, build.type_of(y).dtype))
+        return build.emit(self, dys[0], zeros), own
+
+
 def inside(place: Index, low: Index, high: Index, extent: Index) -> list[Condition]:
     """What must hold for ``low <= place < high``; nothing where place is an axis of that range."""
     if low == 0 and high == extent and isinstance(place, Sym):
@@ -142,4 +188,4 @@ def inside(place: Index, low: Index, high: Index, extent: Index) -> list[Conditi
     return [Condition(place, ">=", low), Condition(place, "<", high)]
 
 
-OPS: tuple[type[Op], ...] = (Slice, Unslice)
+OPS: tuple[type[Op], ...] = (Slice, Unslice, ReplaceSlice)

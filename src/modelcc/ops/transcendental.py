@@ -44,6 +44,28 @@ class Log(Differentiable):
 
 
 @dataclass(frozen=True)
+class Expm1(Differentiable):
+    """``exp(x) - 1``, exact near zero."""
+
+    domain, function, numpy = "float", "expm1", np.expm1
+    samples = (*unary_samples(), sample(np.array([1e-9, -1e-9, -80, 0], np.float32)))
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Exp(), x),)
+
+
+@dataclass(frozen=True)
+class Log1p(Differentiable):
+    """``log(1 + x)``, exact near zero."""
+
+    domain, function, numpy = "float", "log1p", np.log1p
+    samples = (*unary_samples(-0.75, 4.0), sample(np.array([1e-9, -1e-9, 3e8, 0], np.float32)))
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy / (x + 1.0),)
+
+
+@dataclass(frozen=True)
 class Sqrt(Differentiable):
     """The square root."""
 
@@ -252,6 +274,6 @@ class Pow(Differentiable):
 
 
 OPS: tuple[type[Op], ...] = (
-    *(Exp, Log, Sqrt, Rsqrt, Reciprocal, Erf, Sigmoid, Tanh, Pow),
+    *(Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Erf, Sigmoid, Tanh, Pow),
     *(Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh),
 )

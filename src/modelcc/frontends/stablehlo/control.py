@@ -1,0 +1,265 @@
+"""Control flow: branches, and loops, of which those that count are known to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from modelcc.frontends.kit.body import Body
+from modelcc.frontends.kit.emit import Emitter
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.shapes import is_symbolic
+from modelcc.frontends.stablehlo.call import Call, index_scalar, table
+from modelcc.frontends.stablehlo.module import Attribute, Block, Operation, ValueType
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.index import Bounds, Index, Range, Sym, ceildiv, compare, maximum, symbols
+from modelcc.ir.types import BOOL, TensorType
+from modelcc.ops import elementwise as ew
+from modelcc.ops.broadcast import Expand, Reshape
+from modelcc.ops.control import If, Loop
+
+
+def if_(call: Call) -> Sequence[str]:
+    known = call.known(0)
+    if known is not None and not is_symbolic(known):
+        taken = call.op.regions[0 if bool(known) else 1]
+        return call.inline(taken, ())
+    return _chosen(call, call.input(0), *call.op.regions)
+
+
+def case(call: Call) -> Sequence[str]:
+    """The last branch where the index is none; of more than two each is taken or passed by."""
+    known = call.known(0)
+    *branches, last = call.op.regions
+    if known is not None and not is_symbolic(known):
+        place = int(known)
+        return call.inline(branches[place] if 0 <= place < len(branches) else last, ())
+    results: Sequence[str] | None = None
+    for number, branch in enumerate(branches):
+        place = call.value(0)
+        taken = call.emit(ew.Equal(), place.name, place.lift(number).name)
+        if results is None:
+            results = _chosen(call, taken, branch, last)
+        else:
+            results = _joined(call, taken, [_body(call, branch), _passing(call, results)])
+    return call.inline(last, ()) if results is None else results
+
+
+def _body(call: Call, block: Block) -> Body:
+    return call.body(block, call.bounds, lambda _: ())
+
+
+def _passing(call: Call, values: Sequence[str]) -> Body:
+    """A branch that results in ``values`` of around it."""
+    made = Body(call.emitter, Emitter(GraphBuilder("body", call.bounds), call.bounds, inner=True))
+    return replace(made, outputs=tuple(map(made.capture, values)))
+
+
+def _chosen(call: Call, condition: str, then: Block, other: Block) -> Sequence[str]:
+    return _joined(call, condition, [_body(call, then), _body(call, other)])
+
+
+def _joined(call: Call, condition: str, bodies: Sequence[Body]) -> Sequence[str]:
+    captured = list(dict.fromkeys(value for body in bodies for value in body.captured))
+    for body in bodies:
+        for value in captured:
+            body.capture(value)
+    graphs = [body.graph(body.outputs, captured) for body in bodies]
+    return call.add(If(*graphs), condition, *captured)
+
+
+@dataclass(frozen=True)
+class _Count:
+    """A state that goes from ``start`` by ``step`` while it is less than ``limit``."""
+
+    state: int
+    start: Index
+    limit: Index
+    step: int
+
+    @property
+    def trips(self) -> Index:
+        return maximum(0, ceildiv(self.limit - self.start, self.step))
+
+
+def while_(call: Call) -> Sequence[str]:
+    count = _count(call)
+    return _conditional(call) if count is None else _counted(call, count)
+
+
+def _count(call: Call) -> _Count | None:
+    """What counts the iterations of the loop, if one of its states does."""
+    condition, body = call.op.regions
+    test = _made(condition, condition.results[0])
+    if test is None or str(test.attributes.get("comparison_direction")) != "LT":
+        return None
+    if test.operands[0] not in condition.arguments or len(condition.operations) > 2:
+        return None
+    state = condition.arguments.index(test.operands[0])
+    limit, start = _outside(call, condition, test.operands[1]), _index(call, call.input(state))
+    step = _step(call, body, state)
+    if limit is None or start is None or step is None:
+        return None
+    return _Count(state, start, limit, step)
+
+
+def _made(block: Block, number: int) -> Operation | None:
+    return next((op for op in block.operations if number in op.results), None)
+
+
+def _outside(call: Call, block: Block, number: int) -> Index | None:
+    """A value of around the loop, or a constant in it, as an index."""
+    op = _made(block, number)
+    if op is not None:
+        value: Attribute = op.attributes.get("value")
+        return int(value) if op.name == "stablehlo.constant" and np.size(value) == 1 else None
+    found = None if number in block.arguments else call.find(number)
+    return None if found is None else _index(call, found)
+
+
+def _index(call: Call, value: str) -> Index | None:
+    contents = call.emitter.contents(value)
+    type = call.type_of(value)
+    if contents is None or type.rank or not type.dtype.is_integer:
+        return None
+    return contents.reshape(-1).tolist()[0]
+
+
+def _step(call: Call, body: Block, state: int) -> int | None:
+    """By how much each iteration adds to a state."""
+    op = _made(body, body.results[state])
+    if op is None or op.name != "stablehlo.add" or body.arguments[state] not in op.operands:
+        return None
+    other = op.operands[1 - op.operands.index(body.arguments[state])]
+    found = _outside(call, body, other)
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _counted(call: Call, count: _Count) -> Sequence[str]:
+    """A loop whose counter is an index in its body."""
+    block = call.op.regions[1]
+    counter = _fresh(call.bounds)
+    trips = count.trips
+    bounds: Bounds = {**call.bounds, counter: Range(0, trips - 1)}
+    own = [n for n in range(len(call.inputs)) if n != count.state]
+    dtype = call.type_of(call.inputs[count.state]).dtype
+
+    def inputs(body: Body) -> list[str]:
+        found = {n: body.input(f"state{n}", _state(call, n)) for n in own}
+        place = count.start + Sym(counter) * count.step
+        found[count.state] = index_scalar(body.emitter, place, dtype)
+        return [found[n] for n in range(len(call.inputs))]
+
+    body = call.body(block, bounds, inputs)
+    kept = _with_states(call, body, own, [body.outputs[n] for n in own], counter)
+    graph = body.graph(kept)
+    op = Loop(graph, counter, trips, len(own), False)
+    results = iter(call.add(op, *(call.inputs[n] for n in own), *body.captured))
+    last = index_scalar(call.emitter, count.start + trips * count.step, dtype)
+    return [last if n == count.state else next(results) for n in range(len(call.inputs))]
+
+
+def _state(call: Call, number: int) -> TensorType:
+    return call.type_of(call.inputs[number])
+
+
+def _with_states(
+    call: Call, body: Body, own: Sequence[int], outputs: Sequence[str], counter: str
+) -> list[str]:
+    """The next states, of the types of the first ones; names that may differ are compared."""
+    found: list[str] = []
+    for n, name in zip(own, outputs, strict=True):
+        wanted, type = _state(call, n), body.emitter.type_of(name)
+        if wanted.shape != type.shape:
+            pairs = list(zip(type.shape, wanted.shape, strict=True))
+            if any(counter in symbols(e) for e in type.shape) or any(
+                compare(a, "!=", b, body.emitter.bounds) for a, b in pairs
+            ):
+                unsupported(f"a state is {wanted} at first and {type} after an iteration")
+            body.emitter.require([(a, "==", b) for a, b in pairs], call.source, True)
+            name = body.emitter.emit(Reshape(wanted.shape), name)
+        found.append(name)
+    return found
+
+
+def _conditional(call: Call) -> Sequence[str]:
+    """A loop that goes on while its first region says so."""
+    condition, block = call.op.regions
+    counter = _fresh(call.bounds)
+    bounds: Bounds = {**call.bounds, counter: Range(0, None)}
+    (first,) = call.inline(condition, call.inputs)
+    numbers = range(len(call.inputs))
+
+    def inputs(body: Body) -> list[str]:
+        body.input("going", TensorType((), BOOL))
+        return [body.input(f"state{n}", _state(call, n)) for n in numbers]
+
+    joined = _followed(block, condition)
+    body = call.body(joined, bounds, inputs)
+    going, *following = body.outputs
+    states = _with_states(call, body, numbers, following, counter)
+    graph = body.graph([going, *states])
+    op = Loop(graph, counter, None, 1 + len(states), True)
+    return call.add(op, first, *call.inputs, *body.captured)[1:]
+
+
+def _followed(block: Block, condition: Block) -> Block:
+    """A block that results in the condition after it, too."""
+    test = Operation(
+        INLINED, block.results, condition.results, (), (ValueType((), BOOL),), {}, (condition,), "",
+    )  # fmt: skip
+    return replace(
+        block,
+        operations=(*block.operations, test),
+        results=(*condition.results, *block.results),
+    )
+
+
+INLINED = "modelcc.inline"
+"""An operation of our own: its region, of its operands."""
+
+
+def inlined(call: Call) -> Sequence[str]:
+    """The region of the operation, of its operands."""
+    return call.inline(call.op.regions[0], call.inputs)
+
+
+def _fresh(bounds: Bounds) -> str:
+    """A symbol that is not in use."""
+    number = 0
+    while f"while.step{number}" in bounds:
+        number += 1
+    return f"while.step{number}"
+
+
+def called(call: Call) -> Sequence[str]:
+    return call.call(str(call.attribute("callee")), call.inputs)
+
+
+def composite(call: Call) -> Sequence[str]:
+    """By the function that a composite is made of."""
+    return call.call(str(call.attribute("decomposition")), call.inputs)
+
+
+def mapped(call: Call) -> Sequence[str]:
+    """A region that is written for one element, of all of them."""
+    results = call.inline(call.op.regions[0], call.inputs, lifted=True)
+    return [_whole(call, name) for name in results]
+
+
+def _whole(call: Call, name: str) -> str:
+    missing = call.type_of(name).shape != call.shape()
+    return call.emit(Expand(call.shape()), name) if missing else name
+
+
+def same(call: Call) -> Sequence[str]:
+    return call.inputs
+
+
+CONTROL = table(
+    if_=if_, case=case, while_=while_, composite=composite, map=mapped, optimization_barrier=same
+)
+CALLS = table("func", call=called)
+INLINE = table("modelcc", inline=inlined)

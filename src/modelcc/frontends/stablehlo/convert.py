@@ -1,0 +1,189 @@
+"""The importer: a StableHLO module becomes a graph, operation by operation, calls inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from modelcc.frontends.kit.body import Body, BodyInputs
+from modelcc.frontends.kit.emit import Emitter
+from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, UnsupportedModel
+from modelcc.frontends.kit.naming import renamed
+from modelcc.frontends.stablehlo.call import Call, index_scalar
+from modelcc.frontends.stablehlo.handlers import HANDLERS
+from modelcc.frontends.stablehlo.inputs import ModuleInputs
+from modelcc.frontends.stablehlo.module import Block, HloModule, Operation, ValueType
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Bounds
+from modelcc.ir.types import I32
+from modelcc.ops.elementwise import Identity
+
+DEEPEST = 200
+"""Calls within calls; functions of StableHLO do not recurse."""
+
+
+def convert(module: HloModule, inputs: ModuleInputs) -> Graph:
+    """The graph of a module's function ``main``."""
+    return _Importer(module, inputs).run()
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Values of a function or region by number; ``None`` are those that could not be had."""
+
+    emitter: Emitter
+    parent: _Scope | None = None
+    capture: Callable[[str], str] | None = None
+    lifted: bool = False
+    depth: int = 0
+    values: dict[int, str | None] = field(default_factory=dict[int, str | None])
+
+    def find(self, number: int) -> str | None:
+        if number in self.values:
+            return self.values[number]
+        found = None if self.parent is None else self.parent.find(number)
+        return self.capture(found) if found is not None and self.capture else found
+
+
+class _Importer:
+    def __init__(self, module: HloModule, inputs: ModuleInputs) -> None:
+        self._module = module
+        self._inputs = inputs
+        self._emitter = Emitter(GraphBuilder(module.name, inputs.bounds), inputs.bounds)
+        self._problems: list[Unsupported] = []
+        self._made: dict[int, Operation] = {}
+
+    def run(self) -> Graph:
+        main, scope = self._module.main, _Scope(self._emitter)
+        for position, number in enumerate(main.body.arguments):
+            scope.values[number] = self._argument(position)
+        self._block(main.body, scope)
+        if self._problems:
+            raise UnsupportedModel(self._module.name, self._problems)
+        results = [scope.find(number) for number in main.body.results]
+        return self._finish([name for name in results if name is not None])
+
+    def _argument(self, position: int) -> str:
+        if position in self._inputs.sizes:
+            return index_scalar(self._emitter, self._inputs.sizes[position], I32)
+        name = self._inputs.names[position]
+        return self._emitter.builder.input(name, self._inputs.types[position])
+
+    def _finish(self, results: Sequence[str]) -> Graph:
+        """The graph, its outputs called as the program calls its results."""
+        builder, taken = self._emitter.builder, set(self._inputs.names.values())
+        wanted: dict[str, str] = {}
+        outputs: list[str] = []
+        for value, label in zip(results, self._inputs.results, strict=True):
+            stored = self._emitter.stored(value)
+            owned = builder.is_input(stored) or builder.constant_value(stored) is not None
+            if stored in taken or owned:
+                stored = builder.emit(Identity(), stored)
+            taken.add(stored)
+            outputs.append(stored)
+            wanted[stored] = label
+        return renamed(builder.build(outputs), wanted)
+
+    def _block(self, block: Block, scope: _Scope) -> None:
+        for op in block.operations:
+            self._made.update(dict.fromkeys(op.results, op))
+            results = self._operation(op, scope)
+            for n, number in enumerate(op.results):
+                scope.values[number] = results[n] if n < len(results) else None
+
+    def _operation(self, op: Operation, scope: _Scope) -> Sequence[str | None]:
+        operands = [scope.find(number) for number in op.operands]
+        if None in operands:
+            self._report_unknown(op)
+            return ()
+        known = len(self._problems)
+        source = (op.location or op.name,)
+        try:
+            results = self._converted(op, tuple(o for o in operands if o is not None), scope)
+            if len(self._problems) == known and not scope.lifted:
+                _check_types(op, results, scope.emitter)
+            return results
+        except UnsupportedForm as form:
+            if len(self._problems) == known:
+                self._problem(op, str(form))
+            return ()
+        except ModelError as error:
+            raise error.at(f"{source[0]} ({op.name})") from error
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ModelError(f"{op.name} cannot be imported: {error}", source) from error
+
+    def _converted(self, op: Operation, operands: tuple[str, ...], scope: _Scope) -> Sequence[str]:
+        call = self._call(op, operands, scope)
+        handler = HANDLERS.get(op.name)
+        if handler is not None:
+            results = handler(call)
+            return (results,) if isinstance(results, str) else results
+        if op.name.startswith("chlo.") and len(op.regions) == 1:
+            return call.inline(op.regions[0], operands, scope.lifted)
+        raise UnsupportedForm("modelcc does not have this operation")
+
+    def _report_unknown(self, op: Operation) -> None:
+        """Add an operation to the problems if there is no handler, though its operands are not
+        known."""
+        known = HANDLERS.get(op.name) or op.name.startswith("chlo.")
+        if not known:
+            self._problem(op, "modelcc does not have this operation")
+
+    def _problem(self, op: Operation, reason: str) -> None:
+        name = op.attributes.get("call_target_name")
+        operator = f"{op.name} @{name}" if isinstance(name, str) else op.name
+        found = Unsupported(op.location or "?", operator, "", reason)
+        if found not in self._problems:
+            self._problems.append(found)
+
+    def _call(self, op: Operation, operands: tuple[str, ...], scope: _Scope) -> Call:
+        def converted(block: Block, inner: _Scope, inputs: Sequence[str]) -> tuple[str, ...]:
+            inner.values.update(zip(block.arguments, inputs, strict=True))
+            known = len(self._problems)
+            self._block(block, inner)
+            results = [inner.find(number) for number in block.results]
+            if None in results or len(self._problems) > known:
+                raise UnsupportedForm("what it consists of could not be imported")
+            return tuple(r for r in results if r is not None)
+
+        def inline(block: Block, operands: Sequence[str], lifted: bool = False) -> tuple[str, ...]:
+            inner = _Scope(scope.emitter, scope, None, lifted or scope.lifted, scope.depth)
+            return converted(block, inner, operands)
+
+        def body(block: Block, bounds: Bounds, inputs: BodyInputs) -> Body:
+            emitter = Emitter(GraphBuilder("body", bounds), bounds, inner=True)
+            made = Body(scope.emitter, emitter)
+            inner = _Scope(emitter, scope, made.capture, depth=scope.depth)
+            return replace(made, outputs=converted(block, inner, inputs(made)))
+
+        def function(name: str, operands: Sequence[str]) -> tuple[str, ...]:
+            found = self._module.functions.get(name)
+            if found is None or scope.depth > DEEPEST:
+                raise ModelError(f"there is no function @{name} to call, or it calls itself")
+            return converted(found.body, _Scope(scope.emitter, depth=scope.depth + 1), operands)
+
+        labels = tuple(f"operand {n}" for n in range(len(operands)))
+        source = (op.location or op.name,)
+        return Call(
+            operands, labels, source, scope.emitter, op, inline, body, function,
+            self._made.get, scope.find,
+        )  # fmt: skip
+
+
+def _check_types(op: Operation, results: Sequence[str], emitter: Emitter) -> None:
+    """What was converted is what the module says: :class:`ModelError` if it is not."""
+    if len(results) != len(op.types):
+        raise ModelError(f"{op.name} has {len(op.types)} results, not {len(results)}")
+    for name, written in zip(results, op.types, strict=True):
+        if emitter.find_group(name) is None and not _fits(name, written, emitter):
+            raise ModelError(f"{op.name} results in {emitter.type_of(name)}, not in {written}")
+
+
+def _fits(name: str, written: ValueType, emitter: Emitter) -> bool:
+    found = emitter.type_of(name)
+    if found.dtype != written.dtype or found.rank != len(written.shape):
+        return False
+    pairs = zip(found.shape, written.shape, strict=True)
+    return all(b is None or not isinstance(a, int) or a == b for a, b in pairs)

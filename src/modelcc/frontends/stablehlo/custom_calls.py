@@ -1,0 +1,123 @@
+"""Custom calls that have a meaning, and operations that are refused with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.shapes import is_symbolic
+from modelcc.frontends.stablehlo.call import Call, Handler, Results, table
+from modelcc.frontends.stablehlo.structure import converted
+from modelcc.ir.condition import Constraint
+from modelcc.ir.index import Comparison, Expr
+from modelcc.ir.types import BF16, F16
+
+
+def custom_call(call: Call) -> Results:
+    target = str(call.attribute("call_target_name"))
+    handler = _TARGETS.get(target)
+    if handler is None:
+        unsupported(f"modelcc knows no custom call {target!r}")
+    return handler(call)
+
+
+def shape_assertion(call: Call) -> Sequence[str]:
+    """What must hold of named dimensions; a run ends where it does not."""
+    known = call.known(0)
+    if known is not None and not is_symbolic(known):
+        if not bool(np.all(known)):
+            call.fail(str(call.attribute("error_message")))
+        return ()
+    constraint = _asserted(call, call.op.operands[0])
+    if constraint is None:
+        unsupported("it asserts what is no comparison of sizes")
+    call.emitter.require([constraint], call.source, always=True)
+    return ()
+
+
+def _asserted(call: Call, number: int) -> Constraint | None:
+    """The comparison that gives a value, of sizes."""
+    op = call.defining(number)
+    if op is None or op.name != "stablehlo.compare":
+        return None
+    sides = [_size(call, operand) for operand in op.operands]
+    comparison = _COMPARISONS.get(str(op.attributes["comparison_direction"]))
+    if comparison is None or sides[0] is None or sides[1] is None:
+        return None
+    return sides[0], comparison, sides[1]
+
+
+_COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
+    {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
+)
+
+
+def _size(call: Call, number: int) -> Expr | int | None:
+    value = call.find(number)
+    contents = None if value is None else call.emitter.contents(value)
+    if contents is None or contents.size != 1:
+        return None
+    found = contents.reshape(-1).tolist()[0]
+    return found if isinstance(found, int | Expr) else None
+
+
+def same(call: Call) -> Results:
+    """The operands: what tells of devices changes nothing on one."""
+    return call.inputs
+
+
+_TARGETS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "shape_assertion": shape_assertion,
+        "Sharding": same,
+        "SPMDFullToShardShape": same,
+        "SPMDShardToFullShape": same,
+        "annotate_device_placement": same,
+        "LayoutConstraint": same,
+    }
+)
+
+
+def reduce_precision(call: Call) -> str:
+    """To as many bits as a type of its own has, or more than there are."""
+    exponent, mantissa = call.integer("exponent_bits"), call.integer("mantissa_bits")
+    own = _WIDTHS.get(call.dtype().name)
+    if own is not None and exponent >= own[0] and mantissa >= own[1]:
+        return call.input(0)
+    found = {_WIDTHS["f16"]: F16, _WIDTHS["bf16"]: BF16}.get((exponent, mantissa))
+    if found is None:
+        unsupported(f"floats with {exponent} bits of exponent and {mantissa} of mantissa")
+    return converted(call, converted(call, call.input(0), found), call.dtype())
+
+
+_WIDTHS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
+)
+
+
+def refused(reason: str) -> Handler:
+    """A handler that gives ``reason``."""
+    return lambda call: unsupported(reason)
+
+
+_DEVICES = "it is of several devices"
+_RANDOM = "random numbers of the machine: use a generator of jax, whose numbers are computed"
+
+SPECIAL = table(custom_call=custom_call, reduce_precision=reduce_precision)
+
+REFUSED: Mapping[str, Handler] = MappingProxyType(
+    {
+        **{
+            f"stablehlo.{name}": refused(_DEVICES)
+            for name in (
+                *("all_gather", "all_reduce", "all_to_all", "collective_broadcast"),
+                *("collective_permute", "cross-replica-sum", "partition_id", "recv", "send"),
+                *("reduce_scatter", "replica_id", "infeed", "outfeed"),
+            )
+        },
+        "stablehlo.rng": refused(_RANDOM),
+    }
+)

@@ -1,0 +1,84 @@
+"""The entrance of the StableHLO frontend: sources of modules, and what they say of shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modelcc.frontends.stablehlo.convert import convert
+from modelcc.frontends.stablehlo.inputs import Dims, Shapes, module_inputs
+from modelcc.frontends.stablehlo.module import HloModule
+from modelcc.frontends.stablehlo.reading import (
+    BYTECODE,
+    deserialized,
+    read_bytes,
+    read_module,
+    read_text,
+)
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A module of MLIR's bindings, with the shapes of its arguments as jax knows them."""
+
+    module: Any
+    shapes: Shapes | None = None
+    name: str = "model"
+
+
+Source = str | Path | bytes | Lowered
+"""A path, the text of a module, MLIR's bytecode, what ``jax.export`` serialises, or a module."""
+
+
+def import_stablehlo(source: Source, dims: Dims | None = None) -> Graph:
+    """The graph of a StableHLO module; ``dims`` fixes or bounds its named dimensions.
+
+    :class:`ModelError` if the source is no module, and :class:`UnsupportedModel`, listing every
+    operation, for what modelcc cannot import.
+    """
+    module, shapes = _read(source)
+    return convert(module, module_inputs(module, dims or {}, shapes))
+
+
+def _read(source: Source) -> tuple[HloModule, Shapes | None]:
+    match source:
+        case Lowered(module, shapes, name):
+            return read_module(module, name), shapes
+        case bytes():
+            return _read_bytes(source, "model")
+        case str() if "module" in source or "func.func" in source:
+            return read_text(source), None
+        case _:
+            return _read_file(Path(source))
+
+
+def _read_file(path: Path) -> tuple[HloModule, Shapes | None]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read it: {error.strerror}", (str(path),)) from error
+    return _read_bytes(data, path.stem)
+
+
+def _read_bytes(data: bytes, name: str) -> tuple[HloModule, Shapes | None]:
+    if data.startswith(BYTECODE):
+        return read_bytes(data, name), None
+    text = _text(data)
+    if text is not None:
+        return read_text(text, name), None
+    exported = deserialized(data, name)
+    kept = [exported.in_avals[n] for n in exported.module_kept_var_idx]
+    shapes = [[e if isinstance(e, int) else str(e) for e in aval.shape] for aval in kept]
+    return read_bytes(exported.mlir_module_serialized, name), shapes
+
+
+def _text(data: bytes) -> str | None:
+    """The text that the bytes of a file are, if they are one."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if "func.func" in text or "module" in text else None

@@ -1,0 +1,174 @@
+"""Reductions: those by one operation as an op, pairs of a value and its place, and any others.
+
+Others are reduced by halves: a region that is written for two elements is applied to all elements
+of one half and of the other at once, for StableHLO leaves the order to the implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import number_of, unsupported
+from modelcc.frontends.stablehlo.call import Call, table
+from modelcc.frontends.stablehlo.module import Block
+from modelcc.frontends.stablehlo.regions import extreme, single
+from modelcc.frontends.stablehlo.structure import converted, reshaped
+from modelcc.ir.types import BOOL, F32, Array, DType
+from modelcc.ops import reduce as rd
+from modelcc.ops.shape import Concat, Transpose
+from modelcc.ops.slicing import Slice
+
+_REDUCE: Mapping[str, type[rd.Reduction]] = MappingProxyType(
+    {
+        "add": rd.ReduceSum,
+        "multiply": rd.ReduceProd,
+        "maximum": rd.ReduceMax,
+        "minimum": rd.ReduceMin,
+    }
+)
+_BOOLS: Mapping[str, type[rd.Reduction]] = MappingProxyType(
+    {
+        **{f"{name}": rd.ReduceMax for name in ("or", "maximum", "add")},
+        **{f"{name}": rd.ReduceMin for name in ("and", "minimum", "multiply")},
+    }
+)
+
+
+def reduce(call: Call) -> Sequence[str]:
+    axes = call.integers("dimensions")
+    (region,) = call.op.regions
+    count = len(call.inputs) // 2
+    values, firsts = call.inputs[:count], call.inputs[count:]
+    name = single(region)
+    found = _known(name, call.dtype())
+    if found is not None:
+        return [_reduced(call, found, name, axes)]
+    place = extreme(region) if count == 2 and len(axes) == 1 else ""
+    if place and _counts(call, axes[0]):
+        return _best(call, place, axes[0])
+    results = by_halves(call, region, values, axes)
+    return call.inline(region, [*firsts, *results], lifted=True)
+
+
+def _known(name: str, dtype: DType) -> type[rd.Reduction] | None:
+    found = (_BOOLS if dtype == BOOL else _REDUCE).get(name)
+    return None if found is None or dtype.bits < 8 else found
+
+
+def _reduced(call: Call, op: type[rd.Reduction], name: str, axes: tuple[int, ...]) -> str:
+    """By ``op``, with the first value taken in where it is not neutral."""
+    dtype = call.dtype()
+    x = call.input(0)
+    narrow = dtype.is_float and dtype.bits < 16
+    result = call.emit(op(axes, False), converted(call, x, F32) if narrow else x)
+    result = converted(call, result, dtype)
+    if is_neutral(call.known(1), name, dtype):
+        return result
+    (combined,) = call.inline(call.op.regions[0], [call.input(1), result], lifted=True)
+    return combined
+
+
+def is_neutral(first: Array | None, name: str, dtype: DType) -> bool:
+    """Whether a first value changes nothing in a reduction by the operation ``name``."""
+    if first is None:
+        return False
+    own = np.asarray(first).reshape(-1)[0]
+    if name == "add" or name == "or":
+        return bool(own == 0)
+    if name == "multiply" or (name == "and" and dtype == BOOL):
+        return bool(own == 1)
+    if dtype == BOOL:
+        return bool(own == (name == "minimum"))
+    low, high = limits(dtype)
+    return bool(own == (low if name == "maximum" else high))
+
+
+def limits(dtype: DType) -> tuple[float, float]:
+    """The least and the greatest value."""
+    if dtype.is_float:
+        return -np.inf, np.inf
+    low = -(2 ** (dtype.bits - 1)) if dtype.kind == "int" else 0
+    return low, 2 ** (dtype.bits - (dtype.kind == "int")) - 1
+
+
+def _counts(call: Call, axis: int) -> bool:
+    """Whether the places are 0, 1, … along ``axis``."""
+    op = call.defining(call.op.operands[1])
+    if op is not None and op.name == "stablehlo.broadcast_in_dim":
+        line = tuple(op.attributes["broadcast_dimensions"]) == (axis,)
+        op, axis = (call.defining(op.operands[0]), 0) if line else (None, axis)
+    if op is None:
+        return False
+    named = op.name in ("stablehlo.iota", "stablehlo.dynamic_iota")
+    return named and int(op.attributes["iota_dimension"]) == axis
+
+
+def _best(call: Call, direction: str, axis: int) -> Sequence[str]:
+    """The extreme values, and where they are first."""
+    greatest = direction == "GT"
+    values = rd.ReduceMax if greatest else rd.ReduceMin
+    places = rd.ArgMax if greatest else rd.ArgMin
+    x = call.input(0)
+    if call.dtype().is_float and call.dtype().bits < 16:
+        x = converted(call, x, F32)
+    best = converted(call, call.emit(values((axis,), False), x), call.dtype())
+    if call.dtype() == BOOL:
+        unsupported("places of the greatest of bools")
+    place = call.emit(places(axis, False), x)
+    dtype = call.op.types[1].dtype
+    return best, place if dtype is None else converted(call, place, dtype)
+
+
+def by_halves(
+    call: Call, region: Block, values: Sequence[str], axes: Sequence[int]
+) -> Sequence[str]:
+    """All elements along ``axes`` combined by ``region``, in their order."""
+    for axis in sorted(axes, reverse=True):
+        values = [_moved_first(call, value, axis) for value in values]
+        values = _halved(call, region, values)
+        values = [reshaped(call, v, call.type_of(v).shape[1:]) for v in values]
+    return values
+
+
+def _moved_first(call: Call, value: str, axis: int) -> str:
+    rank = call.type_of(value).rank
+    if axis == 0:
+        return value
+    order = (axis, *(a for a in range(rank) if a != axis))
+    return call.emit(Transpose(order), value)
+
+
+def _halved(call: Call, region: Block, values: Sequence[str]) -> Sequence[str]:
+    """Elements along axis 0 combined in pairs of neighbours until one is left."""
+    count = number_of(call.type_of(values[0]).shape[0], "number of elements to combine")
+    if count == 0:
+        unsupported("it combines no elements")
+    while count > 1:
+        pairs = count // 2
+        left = [_every_other(call, v, 0, pairs) for v in values]
+        right = [_every_other(call, v, 1, pairs) for v in values]
+        combined = call.inline(region, [*left, *right], lifted=True)
+        if count % 2:
+            rest = [_last(call, v) for v in values]
+            combined = tuple(call.emit(Concat(0), c, r) for c, r in zip(
+                combined, rest, strict=True))  # fmt: skip
+        values, count = combined, pairs + count % 2
+    return values
+
+
+def _every_other(call: Call, value: str, start: int, count: int) -> str:
+    shape = call.type_of(value).shape
+    none, single_step = (0,) * (len(shape) - 1), (1,) * (len(shape) - 1)
+    return call.emit(Slice((start, *none), (count, *shape[1:]), (2, *single_step)), value)
+
+
+def _last(call: Call, value: str) -> str:
+    shape = call.type_of(value).shape
+    none = (0,) * (len(shape) - 1)
+    return call.emit(Slice((shape[0] - 1, *none), (1, *shape[1:]), (1,) * len(shape)), value)
+
+
+REDUCTION = table(reduce=reduce)

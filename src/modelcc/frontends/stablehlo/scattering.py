@@ -1,0 +1,173 @@
+"""Scatters with general dimension numbers: updates that do not fit are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.parts import joined
+from modelcc.frontends.kit.shapes import is_symbolic
+from modelcc.frontends.stablehlo.call import Call, table
+from modelcc.frontends.stablehlo.places import (
+    IndexNumbers,
+    Places,
+    greatest,
+    places_of,
+    with_windows,
+)
+from modelcc.frontends.stablehlo.reduction import limits
+from modelcc.frontends.stablehlo.regions import spelled
+from modelcc.frontends.stablehlo.structure import converted, reshaped, transposed
+from modelcc.ir.index import Index, compare
+from modelcc.ir.types import BOOL, F32, I32, I64, Array, DType
+from modelcc.ops import elementwise as ew
+from modelcc.ops.broadcast import Expand
+from modelcc.ops.gather import ScatterND
+from modelcc.ops.padding import Pad
+from modelcc.ops.reduce import ReduceMin
+from modelcc.ops.runtime_index import Combination
+from modelcc.ops.slicing import Slice
+
+_COMBINATIONS: Mapping[str, Combination] = MappingProxyType(
+    {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+)
+_OF_BOOLS: Mapping[str, Combination] = MappingProxyType(
+    {"add": "max", "or": "max", "maximum": "max", "multiply": "min", "and": "min", "minimum": "min"}
+)
+
+
+def _numbers(call: Call) -> IndexNumbers:
+    n = call.numbering("scatter_dimension_numbers")
+    pairs = zip(n["input_batching_dims"], n["scatter_indices_batching_dims"], strict=True)
+    return IndexNumbers(
+        tuple(n["update_window_dims"]),
+        tuple(n["inserted_window_dims"]),
+        tuple(pairs),
+        tuple(n["scattered_dims_to_operand_dims"]),
+        int(n["index_vector_dim"]),
+    )
+
+
+def scatter(call: Call) -> str:
+    if len(call.inputs) != 3:
+        unsupported("several operands")
+    (text,) = spelled(call.op.regions[0])
+    own = call.dtype()
+    name, _, operands = text.partition("(")
+    found = (_OF_BOOLS if own == BOOL else _COMBINATIONS).get(name)
+    reduction: Combination | None = "none" if text == "a1" else found
+    if reduction is None or (text != "a1" and operands not in ("a0,a1)", "a1,a0)")):
+        unsupported(f"a region that is {text}")
+    dtype = _computed(own)
+    x, updates = (converted(call, call.input(n), dtype) for n in (0, 2))
+    call = call.with_inputs(x, call.input(1), updates)
+    return converted(call, _scattered(call, _numbers(call), reduction), own)
+
+
+def _computed(own: DType) -> DType:
+    """A type that ops combine elements in."""
+    if own == BOOL or own.bits < 8:
+        return I32
+    return F32 if own.is_float and own.bits < 16 else own
+
+
+def _scattered(call: Call, numbers: IndexNumbers, reduction: Combination) -> str:
+    """By ``ScatterND`` of what is indexed first."""
+    rank, given = call.rank(), call.shape(2)
+    shown = [a for a in range(rank) if a not in numbers.hidden]
+    windows = dict(zip(shown, numbers.windows, strict=True))
+    sizes = [given[windows[a]] if a in windows else 1 for a in range(rank)]
+    places = _with_partial(call, places_of(call, numbers), sizes)
+    lead = [w for w in range(len(given)) if w not in numbers.windows]
+    updates = transposed(call, call.input(2), (*lead, *numbers.windows))
+    updates = reshaped(call, updates, (*places.batch, *sizes))
+    wide, rest, count = places.wide(sizes), places.rest(rank), len(lead)
+    single = [a for a in range(rank) if a not in (*wide, *rest)]
+    updates = transposed(call, updates, (*range(count), *(count + a for a in (
+        *wide, *rest, *single))))  # fmt: skip
+    updates = reshaped(call, updates, (*places.batch, *(sizes[a] for a in (*wide, *rest))))
+    return _written(call, places, sizes, updates, reduction)
+
+
+def _with_partial(call: Call, places: Places, sizes: Sequence[Index]) -> Places:
+    """Axes that updates do not fill have an index as well, which is 0; so has one at least."""
+    shape = call.shape()
+    rest = places.rest(len(shape))
+    partial = [a for a in rest if compare(sizes[a], "==", shape[a], call.bounds) is not True]
+    if not places.axes and not partial:
+        partial = list(rest[:1])
+    if not partial:
+        return places
+    zeros = call.emit(Expand((*places.batch, len(partial))), call.constant(np.zeros((), np.int64)))
+    parts = [places.indices, zeros] if places.axes else [zeros]
+    indices = joined(call, len(places.batch), parts)
+    return Places(indices, places.batch, (*places.axes, *partial))
+
+
+def _written(
+    call: Call, places: Places, sizes: Sequence[Index], updates: str, reduction: Combination
+) -> str:
+    """Updates that do not fit change nothing where they are combined; where they replace, they
+    are written behind the end of the first indexed axis, and cut off."""
+    shape, order = call.shape(), (*places.axes, *places.rest(call.rank()))
+    if not order:
+        return _combined(call, updates, reduction)
+    x = transposed(call, call.input(0), order)
+    fits = _fitting(call, places, sizes)
+    op = ScatterND(reduction)
+    if fits is None:
+        result = call.emit(op, x, with_windows(call, places.indices, places, sizes), updates)
+    elif reduction == "none":
+        outside = call.note([shape[places.axes[0]], *(0 for _ in places.axes[1:])], I64)
+        starts = call.emit(ew.Where(), fits, places.indices, outside)
+        border = (sizes[places.axes[0]], *(0 for _ in order[1:]))
+        wide = call.emit(Pad((0,) * len(order), border), x)
+        result = call.emit(op, wide, with_windows(call, starts, places, sizes), updates)
+        kept = call.type_of(x).shape
+        result = call.emit(Slice((0,) * len(kept), kept, (1,) * len(kept)), result)
+    else:
+        starts = call.emit(ew.Where(), fits, places.indices, call.constant(0, I64))
+        neutral = call.constant(_neutral(call.dtype(), reduction), call.dtype())
+        windows = call.type_of(updates).rank - len(places.batch)
+        apart = reshaped(call, fits, (*places.batch, *(1,) * windows))
+        updates = call.emit(ew.Where(), apart, updates, neutral)
+        result = call.emit(op, x, with_windows(call, starts, places, sizes), updates)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return transposed(call, result, back)
+
+
+def _neutral(dtype: DType, reduction: Combination) -> float:
+    low, high = limits(dtype)
+    return {"add": 0, "mul": 1, "max": low, "min": high}[reduction]
+
+
+def _combined(call: Call, updates: str, reduction: Combination) -> str:
+    """Of a tensor without axes, one update."""
+    if call.type_of(updates).rank:
+        unsupported("several updates of a tensor without axes")
+    if reduction == "none":
+        return updates
+    op = {"add": ew.Add(), "mul": ew.Mul(), "max": ew.Max(), "min": ew.Min()}[reduction]
+    return call.emit(op, call.input(0), updates)
+
+
+def _fitting(call: Call, places: Places, sizes: Sequence[Index]) -> str | None:
+    """Where updates fit, as ``[*batch, 1]``; None where all are known to."""
+    high = greatest(call, places.axes, sizes)
+    known, limit = call.emitter.contents(places.indices), call.emitter.contents(high)
+    if known is not None and limit is not None and not is_symbolic(known) | is_symbolic(limit):
+        inside: Array = (known >= 0) & (known <= limit)
+        if bool(inside.all()):
+            return None
+    own = call.as_value(places.indices)
+    positive = call.emit(ew.GreaterOrEqual(), own.name, own.lift(0).name)
+    below = call.emit(ew.LessOrEqual(), own.name, high)
+    both = call.emit(ew.And(), positive, below)
+    axis = len(places.batch)
+    return both if len(places.axes) == 1 else call.emit(ReduceMin((axis,), True), both)
+
+
+SCATTERING = table(scatter=scatter)

@@ -1,0 +1,120 @@
+"""Sorts by comparators that are orders of their operands, one after the other; the best few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.stablehlo.call import Call, table
+from modelcc.frontends.stablehlo.module import Block, Operation
+from modelcc.frontends.stablehlo.structure import converted
+from modelcc.ir.types import BOOL, F32, I32, DType
+from modelcc.ops.gather import GatherElements
+from modelcc.ops.top_k import TopK
+
+Key = tuple[int, bool]
+"""An operand of a sort, and whether greater ones come first."""
+
+
+def sort(call: Call) -> Sequence[str]:
+    """Stable: by the last key first."""
+    axis = call.integer("dimension", -1) % call.rank()
+    keys = order_of(call.op.regions[0])
+    extent = call.shape()[axis]
+    values = list(call.inputs)
+    for number, descending in reversed(keys):
+        key = _ordered(call, values[number])
+        best, places = call.add(TopK(extent, axis, descending), key)
+        own = call.type_of(values[number]).dtype
+        values = [
+            converted(call, best, own) if n == number and own != BOOL and len(values) == 1
+            else call.emit(GatherElements(axis), value, places)
+            for n, value in enumerate(values)
+        ]  # fmt: skip
+    return values
+
+
+def _ordered(call: Call, value: str) -> str:
+    """A key of a type that can be sorted."""
+    dtype = call.type_of(value).dtype
+    return converted(call, value, _sortable(dtype))
+
+
+def _sortable(dtype: DType) -> DType:
+    if dtype == BOOL or dtype.bits < 8:
+        return I32
+    return F32 if dtype.is_float and dtype.bits < 16 else dtype
+
+
+def order_of(region: Block) -> list[Key]:
+    """The keys of a comparator, the most significant first; not supported if it is none.
+
+    One of several keys is ``or(lt(a, b), and(eq(a, b), rest))``.
+    """
+    made = {number: op for op in region.operations for number in op.results}
+    keys = _keys(region.results[0], region, made)
+    if not keys:
+        unsupported("a comparator that is no order of its operands")
+    return keys
+
+
+def _keys(number: int, region: Block, made: dict[int, Operation]) -> list[Key]:
+    op = made.get(number)
+    if op is None:
+        return []
+    if op.name == "stablehlo.compare":
+        found = _compared(op, region, made)
+        direction = op.attributes["comparison_direction"]
+        wanted = {"LT": False, "GT": True}.get(str(direction))
+        if found is None or wanted is None:
+            return []
+        place, turned = found
+        return [(place, wanted != turned)]
+    if op.name != "stablehlo.or":
+        return []
+    first, rest = (made.get(n) for n in op.operands)
+    if first is None or rest is None or rest.name != "stablehlo.and":
+        return []
+    before, after = _keys(op.operands[0], region, made), _keys(rest.operands[1], region, made)
+    equal = made.get(rest.operands[0])
+    same = equal is not None and str(equal.attributes.get("comparison_direction")) == "EQ"
+    return [*before, *after] if same and before and after else []
+
+
+def _compared(op: Operation, region: Block, made: dict[int, Operation]) -> tuple[int, bool] | None:
+    """The operand whose elements are compared, and whether the second one is on the left."""
+    sides = [_argument(number, region, made) for number in op.operands]
+    if None in sides:
+        return None
+    left, right = (side for side in sides if side is not None)
+    if left // 2 != right // 2 or left == right:
+        return None
+    return left // 2, left > right
+
+
+def _argument(number: int, region: Block, made: dict[int, Operation]) -> int | None:
+    """The argument that a value is, but for zeros and NaN of one kind being made one."""
+    if number in region.arguments:
+        return region.arguments.index(number)
+    op = made.get(number)
+    if op is None or op.name != "stablehlo.select":
+        return None
+    condition = made.get(op.operands[0])
+    chosen = made.get(op.operands[1])
+    constant = chosen is not None and chosen.name == "stablehlo.constant"
+    tested = condition is not None and condition.name == "stablehlo.compare"
+    return _argument(op.operands[2], region, made) if constant and tested else None
+
+
+def top_k(call: Call) -> Sequence[str]:
+    """The greatest elements of the last axis and their places."""
+    dtype = call.dtype()
+    x = _ordered(call, call.input(0))
+    if dtype.is_float and dtype.bits < 16:
+        x = converted(call, x, F32)
+    best, places = call.add(TopK(call.integer("k"), call.rank() - 1, True), x)
+    return converted(call, best, dtype), converted(call, places, I32)
+
+
+SORTING = table(sort=sort)
+TOP = table("chlo", top_k=top_k)
