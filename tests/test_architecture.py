@@ -271,7 +271,13 @@ def test_no_import_inside_functions() -> None:
 
 def test_frameworks_are_imported_in_their_frontend_only() -> None:
     others = ("modelcc.bench.onnxruntime_peer", "modelcc.onnx_backend")
-    homes = {"onnx": ("modelcc.frontends.onnx", *others), "torch": ("modelcc.frontends.torch",)}
+    stablehlo = ("modelcc.frontends.stablehlo", "modelcc.jax")
+    homes = {
+        "onnx": ("modelcc.frontends.onnx", *others),
+        "torch": ("modelcc.frontends.torch",),
+        "jax": stablehlo,
+        "jaxlib": stablehlo,
+    }
     found = [
         str(i)
         for i in imports()

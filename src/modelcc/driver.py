@@ -26,7 +26,7 @@ from modelcc.cache.compile_cache import (
 from modelcc.cache.file_digests import Seen, seen
 from modelcc.collection import no_cycle_collection
 from modelcc.feeds.random import nominal_sizes
-from modelcc.frontends.onnx import import_onnx
+from modelcc.frontends.choice import ONNX, frontend_of
 from modelcc.frontends.onnx.external import external_files
 from modelcc.frontends.onnx.loader import LoadedModel, load
 from modelcc.frontends.onnx.loader import Model as OnnxModel
@@ -95,8 +95,9 @@ from modelcc.targets.registry import make_target
 from modelcc.tune.database import FILE, Database
 from modelcc.tune.model_rows import model_key, of_models, rows_for
 
-ModelSource = OnnxModel | LoadedModel | Graph
-"""A path of an .onnx file, its bytes, an ``onnx.ModelProto``, or a graph built by hand."""
+ModelSource = OnnxModel | LoadedModel | Graph | Any
+"""A path of an .onnx file, its bytes, an ``onnx.ModelProto``, what another frontend reads
+(:mod:`modelcc.frontends.choice`), or a graph built by hand."""
 
 _LOGGER = logging.getLogger(__name__)
 DEFAULT = Options()
@@ -239,7 +240,8 @@ def target_of(options: Options, config: BuildConfig = NOWHERE, model: object = N
 
 def import_model(model: ModelSource, options: Options) -> Graph:
     """The graph of a model, with ``options.keep`` among its outputs."""
-    graph = model if isinstance(model, Graph) else import_onnx(model, dict(options.dims))
+    dims = dict(options.dims)
+    graph = model if isinstance(model, Graph) else frontend_of(model).read(model, dims)
     unknown = [name for name in options.keep if name not in graph.types]
     if unknown:
         raise ModelError(f"there is no value {unknown[0]!r} to keep", (graph.name,))
@@ -305,7 +307,7 @@ def compile_model(
 
     def source() -> Any:
         """The model, read as far as it tells which files it has beside it."""
-        if not (cache and key and before):
+        if not (cache and key and before and frontend_of(model) is ONNX):
             return model
         start = perf_counter()
         loaded = load(cast("str | Path", model))

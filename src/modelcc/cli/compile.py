@@ -31,6 +31,7 @@ from modelcc.emit.emission import (
     suffix_of,
 )
 from modelcc.environment import Environment
+from modelcc.frontends.choice import ONNX, frontend_of
 from modelcc.frontends.onnx.external import external_files
 from modelcc.frontends.onnx.loader import load
 from modelcc.ir.errors import ModelError
@@ -220,7 +221,8 @@ def _sources(
     """Files that are read; those beside a model only if one of ``outputs`` may be among them."""
     if level is not None:
         return [model, constants or constants_path(model)]
-    if model.is_file() and any(map(may_be_read, outputs)):
+    has_files = model.is_file() and frontend_of(model) is ONNX
+    if has_files and any(map(may_be_read, outputs)):
         return [model, *external_files(load(model))]
     return [model]
 

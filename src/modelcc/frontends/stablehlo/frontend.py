@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jax import export
+
 from modelcc.frontends.stablehlo.convert import convert
 from modelcc.frontends.stablehlo.inputs import Dims, Shapes, module_inputs
 from modelcc.frontends.stablehlo.module import HloModule
@@ -29,8 +31,9 @@ class Lowered:
     name: str = "model"
 
 
-Source = str | Path | bytes | Lowered
-"""A path, the text of a module, MLIR's bytecode, what ``jax.export`` serialises, or a module."""
+Source = Any
+"""A path, the text of a module, MLIR's bytecode, a ``jax.export.Exported`` or what it serialises
+to, or a :class:`Lowered` module."""
 
 
 def import_stablehlo(source: Source, dims: Dims | None = None) -> Graph:
@@ -47,12 +50,18 @@ def _read(source: Source) -> tuple[HloModule, Shapes | None]:
     match source:
         case Lowered(module, shapes, name):
             return read_module(module, name), shapes
+        case export.Exported():
+            return _exported(source, source.fun_name)
         case bytes():
             return _read_bytes(source, "model")
         case str() if "module" in source or "func.func" in source:
             return read_text(source), None
-        case _:
+        case str() | Path():
             return _read_file(Path(source))
+        case _:
+            kind = type(source)
+            raise ModelError(f"{kind.__module__}.{kind.__qualname__} is no StableHLO module", (),
+                             "give a jax.export.Exported, or use modelcc.jax.compile")  # fmt: skip
 
 
 def _read_file(path: Path) -> tuple[HloModule, Shapes | None]:
@@ -69,7 +78,11 @@ def _read_bytes(data: bytes, name: str) -> tuple[HloModule, Shapes | None]:
     text = _text(data)
     if text is not None:
         return read_text(text, name), None
-    exported = deserialized(data, name)
+    return _exported(deserialized(data, name), name)
+
+
+def _exported(exported: Any, name: str) -> tuple[HloModule, Shapes]:
+    """With the shapes that jax knows of the arguments that are left."""
     kept = [exported.in_avals[n] for n in exported.module_kept_var_idx]
     shapes = [[e if isinstance(e, int) else str(e) for e in aval.shape] for aval in kept]
     return read_bytes(exported.mlir_module_serialized, name), shapes

@@ -1,0 +1,75 @@
+"""Which frontend reads a model: a table, of which a frontend is imported when it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Range
+
+Dims = Mapping[str, int | Range]
+
+
+@dataclass(frozen=True)
+class Frontend:
+    """A reader of models: ``function`` of ``module`` makes a graph of a source and ``dims``.
+
+    Its sources are files with ``suffixes``, bytes that begin with one of ``magic``, and objects of
+    ``packages``.  ``extra`` installs what it needs.
+    """
+
+    module: str
+    function: str
+    extra: str = ""
+    suffixes: tuple[str, ...] = ()
+    magic: tuple[bytes, ...] = ()
+    packages: tuple[str, ...] = ()
+
+    def reads(self, source: object) -> bool:
+        """Whether ``source`` is one of its kind."""
+        match source:
+            case str() | Path():
+                return Path(source).suffix.lower() in self.suffixes
+            case bytes():
+                return source.startswith(self.magic)
+            case _:
+                home = f"{type(source).__module__}."
+                return home.startswith(tuple(f"{name}." for name in self.packages))
+
+    def read(self, source: Any, dims: Dims) -> Graph:
+        """The graph of ``source``; :class:`ModelError` if it is none, or a package is missing."""
+        return self._importer()(source, dims)
+
+    def _importer(self) -> Callable[[Any, Dims], Graph]:
+        try:
+            return getattr(import_module(self.module), self.function)
+        except ModuleNotFoundError as error:
+            if not self.extra or (error.name or "").startswith("modelcc"):
+                raise
+            hint = f"pip install modelcc[{self.extra}]"
+            raise ModelError(f"this model needs the package {error.name}", (), hint) from error
+
+
+ONNX = Frontend("modelcc.frontends.onnx", "import_onnx")
+"""Reads what no other frontend does, and says what it is not."""
+
+FRONTENDS = (
+    Frontend(
+        "modelcc.frontends.stablehlo",
+        "import_stablehlo",
+        extra="jax",
+        suffixes=(".mlir", ".mlirbc", ".stablehlo", ".jax"),
+        magic=(b"ML\xefR",),
+        packages=("jax", "jaxlib", "modelcc.frontends.stablehlo"),
+    ),
+)
+
+
+def frontend_of(source: object) -> Frontend:
+    """The frontend that reads ``source``."""
+    return next((f for f in FRONTENDS if f.reads(source)), ONNX)
