@@ -66,6 +66,7 @@ def compile(
     """
     arguments = (specs, dict(kwspecs or {}))
     leaves, tree = jax.tree.flatten(arguments)
+    _refuse_keys(leaves)
     traced = jax.jit(function, keep_unused=True)
     if any(_is_symbolic(leaf) for leaf in leaves):
         exported = export.export(traced, platforms=("cpu",))(*specs, **arguments[1])
@@ -77,7 +78,6 @@ def compile(
         kept, name = tuple(range(len(leaves))), getattr(function, "__name__", "model")
         model = compile_source(Lowered(lowered.compiler_ir("stablehlo"), None, name), **options)
         out_tree, types = lowered.out_tree, jax.tree.leaves(lowered.in_avals)
-    _refuse_keys(types)
     return JaxModel(model, tree, out_tree, kept, tuple(types[n].dtype for n in kept))
 
 
@@ -85,8 +85,9 @@ def _is_symbolic(leaf: Any) -> bool:
     return any(not isinstance(extent, int) for extent in np.shape(leaf))
 
 
-def _refuse_keys(types: Sequence[Any]) -> None:
-    if any(jax.dtypes.issubdtype(type.dtype, jax.dtypes.extended) for type in types):
+def _refuse_keys(leaves: Sequence[Any]) -> None:
+    types = (getattr(leaf, "dtype", None) for leaf in leaves)
+    if any(t is not None and jax.dtypes.issubdtype(t, jax.dtypes.extended) for t in types):
         hint = "pass jax.random.key_data(key), and wrap it in the function"
         raise ModelError("an argument is a random key, which is no array of numbers", (), hint)
 

@@ -262,4 +262,5 @@ CONTROL = table(
     if_=if_, case=case, while_=while_, composite=composite, map=mapped, optimization_barrier=same
 )
 CALLS = table("func", call=called)
+SHARDING = table("sdy", sharding_constraint=same)
 INLINE = table("modelcc", inline=inlined)

@@ -31,13 +31,17 @@ def convert(module: HloModule, inputs: ModuleInputs) -> Graph:
 
 @dataclass(frozen=True)
 class _Scope:
-    """Values of a function or region by number; ``None`` are those that could not be had."""
+    """Values of a function or region by number; ``None`` are those that could not be had.
+
+    ``location`` is where it is called, for operations that have no line of their own.
+    """
 
     emitter: Emitter
     parent: _Scope | None = None
     capture: Callable[[str], str] | None = None
     lifted: bool = False
     depth: int = 0
+    location: str = ""
     values: dict[int, str | None] = field(default_factory=dict[int, str | None])
 
     def find(self, number: int) -> str | None:
@@ -94,6 +98,7 @@ class _Importer:
                 scope.values[number] = results[n] if n < len(results) else None
 
     def _operation(self, op: Operation, scope: _Scope) -> Sequence[str | None]:
+        op = op if op.location else replace(op, location=scope.location)
         operands = [scope.find(number) for number in op.operands]
         if None in operands:
             self._report_unknown(op)
@@ -149,20 +154,23 @@ class _Importer:
             return tuple(r for r in results if r is not None)
 
         def inline(block: Block, operands: Sequence[str], lifted: bool = False) -> tuple[str, ...]:
-            inner = _Scope(scope.emitter, scope, None, lifted or scope.lifted, scope.depth)
+            inner = _Scope(
+                scope.emitter, scope, None, lifted or scope.lifted, scope.depth, op.location
+            )
             return converted(block, inner, operands)
 
         def body(block: Block, bounds: Bounds, inputs: BodyInputs) -> Body:
             emitter = Emitter(GraphBuilder("body", bounds), bounds, inner=True)
             made = Body(scope.emitter, emitter)
-            inner = _Scope(emitter, scope, made.capture, depth=scope.depth)
+            inner = _Scope(emitter, scope, made.capture, depth=scope.depth, location=op.location)
             return replace(made, outputs=converted(block, inner, inputs(made)))
 
         def function(name: str, operands: Sequence[str]) -> tuple[str, ...]:
             found = self._module.functions.get(name)
             if found is None or scope.depth > DEEPEST:
                 raise ModelError(f"there is no function @{name} to call, or it calls itself")
-            return converted(found.body, _Scope(scope.emitter, depth=scope.depth + 1), operands)
+            inner = _Scope(scope.emitter, depth=scope.depth + 1, location=op.location)
+            return converted(found.body, inner, operands)
 
         labels = tuple(f"operand {n}" for n in range(len(operands)))
         source = (op.location or op.name,)

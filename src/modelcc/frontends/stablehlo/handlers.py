@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from modelcc.frontends.stablehlo.call import Handlers
 from modelcc.frontends.stablehlo.contraction import CONTRACTION
-from modelcc.frontends.stablehlo.control import CALLS, CONTROL, INLINE
+from modelcc.frontends.stablehlo.control import CALLS, CONTROL, INLINE, SHARDING
 from modelcc.frontends.stablehlo.custom_calls import REFUSED, SPECIAL
 from modelcc.frontends.stablehlo.elementwise import ABOVE, ELEMENTWISE
 from modelcc.frontends.stablehlo.gathering import GATHERING
@@ -19,7 +19,7 @@ from modelcc.frontends.stablehlo.windows import WINDOWS
 HANDLERS: Handlers = MappingProxyType(
     {
         **ELEMENTWISE, **ABOVE, **STRUCTURE, **SIZES, **CONTRACTION, **REDUCTION, **WINDOWS,
-        **GATHERING, **SCATTERING, **SORTING, **TOP, **CONTROL, **CALLS, **INLINE, **SPECIAL,
-        **REFUSED,
+        **GATHERING, **SCATTERING, **SORTING, **TOP, **CONTROL, **CALLS, **INLINE, **SHARDING,
+        **SPECIAL, **REFUSED,
     }
 )  # fmt: skip

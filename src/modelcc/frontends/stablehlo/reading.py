@@ -190,13 +190,9 @@ def _named(argument: Any) -> str:
 
 
 def source_line(location: Any) -> str:
-    """The innermost ``file:line`` of a location, else its name."""
-    text = str(location)
-    lines = re.findall(r'"([^"]+)":(\d+):', text)
-    if lines:
-        return ":".join(lines[0])
-    names = re.findall(r'"([^"]+)"', text)
-    return names[0] if names else ""
+    """The innermost ``file:line`` of a location; nothing if it has none."""
+    lines = re.findall(r'"([^"]+)":(\d+):', str(location))
+    return ":".join(lines[0]) if lines else ""
 
 
 def value_type(type: Any) -> ValueType:

@@ -1,0 +1,56 @@
+"""modelcc.jax: pytrees in and out, one model for each type of arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+jax: Any = pytest.importorskip("jax")
+
+import modelcc  # noqa: E402
+import modelcc.jax  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+jnp = jax.numpy
+
+
+def linear(parameters: Any, x: Any, *, scale: Any = 1.0) -> Any:
+    return {"y": x @ parameters["w"] * scale, "w": (parameters["w"],)}
+
+
+PARAMETERS = {"w": np.arange(6, dtype=np.float32).reshape(3, 2)}
+
+
+def test_pytrees_keywords_and_arrays_of_jax() -> None:
+    fast = modelcc.jax.jit(linear, cache=None)
+    for x in (np.ones((2, 3), np.float32), jnp.ones((4, 3)), jnp.ones((4, 3))):
+        found, wanted = fast(PARAMETERS, x, scale=2.0), linear(PARAMETERS, x, scale=2.0)
+        assert jax.tree.structure(found) == jax.tree.structure(wanted)
+        assert isinstance(found["y"], jax.Array)
+        np.testing.assert_allclose(found["y"], wanted["y"])
+    assert len(fast.models) == 2
+    assert fast.__name__ == "linear"
+
+
+def test_an_argument_that_is_not_used() -> None:
+    fast = modelcc.jax.compile(lambda x, unused: x + 1, jnp.ones(3), {"a": 4}, cache=None)
+    np.testing.assert_array_equal(fast(np.zeros(3, np.float32), {"a": 1}), np.ones(3))
+
+
+def test_another_pytree_is_refused() -> None:
+    fast = modelcc.jax.compile(linear, PARAMETERS, jnp.ones((1, 3)), cache=None)
+    with pytest.raises(modelcc.InputError, match="pytree"):
+        fast([1, 2], jnp.ones((1, 3)))
+
+
+def test_a_random_key_is_refused() -> None:
+    with pytest.raises(modelcc.ModelError, match="key_data"):
+        modelcc.jax.compile(jax.random.uniform, jax.random.key(0), cache=None)
+
+
+def test_options_and_the_model() -> None:
+    fast = modelcc.jax.compile(jnp.sin, np.ones(2, np.float32), threads=1, cache=None)
+    assert fast.model.threads == 1
+    assert fast.model.name == "sin"
