@@ -27,7 +27,8 @@ from modelcc.runtime.errors import InputError
 class JaxModel:
     """A compiled function of pytrees: ``model`` takes the ``kept`` leaves of the arguments.
 
-    ``in_tree`` is the structure of ``(args, kwargs)``, ``out_tree`` that of the result.
+    ``in_tree`` is the structure of ``(args, kwargs)``, ``out_tree`` that of the result; ``dtypes``
+    are those of the kept leaves, ``results`` those of the result's.
     """
 
     model: Model
@@ -35,6 +36,7 @@ class JaxModel:
     out_tree: Any
     kept: tuple[int, ...]
     dtypes: tuple[Any, ...]
+    results: tuple[Any, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns, of jax arrays; :class:`InputError` says what does not fit."""
@@ -45,11 +47,11 @@ class JaxModel:
 
     def of_leaves(self, leaves: Sequence[Any]) -> Any:
         """The result for the leaves of ``(args, kwargs)``."""
-        given = [np.asarray(leaves[n], dtype) for n, dtype in zip(
-            self.kept, self.dtypes, strict=True)]  # fmt: skip
-        found = self.model(*given)
+        pairs = zip(self.kept, self.dtypes, strict=True)
+        found = self.model(*(_given(leaves[n], dtype) for n, dtype in pairs))
         results = found if isinstance(found, tuple) else (found,)
-        return jax.tree.unflatten(self.out_tree, map(jax.numpy.asarray, results))
+        made = map(_result, results, self.results)
+        return jax.tree.unflatten(self.out_tree, map(jax.numpy.asarray, made))
 
 
 def compile(
@@ -72,13 +74,33 @@ def compile(
         exported = export.export(traced, platforms=("cpu",))(*specs, **arguments[1])
         kept = tuple(exported.module_kept_var_idx)
         model = compile_source(exported, **options)
-        out_tree, types = exported.out_tree, exported.in_avals
+        out_tree, types, results = exported.out_tree, exported.in_avals, exported.out_avals
     else:
         lowered = traced.trace(*specs, **arguments[1]).lower(lowering_platforms=("cpu",))
         kept, name = tuple(range(len(leaves))), getattr(function, "__name__", "model")
         model = compile_source(Lowered(lowered.compiler_ir("stablehlo"), None, name), **options)
         out_tree, types = lowered.out_tree, jax.tree.leaves(lowered.in_avals)
-    return JaxModel(model, tree, out_tree, kept, tuple(types[n].dtype for n in kept))
+        results = jax.tree.leaves(lowered.out_info)
+    return JaxModel(
+        model,
+        tree,
+        out_tree,
+        kept,
+        tuple(types[n].dtype for n in kept),
+        tuple(r.dtype for r in results),
+    )
+
+
+def _given(leaf: Any, dtype: Any) -> Any:
+    """A leaf as the model takes it: complex numbers as pairs in a last axis."""
+    array = np.asarray(leaf, dtype)
+    if dtype.kind != "c":
+        return array
+    return np.stack([array.real, array.imag], -1)
+
+
+def _result(array: Any, dtype: Any) -> Any:
+    return array.view(dtype)[..., 0] if dtype.kind == "c" else array
 
 
 def _is_symbolic(leaf: Any) -> bool:

@@ -66,8 +66,9 @@ def _joined(call: Call, condition: str, bodies: Sequence[Body]) -> Sequence[str]
     for body in bodies:
         for value in captured:
             body.capture(value)
-    graphs = [body.graph(body.outputs, captured) for body in bodies]
-    return call.add(If(*graphs), condition, *captured)
+    graphs = [body.graph(flattened(body.emitter, body.outputs), captured) for body in bodies]
+    results = call.add(If(*graphs), condition, *captured)
+    return regrouped(bodies[0].emitter, bodies[0].outputs, call.emitter, results)
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,7 @@ def _outside(call: Call, block: Block, number: int) -> Index | None:
 
 def _index(call: Call, value: str) -> Index | None:
     contents = call.emitter.contents(value)
-    type = call.type_of(value)
-    if contents is None or type.rank or not type.dtype.is_integer:
+    if contents is None or contents.ndim or not call.type_of(value).dtype.is_integer:
         return None
     return contents.reshape(-1).tolist()[0]
 
@@ -139,39 +139,43 @@ def _step(call: Call, body: Block, state: int) -> int | None:
 
 def _counted(call: Call, count: _Count) -> Sequence[str]:
     """A loop whose counter is an index in its body."""
-    block = call.op.regions[1]
     counter = _fresh(call.bounds)
     trips = count.trips
     bounds: Bounds = {**call.bounds, counter: Range(0, trips - 1)}
-    own = [n for n in range(len(call.inputs)) if n != count.state]
+    states = [name for n, name in enumerate(call.inputs) if n != count.state]
     dtype = call.type_of(call.inputs[count.state]).dtype
 
     def inputs(body: Body) -> list[str]:
-        found = {n: body.input(f"state{n}", _state(call, n)) for n in own}
+        found = _as_inputs(call, body, states)
         place = count.start + Sym(counter) * count.step
-        found[count.state] = index_scalar(body.emitter, place, dtype)
-        return [found[n] for n in range(len(call.inputs))]
+        found.insert(count.state, index_scalar(body.emitter, place, dtype))
+        return found
 
-    body = call.body(block, bounds, inputs)
-    kept = _with_states(call, body, own, [body.outputs[n] for n in own], counter)
-    graph = body.graph(kept)
-    op = Loop(graph, counter, trips, len(own), False)
-    results = iter(call.add(op, *(call.inputs[n] for n in own), *body.captured))
-    last = index_scalar(call.emitter, count.start + trips * count.step, dtype)
-    return [last if n == count.state else next(results) for n in range(len(call.inputs))]
-
-
-def _state(call: Call, number: int) -> TensorType:
-    return call.type_of(call.inputs[number])
+    body = call.body(call.op.regions[1], bounds, inputs)
+    following = [name for n, name in enumerate(body.outputs) if n != count.state]
+    flat = flattened(call.emitter, states)
+    op = Loop(body.graph(_following(call, body, flat, following, counter)), counter, trips,
+              len(flat), False)  # fmt: skip
+    results = call.add(op, *flat, *body.captured)
+    found = regrouped(call.emitter, states, call.emitter, results)
+    found.insert(count.state, index_scalar(call.emitter, count.start + trips * count.step, dtype))
+    return found
 
 
-def _with_states(
-    call: Call, body: Body, own: Sequence[int], outputs: Sequence[str], counter: str
+def _as_inputs(call: Call, body: Body, states: Sequence[str]) -> list[str]:
+    """Inputs of a body for the states of a loop."""
+    flat = flattened(call.emitter, states)
+    own = [body.input(f"state{n}", call.type_of(name)) for n, name in enumerate(flat)]
+    return regrouped(call.emitter, states, body.emitter, own)
+
+
+def _following(
+    call: Call, body: Body, first: Sequence[str], outputs: Sequence[str], counter: str
 ) -> list[str]:
     """The next states, of the types of the first ones; names that may differ are compared."""
     found: list[str] = []
-    for n, name in zip(own, outputs, strict=True):
-        wanted, type = _state(call, n), body.emitter.type_of(name)
+    for before, name in zip(first, flattened(body.emitter, outputs), strict=True):
+        wanted, type = call.type_of(before), body.emitter.type_of(name)
         if wanted.shape != type.shape:
             pairs = list(zip(type.shape, wanted.shape, strict=True))
             if any(counter in symbols(e) for e in type.shape) or any(
@@ -184,25 +188,44 @@ def _with_states(
     return found
 
 
+def flattened(emitter: Emitter, names: Sequence[str]) -> list[str]:
+    """The tensors that values consist of."""
+    groups = [(name, emitter.find_group(name)) for name in names]
+    return [part for name, group in groups for part in (group.parts if group else (name,))]
+
+
+def regrouped(
+    emitter: Emitter, like: Sequence[str], own: Emitter, flat: Sequence[str]
+) -> list[str]:
+    """Values of ``own`` made of ``flat`` tensors as the values ``like`` of ``emitter`` are."""
+    parts, found = iter(flat), list[str]()
+    for name in like:
+        group = emitter.find_group(name)
+        if group is None:
+            found.append(next(parts))
+        else:
+            found.append(own.group(group.of([next(parts) for _ in group.parts])))
+    return found
+
+
 def _conditional(call: Call) -> Sequence[str]:
     """A loop that goes on while its first region says so."""
     condition, block = call.op.regions
     counter = _fresh(call.bounds)
     bounds: Bounds = {**call.bounds, counter: Range(0, None)}
     (first,) = call.inline(condition, call.inputs)
-    numbers = range(len(call.inputs))
+    flat = flattened(call.emitter, call.inputs)
 
     def inputs(body: Body) -> list[str]:
         body.input("going", TensorType((), BOOL))
-        return [body.input(f"state{n}", _state(call, n)) for n in numbers]
+        return _as_inputs(call, body, call.inputs)
 
-    joined = _followed(block, condition)
-    body = call.body(joined, bounds, inputs)
+    body = call.body(_followed(block, condition), bounds, inputs)
     going, *following = body.outputs
-    states = _with_states(call, body, numbers, following, counter)
-    graph = body.graph([going, *states])
-    op = Loop(graph, counter, None, 1 + len(states), True)
-    return call.add(op, first, *call.inputs, *body.captured)[1:]
+    states = _following(call, body, flat, following, counter)
+    op = Loop(body.graph([going, *states]), counter, None, 1 + len(states), True)
+    results = call.add(op, first, *flat, *body.captured)[1:]
+    return regrouped(call.emitter, call.inputs, call.emitter, results)
 
 
 def _followed(block: Block, condition: Block) -> Block:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from modelcc.frontends.kit.body import Body, BodyInputs
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, UnsupportedModel
 from modelcc.frontends.kit.naming import renamed
 from modelcc.frontends.stablehlo.call import Call, index_scalar
+from modelcc.frontends.stablehlo.complex_values import (
+    as_parts,
+    complex_results,
+    is_complex,
+    of_parts,
+)
 from modelcc.frontends.stablehlo.handlers import HANDLERS
 from modelcc.frontends.stablehlo.inputs import ModuleInputs
 from modelcc.frontends.stablehlo.module import Block, HloModule, Operation, ValueType
@@ -73,7 +81,10 @@ class _Importer:
         if position in self._inputs.sizes:
             return index_scalar(self._emitter, self._inputs.sizes[position], I32)
         name = self._inputs.names[position]
-        return self._emitter.builder.input(name, self._inputs.types[position])
+        value = self._emitter.builder.input(name, self._inputs.types[position])
+        dtype = self._module.main.body.types[position].dtype
+        whole = dtype is None or dtype.kind != "complex"
+        return value if whole else of_parts(self._emitter, value)
 
     def _finish(self, results: Sequence[str]) -> Graph:
         """The graph, its outputs called as the program calls its results."""
@@ -81,7 +92,7 @@ class _Importer:
         wanted: dict[str, str] = {}
         outputs: list[str] = []
         for value, label in zip(results, self._inputs.results, strict=True):
-            stored = self._emitter.stored(value)
+            stored = self._emitter.stored(as_parts(self._emitter, value))
             owned = builder.is_input(stored) or builder.constant_value(stored) is not None
             if stored in taken or owned:
                 stored = builder.emit(Identity(), stored)
@@ -122,6 +133,11 @@ class _Importer:
     def _converted(self, op: Operation, operands: tuple[str, ...], scope: _Scope) -> Sequence[str]:
         call = self._call(op, operands, scope)
         handler = HANDLERS.get(op.name)
+        if op.types and all(map(_is_empty, op.types)):
+            return [call.constant(np.zeros(t.shape, t.dtype.numpy)) for t in op.types if t.dtype]
+        if is_complex(call) and not (handler is None and op.regions):
+            results = complex_results(call, handler)
+            return (results,) if isinstance(results, str) else results
         if handler is not None:
             results = handler(call)
             return (results,) if isinstance(results, str) else results
@@ -178,6 +194,12 @@ class _Importer:
             operands, labels, source, scope.emitter, op, inline, body, function,
             self._made.get, scope.find,
         )  # fmt: skip
+
+
+def _is_empty(type: ValueType) -> bool:
+    """Whether a result has no elements, so that nothing is to be computed."""
+    real = type.dtype is not None and type.dtype.kind != "complex"
+    return real and None not in type.shape and 0 in type.shape
 
 
 def _check_types(op: Operation, results: Sequence[str], emitter: Emitter) -> None:

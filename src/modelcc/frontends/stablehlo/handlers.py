@@ -9,6 +9,7 @@ from modelcc.frontends.stablehlo.contraction import CONTRACTION
 from modelcc.frontends.stablehlo.control import CALLS, CONTROL, INLINE, SHARDING
 from modelcc.frontends.stablehlo.custom_calls import REFUSED, SPECIAL
 from modelcc.frontends.stablehlo.elementwise import ABOVE, ELEMENTWISE
+from modelcc.frontends.stablehlo.fourier import FOURIER
 from modelcc.frontends.stablehlo.gathering import GATHERING
 from modelcc.frontends.stablehlo.reduction import REDUCTION
 from modelcc.frontends.stablehlo.scattering import SCATTERING
@@ -20,6 +21,6 @@ HANDLERS: Handlers = MappingProxyType(
     {
         **ELEMENTWISE, **ABOVE, **STRUCTURE, **SIZES, **CONTRACTION, **REDUCTION, **WINDOWS,
         **GATHERING, **SCATTERING, **SORTING, **TOP, **CONTROL, **CALLS, **INLINE, **SHARDING,
-        **SPECIAL, **REFUSED,
+        **FOURIER, **SPECIAL, **REFUSED,
     }
 )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from modelcc.frontends.stablehlo.complex_values import part_type
 from modelcc.frontends.stablehlo.module import Function, HloModule, ValueType
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import (
@@ -81,6 +82,8 @@ def module_inputs(module: HloModule, dims: Dims, shapes: Shapes | None = None) -
 def _tensor(written: ValueType, extents: Sequence[Index], name: str) -> TensorType:
     if written.dtype is None:
         raise ModelError(f"argument {name!r} is of {written}, which modelcc has no type for")
+    if written.dtype.kind == "complex":
+        return TensorType((*extents, 2), part_type(written.dtype))
     return TensorType(tuple(extents), written.dtype)
 
 

@@ -170,7 +170,9 @@ class _Reader:
 
 def _is_whole(op: Any) -> bool:
     """Whether an operation above StableHLO has a handler; that of erfc is for f32."""
-    return op.name in WHOLE and (op.name != "chlo.erfc" or "f64" not in str(op.results[0].type))
+    type = str(op.operands[0].type)
+    return op.name in WHOLE and "complex" not in type and (op.name, "f64>" in type) != (
+        "chlo.erfc", True)  # fmt: skip
 
 
 def _listed(attributes: Any, name: str, values: Sequence[int]) -> list[Any]:
