@@ -8,6 +8,7 @@ Entries run in processes of their own: a crash or a hang costs one sample.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
 import sys
 import time
@@ -215,6 +216,7 @@ def _received(pipe: Connection) -> Iterator[Outcome | str]:
 def _serve(op: Any, share: int, done: int, together: int, pipe: Connection) -> None:
     """Sends what starts, as text, and what became of each sample."""
     torch.set_num_threads(1)
+    os.environ["MODELCC_JOBS"] = "1"
     try:
         made = samples(op, share)
     except Exception as error:

@@ -49,6 +49,7 @@ from modelcc.ops.transcendental import Cos as Cos
 from modelcc.ops.transcendental import Cosh as Cosh
 from modelcc.ops.transcendental import Erf as Erf
 from modelcc.ops.transcendental import Exp as Exp
+from modelcc.ops.transcendental import Exp2 as Exp2
 from modelcc.ops.transcendental import Expm1 as Expm1
 from modelcc.ops.transcendental import Log as Log
 from modelcc.ops.transcendental import Log1p as Log1p

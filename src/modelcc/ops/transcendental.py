@@ -33,6 +33,17 @@ class Exp(Differentiable):
 
 
 @dataclass(frozen=True)
+class Exp2(Differentiable):
+    """2 to the power of x."""
+
+    domain, function, numpy = "float", "exp2", np.exp2
+    samples = unary_samples()
+
+    def adjoint(self, dy: Value, x: Value) -> tuple[Value]:
+        return (dy * of(Exp2(), x) * math.log(2.0),)
+
+
+@dataclass(frozen=True)
 class Log(Differentiable):
     """The natural logarithm."""
 
@@ -274,6 +285,6 @@ class Pow(Differentiable):
 
 
 OPS: tuple[type[Op], ...] = (
-    *(Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Erf, Sigmoid, Tanh, Pow),
+    *(Exp, Exp2, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Erf, Sigmoid, Tanh, Pow),
     *(Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh),
 )

@@ -13,13 +13,15 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dty
 
 from modelcc.frontends.kit.conversion import Conversion
 from modelcc.frontends.torch.dtypes import dtype_of
-from modelcc.ir.index import Index
+from modelcc.ir.index import Expr, Index
 from modelcc.ir.op import Op
-from modelcc.ir.types import DType, TensorType
+from modelcc.ir.types import I64, DType, TensorType
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.views import cast
 
 Number = float | int | bool
+Operand = Value | Number | Expr
+"""A tensor, a number or a size."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,16 @@ class Aten(Conversion):
         given = [a for a in self.given if isinstance(a, torch.Tensor | float | int | bool)]
         return dtype_of(elementwise_dtypes(*given, type_promotion_kind=kind)[1])
 
-    def as_value(self, x: Value | Number, dtype: DType | None = None) -> Value:
-        """A tensor or number as ``dtype``, by default that of the first result."""
+    def as_value(self, x: Operand, dtype: DType | None = None) -> Value:
+        """A tensor, number or size as ``dtype``, by default that of the first result."""
         wanted = self.result.dtype if dtype is None else dtype
-        return cast(x, wanted) if isinstance(x, Value) else self.literal(_array(x, wanted))
+        if isinstance(x, Value):
+            return cast(x, wanted)
+        if isinstance(x, Expr):
+            return cast(Value(self, self.emitter.note(_symbolic(x), I64)), wanted)
+        return self.literal(_array(x, wanted))
 
-    def op(self, op: Op, *xs: Value | Number) -> Value:
+    def op(self, op: Op, *xs: Operand) -> Value:
         """``op`` on operands brought to the type of the first result."""
         return of(op, *map(self.as_value, xs))
 
@@ -84,9 +90,21 @@ class Aten(Conversion):
         return found.shape
 
 
+def _symbolic(value: Expr) -> np.ndarray[Any, Any]:
+    array = np.empty((), object)
+    array[()] = value
+    return array
+
+
 def _array(value: Number, dtype: DType) -> np.ndarray[Any, Any]:
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(dtype.numpy)
+
+
+def as_number(value: Number, dtype: DType) -> Number:
+    """``value`` as ``dtype`` has it."""
+    found: Number = _array(value, dtype).item()
+    return found
 
 
 Result = Value | Sequence[Value | None]

@@ -23,4 +23,4 @@ def decompositions(handlers: Mapping[str, Handler]) -> Decompositions:
 
 def _is_handled(operator: Any, handlers: Mapping[str, Handler]) -> bool:
     name = str(operator).removeprefix("aten.")
-    return name in handlers or name.split(".")[0] in handlers
+    return name in handlers or name.rpartition(".")[0] in handlers

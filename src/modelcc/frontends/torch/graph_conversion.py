@@ -122,7 +122,7 @@ class GraphConversion:
 
     def _handler(self, node: fx.Node) -> Handler:
         name = operator_of(node).removeprefix("aten.")
-        handler = self.handlers.get(name) or self.handlers.get(name.split(".")[0])
+        handler = self.handlers.get(name) or self.handlers.get(name.rpartition(".")[0])
         if handler is None:
             unsupported("modelcc has no such operator")
         return handler

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from modelcc.frontends.torch.activations import ACTIVATIONS
 from modelcc.frontends.torch.aten import Handler
+from modelcc.frontends.torch.comparison import COMPARISON
+from modelcc.frontends.torch.creation import CREATION
+from modelcc.frontends.torch.division import DIVISION
 from modelcc.frontends.torch.pointwise import POINTWISE
 from modelcc.frontends.torch.views import VIEWS
 
-_TABLES = (POINTWISE, VIEWS)
+_TABLES = (POINTWISE, DIVISION, COMPARISON, ACTIVATIONS, CREATION, VIEWS)
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {name: handler for table in _TABLES for name, handler in table.items()}

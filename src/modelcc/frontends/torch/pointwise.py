@@ -1,18 +1,18 @@
-"""Handlers of operators on single elements: arithmetic, functions, comparison, choice."""
+"""Handlers of sums, products, powers and functions of single elements."""
 
 from __future__ import annotations
 
-from modelcc.frontends.torch.aten import Aten, Handler, Number, table
+import math
+
+from modelcc.frontends.torch.aten import Aten, Handler, Number, Operand, table
 from modelcc.ir.op import Op
-from modelcc.ir.types import BOOL
-from modelcc.ops import activation as act
+from modelcc.ir.types import BOOL, F64
 from modelcc.ops import elementwise as ew
 from modelcc.ops import logic
 from modelcc.ops import transcendental as tr
 from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import where
 from modelcc.ops.views import cast
-
-Operand = Value | Number
 
 
 def promoting(op: Op) -> Handler:
@@ -24,75 +24,88 @@ def promoting(op: Op) -> Handler:
     return handler
 
 
-def comparing(op: Op) -> Handler:
-    """A bool ``op`` on operands that become the type they have together first."""
-
-    def handler(call: Aten, *operands: Operand) -> Value:
-        dtype = call.promoted()
-        return of(op, *(call.as_value(x, dtype) for x in operands))
-
-    return handler
+def add(call: Aten, x: Operand, y: Operand, alpha: Number = 1) -> Value:
+    """``x + alpha * y``; of bools, whether either holds."""
+    if call.result.dtype == BOOL:
+        return call.op(logic.Or(), x, y) if alpha else call.as_value(x)
+    return call.op(ew.Add(), x, _scaled(call, y, alpha))
 
 
-def scaled(op: Op) -> Handler:
-    """``x op alpha * y``."""
-
-    def handler(call: Aten, x: Operand, y: Operand, alpha: Number = 1) -> Value:
-        other = call.as_value(y)
-        return call.op(op, x, other if alpha == 1 else call.op(ew.Mul(), other, alpha))
-
-    return handler
+def subtract(call: Aten, x: Operand, y: Operand, alpha: Number = 1) -> Value:
+    return call.op(ew.Sub(), x, _scaled(call, y, alpha))
 
 
 def reversed_subtract(call: Aten, x: Operand, y: Operand, alpha: Number = 1) -> Value:
-    return scaled(ew.Sub())(call, y, x, alpha)  # type: ignore[return-value]
+    return subtract(call, y, x, alpha)
 
 
-def divide(call: Aten, x: Operand, y: Operand, rounding_mode: str | None = None) -> Value:
-    """Exact, or rounded towards zero (``trunc``) or down (``floor``)."""
-    quotient = call.op(ew.Div(), x, y)
-    if rounding_mode is None:
-        return quotient
-    floats = call.result.dtype.is_float
-    if rounding_mode == "trunc":
-        return truncated(quotient) if floats else quotient
-    if floats:
-        return of(ew.Floor(), quotient)
-    # Integers are divided towards zero: one less where there is a remainder of another sign.
-    remainder = call.op(ew.Mod(True), x, y)
-    apart = of(logic.Xor(), _negative(remainder), _negative(call.as_value(y)))
-    uneven = of(ew.NotEqual(), remainder, remainder.lift(0))
-    return quotient - cast(of(logic.And(), uneven, apart), call.result.dtype)
+def _scaled(call: Aten, y: Operand, alpha: Number) -> Value:
+    return call.as_value(y) if alpha == 1 else call.op(ew.Mul(), y, alpha)
 
 
-def _negative(x: Value) -> Value:
-    return of(ew.Less(), x, x.lift(0))
+def multiply(call: Aten, x: Operand, y: Operand) -> Value:
+    return call.op(logic.And() if call.result.dtype == BOOL else ew.Mul(), x, y)
 
 
-def truncated(x: Value) -> Value:
-    """``x`` rounded towards zero."""
-    return of(ew.Where(), _negative(x), of(ew.Ceil(), x), of(ew.Floor(), x))
+def absolute(call: Aten, x: Value) -> Value:
+    return x if x.type.dtype == BOOL else of(ew.Abs(), x)
 
 
-def where(call: Aten, condition: Value, x: Operand, y: Operand) -> Value:
-    return of(ew.Where(), cast(condition, BOOL), call.as_value(x), call.as_value(y))
+def power(call: Aten, x: Operand, y: Operand) -> Value:
+    """Powers that are a few products are these, and roots are roots, as in PyTorch."""
+    base = call.as_value(x)
+    if isinstance(y, Value) or not base.type.dtype.is_float:
+        return call.op(tr.Pow(), x, y)
+    match float(y) if isinstance(y, int | float) else None:
+        case 1.0:
+            return base
+        case 2.0:
+            return base * base
+        case 3.0:
+            return base * base * base
+        case 0.5:
+            return of(tr.Sqrt(), base)
+        case -0.5:
+            return of(tr.Rsqrt(), base)
+        case -1.0:
+            return of(tr.Reciprocal(), base)
+        case -2.0:
+            return of(tr.Reciprocal(), base * base)
+        case _:
+            return call.op(tr.Pow(), x, y)
 
 
-def clamp(call: Aten, x: Value, low: Operand | None = None, high: Operand | None = None) -> Value:
-    """NaN stays, and ``high`` goes before ``low``."""
-    result = call.as_value(x)
-    if low is not None:
-        result = call.op(ew.Max(), result, low)
-    return result if high is None else call.op(ew.Min(), result, high)
+def logarithm(base: float) -> Handler:
+    """With 64 bits, so that exact powers of the base have exact logarithms."""
+
+    def handler(call: Aten, x: Operand) -> Value:
+        wide = of(tr.Log(), call.as_value(x, F64)) * (1.0 / math.log(base))
+        return cast(wide, call.result.dtype)
+
+    return handler
+
+
+def hypotenuse(call: Aten, x: Operand, y: Operand) -> Value:
+    """``sqrt(x * x + y * y)`` without overflow; infinite if either is, whatever the other."""
+    a, b = call.op(ew.Abs(), x), call.op(ew.Abs(), y)
+    high, low = of(ew.Max(), a, b), of(ew.Min(), a, b)
+    share = where(of(ew.Equal(), high, high.lift(0)), 0.0, low / high)
+    length = high * of(tr.Sqrt(), share * share + 1.0)
+    infinite = of(logic.Or(), of(ew.IsInf(), a), of(ew.IsInf(), b))
+    return where(infinite, float("inf"), length)
+
+
+def logaddexp(call: Aten, x: Operand, y: Operand) -> Value:
+    """``log(exp(x) + exp(y))``; equal infinities are themselves."""
+    a, b = call.as_value(x), call.as_value(y)
+    high, low = of(ew.Max(), a, b), of(ew.Min(), a, b)
+    whole = high + of(tr.Log1p(), of(tr.Exp(), low - high))
+    same = of(logic.And(), of(ew.IsInf(), a), of(ew.Equal(), a, b))
+    return where(same, a, whole)
 
 
 def to_copy(call: Aten, x: Value, *_: object) -> Value:
     return call.as_value(x)
-
-
-def gelu(call: Aten, x: Value, approximate: str = "none") -> Value:
-    kind = call.choice(approximate, ("none", "tanh"), "approximate")
-    return call.op(act.Gelu("tanh" if kind == "tanh" else "none"), x)
 
 
 def same(call: Aten, x: Value, *_: object) -> Value:
@@ -100,39 +113,49 @@ def same(call: Aten, x: Value, *_: object) -> Value:
 
 
 POINTWISE = table(
-    add=scaled(ew.Add()),
-    sub=scaled(ew.Sub()),
+    add=add,
+    sub=subtract,
     rsub=reversed_subtract,
-    mul=promoting(ew.Mul()),
-    div=divide,
+    mul=multiply,
     neg=promoting(ew.Neg()),
-    abs=promoting(ew.Abs()),
+    abs=absolute,
+    pow=power,
     exp=promoting(tr.Exp()),
+    exp2=promoting(tr.Exp2()),
+    expm1=promoting(tr.Expm1()),
     log=promoting(tr.Log()),
+    log1p=promoting(tr.Log1p()),
+    log2=logarithm(2.0),
+    log10=logarithm(10.0),
+    logaddexp=logaddexp,
     sqrt=promoting(tr.Sqrt()),
     rsqrt=promoting(tr.Rsqrt()),
     reciprocal=promoting(tr.Reciprocal()),
+    hypot=hypotenuse,
     sin=promoting(tr.Sin()),
     cos=promoting(tr.Cos()),
+    tan=promoting(tr.Tan()),
+    asin=promoting(tr.Asin()),
+    acos=promoting(tr.Acos()),
+    atan=promoting(tr.Atan()),
+    sinh=promoting(tr.Sinh()),
+    cosh=promoting(tr.Cosh()),
     tanh=promoting(tr.Tanh()),
+    asinh=promoting(tr.Asinh()),
+    acosh=promoting(tr.Acosh()),
+    atanh=promoting(tr.Atanh()),
     sigmoid=promoting(tr.Sigmoid()),
     erf=promoting(tr.Erf()),
-    relu=promoting(act.Relu()),
-    silu=promoting(act.Silu()),
-    gelu=gelu,
-    eq=comparing(ew.Equal()),
-    ne=comparing(ew.NotEqual()),
-    lt=comparing(ew.Less()),
-    le=comparing(ew.LessOrEqual()),
-    gt=comparing(ew.Greater()),
-    ge=comparing(ew.GreaterOrEqual()),
-    maximum=promoting(ew.Max()),
-    minimum=promoting(ew.Min()),
-    where=where,
-    clamp=clamp,
     _to_copy=to_copy,
     clone=same,
     alias=same,
     detach=same,
     lift_fresh_copy=same,
+    conj=same,
+    _conj=same,
+    conj_physical=same,
+    resolve_conj=same,
+    resolve_neg=same,
+    real=same,
+    positive=same,
 )

@@ -1,0 +1,53 @@
+"""Handlers of activation functions that modelcc has as ops; others PyTorch decomposes."""
+
+from __future__ import annotations
+
+from modelcc.frontends.torch.aten import Aten, table
+from modelcc.frontends.torch.pointwise import promoting
+from modelcc.ops import activation as act
+from modelcc.ops import transcendental as tr
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import above, where
+
+
+def gelu(call: Aten, x: Value, approximate: str = "none") -> Value:
+    kind = call.choice(approximate, ("none", "tanh"), "approximate")
+    return of(act.Gelu("tanh" if kind == "tanh" else "none"), x)
+
+
+def leaky_relu(call: Aten, x: Value, negative_slope: float = 0.01) -> Value:
+    return of(act.LeakyRelu(float(negative_slope)), x)
+
+
+def elu(
+    call: Aten, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
+) -> Value:
+    """``scale * x``, below zero ``scale * alpha * (exp(input_scale * x) - 1)``."""
+    if scale == input_scale == 1:
+        return of(act.Elu(float(alpha)), x)
+    below = of(tr.Expm1(), x * float(input_scale)) * (float(alpha) * float(scale))
+    return where(above(x, 0.0), x * float(scale), below)
+
+
+def hardtanh(call: Aten, x: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
+    return of(act.Clip(min_val, max_val), x)
+
+
+def softplus(call: Aten, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    """Beyond ``threshold`` the operand itself."""
+    inner = x * float(beta)
+    return where(above(inner, float(threshold)), x, of(act.Softplus(), inner) / float(beta))
+
+
+ACTIVATIONS = table(
+    relu=promoting(act.Relu()),
+    silu=promoting(act.Silu()),
+    mish=promoting(act.Mish()),
+    hardswish=promoting(act.HardSwish()),
+    hardsigmoid=promoting(act.HardSigmoid(1 / 6, 0.5)),
+    gelu=gelu,
+    leaky_relu=leaky_relu,
+    elu=elu,
+    hardtanh=hardtanh,
+    softplus=softplus,
+)
