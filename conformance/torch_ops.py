@@ -215,8 +215,6 @@ def _received(pipe: Connection) -> Iterator[Outcome | str]:
 
 def _serve(op: Any, share: int, done: int, together: int, pipe: Connection) -> None:
     """Sends what starts, as text, and what became of each sample."""
-    torch.set_num_threads(1)
-    os.environ["MODELCC_JOBS"] = "1"
     try:
         made = samples(op, share)
     except Exception as error:
@@ -273,6 +271,9 @@ def summary(found: Sequence[Outcome]) -> str:
 def main(pattern: str, share: int, jobs: int, page: Path | None) -> None:
     """Run torch's database of operators through compiled code."""
     torch.set_num_threads(1)
+    os.environ["MODELCC_JOBS"] = "1"
+    first = entries("^abs$")[0]
+    attempt(first, *(s for _, s in samples(first, 1)))  # what is loaded once is there for all
     found: list[Outcome] = []
     start = time.monotonic()
     with ThreadPoolExecutor(jobs) as pool:

@@ -34,6 +34,7 @@ from modelcc.ops import (
     roi_align,
     roi_pool,
     runtime_size,
+    series,
     shape,
     suppression,
     time_axis,
@@ -46,7 +47,7 @@ FAMILIES = (
     *(pool_indices, norm, nonzero, fourier, attention, hardmax, late_tile, resize),
     *(runtime_size, top_k, unique, suppression, quant, packed_matmul, quant_matmul, recurrent),
     *(feature_keys, forest, time_axis, control, boxes, roi_align, roi_pool, grid_sample),
-    *(deform_conv, columns),
+    *(deform_conv, columns, series),
 )
 """Modules of ops that belong together."""
 

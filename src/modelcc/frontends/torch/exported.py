@@ -132,7 +132,8 @@ class _Exported:
         owned = builder.is_input(stored) or builder.constant_value(stored) is not None
         if stored in taken or owned:
             stored = builder.emit(Identity(), stored, source=(node.name,))
-        wanted[stored] = node.name
+        if not builder.is_input(node.name) and node.name not in wanted.values():
+            wanted[stored] = node.name
         return stored
 
 

@@ -11,9 +11,10 @@ from modelcc.frontends.torch.comparison import COMPARISON
 from modelcc.frontends.torch.creation import CREATION
 from modelcc.frontends.torch.division import DIVISION
 from modelcc.frontends.torch.pointwise import POINTWISE
+from modelcc.frontends.torch.special import SPECIAL
 from modelcc.frontends.torch.views import VIEWS
 
-_TABLES = (POINTWISE, DIVISION, COMPARISON, ACTIVATIONS, CREATION, VIEWS)
+_TABLES = (POINTWISE, DIVISION, COMPARISON, SPECIAL, ACTIVATIONS, CREATION, VIEWS)
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {name: handler for table in _TABLES for name, handler in table.items()}

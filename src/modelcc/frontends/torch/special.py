@@ -1,0 +1,79 @@
+"""Handlers of special functions, which are computed with 64 bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from modelcc.frontends.kit import special
+from modelcc.frontends.torch.aten import Aten, Handler, Operand, table
+from modelcc.frontends.torch.comparison import copysign, signbit
+from modelcc.ir.types import F64
+from modelcc.ops import elementwise as ew
+from modelcc.ops import logic
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.comparison import where
+from modelcc.ops.views import cast
+
+
+def widely(function: Callable[[Value], Value]) -> Handler:
+    """``function`` of an operand of 64 bits."""
+
+    def handler(call: Aten, x: Operand) -> Value:
+        return cast(function(call.as_value(x, F64)), call.result.dtype)
+
+    return handler
+
+
+def polygamma(call: Aten, n: int, x: Value) -> Value:
+    return cast(special.polygamma(n, cast(x, F64)), call.result.dtype)
+
+
+def digamma(call: Aten, x: Value) -> Value:
+    """At zero infinite of the other sign, at negative integers not a number."""
+    a = cast(x, F64)
+    pole = of(logic.And(), special.below(a, 0.0), of(ew.Equal(), a, of(ew.Floor(), a)))
+    found = where(pole, math.nan, special.polygamma(0, a))
+    zero = where(signbit(call, a), math.inf, a.lift(-math.inf))
+    return cast(where(of(ew.Equal(), a, a.lift(0.0)), zero, found), call.result.dtype)
+
+
+def arctangent(call: Aten, y: Operand, x: Operand) -> Value:
+    """The angle of the point (x, y) in [-pi, pi], with the signs of zeros."""
+    a, b = call.as_value(y), call.as_value(x)
+    angle = of(ew.Atan(), a / b)
+    both = partial(of, logic.And())
+    zero = both(of(ew.Equal(), a, a.lift(0.0)), of(ew.Equal(), b, b.lift(0.0)))
+    angle = where(zero, copysign(call, 0.0, a), angle)
+    diagonal = copysign(call, math.pi / 4, a)
+    left = signbit(call, b)
+    infinite = both(of(ew.IsInf(), a), of(ew.IsInf(), b))
+    angle = where(infinite, where(left, -diagonal, diagonal), angle)
+    return where(left, angle + copysign(call, math.pi, a), angle)
+
+
+SPECIAL = table(
+    atan2=arctangent,
+    erfc=widely(special.erfc),
+    erfinv=widely(special.erfinv),
+    special_erfcx=widely(special.erfcx),
+    special_ndtri=widely(special.ndtri),
+    lgamma=widely(special.lgamma),
+    digamma=digamma,
+    polygamma=polygamma,
+    i0=widely(special.i0),
+    special_i0e=widely(special.i0e),
+    special_i1=widely(special.i1),
+    special_i1e=widely(special.i1e),
+    special_modified_bessel_i0=widely(special.i0),
+    special_modified_bessel_i1=widely(special.i1),
+    special_modified_bessel_k0=widely(special.k0),
+    special_modified_bessel_k1=widely(special.k1),
+    special_scaled_modified_bessel_k0=widely(partial(special.k0, scaled=True)),
+    special_scaled_modified_bessel_k1=widely(partial(special.k1, scaled=True)),
+    special_bessel_j0=widely(special.j0),
+    special_bessel_j1=widely(special.j1),
+    special_bessel_y0=widely(special.y0),
+    special_bessel_y1=widely(special.y1),
+)
