@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import string
-from collections.abc import Sequence
-
+from modelcc.frontends.kit.equation import contracted
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.kit.stretching import common_shape
 from modelcc.frontends.onnx.call import Call, simple, table
 from modelcc.frontends.onnx.conversion import computed_in, sums_of_bools
 from modelcc.frontends.onnx.shape import reshaped
@@ -258,69 +255,7 @@ def _addend(call: Call, op: matmul.Gemm) -> tuple[str]:
 
 
 def einsum(call: Call) -> str:
-    """The equation with an explicit result and letters instead of ``...``."""
-    equation = call.attrs.text("equation").replace(" ", "")
-    if "->" not in equation:
-        letters = sorted(set(equation) - set(",."))
-        once = "".join(c for c in letters if equation.count(c) == 1)
-        equation = f"{equation}->{'...' if '...' in equation else ''}{once}"
-    if "..." in equation:
-        equation = _spelled_out(call, equation)
-    return _broadcast_product(call, equation)
-
-
-def _broadcast_product(call: Call, equation: str) -> str:
-    """Without the axes of extent 1 whose letter stands for more in another operand."""
-    terms, result = equation.split("->")
-    parts = terms.split(",")
-    shapes = [call.shape(i) for i in range(len(call.inputs))]
-    if list(map(len, parts)) != list(map(len, shapes)):
-        return call.emit(matmul.Einsum(equation), *call.inputs)  # which says what is wrong
-    pairs = [zip(p, shape, strict=True) for p, shape in zip(parts, shapes, strict=True)]
-    wide = {letter for pair in pairs for letter, extent in pair if extent != 1}
-    values: list[str] = []
-    for i, (letters, shape) in enumerate(zip(tuple(parts), shapes, strict=True)):
-        kept = [a for a, c in enumerate(letters) if shape[a] != 1 or c not in wide]
-        parts[i] = "".join(letters[a] for a in kept)
-        values.append(reshaped(call, call.inputs[i], tuple(shape[a] for a in kept)))
-    return call.emit(
-        matmul.Einsum(f"{','.join(parts)}->{result}"), *_letters_met(call, parts, values)
-    )
-
-
-def _letters_met(call: Call, parts: Sequence[str], values: Sequence[str]) -> list[str]:
-    """``values``, expanded where a name may be 1 that another has for the same letter."""
-    along: dict[str, dict[Index, None]] = {}
-    for letters, value in zip(parts, values, strict=True):
-        for letter, extent in zip(letters, call.type_of(value).shape, strict=True):
-            along.setdefault(letter, {})[extent] = None
-    met = {c: common_shape([(e,) for e in found], call.bounds) for c, found in along.items()}
-    return [
-        call.emitter.stretched(value, tuple(met[c][0] for c in letters), call.source)
-        for letters, value in zip(parts, values, strict=True)
-    ]
-
-
-def _spelled_out(call: Call, equation: str) -> str:
-    """Letters for the ellipses, aligned at the right as in broadcasting."""
-    terms, result = equation.split("->")
-    free = [c for c in string.ascii_letters if c not in equation]
-    parts = terms.split(",")
-    if len(parts) != len(call.inputs):
-        call.fail(f"equation {equation!r} has {len(parts)} terms for {len(call.inputs)} operands")
-    counts = [
-        call.rank(i) - len(part.replace("...", "")) if "..." in part else 0
-        for i, part in enumerate(parts)
-    ]
-    most = max(counts)
-    if min(counts) < 0 or most > len(free):
-        call.fail(f"equation {equation!r} does not fit its operands' ranks")
-    hidden = "".join(free[:most])
-    spelled = [
-        part.replace("...", hidden[most - count :])
-        for part, count in zip(parts, counts, strict=True)
-    ]
-    return f"{','.join(spelled)}->{result.replace('...', hidden)}"
+    return contracted(call, call.attrs.text("equation"), call.inputs)
 
 
 NN = table(
