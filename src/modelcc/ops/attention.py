@@ -243,10 +243,10 @@ class Attention(Op):
         for addend in mask:
             scores = scores + addend
         if self.causal:
-            scores = scores + self._causal_mask(build, scores.type)
+            scores = scores + self.causal_mask(build, scores.type)
         return of(Softmax(3), scores)
 
-    def _causal_mask(self, build: Builder, scores: TensorType) -> Value:
+    def causal_mask(self, build: Builder, scores: TensorType) -> Value:
         """0 where a query may see a key, minus infinity elsewhere."""
         pair = scores.shape[2:]
         query = Value(build, build.emit(Iota((pair[0], 1), 0, self.offset, 1, I64)))

@@ -7,14 +7,23 @@ from types import MappingProxyType
 
 from modelcc.frontends.torch.activations import ACTIVATIONS
 from modelcc.frontends.torch.aten import Handler
+from modelcc.frontends.torch.attention import ATTENTION
 from modelcc.frontends.torch.comparison import COMPARISON
+from modelcc.frontends.torch.convolutions import CONVOLUTIONS
 from modelcc.frontends.torch.creation import CREATION
 from modelcc.frontends.torch.division import DIVISION
 from modelcc.frontends.torch.pointwise import POINTWISE
+from modelcc.frontends.torch.pooling import POOLING
+from modelcc.frontends.torch.products import PRODUCTS
+from modelcc.frontends.torch.recurrent import RECURRENT
 from modelcc.frontends.torch.special import SPECIAL
+from modelcc.frontends.torch.upsampling import UPSAMPLING
 from modelcc.frontends.torch.views import VIEWS
 
-_TABLES = (POINTWISE, DIVISION, COMPARISON, SPECIAL, ACTIVATIONS, CREATION, VIEWS)
+_TABLES = (
+    *(POINTWISE, DIVISION, COMPARISON, SPECIAL, ACTIVATIONS, CREATION, VIEWS),
+    *(PRODUCTS, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT),
+)
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {name: handler for table in _TABLES for name, handler in table.items()}

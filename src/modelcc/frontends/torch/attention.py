@@ -1,0 +1,139 @@
+"""Handlers of scaled dot-product attention."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import number_of, unsupported
+from modelcc.frontends.kit.shapes import is_symbolic
+from modelcc.frontends.torch.aten import Aten, table
+from modelcc.ir.index import Index, product
+from modelcc.ir.op import broadcast_shapes
+from modelcc.ir.types import BOOL, F32, DType
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.attention import Attention
+from modelcc.ops.broadcast import Expand
+from modelcc.ops.comparison import Greater, where
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.reduce import ReduceLogSumExp, ReduceMax
+from modelcc.ops.shape import Transpose
+from modelcc.ops.views import cast, reshaped
+
+
+def attention(
+    call: Aten, q: Value, k: Value, v: Value, mask: Value | None = None, dropout: float = 0.0,
+    causal: bool = False, scale: float | None = None, grouped: bool = False,
+) -> Value:  # fmt: skip
+    """With any leading axes, which broadcast; a query that sees no key at all gets zeros."""
+    op = _op(call, q, dropout, causal, scale)
+    if grouped:
+        k, v = (_repeated(x, q) for x in (k, v))
+    lead = broadcast_shapes(*(x.type.shape[:-2] for x in (q, k, v)))
+    heads = [_of_four_axes(x, lead) for x in (q, k, v)]
+    masks = [] if mask is None else [_mask_of_four_axes(_added(call, mask, q.type.dtype), lead)]
+    y = of(op, *heads, *masks)
+    if masks and _may_hide_all(call, mask, masks[0]):
+        y = where(_sees_any(masks[0]), y, 0.0)
+    return reshaped(y, *lead, *y.type.shape[2:])
+
+
+def _op(call: Aten, q: Value, dropout: float, causal: bool, scale: float | None) -> Attention:
+    if dropout:
+        unsupported(f"dropout of {dropout}")
+    size = number_of(q.type.shape[-1], "head size")
+    return Attention(1 / sqrt(size) if scale is None and size else float(scale or 1), causal)
+
+
+def _repeated(x: Value, q: Value) -> Value:
+    """Heads of keys or values, each for a group of heads of queries."""
+    *lead, heads, length, size = x.type.shape
+    times = number_of(q.type.shape[-3], "heads") // number_of(heads, "heads")
+    if times == 1:
+        return x
+    wide = of(
+        Expand((*lead, heads, times, length, size)), reshaped(x, *lead, heads, 1, length, size)
+    )
+    return reshaped(wide, *lead, heads * times, length, size)
+
+
+def _of_four_axes(x: Value, lead: tuple[Index, ...]) -> Value:
+    """``x`` as [batch, heads, length, size], where ``lead`` are batch and heads."""
+    pair = x.type.shape[-2:]
+    if x.type.shape[:-2] != lead:
+        x = of(
+            Expand((*lead, *pair)),
+            reshaped(x, *(1,) * (len(lead) + 2 - x.type.rank), *x.type.shape),
+        )
+    return x if len(lead) == 2 else reshaped(x, *_batch_and_heads(lead), *pair)
+
+
+def _batch_and_heads(lead: tuple[Index, ...]) -> tuple[Index, ...]:
+    return (product(lead[:-1]), lead[-1]) if lead else (1, 1)
+
+
+def _mask_of_four_axes(mask: Value, lead: tuple[Index, ...]) -> Value:
+    """A mask as it broadcasts to the scores."""
+    if mask.type.rank <= 2 or len(lead) == 2:
+        return mask
+    return _of_four_axes(mask, lead)
+
+
+def _added(call: Aten, mask: Value, dtype: DType) -> Value:
+    """What a mask adds to scores; where it is bool, it says which keys are seen."""
+    if mask.type.dtype != BOOL:
+        return cast(mask, dtype)
+    zero = call.literal(0.0, dtype)
+    return where(mask, zero, -np.inf)
+
+
+def _may_hide_all(call: Aten, mask: Value | None, added: Value) -> bool:
+    """Whether a query may see no key; what a constant mask says of that is known."""
+    assert mask is not None
+    known = call.emitter.contents(mask.name)
+    if known is None or is_symbolic(known) or mask.type.rank == 0 or known.shape[-1] == 1:
+        return True
+    hidden = ~known if mask.type.dtype == BOOL else known == -np.inf
+    return bool(hidden.all(axis=-1).any())
+
+
+def _sees_any(added: Value) -> Value:
+    """For each query, whether the mask leaves some key: [..., m, 1]."""
+    greatest = of(ReduceMax((added.type.rank - 1,), True), added) if added.type.rank else added
+    return of(Greater(), greatest, greatest.lift(-np.inf))
+
+
+def flash(
+    call: Aten, q: Value, k: Value, v: Value, dropout: float = 0.0, causal: bool = False,
+    mask: Value | None = None, scale: float | None = None,
+) -> tuple[Value, Value]:  # fmt: skip
+    """The result, and for each query the logarithm of the sum of its exponentials."""
+    y = attention(call, q, k, v, mask, dropout, causal, scale)
+    op = _op(call, q, dropout, causal, scale)
+    wide = [cast(x, F32) for x in (q, k)] if q.type.dtype.bits < 32 else [q, k]
+    scores = of(MatMul(), wide[0], of(Transpose((0, 1, 3, 2)), wide[1])) * op.scale
+    if mask is not None:
+        scores = scores + _added(call, mask, scores.type.dtype)
+    if causal:
+        scores = scores + op.causal_mask(call, scores.type)
+    sums = of(ReduceLogSumExp((3,), False), scores)
+    return y, cast(sums, call.results[1].dtype if call.results[1] else sums.type.dtype)
+
+
+def flash_backward(
+    call: Aten, dy: Value, q: Value, k: Value, v: Value, y: Value, sums: Value, dropout: float,
+    causal: bool, mask: Value | None = None, scale: float | None = None,
+) -> list[Value]:  # fmt: skip
+    """Gradients of queries, keys and values, the weights computed again."""
+    op = _op(call, q, dropout, causal, scale)
+    masks = [] if mask is None else [_added(call, mask, q.type.dtype).name]
+    found = op.grad(call, [dy.name], q.name, k.name, v.name, *masks)
+    return [Value(call, name) for name in found[:3] if name is not None]
+
+
+ATTENTION = table(
+    scaled_dot_product_attention=attention,
+    _scaled_dot_product_flash_attention_for_cpu=flash,
+    _scaled_dot_product_flash_attention_for_cpu_backward=flash_backward,
+)

@@ -1,0 +1,276 @@
+"""Handlers of poolings, by windows and to given extents, and of their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product as cartesian
+from math import prod
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import number_of, unsupported
+from modelcc.frontends.torch.aten import Aten, Handler, table
+from modelcc.frontends.torch.convolutions import Numbers, per_axis
+from modelcc.ir.index import Index, product
+from modelcc.ir.op import Op
+from modelcc.ir.types import I64, Array
+from modelcc.ops.arithmetic import Mod, Value, of
+from modelcc.ops.broadcast import Expand
+from modelcc.ops.gather import Gather
+from modelcc.ops.matmul import MatMul
+from modelcc.ops.pool import AveragePool, MaxPool, MaxPoolGrad, Pool
+from modelcc.ops.pool_indices import MaxPoolIndices
+from modelcc.ops.reduce import ArgMax, ReduceMax, ReduceMean
+from modelcc.ops.views import reshaped
+from modelcc.ops.window import Window
+
+
+def _batched(op: Op, x: Value, rank: int) -> Value:
+    """``op`` on a tensor with or without a batch."""
+    if x.type.rank == rank + 2:
+        return of(op, x)
+    y = of(op, reshaped(x, 1, *x.type.shape))
+    return reshaped(y, *y.type.shape[1:])
+
+
+Ints = tuple[int, ...]
+Geometry = tuple[Ints, Ints, Ints, Ints, Ints]
+
+
+def _geometry(
+    call: Aten, rank: int, kernel: Numbers, stride: Numbers, padding: Numbers, dilation: Numbers
+) -> Geometry:
+    """Kernel, strides, pads before and after, dilations; the stride is the kernel if not given."""
+    pads = per_axis(call, padding, rank)
+    steps = kernel if stride in ((), [], None) else stride
+    return (
+        per_axis(call, kernel, rank), per_axis(call, steps, rank), pads, pads,
+        per_axis(call, dilation, rank),
+    )  # fmt: skip
+
+
+def max_pool(rank: int, with_indices: bool) -> Handler:
+    """The greatest of each window, and where it stands in its image."""
+
+    def handler(
+        call: Aten, x: Value, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
+        dilation: Numbers = 1, ceil_mode: bool = False,
+    ) -> Value | tuple[Value, Value]:  # fmt: skip
+        geometry = _geometry(call, rank, kernel, stride, padding, dilation)
+        values = _batched(MaxPool(*geometry, ceil_mode), x, rank)
+        if not with_indices:
+            return values
+        places = _batched(MaxPoolIndices(*geometry, ceil_mode), x, rank)
+        return values, _in_image(call, places, x.type.shape[-rank:])
+
+    return handler
+
+
+def _in_image(call: Aten, places: Value, extents: Sequence[Index]) -> Value:
+    """Places in the whole tensor, as those in their own image."""
+    return of(Mod(), places, Value(call, call.note((product(extents),), I64)))
+
+
+def max_pool_backward(rank: int) -> Handler:
+    """The gradient goes to the first greatest element, which is what ``indices`` tell."""
+
+    def handler(
+        call: Aten, dy: Value, x: Value, kernel: Numbers, stride: Numbers, padding: Numbers,
+        dilation: Numbers, ceil_mode: bool, indices: Value,
+    ) -> Value:  # fmt: skip
+        op = MaxPoolGrad(*_geometry(call, rank, kernel, stride, padding, dilation), ceil_mode)
+        if x.type.rank == rank + 2:
+            return of(op, x, dy)
+        single = (reshaped(v, 1, *v.type.shape) for v in (x, dy))
+        return reshaped(of(op, *single), *x.type.shape)
+
+    return handler
+
+
+def average_pool(rank: int) -> Handler:
+    def handler(
+        call: Aten, x: Value, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
+        ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
+    ) -> Value:  # fmt: skip
+        geometry = _geometry(call, rank, kernel, stride, padding, 1)
+        op, factor = _average(geometry, ceil_mode, count_include_pad, divisor, x.type.shape[-rank:])
+        y = _batched(op, x, rank)
+        return y if factor == 1 else y * factor
+
+    return handler
+
+
+def _average(
+    geometry: Geometry, ceil_mode: bool, count_include_pad: bool,
+    divisor: int | None, sizes: Sequence[Index],
+) -> tuple[AveragePool, float]:  # fmt: skip
+    """The pooling, and what to multiply it by where all windows are divided by ``divisor``.
+
+    Those are whole windows, the last ones padded.
+    """
+    if divisor is None:
+        return AveragePool(*geometry, ceil_mode, count_include_pad), 1
+    kernel, strides, before, after, dilations = geometry
+    window = Window(kernel, strides, before, after, dilations, ceil_mode)
+    fitted = window.fitted_after(sizes, window.extents(sizes))
+    return AveragePool(kernel, strides, before, fitted, dilations, False, True), (
+        prod(kernel) / divisor
+    )
+
+
+def average_pool_backward(rank: int) -> Handler:
+    def handler(
+        call: Aten, dy: Value, x: Value, kernel: Numbers, stride: Numbers, padding: Numbers,
+        ceil_mode: bool, count_include_pad: bool, divisor: int | None,
+    ) -> Value:  # fmt: skip
+        geometry = _geometry(call, rank, kernel, stride, padding, 1)
+        op, factor = _average(geometry, ceil_mode, count_include_pad, divisor, x.type.shape[-rank:])
+        scaled = dy if factor == 1 else dy * factor
+        lead = () if x.type.rank == rank + 2 else (1,)
+        whole = reshaped(x, *lead, *x.type.shape)
+        (dx,) = op.grad(call, [reshaped(scaled, *lead, *dy.type.shape).name], whole.name)
+        return reshaped(Value(call, dx), *x.type.shape)
+
+    return handler
+
+
+# --- to given extents
+
+
+def _even(sizes: Sequence[Index], outputs: Sequence[int]) -> tuple[int, ...] | None:
+    """Extents of the windows if these are all alike and side by side."""
+    pairs = list(zip(sizes, outputs, strict=True))
+    if not all(isinstance(s, int) and o > 0 and s % o == 0 and s > 0 for s, o in pairs):
+        return None
+    return tuple(int(str(s)) // o for s, o in pairs)
+
+
+def _side_by_side(op: type[Pool], kernel: tuple[int, ...]) -> Pool:
+    zeros, ones = (0,) * len(kernel), (1,) * len(kernel)
+    return op(kernel, kernel, zeros, zeros, ones)
+
+
+def _bins(size: Index, count: int) -> list[range]:
+    """Which elements make each of ``count`` results: from floor(i * size / count) to the ceiling
+    of the next."""
+    extent = number_of(size, "extent of an adaptive pooling")
+    return [range(i * extent // count, -(-(i + 1) * extent // count)) for i in range(count)]
+
+
+def adaptive_average(rank: int) -> Handler:
+    def handler(call: Aten, x: Value, output_size: Numbers) -> Value:
+        target = tuple(number_of(e, "extent") for e in call.extents()[-rank:])
+        sizes = x.type.shape[-rank:]
+        if all(t == 1 for t in target):
+            return of(ReduceMean(tuple(range(x.type.rank - rank, x.type.rank)), True), x)
+        kernel = _even(sizes, target)
+        if kernel is not None:
+            return _batched(_side_by_side(AveragePool, kernel), x, rank)
+        for place, (size, count) in enumerate(zip(sizes, target, strict=True)):
+            x = _along(call, x, x.type.rank - rank + place, _averaging(size, count))
+        return x
+
+    return handler
+
+
+def _averaging(size: Index, count: int) -> Array:
+    """The matrix [size, count] of averages along one axis."""
+    bins = _bins(size, count)
+    matrix = np.zeros((number_of(size, "extent"), count))
+    for i, bin in enumerate(bins):
+        matrix[bin.start : bin.stop, i] = 1 / len(bin)
+    return matrix
+
+
+def _along(call: Aten, x: Value, axis: int, matrix: Array) -> Value:
+    """``x`` times a matrix along an axis."""
+    factor = call.literal(matrix.astype(x.type.dtype.numpy))
+    if axis == x.type.rank - 1:
+        return of(MatMul(), x, factor)
+    lead, tail = x.type.shape[:axis], x.type.shape[axis + 1 :]
+    flat = reshaped(x, *lead, x.type.shape[axis], product(tail))
+    left = call.literal(np.ascontiguousarray(matrix.T).astype(x.type.dtype.numpy))
+    return reshaped(of(MatMul(), left, flat), *lead, matrix.shape[1], *tail)
+
+
+def adaptive_average_backward(rank: int) -> Handler:
+    def handler(call: Aten, dy: Value, x: Value) -> Value:
+        outputs, sizes = dy.type.shape[-rank:], x.type.shape[-rank:]
+        if all(o == 1 for o in outputs):
+            spread = of(Expand(x.type.shape), dy)
+            count = Value(call, call.note((product(sizes),), I64))
+            return spread / call.as_value(count)
+        for place, (size, count) in enumerate(zip(sizes, outputs, strict=True)):
+            turned = _averaging(size, number_of(count, "extent")).T
+            dy = _along(call, dy, x.type.rank - rank + place, turned)
+        return dy
+
+    return handler
+
+
+def adaptive_max(rank: int) -> Handler:
+    """The greatest of each window and its place in the image."""
+
+    def handler(call: Aten, x: Value, output_size: Numbers) -> tuple[Value, Value]:
+        target = tuple(number_of(e, "extent") for e in call.extents()[-rank:])
+        sizes = x.type.shape[-rank:]
+        kernel = _even(sizes, target)
+        if kernel is not None:
+            op = _side_by_side(MaxPoolIndices, kernel)
+            places = _in_image(call, _batched(op, x, rank), sizes)
+            return _batched(_side_by_side(MaxPool, kernel), x, rank), places
+        return _uneven_max(call, x, sizes, target)
+
+    return handler
+
+
+def _uneven_max(
+    call: Aten, x: Value, sizes: Sequence[Index], target: Sequence[int]
+) -> tuple[Value, Value]:
+    """Windows of several extents, gathered; smaller ones have their first element again."""
+    if 0 in target:
+        unsupported("a result without elements")
+    axes = [_bins(size, count) for size, count in zip(sizes, target, strict=True)]
+    extents = [number_of(size, "extent") for size in sizes]
+    windows = [
+        [int(np.ravel_multi_index(place, extents)) for place in cartesian(*bins)]
+        for bins in cartesian(*axes)
+    ]
+    most = max(map(len, windows))
+    table_ = np.array([w + w[:1] * (most - len(w)) for w in windows])
+    lead = x.type.shape[: x.type.rank - len(sizes)]
+    axis = len(lead)
+    flat = reshaped(x, *lead, prod(extents))
+    seen = of(Gather(axis), flat, call.literal(table_))
+    values = of(ReduceMax((axis + 1,), False), seen)
+    which = of(ArgMax(axis + 1, False), seen)
+    base = call.literal((np.arange(len(windows)) * most).astype(np.int64))
+    places = of(Gather(0), call.literal(table_.reshape(-1)), which + base)
+    return reshaped(values, *lead, *target), reshaped(places, *lead, *target)
+
+
+POOLING = table(
+    max_pool1d=max_pool(1, False),
+    max_pool2d=max_pool(2, False),
+    max_pool3d=max_pool(3, False),
+    max_pool1d_with_indices=max_pool(1, True),
+    max_pool2d_with_indices=max_pool(2, True),
+    max_pool3d_with_indices=max_pool(3, True),
+    max_pool2d_with_indices_backward=max_pool_backward(2),
+    max_pool3d_with_indices_backward=max_pool_backward(3),
+    avg_pool1d=average_pool(1),
+    avg_pool2d=average_pool(2),
+    avg_pool3d=average_pool(3),
+    avg_pool2d_backward=average_pool_backward(2),
+    avg_pool3d_backward=average_pool_backward(3),
+    adaptive_avg_pool1d=adaptive_average(1),
+    adaptive_avg_pool2d=adaptive_average(2),
+    adaptive_avg_pool3d=adaptive_average(3),
+    _adaptive_avg_pool2d=adaptive_average(2),
+    _adaptive_avg_pool3d=adaptive_average(3),
+    _adaptive_avg_pool2d_backward=adaptive_average_backward(2),
+    _adaptive_avg_pool3d_backward=adaptive_average_backward(3),
+    adaptive_max_pool1d=adaptive_max(1),
+    adaptive_max_pool2d=adaptive_max(2),
+    adaptive_max_pool3d=adaptive_max(3),
+)
