@@ -274,7 +274,7 @@ def test_frameworks_are_imported_in_their_frontend_only() -> None:
     stablehlo = ("modelcc.frontends.stablehlo", "modelcc.jax")
     homes = {
         "onnx": ("modelcc.frontends.onnx", *others),
-        "torch": ("modelcc.frontends.torch",),
+        "torch": ("modelcc.frontends.torch", "modelcc.torch"),
         "jax": stablehlo,
         "jaxlib": stablehlo,
     }

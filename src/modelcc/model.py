@@ -57,6 +57,11 @@ class Model:
         return self._artifact.manifest.name
 
     @property
+    def session(self) -> Session:
+        """What runs it, for callers that have addresses instead of arrays."""
+        return self._session
+
+    @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Name, element type and shape of each input; extents may be named dimensions."""
         return self._artifact.manifest.inputs

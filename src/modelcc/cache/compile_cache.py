@@ -29,6 +29,8 @@ from modelcc.cache.maintenance import (
     remove_beyond,
     trim_now_and_then,
 )
+from modelcc.ir.graph import Graph
+from modelcc.ir.graph_text import print_graph
 from modelcc.options import Options
 from modelcc.runtime.caches import system_caches
 from modelcc.runtime.machine import machine_identity
@@ -97,8 +99,18 @@ def _content_digest(model: object, cache: Path) -> str | None:
             return hashlib.sha256(os.fsencode(text)).hexdigest()
         case bytes():
             return hashlib.sha256(model).hexdigest()
+        case Graph():
+            return _graph_digest(model)
         case _:
             return None
+
+
+def _graph_digest(graph: Graph) -> str | None:
+    """Of its text, which has the digests of constants; None if an op of it has no text."""
+    try:
+        return hashlib.sha256(print_graph(graph).encode()).hexdigest()
+    except TypeError:
+        return None
 
 
 def seen_model(model: object) -> list[Seen]:

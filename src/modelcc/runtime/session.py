@@ -128,6 +128,30 @@ class Session:
             found.append(np.diff(self._step_times(f"{entry}.times", steps)))
         return np.array(found[1:])
 
+    def signature(self, shapes: tuple[tuple[int, ...], ...]) -> Signature:
+        """What :meth:`run_at` needs for inputs of these ``shapes``; InputError if none fit."""
+        return self._signature(shapes)
+
+    def run_at(self, signature: Signature, inputs: list[int], outputs: list[int]) -> None:
+        """Run on memory at these addresses, in the order of inputs and outputs.
+
+        For callers that know their arrays to be of the signature's shapes, row-major, aligned to
+        an element and apart from each other; an input without elements, or one that only tells a
+        size, may be anywhere.  The shape of no output may depend on data.
+        """
+        try:
+            slot = self._idle.pop()
+        except IndexError:
+            slot = Slot(self._model)
+        try:
+            slot.prepare(signature)
+            status = slot.run_at(inputs, outputs)
+            failure = self._failure(status, slot) if status else None
+        finally:
+            self._idle.append(slot)
+        if failure is not None:
+            raise failure
+
     def _entry(self, name: str) -> Entry:
         entry: Entry = ENTRY(self._code.address(name))
         return entry

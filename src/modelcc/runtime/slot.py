@@ -174,6 +174,12 @@ class Slot:
         self._point_to(results)
         return self._run_hosted(self._host, results), results
 
+    def run_at(self, inputs: list[int], outputs: list[int]) -> int:
+        """The entry point's status, on memory at these addresses, which fit the signature."""
+        self._inputs[: len(inputs)] = inputs
+        self._outputs[: len(outputs)] = outputs
+        return self._call()
+
     def _run_hosted(self, host: Host, results: list[Array]) -> int:
         """The status; ``results`` gets the arrays that were asked for."""
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import UnsupportedModel
 from modelcc.frontends.kit.naming import renamed
 from modelcc.frontends.torch.decompositions import decompositions
+from modelcc.frontends.torch.dimensions import Dimensions, Dims, dimensions, range_of
 from modelcc.frontends.torch.dtypes import array_of, dtype_of
 from modelcc.frontends.torch.graph_conversion import GraphConversion
 from modelcc.frontends.torch.handlers import HANDLERS
@@ -21,37 +22,41 @@ from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.types import TensorType
 from modelcc.ir.types import dtype_of as array_dtype
-from modelcc.ops.elementwise import Identity
 
-Dims = Mapping[str, int | Range]
+Labels = Sequence[Sequence[str | None]]
+"""Names of dimensions, by input and axis."""
 
 
 def import_exported(
-    program: ExportedProgram, dims: Dims | None = None, name: str = "main"
+    program: ExportedProgram,
+    dims: Dims | None = None,
+    name: str = "main",
+    labels: Labels = (),
 ) -> Graph:
     """The graph of an exported program.
 
-    A dimension that is not fixed is called as the first input's that has it,
-    ``<input>_d<position>``, with the bounds it was exported with; ``dims`` fixes or bounds them
-    further.  Raises ``UnsupportedModel``, with all operators that cannot be imported and their
-    lines in the user's Python, and :class:`ModelError` for what else stands in the way.
+    A dimension that is not fixed is called as ``labels`` say, by input and axis, else as the first
+    input's that has it, ``<input>_d<axis>``.  It has the bounds it was exported with; ``dims``
+    fixes or bounds it further.  Raises ``UnsupportedModel``, with all operators that cannot be
+    imported and their lines in the user's Python, and :class:`ModelError` for what else stands in
+    the way.
     """
     whole = program.run_decompositions(decompositions(HANDLERS))
-    return _Exported(whole, dims or {}, name).graph()
+    return _Exported(whole, dims or {}, name, labels).graph()
 
 
 class _Exported:
-    def __init__(self, program: ExportedProgram, dims: Dims, name: str) -> None:
+    def __init__(self, program: ExportedProgram, dims: Dims, name: str, labels: Labels) -> None:
         self._program = program
         self._name = name
         self._placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
-        self._user = set(program.graph_signature.user_inputs)
-        names, bounds = self._dimensions(dims)
-        self._emitter = Emitter(GraphBuilder(name, bounds), bounds)
-        self._conversion = GraphConversion(program.graph_module, self._emitter, HANDLERS, names)
+        found = self._dimensions(dims, labels)
+        self._emitter = Emitter(GraphBuilder(name, found.bounds), found.bounds)
+        self._conversion = GraphConversion(
+            program.graph_module, self._emitter, HANDLERS, found.names
+        )
 
     def graph(self) -> Graph:
         """The whole graph; outputs have the names that PyTorch gives them."""
@@ -63,27 +68,21 @@ class _Exported:
             raise UnsupportedModel(self._name, self._conversion.problems)
         return self._built()
 
-    def _dimensions(self, dims: Dims) -> tuple[dict[str, Index], dict[str, Range]]:
-        """What PyTorch's symbols stand for, and the bounds of those that are dimensions."""
-        names: dict[str, Index] = {}
-        bounds: dict[str, Range] = {}
-        known = {str(s): r for s, r in self._program.range_constraints.items()}
-        for node in self._placeholders:
-            fake = node.meta.get("val")
-            sizes = fake.shape if isinstance(fake, torch.Tensor) else ()
-            for axis, size in enumerate(sizes):
-                symbol = symbol_of(size)
-                if symbol is None or symbol in names:
-                    continue
-                label = f"{node.name}_d{axis}"
-                names[symbol], bound = _dimension(label, _range(known.get(symbol)), dims)
-                if bound is not None:
-                    bounds[label] = bound
-        unknown = sorted(set(dims) - {f"{n.name}_d{a}" for n in self._placeholders
-                                      for a in range(16)})  # fmt: skip
+    def _dimensions(self, dims: Dims, labels: Labels) -> Dimensions:
+        """As PyTorch has exported them, called as in ``labels``, fixed and bounded by ``dims``."""
+        ranges = {str(s): r for s, r in self._program.range_constraints.items()}
+        named = dict(zip(self._program.graph_signature.user_inputs, labels, strict=False))
+        found = dimensions(
+            [(n.name, n.meta.get("val"), named.get(n.name, ())) for n in self._placeholders],
+            lambda size: range_of(ranges.get(symbol_of(size) or "")),
+            dims,
+        )
+        unknown = sorted(set(dims) - found.places.keys())
         if unknown:
-            raise ModelError(f"there is no dimension {unknown[0]!r}", (self._name,))
-        return names, bounds
+            known = ", ".join(found.places) or "none"
+            what = f"there is no dimension {unknown[0]!r}"
+            raise ModelError(what, (self._name,), f"dimensions: {known}")
+        return found
 
     def _contents(self) -> Mapping[str, torch.Tensor]:
         """Parameters, buffers and constants by their placeholders' names."""
@@ -121,32 +120,7 @@ class _Exported:
                 self._conversion.values.get(node), str
             ):
                 raise ModelError("an output is no tensor", (self._name,), "return tensors only")
-            results.append(self._output(node, results, wanted))
+            results.append(self._conversion.output(node, results))
+            if not self._emitter.builder.is_input(node.name) and node.name not in wanted.values():
+                wanted[results[-1]] = node.name
         return renamed(self._emitter.builder.build(results), wanted)
-
-    def _output(self, node: fx.Node, taken: list[str], wanted: dict[str, str]) -> str:
-        value = self._conversion.values[node]
-        assert isinstance(value, str)
-        stored = self._emitter.stored(value)
-        builder = self._emitter.builder
-        owned = builder.is_input(stored) or builder.constant_value(stored) is not None
-        if stored in taken or owned:
-            stored = builder.emit(Identity(), stored, source=(node.name,))
-        if not builder.is_input(node.name) and node.name not in wanted.values():
-            wanted[stored] = node.name
-        return stored
-
-
-def _range(known: Any) -> Range:
-    """Bounds as PyTorch has them; beyond its largest integer there is none."""
-    if known is None:
-        return Range(0, None)
-    low, high = known.lower, known.upper
-    return Range(max(0, int(low)), int(high) if high.is_finite and int(high) < 2**31 else None)
-
-
-def _dimension(label: str, exported: Range, dims: Dims) -> tuple[Index, Range | None]:
-    given = dims.get(label, exported)
-    if isinstance(given, int):
-        return given, None
-    return Sym(label), given

@@ -21,6 +21,8 @@ from modelcc.ir.index import Index, compare
 from modelcc.ir.types import TensorType
 from modelcc.ir.types import dtype_of as array_dtype
 from modelcc.ops.arithmetic import Value
+from modelcc.ops.elementwise import Identity
+from modelcc.ops.shape import Transpose
 
 CHECKS = (
     "sym_constrain_range",
@@ -55,9 +57,10 @@ class GraphConversion:
         """Convert all nodes but placeholders, which have their values, and the output."""
         for node in graph.nodes:
             if node.op in ("get_attr", "call_function"):
-                self._node(node)
+                self.convert(node)
 
-    def _node(self, node: fx.Node) -> None:
+    def convert(self, node: fx.Node) -> None:
+        """The value of ``node``, or what stands in its way among the problems."""
         source = location(node)
         try:
             if self.failed.intersection(node.all_input_nodes):
@@ -65,7 +68,7 @@ class GraphConversion:
                 if node.target is not operator.getitem:
                     self._handler(node)
             else:
-                self.values[node] = self._value(node, source)
+                self.values[node] = self.value_of(node, source)
         except UnsupportedForm as form:
             self.failed.add(node)
             self.problems.append(Unsupported("/".join(source), operator_of(node), "", str(form)))
@@ -74,7 +77,8 @@ class GraphConversion:
         except NotImplementedError as error:
             raise ModelError(f"{operator_of(node)} is incomplete: {error}", source) from error
 
-    def _value(self, node: fx.Node, source: tuple[str, ...]) -> Stored:
+    def value_of(self, node: fx.Node, source: tuple[str, ...]) -> Stored:
+        """What ``node`` becomes; UnsupportedForm if it cannot be imported."""
         if node.op == "get_attr":
             return self._attribute(node)
         fake = node.meta.get("val")
@@ -88,6 +92,19 @@ class GraphConversion:
         if not _has_tensors(fake) or _name(node) in CHECKS:
             return None  # sizes are known by their expressions
         return self._converted(node, fake, source)
+
+    def output(self, node: fx.Node, taken: Sequence[str], order: Sequence[int] = ()) -> str:
+        """The value of ``node``, its axes in ``order``, as an output that is none of ``taken``."""
+        value = self.values[node]
+        assert isinstance(value, str)
+        builder, source = self.emitter.builder, (node.name,)
+        stored = self.emitter.stored(value)
+        if tuple(order) != tuple(range(len(order))):
+            stored = builder.emit(Transpose(tuple(order)), stored, source=source)
+        owned = builder.is_input(stored) or builder.constant_value(stored) is not None
+        if stored in taken or owned:
+            stored = builder.emit(Identity(), stored, source=source)
+        return stored
 
     def _attribute(self, node: fx.Node) -> Stored:
         found: Any = self.module

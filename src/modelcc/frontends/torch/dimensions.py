@@ -1,0 +1,64 @@
+"""The named dimensions of traced inputs: names, bounds, and where each is first seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+
+from modelcc.frontends.torch.sizes import symbol_of
+from modelcc.ir.index import Index, Range, Sym
+
+Dims = Mapping[str, int | Range]
+TracedInput = tuple[str, Any, Sequence[str | None]]
+"""Name, what it was traced with, and the names of its dimensions as far as the user gave some."""
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """``names`` are sizes by PyTorch's symbols, ``bounds`` and ``places`` by their own names.
+
+    A place is the number of an input and the axis.
+    """
+
+    names: dict[str, Index] = field(default_factory=dict[str, Index])
+    bounds: dict[str, Range] = field(default_factory=dict[str, Range])
+    places: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+
+
+def dimensions(
+    inputs: Iterable[TracedInput], bounds: Callable[[Any], Range], dims: Dims
+) -> Dimensions:
+    """The dimensions of ``inputs``, each a symbol of PyTorch's with its ``bounds``.
+
+    One is called as the user calls it, else ``<input>_d<axis>`` after the first that has it;
+    ``dims`` gives sizes or other bounds by these names.
+    """
+    found = Dimensions()
+    for position, (name, traced, labels) in enumerate(inputs):
+        sizes = traced.shape if isinstance(traced, torch.Tensor) else ()
+        for axis, size in enumerate(sizes):
+            symbol = symbol_of(size)
+            if symbol is None or symbol in found.names:
+                continue
+            own = labels[axis] if axis < len(labels) else None
+            label = own or f"{name}_d{axis}"
+            given = dims.get(label, bounds(size))
+            found.places[label] = (position, axis)
+            found.names[symbol] = given if isinstance(given, int) else Sym(label)
+            if isinstance(given, Range):
+                found.bounds[label] = given
+    return found
+
+
+def range_of(known: Any) -> Range:
+    """Bounds as PyTorch has them; beyond its largest integer there is none."""
+    if known is None:
+        return Range(0, None)
+    low, high = (
+        int(e) if isinstance(e, sympy.Integer) else None for e in (known.lower, known.upper)
+    )
+    return Range(max(0, low or 0), high if high is not None and high < 2**31 else None)

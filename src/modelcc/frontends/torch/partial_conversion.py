@@ -1,0 +1,76 @@
+"""Conversion of what can be converted of a graph: the rest is listed, and its results given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import fx
+
+from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, unsupported
+from modelcc.frontends.torch.dtypes import dtype_of
+from modelcc.frontends.torch.graph_conversion import GraphConversion
+from modelcc.frontends.torch.locations import location, operator_of
+from modelcc.frontends.torch.sizes import index_of
+from modelcc.ir.errors import ModelError
+from modelcc.ir.types import TensorType
+
+HOST = "cpu"
+
+
+@dataclass(frozen=True)
+class PartialConversion(GraphConversion):
+    """A conversion that goes on behind what cannot be converted.
+
+    ``reasons`` say why, by node; what comes behind such a node sees an input in its place.
+    """
+
+    reasons: dict[fx.Node, Unsupported] = field(default_factory=dict[fx.Node, Unsupported])
+
+    def convert(self, node: fx.Node) -> None:
+        """As before, but nothing that stands in the way of one node ends the whole."""
+        try:
+            _check_results(self, node)
+            self.values[node] = self.value_of(node, location(node))
+        except (UnsupportedForm, ModelError, NotImplementedError) as reason:
+            self.give_up(node, str(reason))
+
+    def give_up(self, node: fx.Node, reason: str) -> None:
+        """List ``node`` and take its results for inputs."""
+        where = "/".join(location(node))
+        self.reasons[node] = Unsupported(where, operator_of(node), "", reason)
+        fake = node.meta.get("val")
+        many = isinstance(fake, tuple | list)
+        names = [self._given(f"{node.name}.{i}", f) for i, f in enumerate(_results(node))]
+        self.values[node] = tuple(names) if many else names[0]
+
+    def _given(self, name: str, fake: Any) -> str | None:
+        if not isinstance(fake, torch.Tensor):
+            return None
+        try:
+            shape = tuple(index_of(size, self.names) for size in fake.shape)
+            type = TensorType(shape, dtype_of(fake.dtype))
+        except UnsupportedForm:
+            return None
+        return self.emitter.builder.input(name, type)
+
+
+def _results(node: fx.Node) -> Sequence[Any]:
+    fake = node.meta.get("val")
+    return cast("Sequence[Any]", fake) if isinstance(fake, tuple | list) else (fake,)
+
+
+def _check_results(conversion: GraphConversion, node: fx.Node) -> None:
+    """That results are in this machine's memory, and of sizes that are known before a run."""
+    for one in _results(node):
+        if isinstance(one, torch.SymInt):
+            index_of(one, conversion.names)
+        if isinstance(one, torch.SymFloat | torch.SymBool):
+            unsupported("its result is a number that is no size")
+        if isinstance(one, torch.Tensor):
+            if one.device.type != HOST:
+                unsupported(f"its result is on {one.device}")
+            for size in one.shape:
+                index_of(size, conversion.names)

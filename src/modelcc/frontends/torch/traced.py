@@ -1,0 +1,236 @@
+"""Graphs that torch.compile has traced become graphs, with the way that memory takes in a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from modelcc.frontends.kit.emit import Emitter
+from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm
+from modelcc.frontends.torch.dimensions import dimensions, range_of
+from modelcc.frontends.torch.dtypes import array_of, dtype_of
+from modelcc.frontends.torch.handlers import HANDLERS
+from modelcc.frontends.torch.memory import inverted, memory_order
+from modelcc.frontends.torch.partial_conversion import PartialConversion
+from modelcc.frontends.torch.sizes import index_of, symbol_of
+from modelcc.ir.builder import GraphBuilder
+from modelcc.ir.graph import Graph
+from modelcc.ir.index import Index, Range, Sym
+from modelcc.ir.types import BOOL, TensorType
+from modelcc.ir.types import dtype_of as array_dtype
+from modelcc.ops.shape import Transpose
+
+Frozen = Mapping[int, torch.Tensor]
+"""Arguments that never change, by position."""
+
+
+@dataclass(frozen=True)
+class TensorInput:
+    """An input of the graph: which argument, its ``shape`` as it lies in memory, its strides.
+
+    One that is not ``dense`` is wanted as a contiguous copy.  ``carrier``: the argument is a
+    number, which the extent of an input tells that nobody reads.
+    """
+
+    argument: int
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    dense: bool = True
+    carrier: bool = False
+
+
+@dataclass(frozen=True)
+class TensorOutput:
+    """An output of the graph, as a tensor of these extents and strides."""
+
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A graph of torch.fx, converted as far as that goes.
+
+    ``sizes`` are the graph's dimensions: the argument and its axis, None for a number.  A result
+    is that of an output (its place), an argument as it is, or known from the sizes.
+    ``problems`` are the nodes that cannot be converted; without them ``graph`` is the whole.
+    """
+
+    graph: Graph
+    inputs: tuple[TensorInput, ...]
+    outputs: tuple[TensorOutput, ...]
+    results: tuple[FromOutput | FromArgument | FromSizes, ...]
+    sizes: Mapping[str, tuple[int, int | None]]
+    single: bool
+    problems: Mapping[fx.Node, Unsupported]
+
+
+@dataclass(frozen=True)
+class FromOutput:
+    """A result that the graph computes."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class FromArgument:
+    """A result that is an argument."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class FromSizes:
+    """A result that is no tensor: a size, or whatever is the same in every call."""
+
+    value: Any
+
+
+def import_traced(
+    module: fx.GraphModule, frozen: Frozen | None = None, name: str = "main"
+) -> Traced:
+    """``module``, whose placeholders and nodes carry fake tensors, as far as it can be converted.
+
+    Arguments in ``frozen`` become constants.
+    """
+    return _Import(module, frozen or {}, name).traced()
+
+
+class _Import:
+    def __init__(self, module: fx.GraphModule, frozen: Frozen, name: str) -> None:
+        self._frozen = frozen
+        self._nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self._module = module
+        found = dimensions([(n.name, n.meta.get("val"), ()) for n in self._nodes], _bounds_of, {})
+        self._sizes: dict[str, tuple[int, int | None]] = dict(found.places)
+        self._carried = self._carriers(found.names, found.bounds)
+        self._emitter = Emitter(GraphBuilder(name, found.bounds), found.bounds)
+        self._conversion = PartialConversion(module, self._emitter, HANDLERS, found.names)
+        self._inputs: list[TensorInput] = []
+
+    def _carriers(self, names: dict[str, Index], bounds: dict[str, Range]) -> dict[int, str]:
+        """Numbers among the arguments that no tensor's extent tells, by position."""
+        carried: dict[int, str] = {}
+        for position, node in enumerate(self._nodes):
+            number = node.meta.get("val")
+            symbol = symbol_of(number)
+            if symbol is None:
+                continue
+            known = _bounds_of(number)
+            if symbol not in names and _may_be_negative(number):
+                continue
+            if symbol not in names:
+                names[symbol], bounds[node.name] = Sym(node.name), known
+                carried[position] = node.name
+            label = names[symbol]
+            if isinstance(label, Sym):
+                self._sizes[label.name] = (position, None)
+        return carried
+
+    def traced(self) -> Traced:
+        for position, node in enumerate(self._nodes):
+            self._place(position, node)
+        self._conversion.run(self._module.graph)
+        (given,) = self._module.graph.output_node().args
+        single = isinstance(given, fx.Node)
+        names: list[str] = []
+        outputs: list[TensorOutput] = []
+        results = tuple(
+            self._result(r, names, outputs)
+            for r in ((given,) if single else cast("Sequence[object]", given))
+        )
+        return Traced(
+            self._emitter.builder.build(names),
+            tuple(self._inputs),
+            tuple(outputs),
+            results,
+            self._sizes,
+            single,
+            self._conversion.reasons,
+        )
+
+    def _place(self, position: int, node: fx.Node) -> None:
+        """The value of an argument: a constant, or an input in the order of its memory."""
+        fake, conversion = node.meta.get("val"), self._conversion
+        conversion.values[node] = None
+        if position in self._carried:
+            shape = (Sym(self._carried[position]),)
+            self._emitter.builder.input(node.name, TensorType(shape, BOOL))
+            self._inputs.append(TensorInput(position, shape, (1,), carrier=True))
+        if not isinstance(fake, torch.Tensor):
+            return
+        if position in self._frozen:
+            array = array_of(self._frozen[position])
+            conversion.values[node] = self._emitter.note(array, array_dtype(array), node.name)
+            return
+        try:
+            conversion.values[node] = self._input(position, node, fake)
+        except UnsupportedForm:
+            return  # what uses it is not converted and says so
+
+    def _input(self, position: int, node: fx.Node, fake: torch.Tensor) -> str:
+        order = memory_order(fake)
+        axes = tuple(range(len(fake.shape))) if order is None else order
+        extents = tuple(index_of(size, self._conversion.names) for size in fake.shape)
+        type = TensorType(tuple(extents[a] for a in axes), dtype_of(fake.dtype))
+        name = self._emitter.builder.input(node.name, type)
+        strides = _strides(extents, axes)
+        self._inputs.append(TensorInput(position, type.shape, strides, order is not None))
+        if axes == tuple(range(len(axes))):
+            return name
+        return self._emitter.emit(Transpose(inverted(axes)), name, source=(node.name,))
+
+    def _result(
+        self, given: Any, names: list[str], outputs: list[TensorOutput]
+    ) -> FromOutput | FromArgument | FromSizes:
+        if not isinstance(given, fx.Node):
+            return FromSizes(given)
+        fake = given.meta.get("val")
+        if given in self._nodes:
+            return FromArgument(self._nodes.index(given))
+        if not isinstance(fake, torch.Tensor):
+            return FromSizes(self._known(fake))
+        if not isinstance(self._conversion.values.get(given), str):
+            return FromSizes(None)  # there are problems, and nobody runs this
+        order = memory_order(fake) or tuple(range(len(fake.shape)))
+        names.append(self._conversion.output(given, names, order))
+        shape = tuple(index_of(size, self._conversion.names) for size in fake.shape)
+        outputs.append(TensorOutput(shape, _strides(shape, order), fake.dtype))
+        return FromOutput(len(outputs) - 1)
+
+    def _known(self, fake: object) -> object:
+        if not isinstance(fake, torch.SymInt):
+            return fake
+        try:
+            return index_of(fake, self._conversion.names)
+        except UnsupportedForm:
+            return None
+
+
+def _strides(shape: Sequence[Index], order: Sequence[int]) -> tuple[Index, ...]:
+    """Those of a dense tensor with its axes in ``order``, the outermost first.
+
+    As PyTorch has them, an axis without elements counts as one of a single element.
+    """
+    strides: dict[int, Index] = {}
+    step: Index = 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step = step if shape[axis] == 0 else step * shape[axis]
+    return tuple(strides[axis] for axis in range(len(shape)))
+
+
+def _bounds_of(size: Any) -> Range:
+    """What PyTorch knows of a size that is a symbol."""
+    node = size.node
+    return range_of(node.shape_env.var_to_range.get(node.expr))
+
+
+def _may_be_negative(size: Any) -> bool:
+    return not statically_known_true(size >= 0)

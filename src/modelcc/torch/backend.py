@@ -1,0 +1,144 @@
+"""The backend of ``torch.compile``, found by its entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from functorch.compile import min_cut_rematerialization_partition
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+import modelcc.api
+from modelcc.frontends.torch.decompositions import decompositions
+from modelcc.frontends.torch.handlers import HANDLERS
+from modelcc.frontends.torch.partial_conversion import HOST
+from modelcc.frontends.torch.traced import Frozen, Traced
+from modelcc.ir.errors import ModelError
+from modelcc.torch.compiled_call import CompiledCall
+from modelcc.torch.partition import Parted, joined, parted
+
+Observer = Callable[[str, Parted], None]
+"""Called with ``forward``, ``backward`` or ``inference`` and what became of the graph."""
+
+
+def backend(
+    module: fx.GraphModule,
+    examples: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """``torch.compile(model, backend="modelcc")``: forward, and backward where that is asked for.
+
+    ``options`` are arguments of :func:`modelcc.compile` (``threads`` is PyTorch's number by
+    default), and ``freeze``: parameters are constants then and packed once, in graphs without
+    gradients; changing them later has no effect.  Operators that modelcc lacks run in PyTorch,
+    see :func:`modelcc.torch.explain`.  :class:`ModelError` for tensors of other devices.
+    """
+    return compiled_by(_request(options, mode), module, examples)
+
+
+@dataclass(frozen=True)
+class BackendRequest:
+    """What to compile with: arguments of :func:`modelcc.compile`, and who wants to know."""
+
+    arguments: Mapping[str, Any]
+    freeze: bool = False
+    observer: Observer | None = None
+
+
+def _request(options: Mapping[str, Any] | None, mode: str | None) -> BackendRequest:
+    if mode not in (None, "default"):
+        raise ModelError(
+            f"there is no mode {mode!r}", ("torch.compile",), "give options, as in {'optimize': 3}"
+        )
+    given = dict(options or {})
+    freeze = given.pop("freeze", False)
+    return BackendRequest({"threads": torch.get_num_threads(), **given}, freeze)
+
+
+def compiled_by(
+    request: BackendRequest, module: fx.GraphModule, examples: Sequence[Any]
+) -> Callable[..., Any]:
+    """``module``, as Dynamo has traced it, compiled as ``request`` says."""
+    _check_devices(module)
+    inference = partial(_compiled, request, "inference", examples if request.freeze else ())
+    whole: Any = aot_autograd(
+        fw_compiler=partial(_compiled, request, "forward", ()),
+        bw_compiler=partial(_compiled, request, "backward", ()),
+        inference_compiler=inference,
+        decompositions=decompositions(HANDLERS),
+        partition_fn=min_cut_rematerialization_partition,
+    )
+    return whole(module, examples)
+
+
+def _check_devices(module: fx.GraphModule) -> None:
+    for node in module.graph.nodes:
+        fake = node.meta.get("example_value")
+        if node.op == "placeholder" and isinstance(fake, torch.Tensor):
+            device = fake.device
+            if device.type != HOST:
+                raise ModelError(
+                    f"its input {node.name!r} is on {device}", ("torch.compile",),
+                    "modelcc compiles for the processor here: move model and inputs to the CPU",
+                )  # fmt: skip
+
+
+def _compiled(
+    request: BackendRequest,
+    kind: str,
+    examples: Sequence[Any],
+    module: fx.GraphModule,
+    _: Sequence[Any],
+) -> Callable[[list[Any]], Any]:
+    """One graph of AOTAutograd's, called with a list of its arguments."""
+    with unset_fake_temporarily():  # constants have contents
+        return _built(request, kind, module, _frozen(examples))
+
+
+def _built(
+    request: BackendRequest, kind: str, module: fx.GraphModule, frozen: Frozen
+) -> Callable[[list[Any]], Any]:
+    parts = parted(module, frozen)
+    if request.observer is not None:
+        request.observer(kind, parts)
+    if parts.whole is not None:
+        return _call(request, parts.whole, checked=False)
+    calls = {n: _call(request, t, checked=True).unboxed for n, t in parts.parts.items()}
+    return _Boxed(joined(parts, calls))
+
+
+class _Boxed:
+    """A module of torch.fx, called with a list of its arguments, which it empties."""
+
+    def __init__(self, module: Any) -> None:
+        self._boxed_call = True  # of the object, whose dictionary wrappers copy
+        self._module = module
+
+    def __call__(self, arguments: list[Any]) -> Any:
+        given = list(arguments)
+        arguments.clear()
+        return self._module(*given)
+
+
+def _call(request: BackendRequest, traced: Traced, checked: bool) -> CompiledCall:
+    model = modelcc.api.compile(traced.graph, **request.arguments)
+    return CompiledCall(traced, model.session, checked)
+
+
+def _frozen(examples: Sequence[Any]) -> Frozen:
+    """Parameters and buffers that no call changes, by their place among the arguments."""
+    context = TracingContext.try_get()
+    metadata: Any = None if context is None else context.fw_metadata
+    if metadata is None or len(metadata.input_info) != len(examples):
+        return {}
+    changed = set(metadata.mutated_inp_runtime_indices)
+    fixed = [i for i in metadata.static_input_indices if i not in changed]
+    return {i: examples[i] for i in fixed if isinstance(examples[i], torch.Tensor)}

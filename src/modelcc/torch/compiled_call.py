@@ -1,0 +1,135 @@
+"""A compiled graph as PyTorch calls it: tensors in and out, passed on as pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided
+
+from modelcc.frontends.torch.traced import FromArgument, FromOutput, Traced
+from modelcc.ir.index import Expr, compile_shapes
+from modelcc.runtime.session import Session
+from modelcc.runtime.signature import Signature
+
+Shape = tuple[int, ...]
+
+KEPT = 1024
+"""Layouts of a graph; those of a growing sequence would fill memory otherwise."""
+
+
+@dataclass(frozen=True)
+class CallLayout:
+    """What calls with the same sizes have in common.
+
+    ``makes`` are extents, strides and types of new tensors, ``strides`` those of inputs,
+    ``known`` the results that are sizes.
+    """
+
+    signature: Signature
+    makes: tuple[tuple[Shape, Shape, torch.dtype], ...]
+    strides: tuple[Shape, ...]
+    known: tuple[int, ...]
+
+
+class CompiledCall:
+    """Called with the arguments of the traced graph in a list, which it empties.
+
+    Safe to call from several threads.  PyTorch's guards and its autograd vouch for types, shapes
+    and strides; ``checked`` looks at strides in each call, for arguments that come from operators
+    that PyTorch runs.
+    """
+
+    def __init__(self, traced: Traced, session: Session, checked: bool = False) -> None:
+        """``session`` runs the graph that was ``traced``."""
+        self._boxed_call = True  # of the object, whose dictionary wrappers copy
+        self._traced = traced
+        self._session = session
+        self._checked = checked
+        self._sizes = tuple(traced.sizes.values())
+        self._places = tuple(i.argument for i in traced.inputs)
+        self._plain = not checked and all(i.dense and not i.carrier for i in traced.inputs)
+        self._only_outputs = traced.results == tuple(map(FromOutput, range(len(traced.outputs))))
+        self._evaluate = _evaluator(traced)
+        self._layouts: dict[Shape, CallLayout] = {}
+        self._fixed = None if traced.sizes else self._layout(())
+
+    def __call__(self, arguments: list[Any]) -> Any:
+        layout = self._fixed or self._found(arguments)
+        outs = [empty_strided(*make) for make in layout.makes]
+        addresses = [out.data_ptr() for out in outs]
+        if self._plain:
+            inputs = [arguments[place].data_ptr() for place in self._places]
+            self._session.run_at(layout.signature, inputs, addresses)
+        else:
+            held = self._brought(arguments, layout)
+            inputs = [0 if t is None else t.data_ptr() for t in held]
+            self._session.run_at(layout.signature, inputs, addresses)
+        results = outs if self._only_outputs else self._results(arguments, outs, layout)
+        arguments.clear()
+        return results[0] if self._traced.single else results
+
+    def unboxed(self, *arguments: Any) -> Any:
+        """As a call, for arguments one by one."""
+        return self(list(arguments))
+
+    def _brought(self, arguments: list[Any], layout: CallLayout) -> list[Any]:
+        """Tensors as the graph wants them, copies only where they must be."""
+        held: list[Any] = []
+        for given, strides in zip(self._traced.inputs, layout.strides, strict=True):
+            tensor: Any = None if given.carrier else arguments[given.argument]
+            if tensor is not None and not given.dense:
+                tensor = tensor.contiguous()
+            elif tensor is not None and self._checked and tensor.stride() != strides:
+                tensor = empty_strided(tensor.shape, strides, tensor.dtype).copy_(tensor)
+            held.append(tensor)
+        return held
+
+    def _results(self, arguments: list[Any], outs: list[Any], layout: CallLayout) -> list[Any]:
+        known, found = iter(layout.known), list[Any]()
+        for result in self._traced.results:
+            if isinstance(result, FromOutput):
+                found.append(outs[result.place])
+            elif isinstance(result, FromArgument):
+                found.append(arguments[result.place])
+            else:
+                found.append(next(known) if isinstance(result.value, Expr) else result.value)
+        return found
+
+    def _found(self, arguments: list[Any]) -> CallLayout:
+        sizes = tuple(
+            arguments[place] if axis is None else arguments[place].shape[axis]
+            for place, axis in self._sizes
+        )
+        return self._layouts.get(sizes) or self._layout(sizes)
+
+    def _layout(self, sizes: Shape) -> CallLayout:
+        traced, shapes = self._traced, self._evaluate(sizes)
+        inputs, outputs = len(traced.inputs), len(traced.outputs)
+        wanted, rest = shapes[: 2 * inputs], shapes[2 * inputs :]
+        types = [output.dtype for output in traced.outputs]
+        made = CallLayout(
+            self._session.signature(wanted[:inputs]),
+            tuple(zip(rest[:outputs], rest[outputs : 2 * outputs], types, strict=True)),
+            wanted[inputs:],
+            rest[-1],
+        )
+        if len(self._layouts) >= KEPT:
+            self._layouts = {}
+        self._layouts[sizes] = made
+        return made
+
+
+def _evaluator(traced: Traced) -> Callable[[Shape], tuple[Shape, ...]]:
+    """From sizes to shapes and strides of inputs, those of outputs, and the sizes among results."""
+    results = [r.value for r in traced.results if not isinstance(r, FromOutput | FromArgument)]
+    shapes = [
+        *(i.shape for i in traced.inputs),
+        *(i.strides for i in traced.inputs),
+        *(o.shape for o in traced.outputs),
+        *(o.strides for o in traced.outputs),
+        [value for value in results if isinstance(value, Expr)],
+    ]
+    return compile_shapes(shapes, tuple(traced.sizes))

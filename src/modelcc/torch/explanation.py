@@ -1,0 +1,71 @@
+"""What ran where of a model that ``torch.compile`` compiles, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from modelcc.frontends.kit.errors import Unsupported
+from modelcc.torch.backend import BackendRequest, compiled_by
+from modelcc.torch.partition import Parted
+
+
+@dataclass(frozen=True)
+class ExplainedGraph:
+    """One graph: ``forward``, ``backward`` or ``inference``; operators that modelcc ``compiled``,
+    in how many ``parts``, and those that PyTorch runs."""
+
+    kind: str
+    compiled: int
+    parts: int
+    elsewhere: tuple[Unsupported, ...]
+
+    def __str__(self) -> str:
+        head = f"{self.kind}: {self.compiled} operators compiled in {self.parts} parts"
+        rest = "".join(f"\n  {problem}" for problem in self.elsewhere)
+        return f"{head}, {len(self.elsewhere)} run in PyTorch{':' if rest else ''}{rest}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All graphs of a model; more than one inference or forward graph says that Dynamo broke it."""
+
+    graphs: tuple[ExplainedGraph, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.graphs))
+
+
+def explain(model: Any, *inputs: Any, **named: Any) -> Explanation:
+    """What modelcc compiles of ``model``, called with these inputs, and what PyTorch runs.
+
+    The model is compiled and called once; where a result has gradients, backward too.
+    """
+    found: list[ExplainedGraph] = []
+    request = BackendRequest({"threads": torch.get_num_threads()}, observer=partial(_note, found))
+    compiled = torch.compile(model, backend=partial(compiled_by, request))
+    result = compiled(*inputs, **named)
+    for leaf in torch.utils._pytree.tree_leaves(result):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            _differentiate(model, leaf)
+            break
+    return Explanation(tuple(found))
+
+
+def _differentiate(model: Any, result: torch.Tensor) -> None:
+    """Run backward without leaving gradients anywhere."""
+    leaves = [p for p in model.parameters() if p.requires_grad] if _is_module(model) else []
+    if leaves:
+        torch.autograd.grad(result.sum(), leaves, allow_unused=True)
+
+
+def _is_module(model: Any) -> bool:
+    return isinstance(model, torch.nn.Module)
+
+
+def _note(found: list[ExplainedGraph], kind: str, parts: Parted) -> None:
+    count = len(parts.parts) or int(parts.whole is not None)
+    found.append(ExplainedGraph(kind, parts.compiled, count, parts.problems))

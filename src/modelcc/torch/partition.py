@@ -1,0 +1,96 @@
+"""What modelcc compiles of a traced graph and what PyTorch runs itself."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from modelcc.frontends.kit.errors import Unsupported
+from modelcc.frontends.torch.traced import Frozen, Traced, import_traced
+
+PREFIX = "modelcc_"
+
+
+@dataclass(frozen=True)
+class Parted:
+    """A graph whose ``parts``, by the names of its modules, are compiled.
+
+    ``whole`` is in place of these if nothing is left for PyTorch.  ``problems`` are the operators
+    that PyTorch runs because modelcc cannot, ``compiled`` how many it does not.
+    """
+
+    module: fx.GraphModule
+    parts: Mapping[str, Traced]
+    whole: Traced | None
+    problems: tuple[Unsupported, ...]
+    compiled: int
+
+
+def parted(module: fx.GraphModule, frozen: Frozen | None = None) -> Parted:
+    """``module`` with what can be imported, and is worth a call, in modules of their own."""
+    whole = import_traced(module, frozen)
+    if not whole.problems:
+        count = _computing(module.graph.nodes)
+        return Parted(module, {}, whole if count else None, (), count)
+    problems = {node.name: p for node, p in whole.problems.items()}
+    while True:
+        split, names = _split(module, problems.keys())
+        parts = {name: import_traced(_module(split, name), name=name) for name in names}
+        found = {node.name: p for part in parts.values() for node, p in part.problems.items()}
+        if not found:
+            count = sum(_computing(_module(split, name).graph.nodes) for name in names)
+            return Parted(split, parts, None, tuple(problems.values()), count)
+        problems |= found
+
+
+def _module(whole: Any, name: str) -> fx.GraphModule:
+    return whole.get_submodule(name)
+
+
+class _Importable(OperatorSupportBase):
+    def __init__(self, refused: Collection[str]) -> None:
+        self._refused = refused
+
+    def is_node_supported(self, submodules: Mapping[str, Any], node: fx.Node) -> bool:
+        """Whether ``node`` may be compiled."""
+        constant = node.op == "get_attr" and isinstance(node.meta.get("val"), torch.Tensor)
+        return (constant or node.op == "call_function") and node.name not in self._refused
+
+
+def _split(module: fx.GraphModule, refused: Collection[str]) -> tuple[fx.GraphModule, list[str]]:
+    """A copy in which all but what is ``refused`` is in modules, and their names."""
+    own = fx.GraphModule(module, copy.deepcopy(module.graph))
+    maker = CapabilityBasedPartitioner(own, _Importable(refused), allows_single_node_partition=True)
+    worthy = [p for p in maker.propose_partitions() if _computing(p.nodes)]
+    split = maker.fuse_partitions(worthy, prefix=PREFIX)
+    return split, [n.target for n in split.graph.nodes if n.op == "call_module"]
+
+
+def _computing(nodes: Any) -> int:
+    """How many of ``nodes`` compute elements; views and sizes cost PyTorch nothing."""
+    return sum(map(_computes, nodes))
+
+
+def _computes(node: fx.Node) -> bool:
+    if node.op != "call_function" or node.target is operator.getitem:
+        return False
+    view = getattr(node.target, "is_view", False)
+    return not view and isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
+
+
+def joined(parted: Parted, calls: Mapping[str, Callable[..., Any]]) -> Any:
+    """The graph with ``calls`` in place of its parts."""
+    module: Any = parted.module
+    for name, call in calls.items():
+        delattr(module, name)
+        setattr(module, name, call)
+    module.recompile()
+    return module
