@@ -19,6 +19,7 @@ from modelcc.artifact.file import read_artifact
 from modelcc.cache.compile_cache import find_compiled
 from modelcc.cache.measurements import with_measurements
 from modelcc.environment import Environment, read_environment
+from modelcc.frontends.choice import frontend_of
 from modelcc.ir.errors import ModelError
 from modelcc.ir.types import Array
 from modelcc.model import Model, opened
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
 
 def compile(
     model: ModelSource,
-    target: str | None = None,
+    args: str | Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     *,
+    dynamic_shapes: Any = None,
+    target: str | None = None,
     options: Options | None = None,
     threads: int | None = None,
     dims: Dims | None = None,
@@ -58,7 +62,12 @@ def compile(
     cache: str | Path | None = "",
     progress: Progress | None = None,
 ) -> Model:
-    """Compile an ONNX model: a path, the bytes of a file, an ``onnx.ModelProto``, or a graph.
+    """Compile a model: a path (``.onnx``, ``.pt2``), the bytes of an ONNX file, an
+    ``onnx.ModelProto``, a program of ``torch.export``, or a graph.
+
+    A ``torch.nn.Module`` is exported first, by its call with ``args`` and ``kwargs``, which are
+    examples; ``dynamic_shapes`` is as for ``torch.export.export``, and dimensions are called as its
+    ``Dim``.  For any other model the name of a target may stand in the place of ``args``.
 
     ``threads``: how many to run on (default: ``MODELCC_NUM_THREADS``, else one per core).
     ``dims`` fixes named dimensions (``{"batch": 8}``) or bounds them (``{"batch": (1, 512)}``).
@@ -75,6 +84,8 @@ def compile(
     how many there are.  :class:`ModelError` says what is wrong with the model or an argument.
     """
     environment = read_environment(os.environ)
+    if isinstance(args, str) and target is None:
+        args, target = None, args
     asked = asked_options(
         environment, options, target=target, threads=threads, dims=dims, cpu=cpu,
         optimize=optimize, accuracy=accuracy, winograd=winograd, strassen=strassen,
@@ -84,7 +95,10 @@ def compile(
     checks.function("progress", progress, _PROGRESS)
     folder, jobs = _folder(cache, environment), default_jobs(environment)
     here = _here(asked, folder, measured)
-    return compiled_model(_source(model), here, folder, jobs, progress)
+    source = _source(model)
+    if not (args is None and kwargs is None and dynamic_shapes is None):
+        source = frontend_of(source).called(source, args, kwargs, dynamic_shapes)
+    return compiled_model(source, here, folder, jobs, progress)
 
 
 def compiled_model(

@@ -20,7 +20,8 @@ class Frontend:
     """A reader of models: ``function`` of ``module`` makes a graph of a source and ``dims``.
 
     Its sources are files with ``suffixes``, bytes that begin with one of ``magic``, and objects of
-    ``packages``.  ``extra`` installs what it needs.
+    ``packages``.  ``extra`` installs what it needs.  ``caller`` makes a source of one that can be
+    called, and example arguments.
     """
 
     module: str
@@ -29,6 +30,7 @@ class Frontend:
     suffixes: tuple[str, ...] = ()
     magic: tuple[bytes, ...] = ()
     packages: tuple[str, ...] = ()
+    caller: str = ""
 
     def reads(self, source: object) -> bool:
         """Whether ``source`` is one of its kind."""
@@ -38,16 +40,24 @@ class Frontend:
             case bytes():
                 return source.startswith(self.magic)
             case _:
-                home = f"{type(source).__module__}."
-                return home.startswith(tuple(f"{name}." for name in self.packages))
+                homes = (f"{kind.__module__}." for kind in type(source).__mro__)
+                packages = tuple(f"{name}." for name in self.packages)
+                return any(home.startswith(packages) for home in homes)
 
     def read(self, source: Any, dims: Dims) -> Graph:
         """The graph of ``source``; :class:`ModelError` if it is none, or a package is missing."""
-        return self._importer()(source, dims)
+        return self._loaded(self.function)(source, dims)
 
-    def _importer(self) -> Callable[[Any, Dims], Graph]:
+    def called(self, source: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Any:
+        """A source of this frontend: what ``source`` computes of such arguments."""
+        if not self.caller:
+            hint = "args, kwargs and dynamic_shapes are for a torch.nn.Module"
+            raise ModelError("this model knows its inputs", (), hint)
+        return self._loaded(self.caller)(source, args, kwargs, dynamic_shapes)
+
+    def _loaded(self, name: str) -> Callable[..., Any]:
         try:
-            return getattr(import_module(self.module), self.function)
+            return getattr(import_module(self.module), name)
         except ModuleNotFoundError as error:
             if not self.extra or (error.name or "").startswith("modelcc"):
                 raise
@@ -59,6 +69,14 @@ ONNX = Frontend("modelcc.frontends.onnx", "import_onnx")
 """Reads what no other frontend does, and says what it is not."""
 
 FRONTENDS = (
+    Frontend(
+        "modelcc.frontends.torch",
+        "import_torch",
+        extra="torch",
+        suffixes=(".pt2",),
+        packages=("torch", "modelcc.frontends.torch"),
+        caller="exported",
+    ),
     Frontend(
         "modelcc.frontends.stablehlo",
         "import_stablehlo",

@@ -1,5 +1,6 @@
-"""The PyTorch frontend: :func:`import_exported` turns an exported program into a graph."""
+"""The PyTorch frontend: :func:`import_torch` turns what ``torch.export`` makes into a graph."""
 
 from modelcc.frontends.torch.exported import import_exported
+from modelcc.frontends.torch.exporting import exported, import_torch
 
-__all__ = ["import_exported"]
+__all__ = ["exported", "import_exported", "import_torch"]

@@ -1,0 +1,110 @@
+"""Modules are exported by torch.export, and files of its programs are read."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
+
+from modelcc.frontends.torch.dimensions import Dims
+from modelcc.frontends.torch.exported import Labels, import_exported
+from modelcc.ir.errors import ModelError
+from modelcc.ir.graph import Graph
+
+_HINT = "see torch.export's guide, or use torch.compile(model, backend='modelcc')"
+_EXAMPLES = "give example inputs, as in modelcc.compile(module, (torch.randn(1, 3),))"
+
+
+@dataclass(frozen=True)
+class NamedProgram:
+    """An exported program, and what the user calls dimensions, by input and axis."""
+
+    program: ExportedProgram
+    labels: Labels
+
+
+def import_torch(source: Any, dims: Dims) -> Graph:
+    """The graph of a program of torch.export, or of the file (``.pt2``) of one.
+
+    :class:`ModelError` if it is something else, or PyTorch cannot read it.
+    """
+    match source:
+        case NamedProgram():
+            return import_exported(source.program, dims, labels=source.labels)
+        case ExportedProgram():
+            return import_exported(source, dims)
+        case str() | Path():
+            return import_exported(_loaded(Path(source)), dims)
+        case torch.nn.Module():
+            raise ModelError("a module alone does not tell its inputs", (), _EXAMPLES)
+        case _:
+            kind = f"{type(source).__module__}.{type(source).__qualname__}"
+            raise ModelError(f"this is no model: {kind}", (), _EXAMPLES)
+
+
+def exported(
+    module: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+) -> NamedProgram:
+    """``module`` as torch.export traces its call; :class:`ModelError` has torch's own words."""
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError("only a torch.nn.Module is exported", (), _EXAMPLES)
+    given, named = tuple(args or ()), dict(kwargs or {})
+    try:
+        program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
+    except Exception as error:  # whatever the user's code and PyTorch raise
+        where = (type(module).__name__, *_user_line(error))
+        raise ModelError(f"torch.export refuses it: {error}", where, _HINT) from error
+    return NamedProgram(program, _labels(module, given, named, dynamic_shapes))
+
+
+def _loaded(path: Path) -> ExportedProgram:
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # whatever is in the file
+        raise ModelError(f"PyTorch cannot read it: {error}", (str(path),)) from error
+
+
+def _user_line(error: Exception) -> tuple[str, ...]:
+    """File and line of the innermost frame that is neither PyTorch's nor ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = str(Path(__file__).parents[2])
+    own = [
+        f for f in frames
+        if not f.filename.startswith((ours, "<")) and "/torch/" not in f.filename
+    ]  # fmt: skip
+    outer = [f for f in frames if f.filename.startswith(ours)]
+    inside = [f for f in own if frames.index(f) > frames.index(outer[-1])] if outer else own
+    return (f"{inside[-1].filename}:{inside[-1].lineno}",) if inside else ()
+
+
+def _labels(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Labels:
+    if dynamic_shapes is None:
+        return ()
+    found: list[Sequence[str | None]] = []
+
+    def note(_: object, leaf: Any, shape: Any) -> None:
+        rank = len(leaf.shape) if isinstance(leaf, torch.Tensor) else 0
+        found.append([_dim_name(shape, axis) for axis in range(rank)])
+
+    inputs: Any = _combine_args(module, args, kwargs)
+    if isinstance(dynamic_shapes, tuple | list):
+        inputs = type(dynamic_shapes)(inputs.values())
+    _tree_map_with_path(note, inputs, dynamic_shapes, tree_name="inputs")
+    return found
+
+
+def _dim_name(shape: Any, axis: int) -> str | None:
+    """What ``shape`` calls an axis: the name of a ``Dim``, not of an automatic one."""
+    if isinstance(shape, Mapping):
+        dim = shape.get(axis)
+    else:
+        dim = shape[axis] if isinstance(shape, Sequence) and axis < len(shape) else None
+    return getattr(dim, "__name__", None)
+
+
