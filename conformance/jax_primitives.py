@@ -60,9 +60,12 @@ def difference(found: Array, wanted: Array) -> str:
 
 
 def _far(found: Array, wanted: Array) -> Array:
-    tolerance = TOLERANCES.get(wanted.real.dtype.str[1:], NARROW)
-    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    a, b = found.astype(wide), wanted.astype(wide)
+    if wanted.dtype.kind == "c":
+        parts = f"f{wanted.dtype.itemsize // 2}"
+        found, wanted = (a.reshape(*a.shape, 1).view(parts) for a in (found, wanted))
+        return _far(found, wanted).any(-1)
+    tolerance = TOLERANCES.get(wanted.dtype.str[1:], NARROW)
+    a, b = found.astype(np.float64), wanted.astype(np.float64)
     with np.errstate(all="ignore"):
         size = np.abs(b)
         scale = min(1.0, float(size[np.isfinite(size)].max(initial=0)))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from modelcc import checks
 from modelcc.artifact.file import read_artifact
@@ -248,8 +248,9 @@ def asked_options(environment: Environment, base: Options | None, **given: Any) 
 def _source(model: ModelSource) -> ModelSource:
     """A model in the form that the cache knows; the frontend refuses what is none."""
     if isinstance(model, str | PathLike):
-        return checks.file_path("model", model)
-    return bytes(model) if isinstance(model, bytearray | memoryview) else model
+        return checks.file_path("model", cast("str | PathLike[str]", model))
+    is_buffer = isinstance(model, bytearray | memoryview)
+    return bytes(cast("bytes", model)) if is_buffer else model
 
 
 def _folder(cache: str | Path | None, environment: Environment) -> Path | None:

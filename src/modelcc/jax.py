@@ -17,7 +17,7 @@ import numpy as np
 from jax import export
 
 from modelcc.api import compile as compile_source
-from modelcc.frontends.stablehlo.frontend import Lowered
+from modelcc.frontends.stablehlo.frontend import LoweredModule
 from modelcc.ir.errors import ModelError
 from modelcc.model import Model
 from modelcc.runtime.errors import InputError
@@ -49,7 +49,7 @@ class JaxModel:
         """The result for the leaves of ``(args, kwargs)``."""
         pairs = zip(self.kept, self.dtypes, strict=True)
         found = self.model(*(_given(leaves[n], dtype) for n, dtype in pairs))
-        results = found if isinstance(found, tuple) else (found,)
+        results: tuple[Any, ...] = found if type(found) is tuple else (found,)
         made = map(_result, results, self.results)
         return jax.tree.unflatten(self.out_tree, map(jax.numpy.asarray, made))
 
@@ -78,17 +78,13 @@ def compile(
     else:
         lowered = traced.trace(*specs, **arguments[1]).lower(lowering_platforms=("cpu",))
         kept, name = tuple(range(len(leaves))), getattr(function, "__name__", "model")
-        model = compile_source(Lowered(lowered.compiler_ir("stablehlo"), None, name), **options)
+        model = compile_source(
+            LoweredModule(lowered.compiler_ir("stablehlo"), None, name), **options
+        )
         out_tree, types = lowered.out_tree, jax.tree.leaves(lowered.in_avals)
         results = jax.tree.leaves(lowered.out_info)
-    return JaxModel(
-        model,
-        tree,
-        out_tree,
-        kept,
-        tuple(types[n].dtype for n in kept),
-        tuple(r.dtype for r in results),
-    )
+    given, made = tuple(types[n].dtype for n in kept), tuple(r.dtype for r in results)
+    return JaxModel(model, tree, out_tree, kept, given, made)
 
 
 def _given(leaf: Any, dtype: Any) -> Any:
@@ -138,7 +134,8 @@ class Jitted:
 
 
 def _type_of(leaf: Any) -> Hashable:
-    return np.shape(leaf), getattr(leaf, "dtype", type(leaf)), getattr(leaf, "weak_type", False)
+    kind: type[Any] = type(leaf)
+    return np.shape(leaf), getattr(leaf, "dtype", kind), getattr(leaf, "weak_type", False)
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Jitted:

@@ -90,7 +90,8 @@ def vision_block(p: Tree, x: Any) -> Any:
         x, p["patch"], (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
     x = x.reshape(x.shape[0], -1, WIDTH) + p["places"]
-    x = x + attended(*split(layer_norm(x, p["norm"]), p), p)
+    q, k, v = split(layer_norm(x, p["norm"]), p)
+    x = x + attended(q, k, v, p)
     return x + jax.nn.gelu(layer_norm(x, p["norm"]) @ p["up"], approximate=False) @ p["down"]
 
 

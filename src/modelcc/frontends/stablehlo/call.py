@@ -13,48 +13,48 @@ from modelcc.frontends.kit.body import Body, BodyInputs
 from modelcc.frontends.kit.conversion import Conversion
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.stablehlo.module import Attribute, Block, Operation
+from modelcc.frontends.stablehlo.module import Attribute, HloBlock, Operation
 from modelcc.ir.index import Bounds, Index
 from modelcc.ir.op import Op
 from modelcc.ir.types import DType, TensorType
 from modelcc.ops.arithmetic import Value
 
 
-class Inline(Protocol):
+class InlineBlock(Protocol):
     """Converts a block in place, with values for its arguments; its results.
 
     ``lifted`` operands are tensors where the block is written for single elements.
     """
 
     def __call__(
-        self, block: Block, operands: Sequence[str], lifted: bool = False
+        self, block: HloBlock, operands: Sequence[str], lifted: bool = False
     ) -> tuple[str, ...]: ...
 
 
-class MakeBody(Protocol):
+class MakeBlockBody(Protocol):
     """Converts a block into a graph of its own; ``bounds`` are those of its symbols."""
 
-    def __call__(self, block: Block, bounds: Bounds, inputs: BodyInputs) -> Body: ...
+    def __call__(self, block: HloBlock, bounds: Bounds, inputs: BodyInputs) -> Body: ...
 
 
 Results = str | Sequence[str]
 
 
 @dataclass(frozen=True)
-class Call(Conversion):
+class HloCall(Conversion):
     """An operation, and the ways to convert its regions and the functions that it calls.
 
     ``defining`` finds the operation that gives a value, ``find`` what the value is converted to.
     """
 
     op: Operation
-    inline: Inline
-    body: MakeBody
+    inline: InlineBlock
+    body: MakeBlockBody
     call: Callable[[str, Sequence[str]], tuple[str, ...]]
     defining: Callable[[int], Operation | None]
     find: Callable[[int], str | None]
 
-    def with_inputs(self, *inputs: str) -> Call:
+    def with_inputs(self, *inputs: str) -> HloCall:
         """The same operation of other operands."""
         return replace(self, inputs=inputs, labels=inputs)
 
@@ -67,9 +67,8 @@ class Call(Conversion):
 
     def integers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
         """A list of numbers, an array's in row-major order."""
-        found = self.attribute(name, default)
-        flat = found if isinstance(found, tuple | list) else found.reshape(-1).tolist()
-        return tuple(int(number) for number in flat)
+        found = np.asarray(self.attribute(name, default), np.int64)
+        return tuple(found.reshape(-1).tolist())
 
     def pairs(self, name: str, count: int) -> tuple[tuple[int, int], ...]:
         """A list of ``count`` pairs, zeros by default."""
@@ -117,7 +116,7 @@ def index_scalar(emitter: Emitter, index: Index, dtype: DType) -> str:
     return emitter.note(contents.astype(dtype.numpy) if fixed else contents, dtype)
 
 
-Handler = Callable[[Call], Results]
+Handler = Callable[[HloCall], Results]
 Handlers = Mapping[str, Handler]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.groups import GroupValue
-from modelcc.frontends.stablehlo.call import Call, Handler, Results
+from modelcc.frontends.stablehlo.call import Handler, HloCall, Results
 from modelcc.frontends.stablehlo.elementwise import atan2, is_finite
 from modelcc.frontends.stablehlo.module import Operation, ValueType
 from modelcc.frontends.stablehlo.regions import single, spelled
@@ -67,13 +67,13 @@ def as_parts(emitter: Emitter, name: str) -> str:
     return emitter.emit(Concat(len(shape)), *parts)
 
 
-def is_complex(call: Call) -> bool:
+def is_complex(call: HloCall) -> bool:
     """Whether an operand or a result is complex."""
     types = (*call.op.types, *call.op.operand_types)
     return any(type.dtype is not None and type.dtype.kind == "complex" for type in types)
 
 
-def complex_results(call: Call, handler: Handler | None) -> Results:
+def complex_results(call: HloCall, handler: Handler | None) -> Results:
     """The results of an operation on complex numbers; ``handler`` is that of real ones."""
     name = call.op.name
     own = _FORMULAS.get(name)
@@ -110,20 +110,20 @@ PARTWISE = _names(
 )  # fmt: skip
 
 
-def _is_linear(call: Call) -> bool:
+def _is_linear(call: HloCall) -> bool:
     """Whether what the regions do is done to each part by itself."""
     if call.op.name == "stablehlo.select_and_scatter":
         return False
     return all(single(r) == "add" or spelled(r) == ("a1",) for r in call.op.regions)
 
 
-def part(call: Call, number: int) -> Call:
+def part(call: HloCall, number: int) -> HloCall:
     """The operation on the real (0) or the imaginary (1) parts."""
     names = [_part(call, name, number) for name in call.inputs]
     return replace(call.with_inputs(*names), op=_of_reals(call.op))
 
 
-def _part(call: Call, name: str, number: int) -> str:
+def _part(call: HloCall, name: str, number: int) -> str:
     group = call.emitter.find_group(name)
     return name if group is None else group.parts[number]
 
@@ -146,12 +146,12 @@ def _listed(results: Results) -> Sequence[str]:
     return (results,) if isinstance(results, str) else results
 
 
-def _partwise(call: Call, handler: Handler) -> Sequence[str]:
+def _partwise(call: HloCall, handler: Handler) -> Sequence[str]:
     real, imag = (_listed(handler(part(call, n))) for n in (0, 1))
     return [call.group(ComplexValue(a, b)) for a, b in zip(real, imag, strict=True)]
 
 
-def _product(call: Call, handler: Handler) -> str:
+def _product(call: HloCall, handler: Handler) -> str:
     """By the products of parts."""
     op = _of_reals(call.op)
     sides = [[_part(call, name, n) for n in (0, 1)] for name in call.inputs[:2]]
@@ -164,7 +164,7 @@ def _product(call: Call, handler: Handler) -> str:
     return _pair(call, product(0, 0) - product(1, 1), product(0, 1) + product(1, 0))
 
 
-def _pair(call: Call, real: Value, imag: Value) -> str:
+def _pair(call: HloCall, real: Value, imag: Value) -> str:
     return call.group(ComplexValue(real.name, imag.name))
 
 
@@ -201,7 +201,7 @@ class Complex:
         return Complex(-self.im, self.re)
 
 
-def _operand(call: Call, number: int) -> Complex:
+def _operand(call: HloCall, number: int) -> Complex:
     name = call.inputs[number]
     parts = [call.as_value(_part(call, name, n)) for n in (0, 1)]
     if call.emitter.find_group(name) is None:
@@ -218,7 +218,7 @@ def _size(z: Complex) -> Value:
     return of(ew.Where(), plain, great, great * of(ew.Sqrt(), ratio * ratio + 1.0))
 
 
-def _angle(call: Call, z: Complex) -> Value:
+def _angle(call: HloCall, z: Complex) -> Value:
     return call.as_value(atan2(call.with_inputs(z.im.name, z.re.name)))
 
 
@@ -229,11 +229,11 @@ def _exp(z: Complex) -> Complex:
     return Complex(size * of(ew.Cos(), z.im), sine)
 
 
-def _log(call: Call, z: Complex) -> Complex:
+def _log(call: HloCall, z: Complex) -> Complex:
     return Complex(of(ew.Log(), _size(z)), _angle(call, z))
 
 
-def _sqrt(call: Call, z: Complex) -> Complex:
+def _sqrt(call: HloCall, z: Complex) -> Complex:
     """The root in the right half plane: of ``|re| + |z|``, the other part by division."""
     size = _size(z)
     root = of(ew.Sqrt(), (of(ew.Abs(), z.re) + size) * 0.5)
@@ -270,7 +270,7 @@ def _tan(z: Complex) -> Complex:
     return Complex(back.im, -back.re)
 
 
-def _log1p(call: Call, z: Complex) -> Complex:
+def _log1p(call: HloCall, z: Complex) -> Complex:
     """``log |1 + z|`` as half of ``log1p(re (2 + re) + im²)``."""
     inner = z.re * (z.re + 2.0) + z.im * z.im
     angle = _angle(call, Complex(z.re + 1.0, z.im))
@@ -291,7 +291,7 @@ def _sign(z: Complex) -> Complex:
     return Complex(z.re / safe, z.im / safe)
 
 
-def _power(call: Call, a: Complex, b: Complex) -> Complex:
+def _power(call: HloCall, a: Complex, b: Complex) -> Complex:
     found = _exp(_log(call, a) * b)
     zero = of(ew.Equal(), _size(a), a.re.lift(0.0))
     none = of(ew.Equal(), _size(b), b.re.lift(0.0))
@@ -299,36 +299,36 @@ def _power(call: Call, a: Complex, b: Complex) -> Complex:
     return Complex(re, of(ew.Where(), zero, a.im.lift(0.0), found.im))
 
 
-def _one(call: Call, like: Complex) -> Complex:
+def _one(call: HloCall, like: Complex) -> Complex:
     return Complex(like.re.lift(1.0), like.re.lift(0.0))
 
 
-def _unary(function: Callable[[Call, Complex], Complex]) -> Handler:
-    def handler(call: Call) -> str:
+def _unary(function: Callable[[HloCall, Complex], Complex]) -> Handler:
+    def handler(call: HloCall) -> str:
         found = function(call, _operand(call, 0))
         return _pair(call, found.re, found.im)
 
     return handler
 
 
-def _binary(function: Callable[[Call, Complex, Complex], Complex]) -> Handler:
-    def handler(call: Call) -> str:
+def _binary(function: Callable[[HloCall, Complex, Complex], Complex]) -> Handler:
+    def handler(call: HloCall) -> str:
         found = function(call, _operand(call, 0), _operand(call, 1))
         return _pair(call, found.re, found.im)
 
     return handler
 
 
-def _constant(call: Call) -> str:
+def _constant(call: HloCall) -> str:
     value = np.asarray(call.attribute("value"))
     return call.group(ComplexValue(call.constant(value.real), call.constant(value.imag)))
 
 
-def _complex(call: Call) -> str:
+def _complex(call: HloCall) -> str:
     return call.group(ComplexValue(*call.inputs))
 
 
-def _compare(call: Call) -> str:
+def _compare(call: HloCall) -> str:
     """Whether both parts are equal, or not."""
     a, b = _operand(call, 0), _operand(call, 1)
     if call.attribute("comparison_direction") == "EQ":
@@ -336,7 +336,7 @@ def _compare(call: Call) -> str:
     return of(ew.Or(), of(ew.NotEqual(), a.re, b.re), of(ew.NotEqual(), a.im, b.im)).name
 
 
-def _convert(call: Call) -> str:
+def _convert(call: HloCall) -> str:
     to = call.result_dtype
     if to.kind != "complex":
         return converted(call, _part(call, call.inputs[0], 0), to)
@@ -344,14 +344,14 @@ def _convert(call: Call) -> str:
     return _pair(call, *z)
 
 
-def _operand_as(call: Call, dtype: DType) -> tuple[Value, Value]:
+def _operand_as(call: HloCall, dtype: DType) -> tuple[Value, Value]:
     real = call.as_value(converted(call, _part(call, call.inputs[0], 0), dtype))
     if call.emitter.find_group(call.inputs[0]) is None:
         return real, of(ew.Where(), of(ew.IsNaN(), real), real.lift(0.0), real.lift(0.0))
     return real, call.as_value(converted(call, _part(call, call.inputs[0], 1), dtype))
 
 
-def _both_finite(call: Call) -> str:
+def _both_finite(call: HloCall) -> str:
     each = [call.as_value(is_finite(part(call, n))) for n in (0, 1)]
     return of(ew.And(), *each).name
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modelcc.frontends.kit.errors import number_of
-from modelcc.frontends.stablehlo.call import Call, table
+from modelcc.frontends.stablehlo.call import HloCall, table
 from modelcc.frontends.stablehlo.structure import (
     converted,
     padded,
@@ -20,14 +20,16 @@ from modelcc.ops.conv import Conv
 from modelcc.ops.matmul import MatMul
 
 
-def dot_general(call: Call) -> str:
+def dot_general(call: HloCall) -> str:
     """A matrix product with the batch first: ``[batch, rows, terms] @ [batch, terms, columns]``.
 
     Axes of a kind become one, but those of rows where there is no batch and one matrix.
     """
     numbers = call.numbering("dot_dimension_numbers")
-    batches = [tuple(numbers[f"{side}_batching_dimensions"]) for side in ("lhs", "rhs")]
-    terms = [tuple(numbers[f"{side}_contracting_dimensions"]) for side in ("lhs", "rhs")]
+    batches, terms = (
+        [tuple[int, ...](numbers[f"{side}_{kind}_dimensions"]) for side in ("lhs", "rhs")]
+        for kind in ("batching", "contracting")
+    )
     free = [
         tuple(a for a in range(call.rank(n)) if a not in (*batches[n], *terms[n])) for n in (0, 1)
     ]
@@ -47,7 +49,7 @@ def dot_general(call: Call) -> str:
     return converted(call, result, call.result_dtype)
 
 
-def _computed(call: Call) -> DType:
+def _computed(call: HloCall) -> DType:
     """The type to multiply in: the result's, for the operands may be narrower."""
     found = call.result_dtype
     if found == BOOL:
@@ -55,26 +57,26 @@ def _computed(call: Call) -> DType:
     return F32 if found.is_float and found.bits < 16 else found
 
 
-def dot(call: Call) -> str:
+def dot(call: HloCall) -> str:
     """The product of two vectors or matrices."""
     dtype = _computed(call)
     result = call.emit(MatMul(), *(converted(call, name, dtype) for name in call.inputs))
     return converted(call, result, call.result_dtype)
 
 
-def convolution(call: Call) -> str:
+def convolution(call: HloCall) -> str:
     rank = call.rank() - 2
     pads = call.pairs("padding", rank)
     return convolved(call, [low for low, _ in pads], [high for _, high in pads])
 
 
-def dynamic_conv(call: Call) -> str:
+def dynamic_conv(call: HloCall) -> str:
     """A convolution whose padding is an operand."""
     pads = call.indices(2, "padding")
     return convolved(call, pads[::2], pads[1::2])
 
 
-def convolved(call: Call, low: Sequence[Index], high: Sequence[Index]) -> str:
+def convolved(call: HloCall, low: Sequence[Index], high: Sequence[Index]) -> str:
     """Batch and channels first, then spatial axes; weights by result's channel first."""
     numbers = call.numbering("dimension_numbers")
     rank, dtype = call.rank() - 2, _computed(call)
@@ -108,7 +110,7 @@ def _axes(numbers: Mapping[str, Any], operand: str, *first: str) -> tuple[int, .
     return (*leading, *numbers[f"{operand}_spatial_dimensions"])
 
 
-def _spread(call: Call, images: str, dilation: Sequence[int]) -> str:
+def _spread(call: HloCall, images: str, dilation: Sequence[int]) -> str:
     """With zeros between the elements of spatial axes."""
     if all(d == 1 for d in dilation):
         return images
@@ -118,7 +120,7 @@ def _spread(call: Call, images: str, dilation: Sequence[int]) -> str:
     return padded(call, images, zero, none, none, between)
 
 
-def _batch_as_groups(call: Call, images: str, parts: int) -> str:
+def _batch_as_groups(call: HloCall, images: str, parts: int) -> str:
     """Parts of the batch as groups of channels, each of which has weights of its own."""
     batch, channels, *spatial = call.type_of(images).shape
     size = number_of(batch, "batch") // parts
@@ -127,7 +129,7 @@ def _batch_as_groups(call: Call, images: str, parts: int) -> str:
     return reshaped(call, turned, (size, channels * parts, *spatial))
 
 
-def _with_axis(call: Call, name: str) -> str:
+def _with_axis(call: HloCall, name: str) -> str:
     return reshaped(call, name, (*call.type_of(name).shape, 1))
 
 

@@ -11,8 +11,8 @@ from modelcc.frontends.kit.body import Body
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.shapes import is_symbolic
-from modelcc.frontends.stablehlo.call import Call, index_scalar, table
-from modelcc.frontends.stablehlo.module import Attribute, Block, Operation, ValueType
+from modelcc.frontends.stablehlo.call import HloCall, index_scalar, table
+from modelcc.frontends.stablehlo.module import Attribute, HloBlock, Operation, ValueType
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.index import Bounds, Index, Range, Sym, ceildiv, compare, maximum, symbols
 from modelcc.ir.types import BOOL, TensorType
@@ -21,7 +21,7 @@ from modelcc.ops.broadcast import Expand, Reshape
 from modelcc.ops.control import If, Loop
 
 
-def if_(call: Call) -> Sequence[str]:
+def if_(call: HloCall) -> Sequence[str]:
     known = call.known(0)
     if known is not None and not is_symbolic(known):
         taken = call.op.regions[0 if bool(known) else 1]
@@ -29,7 +29,7 @@ def if_(call: Call) -> Sequence[str]:
     return _chosen(call, call.input(0), *call.op.regions)
 
 
-def case(call: Call) -> Sequence[str]:
+def case(call: HloCall) -> Sequence[str]:
     """The last branch where the index is none; of more than two each is taken or passed by."""
     known = call.known(0)
     *branches, last = call.op.regions
@@ -47,21 +47,21 @@ def case(call: Call) -> Sequence[str]:
     return call.inline(last, ()) if results is None else results
 
 
-def _body(call: Call, block: Block) -> Body:
+def _body(call: HloCall, block: HloBlock) -> Body:
     return call.body(block, call.bounds, lambda _: ())
 
 
-def _passing(call: Call, values: Sequence[str]) -> Body:
+def _passing(call: HloCall, values: Sequence[str]) -> Body:
     """A branch that results in ``values`` of around it."""
     made = Body(call.emitter, Emitter(GraphBuilder("body", call.bounds), call.bounds, inner=True))
     return replace(made, outputs=tuple(map(made.capture, values)))
 
 
-def _chosen(call: Call, condition: str, then: Block, other: Block) -> Sequence[str]:
+def _chosen(call: HloCall, condition: str, then: HloBlock, other: HloBlock) -> Sequence[str]:
     return _joined(call, condition, [_body(call, then), _body(call, other)])
 
 
-def _joined(call: Call, condition: str, bodies: Sequence[Body]) -> Sequence[str]:
+def _joined(call: HloCall, condition: str, bodies: Sequence[Body]) -> Sequence[str]:
     captured = list(dict.fromkeys(value for body in bodies for value in body.captured))
     for body in bodies:
         for value in captured:
@@ -85,12 +85,12 @@ class _Count:
         return maximum(0, ceildiv(self.limit - self.start, self.step))
 
 
-def while_(call: Call) -> Sequence[str]:
+def while_(call: HloCall) -> Sequence[str]:
     count = _count(call)
     return _conditional(call) if count is None else _counted(call, count)
 
 
-def _count(call: Call) -> _Count | None:
+def _count(call: HloCall) -> _Count | None:
     """What counts the iterations of the loop, if one of its states does."""
     condition, body = call.op.regions
     test = _made(condition, condition.results[0])
@@ -106,11 +106,11 @@ def _count(call: Call) -> _Count | None:
     return _Count(state, start, limit, step)
 
 
-def _made(block: Block, number: int) -> Operation | None:
+def _made(block: HloBlock, number: int) -> Operation | None:
     return next((op for op in block.operations if number in op.results), None)
 
 
-def _outside(call: Call, block: Block, number: int) -> Index | None:
+def _outside(call: HloCall, block: HloBlock, number: int) -> Index | None:
     """A value of around the loop, or a constant in it, as an index."""
     op = _made(block, number)
     if op is not None:
@@ -120,14 +120,14 @@ def _outside(call: Call, block: Block, number: int) -> Index | None:
     return None if found is None else _index(call, found)
 
 
-def _index(call: Call, value: str) -> Index | None:
+def _index(call: HloCall, value: str) -> Index | None:
     contents = call.emitter.contents(value)
     if contents is None or contents.ndim or not call.type_of(value).dtype.is_integer:
         return None
     return contents.reshape(-1).tolist()[0]
 
 
-def _step(call: Call, body: Block, state: int) -> int | None:
+def _step(call: HloCall, body: HloBlock, state: int) -> int | None:
     """By how much each iteration adds to a state."""
     op = _made(body, body.results[state])
     if op is None or op.name != "stablehlo.add" or body.arguments[state] not in op.operands:
@@ -137,7 +137,7 @@ def _step(call: Call, body: Block, state: int) -> int | None:
     return found if isinstance(found, int) and found > 0 else None
 
 
-def _counted(call: Call, count: _Count) -> Sequence[str]:
+def _counted(call: HloCall, count: _Count) -> Sequence[str]:
     """A loop whose counter is an index in its body."""
     counter = _fresh(call.bounds)
     trips = count.trips
@@ -162,7 +162,7 @@ def _counted(call: Call, count: _Count) -> Sequence[str]:
     return found
 
 
-def _as_inputs(call: Call, body: Body, states: Sequence[str]) -> list[str]:
+def _as_inputs(call: HloCall, body: Body, states: Sequence[str]) -> list[str]:
     """Inputs of a body for the states of a loop."""
     flat = flattened(call.emitter, states)
     own = [body.input(f"state{n}", call.type_of(name)) for n, name in enumerate(flat)]
@@ -170,7 +170,7 @@ def _as_inputs(call: Call, body: Body, states: Sequence[str]) -> list[str]:
 
 
 def _following(
-    call: Call, body: Body, first: Sequence[str], outputs: Sequence[str], counter: str
+    call: HloCall, body: Body, first: Sequence[str], outputs: Sequence[str], counter: str
 ) -> list[str]:
     """The next states, of the types of the first ones; names that may differ are compared."""
     found: list[str] = []
@@ -208,7 +208,7 @@ def regrouped(
     return found
 
 
-def _conditional(call: Call) -> Sequence[str]:
+def _conditional(call: HloCall) -> Sequence[str]:
     """A loop that goes on while its first region says so."""
     condition, block = call.op.regions
     counter = _fresh(call.bounds)
@@ -228,7 +228,7 @@ def _conditional(call: Call) -> Sequence[str]:
     return regrouped(call.emitter, call.inputs, call.emitter, results)
 
 
-def _followed(block: Block, condition: Block) -> Block:
+def _followed(block: HloBlock, condition: HloBlock) -> HloBlock:
     """A block that results in the condition after it, too."""
     test = Operation(
         INLINED, block.results, condition.results, (), (ValueType((), BOOL),), {}, (condition,), "",
@@ -244,7 +244,7 @@ INLINED = "modelcc.inline"
 """An operation of our own: its region, of its operands."""
 
 
-def inlined(call: Call) -> Sequence[str]:
+def inlined(call: HloCall) -> Sequence[str]:
     """The region of the operation, of its operands."""
     return call.inline(call.op.regions[0], call.inputs)
 
@@ -257,27 +257,27 @@ def _fresh(bounds: Bounds) -> str:
     return f"while.step{number}"
 
 
-def called(call: Call) -> Sequence[str]:
+def called(call: HloCall) -> Sequence[str]:
     return call.call(str(call.attribute("callee")), call.inputs)
 
 
-def composite(call: Call) -> Sequence[str]:
+def composite(call: HloCall) -> Sequence[str]:
     """By the function that a composite is made of."""
     return call.call(str(call.attribute("decomposition")), call.inputs)
 
 
-def mapped(call: Call) -> Sequence[str]:
+def mapped(call: HloCall) -> Sequence[str]:
     """A region that is written for one element, of all of them."""
     results = call.inline(call.op.regions[0], call.inputs, lifted=True)
     return [_whole(call, name) for name in results]
 
 
-def _whole(call: Call, name: str) -> str:
+def _whole(call: HloCall, name: str) -> str:
     missing = call.type_of(name).shape != call.shape()
     return call.emit(Expand(call.shape()), name) if missing else name
 
 
-def same(call: Call) -> Sequence[str]:
+def same(call: HloCall) -> Sequence[str]:
     return call.inputs
 
 

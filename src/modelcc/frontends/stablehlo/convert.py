@@ -11,7 +11,7 @@ from modelcc.frontends.kit.body import Body, BodyInputs
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, UnsupportedModel
 from modelcc.frontends.kit.naming import renamed
-from modelcc.frontends.stablehlo.call import Call, index_scalar
+from modelcc.frontends.stablehlo.call import HloCall, index_scalar
 from modelcc.frontends.stablehlo.complex_values import (
     as_parts,
     complex_results,
@@ -20,7 +20,7 @@ from modelcc.frontends.stablehlo.complex_values import (
 )
 from modelcc.frontends.stablehlo.handlers import HANDLERS
 from modelcc.frontends.stablehlo.inputs import ModuleInputs
-from modelcc.frontends.stablehlo.module import Block, HloModule, Operation, ValueType
+from modelcc.frontends.stablehlo.module import HloBlock, HloModule, Operation, ValueType
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
@@ -34,18 +34,18 @@ DEEPEST = 200
 
 def convert(module: HloModule, inputs: ModuleInputs) -> Graph:
     """The graph of a module's function ``main``."""
-    return _Importer(module, inputs).run()
+    return _ModuleImporter(module, inputs).run()
 
 
 @dataclass(frozen=True)
-class _Scope:
+class _HloScope:
     """Values of a function or region by number; ``None`` are those that could not be had.
 
     ``location`` is where it is called, for operations that have no line of their own.
     """
 
     emitter: Emitter
-    parent: _Scope | None = None
+    parent: _HloScope | None = None
     capture: Callable[[str], str] | None = None
     lifted: bool = False
     depth: int = 0
@@ -59,7 +59,7 @@ class _Scope:
         return self.capture(found) if found is not None and self.capture else found
 
 
-class _Importer:
+class _ModuleImporter:
     def __init__(self, module: HloModule, inputs: ModuleInputs) -> None:
         self._module = module
         self._inputs = inputs
@@ -68,7 +68,7 @@ class _Importer:
         self._made: dict[int, Operation] = {}
 
     def run(self) -> Graph:
-        main, scope = self._module.main, _Scope(self._emitter)
+        main, scope = self._module.main, _HloScope(self._emitter)
         for position, number in enumerate(main.body.arguments):
             scope.values[number] = self._argument(position)
         self._block(main.body, scope)
@@ -101,14 +101,14 @@ class _Importer:
             wanted[stored] = label
         return renamed(builder.build(outputs), wanted)
 
-    def _block(self, block: Block, scope: _Scope) -> None:
+    def _block(self, block: HloBlock, scope: _HloScope) -> None:
         for op in block.operations:
             self._made.update(dict.fromkeys(op.results, op))
             results = self._operation(op, scope)
             for n, number in enumerate(op.results):
                 scope.values[number] = results[n] if n < len(results) else None
 
-    def _operation(self, op: Operation, scope: _Scope) -> Sequence[str | None]:
+    def _operation(self, op: Operation, scope: _HloScope) -> Sequence[str | None]:
         op = op if op.location else replace(op, location=scope.location)
         operands = [scope.find(number) for number in op.operands]
         if None in operands:
@@ -130,7 +130,9 @@ class _Importer:
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ModelError(f"{op.name} cannot be imported: {error}", source) from error
 
-    def _converted(self, op: Operation, operands: tuple[str, ...], scope: _Scope) -> Sequence[str]:
+    def _converted(
+        self, op: Operation, operands: tuple[str, ...], scope: _HloScope
+    ) -> Sequence[str]:
         call = self._call(op, operands, scope)
         handler = HANDLERS.get(op.name)
         if op.types and all(map(_is_empty, op.types)):
@@ -159,8 +161,8 @@ class _Importer:
         if found not in self._problems:
             self._problems.append(found)
 
-    def _call(self, op: Operation, operands: tuple[str, ...], scope: _Scope) -> Call:
-        def converted(block: Block, inner: _Scope, inputs: Sequence[str]) -> tuple[str, ...]:
+    def _call(self, op: Operation, operands: tuple[str, ...], scope: _HloScope) -> HloCall:
+        def converted(block: HloBlock, inner: _HloScope, inputs: Sequence[str]) -> tuple[str, ...]:
             inner.values.update(zip(block.arguments, inputs, strict=True))
             known = len(self._problems)
             self._block(block, inner)
@@ -169,28 +171,30 @@ class _Importer:
                 raise UnsupportedForm("what it consists of could not be imported")
             return tuple(r for r in results if r is not None)
 
-        def inline(block: Block, operands: Sequence[str], lifted: bool = False) -> tuple[str, ...]:
-            inner = _Scope(
+        def inline(
+            block: HloBlock, operands: Sequence[str], lifted: bool = False
+        ) -> tuple[str, ...]:
+            inner = _HloScope(
                 scope.emitter, scope, None, lifted or scope.lifted, scope.depth, op.location
             )
             return converted(block, inner, operands)
 
-        def body(block: Block, bounds: Bounds, inputs: BodyInputs) -> Body:
+        def body(block: HloBlock, bounds: Bounds, inputs: BodyInputs) -> Body:
             emitter = Emitter(GraphBuilder("body", bounds), bounds, inner=True)
             made = Body(scope.emitter, emitter)
-            inner = _Scope(emitter, scope, made.capture, depth=scope.depth, location=op.location)
+            inner = _HloScope(emitter, scope, made.capture, depth=scope.depth, location=op.location)
             return replace(made, outputs=converted(block, inner, inputs(made)))
 
         def function(name: str, operands: Sequence[str]) -> tuple[str, ...]:
             found = self._module.functions.get(name)
             if found is None or scope.depth > DEEPEST:
                 raise ModelError(f"there is no function @{name} to call, or it calls itself")
-            inner = _Scope(scope.emitter, depth=scope.depth + 1, location=op.location)
+            inner = _HloScope(scope.emitter, depth=scope.depth + 1, location=op.location)
             return converted(found.body, inner, operands)
 
         labels = tuple(f"operand {n}" for n in range(len(operands)))
         source = (op.location or op.name,)
-        return Call(
+        return HloCall(
             operands, labels, source, scope.emitter, op, inline, body, function,
             self._made.get, scope.find,
         )  # fmt: skip

@@ -9,14 +9,14 @@ import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.shapes import is_symbolic
-from modelcc.frontends.stablehlo.call import Call, Handler, Results, table
+from modelcc.frontends.stablehlo.call import Handler, HloCall, Results, table
 from modelcc.frontends.stablehlo.structure import converted
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Comparison, Expr
 from modelcc.ir.types import BF16, F16
 
 
-def custom_call(call: Call) -> Results:
+def custom_call(call: HloCall) -> Results:
     target = str(call.attribute("call_target_name"))
     handler = _TARGETS.get(target)
     if handler is None:
@@ -24,7 +24,7 @@ def custom_call(call: Call) -> Results:
     return handler(call)
 
 
-def shape_assertion(call: Call) -> Sequence[str]:
+def shape_assertion(call: HloCall) -> Sequence[str]:
     """What must hold of named dimensions; a run ends where it does not."""
     known = call.known(0)
     if known is not None and not is_symbolic(known):
@@ -38,7 +38,7 @@ def shape_assertion(call: Call) -> Sequence[str]:
     return ()
 
 
-def _asserted(call: Call, number: int) -> Constraint | None:
+def _asserted(call: HloCall, number: int) -> Constraint | None:
     """The comparison that gives a value, of sizes."""
     op = call.defining(number)
     if op is None or op.name != "stablehlo.compare":
@@ -55,7 +55,7 @@ _COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
 )
 
 
-def _size(call: Call, number: int) -> Expr | int | None:
+def _size(call: HloCall, number: int) -> Expr | int | None:
     value = call.find(number)
     contents = None if value is None else call.emitter.contents(value)
     if contents is None or contents.size != 1:
@@ -64,7 +64,7 @@ def _size(call: Call, number: int) -> Expr | int | None:
     return found if isinstance(found, int | Expr) else None
 
 
-def same(call: Call) -> Results:
+def same(call: HloCall) -> Results:
     """The operands: what tells of devices changes nothing on one."""
     return call.inputs
 
@@ -81,19 +81,19 @@ _TARGETS: Mapping[str, Handler] = MappingProxyType(
 )
 
 
-def reduce_precision(call: Call) -> str:
+def reduce_precision(call: HloCall) -> str:
     """To as many bits as a type of its own has, or more than there are."""
     exponent, mantissa = call.integer("exponent_bits"), call.integer("mantissa_bits")
-    own = _WIDTHS.get(call.dtype().name)
+    own = _FLOATS.get(call.dtype().name)
     if own is not None and exponent >= own[0] and mantissa >= own[1]:
         return call.input(0)
-    found = {_WIDTHS["f16"]: F16, _WIDTHS["bf16"]: BF16}.get((exponent, mantissa))
+    found = {_FLOATS["f16"]: F16, _FLOATS["bf16"]: BF16}.get((exponent, mantissa))
     if found is None:
         unsupported(f"floats with {exponent} bits of exponent and {mantissa} of mantissa")
     return converted(call, converted(call, call.input(0), found), call.dtype())
 
 
-_WIDTHS: Mapping[str, tuple[int, int]] = MappingProxyType(
+_FLOATS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.stablehlo.call import Call, Handler, plain, table
+from modelcc.frontends.stablehlo.call import Handler, HloCall, plain, table
 from modelcc.ir.op import Op
 from modelcc.ir.types import BF16, BOOL, DTYPES, F16, F32, DType
 from modelcc.ops import elementwise as ew
@@ -13,7 +13,7 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import above
 
 
-def wide(call: Call, handler: Handler) -> str:
+def wide(call: HloCall, handler: Handler) -> str:
     """``handler`` in f32 if the operands' floats are narrower than 16 bits."""
     dtype = call.dtype()
     if not dtype.is_float or dtype.bits >= 16:
@@ -25,7 +25,7 @@ def wide(call: Call, handler: Handler) -> str:
     return _as(call, result, dtype)
 
 
-def _as(call: Call, name: str, dtype: DType) -> str:
+def _as(call: HloCall, name: str, dtype: DType) -> str:
     found = call.type_of(name).dtype
     return name if dtype in (found, None) or found == BOOL else call.emit(ew.Cast(dtype), name)
 
@@ -33,7 +33,7 @@ def _as(call: Call, name: str, dtype: DType) -> str:
 def function(op: Op, on_bools: Op | None = None) -> Handler:
     """``op``, and another one where operands are bools."""
 
-    def handler(call: Call) -> str:
+    def handler(call: HloCall) -> str:
         if call.dtype() == BOOL:
             if on_bools is None:
                 unsupported("it has no meaning on bools here")
@@ -48,7 +48,7 @@ def _bits(op: Op, on_bools: Op) -> Handler:
     return lambda call: call.emit(on_bools if call.dtype() == BOOL else op, *call.inputs)
 
 
-def divide(call: Call) -> str:
+def divide(call: HloCall) -> str:
     """By zero integers give -1, all bits set."""
     if not call.dtype().is_integer:
         return wide(call, plain(ew.Div()))
@@ -65,7 +65,7 @@ def divide(call: Call) -> str:
     return of(ew.Where(), zero, every, quotient).name
 
 
-def _overflows(call: Call, a: Value, b: Value) -> Value | None:
+def _overflows(call: HloCall, a: Value, b: Value) -> Value | None:
     """Where the least number is divided by -1, which machines may stop at."""
     dtype = call.dtype()
     if dtype.kind == "uint" or dtype.bits < 8:
@@ -78,7 +78,7 @@ def _all_bits(dtype: DType) -> int:
     return 2**dtype.bits - 1 if dtype.kind == "uint" else -1
 
 
-def remainder(call: Call) -> str:
+def remainder(call: HloCall) -> str:
     """With the sign of the dividend; by zero integers give the dividend."""
     fmod = ew.Mod(fmod=True)
     if not call.dtype().is_integer:
@@ -94,7 +94,7 @@ def remainder(call: Call) -> str:
     return of(ew.Where(), zero, a, of(fmod, a, safe)).name
 
 
-def sign(call: Call) -> str:
+def sign(call: HloCall) -> str:
     """NaN stays, and so does the sign of zero."""
     if call.dtype().is_integer:
         return call.emit(ew.Sign(), call.input(0))
@@ -103,7 +103,7 @@ def sign(call: Call) -> str:
     return of(ew.Where(), kept, x, of(ew.Sign(), x)).name
 
 
-def cbrt(call: Call) -> str:
+def cbrt(call: HloCall) -> str:
     x = call.value(0)
     size = of(ew.Pow(), of(ew.Abs(), x), x.lift(1 / 3))
     # One step of Newton's method on the root, which the power leaves a few bits short.
@@ -115,7 +115,7 @@ def cbrt(call: Call) -> str:
     return (of(ew.Sign(), x) * of(ew.Where(), odd, size, refined)).name
 
 
-def atan2(call: Call) -> str:
+def atan2(call: HloCall) -> str:
     """By the arctangent of the lesser through the greater, turned into the right octant."""
     y, x = call.value(0), call.value(1)
     if call.dtype() in (F16, BF16):
@@ -141,13 +141,13 @@ def _is_negative(x: Value) -> Value:
     return of(ew.Where(), zero, inverse, of(ew.Less(), x, x.lift(0.0)))
 
 
-def is_finite(call: Call) -> str:
+def is_finite(call: HloCall) -> str:
     x = call.value(0)
     odd = of(ew.Or(), of(ew.IsInf(), x), of(ew.IsNaN(), x))
     return of(ew.Not(), odd).name
 
 
-def round_away(call: Call) -> str:
+def round_away(call: HloCall) -> str:
     """Halves away from zero."""
     x = call.value(0)
     size = of(ew.Abs(), x)
@@ -157,16 +157,16 @@ def round_away(call: Call) -> str:
     return of(ew.Where(), _is_negative(x), -whole, whole).name
 
 
-def clamp(call: Call) -> str:
+def clamp(call: HloCall) -> str:
     low, x, high = (call.value(n) for n in range(3))
     return of(ew.Min(), of(ew.Max(), x, low), high).name
 
 
-def absolute(call: Call) -> str:
+def absolute(call: HloCall) -> str:
     return call.input(0) if call.dtype().kind == "uint" else wide(call, plain(ew.Abs()))
 
 
-def negate(call: Call) -> str:
+def negate(call: HloCall) -> str:
     if call.dtype().kind != "uint":
         return wide(call, plain(ew.Neg()))
     x = call.value(0)
@@ -177,7 +177,7 @@ def infinite(negative: bool, positive: bool) -> Handler:
     return plain(ew.IsInf(negative, positive))
 
 
-def erfc(call: Call) -> str:
+def erfc(call: HloCall) -> str:
     """By the error function near zero; beyond, by a fraction of Numerical Recipes (6.2).
 
     The fraction has a relative error of 1.2e-7 at any place.
@@ -203,11 +203,11 @@ _ERFC = (
 """Coefficients of the fraction, highest power first."""
 
 
-def square(call: Call) -> str:
+def square(call: HloCall) -> str:
     return (call.value(0) * call.value(0)).name
 
 
-def popcnt(call: Call) -> str:
+def popcnt(call: HloCall) -> str:
     """The bits of a word, summed by pairs, by nibbles, by bytes."""
     x, bits = call.value(0), call.dtype().bits
     result = x.lift(0)
@@ -220,7 +220,7 @@ def _shifted(x: Value, by: int) -> Value:
     return x if by == 0 else of(ew.BitShift(left=False), x, x.lift(by))
 
 
-def count_leading_zeros(call: Call) -> str:
+def count_leading_zeros(call: HloCall) -> str:
     x, bits = call.value(0), call.dtype().bits
     filled = x
     for by in (1, 2, 4, 8, 16, 32):
@@ -235,7 +235,7 @@ def count_leading_zeros(call: Call) -> str:
 def shift(left: bool, arithmetic: bool = False) -> Handler:
     """Shifts; by the width or more all bits are shifted out."""
 
-    def handler(call: Call) -> str:
+    def handler(call: HloCall) -> str:
         a, b, dtype = call.value(0), call.value(1), call.dtype()
         inside = of(ew.And(), of(ew.GreaterOrEqual(), b, b.lift(0)), of(
             ew.Less(), b, b.lift(dtype.bits)))  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelcc.frontends.kit.errors import number_of, unsupported
-from modelcc.frontends.stablehlo.call import Call, table
+from modelcc.frontends.stablehlo.call import HloCall, table
 from modelcc.frontends.stablehlo.complex_values import ComplexValue, as_parts, of_parts
 from modelcc.frontends.stablehlo.structure import reshaped, reversed_along, transposed
 from modelcc.ir.index import product
@@ -14,7 +14,7 @@ from modelcc.ops.shape import Concat
 from modelcc.ops.slicing import Slice
 
 
-def fft(call: Call) -> str:
+def fft(call: HloCall) -> str:
     """Along the last axes, the last one first, or last of a transform that becomes real."""
     kind, lengths = str(call.attribute("fft_type")), call.integers("fft_length")
     x, count = call.input(0), len(lengths)
@@ -32,7 +32,7 @@ def fft(call: Call) -> str:
     return group.parts[0]
 
 
-def _along(call: Call, x: str, axis: int, length: int, inverse: bool) -> str:
+def _along(call: HloCall, x: str, axis: int, length: int, inverse: bool) -> str:
     """A transform of complex numbers along ``axis``, counted from the end."""
     if axis == -1:
         return _along_last(call, x, length, inverse=inverse)
@@ -47,7 +47,9 @@ def _along(call: Call, x: str, axis: int, length: int, inverse: bool) -> str:
     return call.group(found.of([transposed(call, part, back) for part in found.parts]))
 
 
-def _along_last(call: Call, x: str, length: int, inverse: bool = False, real: bool = False) -> str:
+def _along_last(
+    call: HloCall, x: str, length: int, inverse: bool = False, real: bool = False
+) -> str:
     parts = x if real else as_parts(call.emitter, x)
     type = call.type_of(parts)
     outer = type.shape[:-1] if real else type.shape[:-2]
@@ -59,7 +61,7 @@ def _along_last(call: Call, x: str, length: int, inverse: bool = False, real: bo
     return of_parts(call.emitter, reshaped(call, found, (*outer, *call.type_of(found).shape[1:])))
 
 
-def _mirrored(call: Call, x: str, length: int) -> str:
+def _mirrored(call: HloCall, x: str, length: int) -> str:
     """All ``length`` numbers of a spectrum of which the first half is given."""
     group = call.emitter.find_group(x)
     if not isinstance(group, ComplexValue):

@@ -23,7 +23,7 @@ from modelcc.ir.graph import Graph
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredModule:
     """A module of MLIR's bindings, with the shapes of its arguments as jax knows them."""
 
     module: Any
@@ -33,7 +33,7 @@ class Lowered:
 
 Source = Any
 """A path, the text of a module, MLIR's bytecode, a ``jax.export.Exported`` or what it serialises
-to, or a :class:`Lowered` module."""
+to, or a :class:`LoweredModule`."""
 
 
 def import_stablehlo(source: Source, dims: Dims | None = None) -> Graph:
@@ -48,7 +48,7 @@ def import_stablehlo(source: Source, dims: Dims | None = None) -> Graph:
 
 def _read(source: Source) -> tuple[HloModule, Shapes | None]:
     match source:
-        case Lowered(module, shapes, name):
+        case LoweredModule(module, shapes, name):
             return read_module(module, name), shapes
         case export.Exported():
             return _exported(source, source.fun_name)
@@ -59,7 +59,7 @@ def _read(source: Source) -> tuple[HloModule, Shapes | None]:
         case str() | Path():
             return _read_file(Path(source))
         case _:
-            kind = type(source)
+            kind: type[Any] = type(source)
             raise ModelError(f"{kind.__module__}.{kind.__qualname__} is no StableHLO module", (),
                              "give a jax.export.Exported, or use modelcc.jax.compile")  # fmt: skip
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelcc.frontends.stablehlo.call import Call, table
+from modelcc.frontends.stablehlo.call import HloCall, table
 from modelcc.frontends.stablehlo.places import (
     IndexNumbers,
-    Places,
+    SlicePlaces,
     greatest,
     places_of,
     with_windows,
@@ -22,7 +22,7 @@ from modelcc.ops.gather import Gather, GatherND
 from modelcc.ops.slicing import ReplaceSlice, Slice
 
 
-def _numbers(call: Call) -> IndexNumbers:
+def _numbers(call: HloCall) -> IndexNumbers:
     n = call.numbering("dimension_numbers")
     pairs = zip(n["operand_batching_dims"], n["start_indices_batching_dims"], strict=True)
     return IndexNumbers(
@@ -34,15 +34,15 @@ def _numbers(call: Call) -> IndexNumbers:
     )
 
 
-def gather(call: Call) -> str:
+def gather(call: HloCall) -> str:
     return gathered(call, call.integers("slice_sizes"))
 
 
-def dynamic_gather(call: Call) -> str:
+def dynamic_gather(call: HloCall) -> str:
     return gathered(call, call.indices(2, "slice sizes", Range(0, None)))
 
 
-def gathered(call: Call, sizes: Sequence[Index]) -> str:
+def gathered(call: HloCall, sizes: Sequence[Index]) -> str:
     """``GatherND`` with a window's own places beside the starts, and its axes put where they go.
 
     Starts are clamped, so that a slice lies inside.
@@ -61,7 +61,7 @@ def gathered(call: Call, sizes: Sequence[Index]) -> str:
     return _arranged(call, result, numbers, places, (*wide, *rest), sizes)
 
 
-def _cropped(call: Call, axes: Sequence[int], sizes: Sequence[Index]) -> str:
+def _cropped(call: HloCall, axes: Sequence[int], sizes: Sequence[Index]) -> str:
     """Operand 0 without what no slice reaches along axes that have no index."""
     kept = tuple(e if a in axes else sizes[a] for a, e in enumerate(call.shape()))
     pairs = zip(kept, call.shape(), strict=True)
@@ -70,12 +70,12 @@ def _cropped(call: Call, axes: Sequence[int], sizes: Sequence[Index]) -> str:
     return call.emit(Slice((0,) * len(kept), kept, (1,) * len(kept)), call.input(0))
 
 
-def _clamped(call: Call, places: Places, sizes: Sequence[Index]) -> str:
+def _clamped(call: HloCall, places: SlicePlaces, sizes: Sequence[Index]) -> str:
     raised = call.emit(ew.Max(), places.indices, call.constant(0, I64))
     return call.emit(ew.Min(), raised, greatest(call, places.axes, sizes))
 
 
-def _along_one(call: Call, x: str, indices: str, places: Places) -> str:
+def _along_one(call: HloCall, x: str, indices: str, places: SlicePlaces) -> str:
     """Along one axis: with the batch first, as ``GatherND`` has it."""
     (axis,) = places.axes
     flat = reshaped(call, indices, places.batch)
@@ -86,10 +86,10 @@ def _along_one(call: Call, x: str, indices: str, places: Places) -> str:
 
 
 def _arranged(
-    call: Call,
+    call: HloCall,
     result: str,
     numbers: IndexNumbers,
-    places: Places,
+    places: SlicePlaces,
     kept: Sequence[int],
     sizes: Sequence[Index],
 ) -> str:
@@ -109,24 +109,24 @@ def _arranged(
     return transposed(call, whole, tuple(final))
 
 
-def dynamic_slice(call: Call) -> str:
+def dynamic_slice(call: HloCall) -> str:
     sizes = call.integers("slice_sizes")
     starts = _starts(call, 1, sizes)
     return call.emit(Slice(starts, sizes, (1,) * len(sizes)), call.input(0))
 
 
-def dynamic_update_slice(call: Call) -> str:
+def dynamic_update_slice(call: HloCall) -> str:
     starts = _starts(call, 2, call.shape(1))
     return call.emit(ReplaceSlice(starts), call.input(0), call.input(1))
 
 
-def _starts(call: Call, first: int, sizes: Sequence[Index]) -> tuple[Index, ...]:
+def _starts(call: HloCall, first: int, sizes: Sequence[Index]) -> tuple[Index, ...]:
     """The operands from ``first`` on as starts of a slice of operand 0, clamped."""
     rows = enumerate(zip(call.shape(), sizes, strict=True))
     return tuple(_start(call, first + axis, extent - size) for axis, (extent, size) in rows)
 
 
-def _start(call: Call, operand: int, high: Index) -> Index:
+def _start(call: HloCall, operand: int, high: Index) -> Index:
     high = simplify(high, call.bounds)
     if high == 0:
         return 0

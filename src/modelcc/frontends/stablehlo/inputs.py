@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from modelcc.frontends.stablehlo.complex_values import part_type
-from modelcc.frontends.stablehlo.module import Function, HloModule, ValueType
+from modelcc.frontends.stablehlo.module import HloFunction, HloModule, ValueType
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import (
     DIM,
@@ -143,7 +143,7 @@ def _unique(names: Mapping[int, str]) -> dict[int, str]:
     return found
 
 
-def _results(main: Function) -> tuple[str, ...]:
+def _results(main: HloFunction) -> tuple[str, ...]:
     names = {n: label or f"result{n}" for n, label in enumerate(main.result_labels)}
     return tuple(_unique(names).values())
 

@@ -41,12 +41,12 @@ class Operation:
     operand_types: tuple[ValueType, ...]
     types: tuple[ValueType, ...]
     attributes: Mapping[str, Attribute]
-    regions: tuple[Block, ...]
+    regions: tuple[HloBlock, ...]
     location: str
 
 
 @dataclass(frozen=True)
-class Block:
+class HloBlock:
     """Arguments and operations; the last of these returns ``results``."""
 
     arguments: tuple[int, ...]
@@ -56,14 +56,14 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Function:
+class HloFunction:
     """A function; ``labels`` are what the user calls the arguments, where that is known.
 
     ``sizes`` says by name which arguments are sizes of named dimensions.
     """
 
     name: str
-    body: Block
+    body: HloBlock
     labels: tuple[str, ...]
     result_labels: tuple[str, ...]
     sizes: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -74,8 +74,8 @@ class HloModule:
     """Functions by name, of which ``main`` is the model."""
 
     name: str
-    functions: Mapping[str, Function]
+    functions: Mapping[str, HloFunction]
 
     @property
-    def main(self) -> Function:
+    def main(self) -> HloFunction:
         return self.functions["main"]

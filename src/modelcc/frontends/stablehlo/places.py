@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelcc.frontends.kit.parts import joined
-from modelcc.frontends.stablehlo.call import Call
+from modelcc.frontends.stablehlo.call import HloCall
 from modelcc.frontends.stablehlo.structure import converted, reshaped, transposed
 from modelcc.ir.index import Index, simplify
 from modelcc.ir.types import I64
@@ -38,7 +38,7 @@ class IndexNumbers:
 
 
 @dataclass(frozen=True)
-class Places:
+class SlicePlaces:
     """Starts of slices: ``indices`` is ``[*batch, parts]`` in i64, a part for each of ``axes``."""
 
     indices: str
@@ -54,7 +54,7 @@ class Places:
         return tuple(a for a in range(rank) if a not in self.axes)
 
 
-def places_of(call: Call, numbers: IndexNumbers) -> Places:
+def places_of(call: HloCall, numbers: IndexNumbers) -> SlicePlaces:
     """Operand 1; axes that go along with others are among those that are indexed."""
     indices = converted(call, call.input(1), I64)
     if numbers.vector == call.rank(1):
@@ -68,16 +68,16 @@ def places_of(call: Call, numbers: IndexNumbers) -> Places:
         axis = along - (along > numbers.vector)
         parts.append(call.emit(Iota((*batch, 1), axis)))
     axes = (*numbers.mapped, *(axis for axis, _ in numbers.batching))
-    return Places(joined(call, len(batch), parts) if parts else indices, batch, axes)
+    return SlicePlaces(joined(call, len(batch), parts) if parts else indices, batch, axes)
 
 
-def greatest(call: Call, axes: Sequence[int], sizes: Sequence[Index]) -> str:
+def greatest(call: HloCall, axes: Sequence[int], sizes: Sequence[Index]) -> str:
     """The greatest start along each axis with which a slice of operand 0 lies inside."""
     shape = call.shape()
     return call.note([simplify(shape[a] - sizes[a], call.bounds) for a in axes], I64)
 
 
-def with_windows(call: Call, indices: str, places: Places, sizes: Sequence[Index]) -> str:
+def with_windows(call: HloCall, indices: str, places: SlicePlaces, sizes: Sequence[Index]) -> str:
     """Indices ``[*batch, *wide, parts]``: starts, and the place in the window added to them."""
     wide = places.wide(sizes)
     if not wide:

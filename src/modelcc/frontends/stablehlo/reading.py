@@ -15,8 +15,8 @@ from jaxlib.mlir.dialects import stablehlo
 
 from modelcc.frontends.stablehlo.module import (
     Attribute,
-    Block,
-    Function,
+    HloBlock,
+    HloFunction,
     HloModule,
     Operation,
     ValueType,
@@ -86,7 +86,7 @@ def _unreadable(name: str, error: Exception, hint: str | None = None) -> ModelEr
 
 def read_module(module: Any, name: str = "model") -> HloModule:
     """The functions of a module of the bindings."""
-    reader = _Reader()
+    reader = _ModuleReader()
     found = [reader.function(op.operation) for op in module.body.operations
              if op.operation.name == "func.func"]  # fmt: skip
     functions = {function.name: function for function in found}
@@ -95,13 +95,13 @@ def read_module(module: Any, name: str = "model") -> HloModule:
     return HloModule(name, MappingProxyType(functions))
 
 
-class _Reader:
+class _ModuleReader:
     """Numbers values in the order in which they are met."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
 
-    def function(self, op: Any) -> Function:
+    def function(self, op: Any) -> HloFunction:
         attributes, body = op.attributes, self._block(op.regions[0].blocks[0])
         arguments = [_dictionary(a) for a in _listed(attributes, "arg_attrs", body.arguments)]
         returned = _listed(attributes, "res_attrs", body.results)
@@ -110,14 +110,14 @@ class _Reader:
         sizes = {n: str(a["jax.global_constant"]) for n, a in enumerate(arguments)
                  if "jax.global_constant" in a}  # fmt: skip
         results = tuple(str(_dictionary(a).get("jax.result_info", "")) for a in returned)
-        return Function(_attribute(attributes["sym_name"]), body, tuple(labels), results, sizes)
+        return HloFunction(_attribute(attributes["sym_name"]), body, tuple(labels), results, sizes)
 
-    def _block(self, block: Any) -> Block:
+    def _block(self, block: Any) -> HloBlock:
         arguments = tuple(self._number(a) for a in block.arguments)
         types = tuple(value_type(a.type) for a in block.arguments)
         operations = [self._operation(op.operation) for op in block.operations]
         last = operations.pop()
-        return Block(arguments, types, tuple(operations), last.operands)
+        return HloBlock(arguments, types, tuple(operations), last.operands)
 
     def _operation(self, op: Any) -> Operation:
         if op.name.startswith("chlo.") and not _is_whole(op):
@@ -150,7 +150,7 @@ class _Reader:
         module = ir.Module.parse(text, op.context)
         passes = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
         passmanager.PassManager.parse(passes, op.context).run(module.operation)
-        own = _Reader()
+        own = _ModuleReader()
         own._numbers = self._numbers
         body = own.function(module.body.operations[0].operation).body
         return Operation(

@@ -12,8 +12,8 @@ from types import MappingProxyType
 import numpy as np
 
 from modelcc.frontends.kit.errors import number_of, unsupported
-from modelcc.frontends.stablehlo.call import Call, table
-from modelcc.frontends.stablehlo.module import Block
+from modelcc.frontends.stablehlo.call import HloCall, table
+from modelcc.frontends.stablehlo.module import HloBlock
 from modelcc.frontends.stablehlo.regions import extreme, single
 from modelcc.frontends.stablehlo.structure import converted, reshaped
 from modelcc.ir.types import BOOL, F32, Array, DType
@@ -37,7 +37,7 @@ _BOOLS: Mapping[str, type[rd.Reduction]] = MappingProxyType(
 )
 
 
-def reduce(call: Call) -> Sequence[str]:
+def reduce(call: HloCall) -> Sequence[str]:
     axes = call.integers("dimensions")
     (region,) = call.op.regions
     count = len(call.inputs) // 2
@@ -58,7 +58,7 @@ def _known(name: str, dtype: DType) -> type[rd.Reduction] | None:
     return None if found is None or dtype.bits < 8 else found
 
 
-def _reduced(call: Call, op: type[rd.Reduction], name: str, axes: tuple[int, ...]) -> str:
+def _reduced(call: HloCall, op: type[rd.Reduction], name: str, axes: tuple[int, ...]) -> str:
     """By ``op``, with the first value taken in where it is not neutral."""
     dtype = call.dtype()
     x = call.input(0)
@@ -94,7 +94,7 @@ def limits(dtype: DType) -> tuple[float, float]:
     return low, 2 ** (dtype.bits - (dtype.kind == "int")) - 1
 
 
-def _counts(call: Call, axis: int) -> bool:
+def _counts(call: HloCall, axis: int) -> bool:
     """Whether the places are 0, 1, … along ``axis``."""
     op = call.defining(call.op.operands[1])
     if op is not None and op.name == "stablehlo.broadcast_in_dim":
@@ -106,7 +106,7 @@ def _counts(call: Call, axis: int) -> bool:
     return named and int(op.attributes["iota_dimension"]) == axis
 
 
-def _best(call: Call, direction: str, axis: int) -> Sequence[str]:
+def _best(call: HloCall, direction: str, axis: int) -> Sequence[str]:
     """The extreme values, and where they are first."""
     greatest = direction == "GT"
     values = rd.ReduceMax if greatest else rd.ReduceMin
@@ -123,7 +123,7 @@ def _best(call: Call, direction: str, axis: int) -> Sequence[str]:
 
 
 def by_halves(
-    call: Call, region: Block, values: Sequence[str], axes: Sequence[int]
+    call: HloCall, region: HloBlock, values: Sequence[str], axes: Sequence[int]
 ) -> Sequence[str]:
     """All elements along ``axes`` combined by ``region``, in their order."""
     for axis in sorted(axes, reverse=True):
@@ -133,7 +133,7 @@ def by_halves(
     return values
 
 
-def _moved_first(call: Call, value: str, axis: int) -> str:
+def _moved_first(call: HloCall, value: str, axis: int) -> str:
     rank = call.type_of(value).rank
     if axis == 0:
         return value
@@ -141,7 +141,7 @@ def _moved_first(call: Call, value: str, axis: int) -> str:
     return call.emit(Transpose(order), value)
 
 
-def _halved(call: Call, region: Block, values: Sequence[str]) -> Sequence[str]:
+def _halved(call: HloCall, region: HloBlock, values: Sequence[str]) -> Sequence[str]:
     """Elements along axis 0 combined in pairs of neighbours until one is left."""
     count = number_of(call.type_of(values[0]).shape[0], "number of elements to combine")
     if count == 0:
@@ -159,13 +159,13 @@ def _halved(call: Call, region: Block, values: Sequence[str]) -> Sequence[str]:
     return values
 
 
-def _every_other(call: Call, value: str, start: int, count: int) -> str:
+def _every_other(call: HloCall, value: str, start: int, count: int) -> str:
     shape = call.type_of(value).shape
     none, single_step = (0,) * (len(shape) - 1), (1,) * (len(shape) - 1)
     return call.emit(Slice((start, *none), (count, *shape[1:]), (2, *single_step)), value)
 
 
-def _last(call: Call, value: str) -> str:
+def _last(call: HloCall, value: str) -> str:
     shape = call.type_of(value).shape
     none = (0,) * (len(shape) - 1)
     return call.emit(Slice((shape[0] - 1, *none), (1, *shape[1:]), (1,) * len(shape)), value)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from modelcc.frontends.stablehlo.module import Block, Operation
+from modelcc.frontends.stablehlo.module import HloBlock, Operation
 
 
-def spelled(region: Block) -> tuple[str, ...]:
+def spelled(region: HloBlock) -> tuple[str, ...]:
     """The results of a region as expressions of its arguments ``a0``, ``a1`` …
 
     A comparison is called by its direction, any other operation by its name without the dialect.
@@ -23,14 +23,14 @@ def _name(op: Operation) -> str:
     return str(direction or op.name.rpartition(".")[2])
 
 
-def single(region: Block) -> str:
+def single(region: HloBlock) -> str:
     """The operation that a region of two arguments is, if it is just one; else nothing."""
     (text, *more) = spelled(region)
     name, _, operands = text.partition("(")
     return name if operands in ("a0,a1)", "a1,a0)") and not more else ""
 
 
-def extreme(region: Block) -> str:
+def extreme(region: HloBlock) -> str:
     """``GT`` or ``LT`` if a region of pairs of a value and a place takes the better value, and of
     equal ones that of the lesser place; NaN is better than any number.  Else nothing."""
     found = spelled(region)

@@ -10,10 +10,10 @@ import numpy as np
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.parts import joined
 from modelcc.frontends.kit.shapes import is_symbolic
-from modelcc.frontends.stablehlo.call import Call, table
+from modelcc.frontends.stablehlo.call import HloCall, table
 from modelcc.frontends.stablehlo.places import (
     IndexNumbers,
-    Places,
+    SlicePlaces,
     greatest,
     places_of,
     with_windows,
@@ -39,7 +39,7 @@ _OF_BOOLS: Mapping[str, Combination] = MappingProxyType(
 )
 
 
-def _numbers(call: Call) -> IndexNumbers:
+def _numbers(call: HloCall) -> IndexNumbers:
     n = call.numbering("scatter_dimension_numbers")
     pairs = zip(n["input_batching_dims"], n["scatter_indices_batching_dims"], strict=True)
     return IndexNumbers(
@@ -51,7 +51,7 @@ def _numbers(call: Call) -> IndexNumbers:
     )
 
 
-def scatter(call: Call) -> str:
+def scatter(call: HloCall) -> str:
     if len(call.inputs) != 3:
         unsupported("several operands")
     (text,) = spelled(call.op.regions[0])
@@ -74,7 +74,7 @@ def _computed(own: DType) -> DType:
     return F32 if own.is_float and own.bits < 16 else own
 
 
-def _scattered(call: Call, numbers: IndexNumbers, reduction: Combination) -> str:
+def _scattered(call: HloCall, numbers: IndexNumbers, reduction: Combination) -> str:
     """By ``ScatterND`` of what is indexed first."""
     rank, given = call.rank(), call.shape(2)
     shown = [a for a in range(rank) if a not in numbers.hidden]
@@ -92,7 +92,7 @@ def _scattered(call: Call, numbers: IndexNumbers, reduction: Combination) -> str
     return _written(call, places, sizes, updates, reduction)
 
 
-def _with_partial(call: Call, places: Places, sizes: Sequence[Index]) -> Places:
+def _with_partial(call: HloCall, places: SlicePlaces, sizes: Sequence[Index]) -> SlicePlaces:
     """Axes that updates do not fill have an index as well, which is 0; so has one at least."""
     shape = call.shape()
     rest = places.rest(len(shape))
@@ -104,11 +104,11 @@ def _with_partial(call: Call, places: Places, sizes: Sequence[Index]) -> Places:
     zeros = call.emit(Expand((*places.batch, len(partial))), call.constant(np.zeros((), np.int64)))
     parts = [places.indices, zeros] if places.axes else [zeros]
     indices = joined(call, len(places.batch), parts)
-    return Places(indices, places.batch, (*places.axes, *partial))
+    return SlicePlaces(indices, places.batch, (*places.axes, *partial))
 
 
 def _written(
-    call: Call, places: Places, sizes: Sequence[Index], updates: str, reduction: Combination
+    call: HloCall, places: SlicePlaces, sizes: Sequence[Index], updates: str, reduction: Combination
 ) -> str:
     """Updates that do not fit change nothing where they are combined; where they replace, they
     are written behind the end of the first indexed axis, and cut off."""
@@ -144,7 +144,7 @@ def _neutral(dtype: DType, reduction: Combination) -> float:
     return {"add": 0, "mul": 1, "max": low, "min": high}[reduction]
 
 
-def _combined(call: Call, updates: str, reduction: Combination) -> str:
+def _combined(call: HloCall, updates: str, reduction: Combination) -> str:
     """Of a tensor without axes, one update."""
     if call.type_of(updates).rank:
         unsupported("several updates of a tensor without axes")
@@ -154,7 +154,7 @@ def _combined(call: Call, updates: str, reduction: Combination) -> str:
     return call.emit(op, call.input(0), updates)
 
 
-def _fitting(call: Call, places: Places, sizes: Sequence[Index]) -> str | None:
+def _fitting(call: HloCall, places: SlicePlaces, sizes: Sequence[Index]) -> str | None:
     """Where updates fit, as ``[*batch, 1]``; None where all are known to."""
     high = greatest(call, places.axes, sizes)
     known, limit = call.emitter.contents(places.indices), call.emitter.contents(high)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.stablehlo.call import Call, table
-from modelcc.frontends.stablehlo.module import Block, Operation
+from modelcc.frontends.stablehlo.call import HloCall, table
+from modelcc.frontends.stablehlo.module import HloBlock, Operation
 from modelcc.frontends.stablehlo.structure import converted
 from modelcc.ir.types import BOOL, F32, I32, DType
 from modelcc.ops.gather import GatherElements
@@ -16,7 +16,7 @@ Key = tuple[int, bool]
 """An operand of a sort, and whether greater ones come first."""
 
 
-def sort(call: Call) -> Sequence[str]:
+def sort(call: HloCall) -> Sequence[str]:
     """Stable: by the last key first."""
     axis = call.integer("dimension", -1) % call.rank()
     keys = order_of(call.op.regions[0])
@@ -34,7 +34,7 @@ def sort(call: Call) -> Sequence[str]:
     return values
 
 
-def _ordered(call: Call, value: str) -> str:
+def _ordered(call: HloCall, value: str) -> str:
     """A key of a type that can be sorted."""
     dtype = call.type_of(value).dtype
     return converted(call, value, _sortable(dtype))
@@ -46,7 +46,7 @@ def _sortable(dtype: DType) -> DType:
     return F32 if dtype.is_float and dtype.bits < 16 else dtype
 
 
-def order_of(region: Block) -> list[Key]:
+def order_of(region: HloBlock) -> list[Key]:
     """The keys of a comparator, the most significant first; not supported if it is none.
 
     One of several keys is ``or(lt(a, b), and(eq(a, b), rest))``.
@@ -58,7 +58,7 @@ def order_of(region: Block) -> list[Key]:
     return keys
 
 
-def _keys(number: int, region: Block, made: dict[int, Operation]) -> list[Key]:
+def _keys(number: int, region: HloBlock, made: dict[int, Operation]) -> list[Key]:
     op = made.get(number)
     if op is None:
         return []
@@ -81,7 +81,9 @@ def _keys(number: int, region: Block, made: dict[int, Operation]) -> list[Key]:
     return [*before, *after] if same and before and after else []
 
 
-def _compared(op: Operation, region: Block, made: dict[int, Operation]) -> tuple[int, bool] | None:
+def _compared(
+    op: Operation, region: HloBlock, made: dict[int, Operation]
+) -> tuple[int, bool] | None:
     """The operand whose elements are compared, and whether the second one is on the left."""
     sides = [_argument(number, region, made) for number in op.operands]
     if None in sides:
@@ -92,7 +94,7 @@ def _compared(op: Operation, region: Block, made: dict[int, Operation]) -> tuple
     return left // 2, left > right
 
 
-def _argument(number: int, region: Block, made: dict[int, Operation]) -> int | None:
+def _argument(number: int, region: HloBlock, made: dict[int, Operation]) -> int | None:
     """The argument that a value is, but for zeros and NaN of one kind being made one."""
     if number in region.arguments:
         return region.arguments.index(number)
@@ -106,7 +108,7 @@ def _argument(number: int, region: Block, made: dict[int, Operation]) -> int | N
     return _argument(op.operands[2], region, made) if constant and tested else None
 
 
-def top_k(call: Call) -> Sequence[str]:
+def top_k(call: HloCall) -> Sequence[str]:
     """The greatest elements of the last axis and their places."""
     dtype = call.dtype()
     x = _ordered(call, call.input(0))

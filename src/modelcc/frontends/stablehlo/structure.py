@@ -8,7 +8,7 @@ from itertools import pairwise
 from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.kit.parts import joined
 from modelcc.frontends.kit.shapes import is_symbolic
-from modelcc.frontends.stablehlo.call import Call, index_scalar, table
+from modelcc.frontends.stablehlo.call import HloCall, index_scalar, table
 from modelcc.ir.index import Index, Range, ceildiv, compare, maximum
 from modelcc.ir.types import BOOL, DTYPES, I32, I64, DType
 from modelcc.ops import elementwise as ew
@@ -19,41 +19,41 @@ from modelcc.ops.shape import Transpose
 from modelcc.ops.slicing import Slice
 
 
-def constant(call: Call) -> str:
+def constant(call: HloCall) -> str:
     value = call.attribute("value")
     if isinstance(value, str):
         unsupported(f"its contents are {value[:60]}")
     return call.constant(value, call.result_dtype)
 
 
-def iota(call: Call) -> str:
+def iota(call: HloCall) -> str:
     return call.emit(_iota(call, call.static_shape()))
 
 
-def dynamic_iota(call: Call) -> str:
+def dynamic_iota(call: HloCall) -> str:
     return call.emit(_iota(call, sizes(call, 0)))
 
 
-def _iota(call: Call, shape: Sequence[Index]) -> Iota:
+def _iota(call: HloCall, shape: Sequence[Index]) -> Iota:
     return Iota(tuple(shape), call.integer("iota_dimension"), 0, 1, call.result_dtype)
 
 
-def sizes(call: Call, operand: int) -> tuple[Index, ...]:
+def sizes(call: HloCall, operand: int) -> tuple[Index, ...]:
     """A vector operand as extents of the result, which the module may know better."""
     computed = call.indices(operand, "shape", Range(0, None))
     return call.result_shape(computed)
 
 
-def convert(call: Call) -> str:
+def convert(call: HloCall) -> str:
     return converted(call, call.input(0), call.result_dtype)
 
 
-def converted(call: Call, name: str, to: DType) -> str:
+def converted(call: HloCall, name: str, to: DType) -> str:
     """``name`` as ``to``."""
     return name if call.type_of(name).dtype == to else call.emit(ew.Cast(to), name)
 
 
-def compared(call: Call) -> str:
+def compared(call: HloCall) -> str:
     op = _COMPARISONS[call.attribute("comparison_direction")]
     if call.dtype() == BOOL and not isinstance(op, ew.Equal | ew.NotEqual):
         bytes_ = [call.emit(ew.Cast(I32), name) for name in call.inputs]
@@ -67,41 +67,41 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
-def reshaped(call: Call, name: str, shape: Sequence[Index]) -> str:
+def reshaped(call: HloCall, name: str, shape: Sequence[Index]) -> str:
     """The elements of ``name`` in another shape."""
     return name if call.type_of(name).shape == tuple(shape) else call.emit(
         Reshape(tuple(shape)), name)  # fmt: skip
 
 
-def transposed(call: Call, name: str, axes: Sequence[int]) -> str:
+def transposed(call: HloCall, name: str, axes: Sequence[int]) -> str:
     """``name`` with its axes in another order."""
     return name if list(axes) == list(range(len(axes))) else call.emit(
         Transpose(tuple(axes)), name)  # fmt: skip
 
 
-def reshape(call: Call) -> str:
+def reshape(call: HloCall) -> str:
     if None in call.op.types[0].shape:
         unsupported("the shape of its result is not written down")
     return reshaped(call, call.input(0), call.static_shape())
 
 
-def dynamic_reshape(call: Call) -> str:
+def dynamic_reshape(call: HloCall) -> str:
     return reshaped(call, call.input(0), sizes(call, 1))
 
 
-def transpose(call: Call) -> str:
+def transpose(call: HloCall) -> str:
     return transposed(call, call.input(0), call.integers("permutation"))
 
 
-def broadcast_in_dim(call: Call) -> str:
+def broadcast_in_dim(call: HloCall) -> str:
     return broadcast(call, call.integers("broadcast_dimensions"), call.static_shape())
 
 
-def dynamic_broadcast_in_dim(call: Call) -> str:
+def dynamic_broadcast_in_dim(call: HloCall) -> str:
     return broadcast(call, call.integers("broadcast_dimensions"), sizes(call, 1))
 
 
-def broadcast(call: Call, axes: Sequence[int], shape: Sequence[Index]) -> str:
+def broadcast(call: HloCall, axes: Sequence[int], shape: Sequence[Index]) -> str:
     """Operand 0 with its axis n at ``axes[n]`` of ``shape``, stretched."""
     name, own = call.input(0), call.shape()
     if any(a > b for a, b in pairwise(axes)):
@@ -114,14 +114,14 @@ def broadcast(call: Call, axes: Sequence[int], shape: Sequence[Index]) -> str:
     return name if tuple(lined) == tuple(shape) else call.emit(Expand(tuple(shape)), name)
 
 
-def slice_(call: Call) -> str:
+def slice_(call: HloCall) -> str:
     starts, steps = call.integers("start_indices"), call.integers("strides")
     limits = call.integers("limit_indices")
     counts = [max(0, -(-(b - a) // s)) for a, b, s in zip(starts, limits, steps, strict=True)]
     return call.emit(Slice(starts, tuple(counts), steps), call.input(0))
 
 
-def real_dynamic_slice(call: Call) -> str:
+def real_dynamic_slice(call: HloCall) -> str:
     """A slice whose bounds are operands."""
     starts = call.indices(1, "start", Range(0, None))
     limits = call.indices(2, "limit", Range(0, None))
@@ -134,11 +134,11 @@ def real_dynamic_slice(call: Call) -> str:
     return call.emit(Slice(starts, call.result_shape(counts), steps), call.input(0))
 
 
-def reverse(call: Call) -> str:
+def reverse(call: HloCall) -> str:
     return reversed_along(call, call.input(0), call.integers("dimensions"))
 
 
-def reversed_along(call: Call, name: str, axes: Sequence[int]) -> str:
+def reversed_along(call: HloCall, name: str, axes: Sequence[int]) -> str:
     """``name`` from the end along ``axes``."""
     shape = call.type_of(name).shape
     if not axes:
@@ -149,23 +149,23 @@ def reversed_along(call: Call, name: str, axes: Sequence[int]) -> str:
     return call.emit(Slice(starts, shape, steps), name)
 
 
-def concatenate(call: Call) -> str:
+def concatenate(call: HloCall) -> str:
     return joined(call, call.integer("dimension"), call.inputs)
 
 
-def pad(call: Call) -> str:
+def pad(call: HloCall) -> str:
     low, high = call.integers("edge_padding_low"), call.integers("edge_padding_high")
     return padded(call, call.input(0), call.input(1), low, high, call.integers("interior_padding"))
 
 
-def dynamic_pad(call: Call) -> str:
+def dynamic_pad(call: HloCall) -> str:
     low, high = call.indices(2, "low padding"), call.indices(3, "high padding")
     between = [number_of(n, "padding between elements") for n in call.indices(4, "padding")]
     return padded(call, call.input(0), call.input(1), low, high, between)
 
 
 def padded(
-    call: Call,
+    call: HloCall,
     name: str,
     value: str,
     low: Sequence[Index],
@@ -184,7 +184,7 @@ def padded(
 
 
 def _filled(
-    call: Call,
+    call: HloCall,
     name: str,
     value: float,
     low: Sequence[Index],
@@ -199,7 +199,7 @@ def _filled(
     return name
 
 
-def _spread(call: Call, name: str, value: float, axis: int, count: int) -> str:
+def _spread(call: HloCall, name: str, value: float, axis: int, count: int) -> str:
     """With ``count`` elements of ``value`` between neighbours: an axis is padded, and merged."""
     shape = call.type_of(name).shape
     extent = shape[axis]
@@ -215,16 +215,16 @@ def _spread(call: Call, name: str, value: float, axis: int, count: int) -> str:
     return call.emit(Slice((0,) * len(kept), kept, (1,) * len(kept)), name)
 
 
-def get_dimension_size(call: Call) -> str:
+def get_dimension_size(call: HloCall) -> str:
     extent = call.shape()[call.integer("dimension")]
     return index_scalar(call.emitter, extent, I32)
 
 
-def shape_of(call: Call) -> str:
+def shape_of(call: HloCall) -> str:
     return call.note(call.shape(), I64)
 
 
-def bitcast_convert(call: Call) -> str:
+def bitcast_convert(call: HloCall) -> str:
     """Bits as another type; the last axis holds the parts of wider elements."""
     to, own = call.result_dtype, call.dtype()
     if to.bits == own.bits:
@@ -234,7 +234,7 @@ def bitcast_convert(call: Call) -> str:
     return _split(call, to, own) if to.bits < own.bits else _merged(call, to, own)
 
 
-def _split(call: Call, to: DType, own: DType) -> str:
+def _split(call: HloCall, to: DType, own: DType) -> str:
     """The parts of each element, lowest bits first, along a new axis."""
     wide, narrow = DTYPES[f"u{own.bits}"], DTYPES[f"u{to.bits}"]
     x = call.as_value(_bits(call, call.input(0), wide))
@@ -249,7 +249,7 @@ def _split(call: Call, to: DType, own: DType) -> str:
     return _bits(call, joined(call, call.rank(), parts), to)
 
 
-def _merged(call: Call, to: DType, own: DType) -> str:
+def _merged(call: HloCall, to: DType, own: DType) -> str:
     """Elements of the parts along the last axis."""
     wide, narrow = DTYPES[f"u{to.bits}"], DTYPES[f"u{own.bits}"]
     *outer, count = call.shape()
@@ -267,7 +267,7 @@ def _merged(call: Call, to: DType, own: DType) -> str:
     return _bits(call, total, to)
 
 
-def _bits(call: Call, name: str, to: DType) -> str:
+def _bits(call: HloCall, name: str, to: DType) -> str:
     return name if call.type_of(name).dtype == to else call.emit(ew.BitCast(to), name)
 
 

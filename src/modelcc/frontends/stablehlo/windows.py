@@ -9,8 +9,8 @@ from itertools import product as cartesian
 import numpy as np
 
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.stablehlo.call import Call, table
-from modelcc.frontends.stablehlo.module import Block
+from modelcc.frontends.stablehlo.call import HloCall, table
+from modelcc.frontends.stablehlo.module import HloBlock
 from modelcc.frontends.stablehlo.reduction import is_neutral
 from modelcc.frontends.stablehlo.regions import single, spelled
 from modelcc.frontends.stablehlo.structure import (
@@ -30,7 +30,7 @@ from modelcc.ops.window import Window
 
 
 @dataclass(frozen=True)
-class Geometry:
+class WindowGeometry:
     """A window over all axes of an operand."""
 
     kernel: tuple[int, ...]
@@ -48,16 +48,16 @@ class Geometry:
         """The axes to slide along, one at least."""
         return tuple(a for a in range(rank) if self.moves(a)) or (rank - 1,)
 
-    def along(self, axes: Sequence[int]) -> Geometry:
+    def along(self, axes: Sequence[int]) -> WindowGeometry:
         """The window along some of the axes."""
         fields = (self.kernel, self.strides, self.low, self.high, self.dilations)
-        return Geometry(*(tuple(f[a] for a in axes) for f in fields))
+        return WindowGeometry(*(tuple(f[a] for a in axes) for f in fields))
 
 
-def _geometry(call: Call, rank: int) -> Geometry:
+def _geometry(call: HloCall, rank: int) -> WindowGeometry:
     ones = (1,) * rank
     pads = call.pairs("padding", rank)
-    return Geometry(
+    return WindowGeometry(
         call.integers("window_dimensions"),
         call.integers("window_strides", ones),
         tuple(low for low, _ in pads),
@@ -66,7 +66,7 @@ def _geometry(call: Call, rank: int) -> Geometry:
     )
 
 
-def reduce_window(call: Call) -> Sequence[str]:
+def reduce_window(call: HloCall) -> Sequence[str]:
     count = len(call.inputs) // 2
     rank = call.rank()
     (region,), window = call.op.regions, _geometry(call, rank)
@@ -83,7 +83,7 @@ def reduce_window(call: Call) -> Sequence[str]:
     return known if known is not None else _by_taps(call, region, window)
 
 
-def _as_op(call: Call, name: str, window: Geometry) -> Sequence[str] | None:
+def _as_op(call: HloCall, name: str, window: WindowGeometry) -> Sequence[str] | None:
     if not is_neutral(call.known(1), name, call.dtype()) or 0 in call.shape():
         return None
     running = _running(call, name, window)
@@ -99,7 +99,7 @@ def _as_op(call: Call, name: str, window: Geometry) -> Sequence[str] | None:
     return None
 
 
-def _running(call: Call, name: str, window: Geometry) -> str | None:
+def _running(call: HloCall, name: str, window: WindowGeometry) -> str | None:
     """Totals of all elements up to each one, from either end."""
     (axis, *more) = window.spatial(call.rank())
     extent, reach = call.shape()[axis], window.kernel[axis] - 1
@@ -113,7 +113,7 @@ def _running(call: Call, name: str, window: Geometry) -> str | None:
     return call.emit(op(axis, False, pads[0] == 0 and reach > 0), call.input(0))
 
 
-def _pooled(call: Call, x: str, window: Geometry) -> str:
+def _pooled(call: HloCall, x: str, window: WindowGeometry) -> str:
     images = _Images(call, window, call.shape())
     own = window.along(images.spatial)
     op = MaxPool(own.kernel, own.strides, own.low, own.high, own.dilations)
@@ -123,7 +123,7 @@ def _pooled(call: Call, x: str, window: Geometry) -> str:
     return converted(call, result, call.dtype())
 
 
-def _summed(call: Call, window: Geometry) -> str:
+def _summed(call: HloCall, window: WindowGeometry) -> str:
     """A sum is a mean of so many elements, padding included."""
     images = _Images(call, window, call.shape())
     own = window.along(images.spatial)
@@ -139,7 +139,7 @@ def _summed(call: Call, window: Geometry) -> str:
 class _Images:
     """Operands with the axes that a window slides along last, after a batch and channels."""
 
-    def __init__(self, call: Call, window: Geometry, shape: Sequence[Index]) -> None:
+    def __init__(self, call: HloCall, window: WindowGeometry, shape: Sequence[Index]) -> None:
         self._call = call
         rank = len(shape)
         self.spatial = window.spatial(rank)
@@ -162,7 +162,7 @@ class _Images:
         return transposed(self._call, apart, back)
 
 
-def _by_taps(call: Call, region: Block, window: Geometry) -> Sequence[str]:
+def _by_taps(call: HloCall, region: HloBlock, window: WindowGeometry) -> Sequence[str]:
     """What each tap of all windows sees is a slice; slices are combined in their order."""
     count = len(call.inputs) // 2
     rank = call.rank()
@@ -187,7 +187,7 @@ MOST_TAPS = 256
 """Taps of windows that are combined one after the other."""
 
 
-def select_and_scatter(call: Call) -> str:
+def select_and_scatter(call: HloCall) -> str:
     """Each element of the second operand is added where its window's greatest element is."""
     select, scatter = call.op.regions
     if spelled(select) not in (("GE(a0,a1)",), ("LE(a0,a1)",)) or single(scatter) != "add":
