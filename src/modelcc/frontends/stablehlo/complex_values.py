@@ -68,8 +68,15 @@ def as_parts(emitter: Emitter, name: str) -> str:
 
 
 def is_complex(call: HloCall) -> bool:
-    """Whether an operand or a result is complex."""
-    types = (*call.op.types, *call.op.operand_types)
+    """Whether an operand is complex, or a result of others.
+
+    The region of a reduction of parts says that its operands are complex, which they are not.
+    """
+    made = _has_complex(call.op.types) and not _has_complex(call.op.operand_types)
+    return made or any(call.emitter.find_group(name) is not None for name in call.inputs)
+
+
+def _has_complex(types: Sequence[ValueType]) -> bool:
     return any(type.dtype is not None and type.dtype.kind == "complex" for type in types)
 
 

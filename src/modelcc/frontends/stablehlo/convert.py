@@ -134,18 +134,18 @@ class _ModuleImporter:
         self, op: Operation, operands: tuple[str, ...], scope: _HloScope
     ) -> Sequence[str]:
         call = self._call(op, operands, scope)
-        handler = HANDLERS.get(op.name)
         if op.types and all(map(_is_empty, op.types)):
             return [call.constant(np.zeros(t.shape, t.dtype.numpy)) for t in op.types if t.dtype]
-        if is_complex(call) and not (handler is None and op.regions):
-            results = complex_results(call, handler)
-            return (results,) if isinstance(results, str) else results
-        if handler is not None:
-            results = handler(call)
-            return (results,) if isinstance(results, str) else results
-        if op.name.startswith("chlo.") and len(op.regions) == 1:
+        if op.name.startswith("chlo.") and op.regions:
             return call.inline(op.regions[0], operands, scope.lifted)
-        raise UnsupportedForm("modelcc does not have this operation")
+        handler = HANDLERS.get(op.name)
+        if is_complex(call):
+            results = complex_results(call, handler)
+        elif handler is not None:
+            results = handler(call)
+        else:
+            raise UnsupportedForm("modelcc does not have this operation")
+        return (results,) if isinstance(results, str) else results
 
     def _report_unknown(self, op: Operation) -> None:
         """Add an operation to the problems if there is no handler, though its operands are not
