@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -48,8 +48,8 @@ class JaxModel:
     def of_leaves(self, leaves: Sequence[Any]) -> Any:
         """The result for the leaves of ``(args, kwargs)``."""
         pairs = zip(self.kept, self.dtypes, strict=True)
-        found = self.model(*(_given(leaves[n], dtype) for n, dtype in pairs))
-        results: tuple[Any, ...] = found if type(found) is tuple else (found,)
+        found: Any = self.model(*(_given(leaves[n], dtype) for n, dtype in pairs))
+        results = cast("tuple[Any, ...]", found if isinstance(found, tuple) else (found,))
         made = map(_result, results, self.results)
         return jax.tree.unflatten(self.out_tree, map(jax.numpy.asarray, made))
 
@@ -92,7 +92,7 @@ def _given(leaf: Any, dtype: Any) -> Any:
     array = np.asarray(leaf, dtype)
     if dtype.kind != "c":
         return array
-    return np.stack([array.real, array.imag], -1)
+    return np.stack([np.real(array), np.imag(array)], -1)
 
 
 def _result(array: Any, dtype: Any) -> Any:
@@ -134,7 +134,7 @@ class Jitted:
 
 
 def _type_of(leaf: Any) -> Hashable:
-    kind: type[Any] = type(leaf)
+    kind = cast("type[Any]", type(leaf))
     return np.shape(leaf), getattr(leaf, "dtype", kind), getattr(leaf, "weak_type", False)
 
 

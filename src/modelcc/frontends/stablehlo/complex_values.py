@@ -7,16 +7,15 @@ axis of two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.groups import GroupValue
-from modelcc.frontends.stablehlo.call import Handler, HloCall, Results
+from modelcc.frontends.stablehlo.call import Handler, Handlers, HloCall, Results, table
 from modelcc.frontends.stablehlo.elementwise import atan2, is_finite
 from modelcc.frontends.stablehlo.module import Operation, ValueType
 from modelcc.frontends.stablehlo.regions import single, spelled
@@ -26,6 +25,7 @@ from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Reshape
 from modelcc.ops.control import At
+from modelcc.ops.generate import Full
 from modelcc.ops.shape import Concat
 
 
@@ -210,10 +210,14 @@ class Complex:
 
 def _operand(call: HloCall, number: int) -> Complex:
     name = call.inputs[number]
-    parts = [call.as_value(_part(call, name, n)) for n in (0, 1)]
-    if call.emitter.find_group(name) is None:
-        parts[1] = parts[0] * 0.0
-    return Complex(parts[0], parts[1])
+    real = call.as_value(_part(call, name, 0))
+    whole = call.emitter.find_group(name) is not None
+    return Complex(real, call.as_value(_part(call, name, 1)) if whole else _none(call, real))
+
+
+def _none(call: HloCall, real: Value) -> Value:
+    """Imaginary parts of real numbers."""
+    return call.made(Full(real.type.shape, 0, real.type.dtype))
 
 
 def _size(z: Complex) -> Value:
@@ -327,8 +331,9 @@ def _binary(function: Callable[[HloCall, Complex, Complex], Complex]) -> Handler
 
 
 def _constant(call: HloCall) -> str:
-    value = np.asarray(call.attribute("value"))
-    return call.group(ComplexValue(call.constant(value.real), call.constant(value.imag)))
+    value = call.attribute("value")
+    parts = call.constant(np.real(value)), call.constant(np.imag(value))
+    return call.group(ComplexValue(*parts))
 
 
 def _complex(call: HloCall) -> str:
@@ -354,7 +359,7 @@ def _convert(call: HloCall) -> str:
 def _operand_as(call: HloCall, dtype: DType) -> tuple[Value, Value]:
     real = call.as_value(converted(call, _part(call, call.inputs[0], 0), dtype))
     if call.emitter.find_group(call.inputs[0]) is None:
-        return real, of(ew.Where(), of(ew.IsNaN(), real), real.lift(0.0), real.lift(0.0))
+        return real, _none(call, real)
     return real, call.as_value(converted(call, _part(call, call.inputs[0], 1), dtype))
 
 
@@ -363,36 +368,41 @@ def _both_finite(call: HloCall) -> str:
     return of(ew.And(), *each).name
 
 
-_FORMULAS: Mapping[str, Handler] = MappingProxyType(
-    {
-        f"stablehlo.{name}": handler
-        for name, handler in {
-            "constant": _constant,
-            "complex": _complex,
-            "real": lambda call: _part(call, call.inputs[0], 0),
-            "imag": lambda call: _operand(call, 0).im.name,
-            "compare": _compare,
-            "convert": _convert,
-            "is_finite": _both_finite,
-            "abs": lambda call: _size(_operand(call, 0)).name,
-            "multiply": _binary(lambda call, a, b: a * b),
-            "divide": _binary(lambda call, a, b: a / b),
-            "power": _binary(_power),
-            "atan2": _binary(lambda call, a, b: unsupported("atan2 of complex numbers")),
-            "exponential": _unary(lambda call, z: _exp(z)),
-            "exponential_minus_one": _unary(lambda call, z: _expm1(z)),
-            "log": _unary(_log),
-            "log_plus_one": _unary(_log1p),
-            "sqrt": _unary(_sqrt),
-            "rsqrt": _unary(lambda call, z: _one(call, z) / _sqrt(call, z)),
-            "sine": _unary(lambda call, z: _sin(z)),
-            "cosine": _unary(lambda call, z: _cos(z)),
-            "tan": _unary(lambda call, z: _tan(z)),
-            "tanh": _unary(lambda call, z: _tanh(z)),
-            "logistic": _unary(
-                lambda call, z: _one(call, z) / (_one(call, z) + _exp(z.scaled(-1.0)))
-            ),
-            "sign": _unary(lambda call, z: _sign(z)),
-        }.items()
-    }
+def _real(call: HloCall) -> str:
+    return _part(call, call.inputs[0], 0)
+
+
+def _imag(call: HloCall) -> str:
+    return _operand(call, 0).im.name
+
+
+def _abs(call: HloCall) -> str:
+    return _size(_operand(call, 0)).name
+
+
+_FORMULAS: Handlers = table(
+    constant=_constant,
+    complex=_complex,
+    real=_real,
+    imag=_imag,
+    compare=_compare,
+    convert=_convert,
+    is_finite=_both_finite,
+    abs=_abs,
+    multiply=_binary(lambda call, a, b: a * b),
+    divide=_binary(lambda call, a, b: a / b),
+    power=_binary(_power),
+    atan2=_binary(lambda call, a, b: unsupported("atan2 of complex numbers")),
+    exponential=_unary(lambda call, z: _exp(z)),
+    exponential_minus_one=_unary(lambda call, z: _expm1(z)),
+    log=_unary(_log),
+    log_plus_one=_unary(_log1p),
+    sqrt=_unary(_sqrt),
+    rsqrt=_unary(lambda call, z: _one(call, z) / _sqrt(call, z)),
+    sine=_unary(lambda call, z: _sin(z)),
+    cosine=_unary(lambda call, z: _cos(z)),
+    tan=_unary(lambda call, z: _tan(z)),
+    tanh=_unary(lambda call, z: _tanh(z)),
+    logistic=_unary(lambda call, z: _one(call, z) / (_one(call, z) + _exp(z.scaled(-1.0)))),
+    sign=_unary(lambda call, z: _sign(z)),
 )

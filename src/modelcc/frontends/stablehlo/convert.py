@@ -135,7 +135,7 @@ class _ModuleImporter:
     ) -> Sequence[str]:
         call = self._call(op, operands, scope)
         if op.types and all(map(_is_empty, op.types)):
-            return [call.constant(np.zeros(t.shape, t.dtype.numpy)) for t in op.types if t.dtype]
+            return [_nothing(call, n) for n in range(len(op.types))]
         if op.name.startswith("chlo.") and op.regions:
             return call.inline(op.regions[0], operands, scope.lifted)
         handler = HANDLERS.get(op.name)
@@ -198,6 +198,13 @@ class _ModuleImporter:
             operands, labels, source, scope.emitter, op, inline, body, function,
             self._made.get, scope.find,
         )  # fmt: skip
+
+
+def _nothing(call: HloCall, number: int) -> str:
+    """A result without elements."""
+    dtype = call.op.types[number].dtype
+    assert dtype is not None
+    return call.constant(np.zeros(call.static_shape(number), dtype.numpy))
 
 
 def _is_empty(type: ValueType) -> bool:

@@ -119,5 +119,6 @@ REFUSED: Mapping[str, Handler] = MappingProxyType(
             )
         },
         "stablehlo.rng": refused(_RANDOM),
+        "stablehlo.rng_bit_generator": refused(_RANDOM),
     }
 )

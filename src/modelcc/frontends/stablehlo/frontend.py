@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jax import export
 
@@ -59,7 +59,7 @@ def _read(source: Source) -> tuple[HloModule, Shapes | None]:
         case str() | Path():
             return _read_file(Path(source))
         case _:
-            kind: type[Any] = type(source)
+            kind = cast("type[Any]", type(source))
             raise ModelError(f"{kind.__module__}.{kind.__qualname__} is no StableHLO module", (),
                              "give a jax.export.Exported, or use modelcc.jax.compile")  # fmt: skip
 

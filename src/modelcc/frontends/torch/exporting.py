@@ -106,5 +106,3 @@ def _dim_name(shape: Any, axis: int) -> str | None:
     else:
         dim = shape[axis] if isinstance(shape, Sequence) and axis < len(shape) else None
     return getattr(dim, "__name__", None)
-
-
