@@ -13,7 +13,7 @@ from modelcc.frontends.kit.body import Body, BodyInputs
 from modelcc.frontends.kit.conversion import Conversion
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import unsupported
-from modelcc.frontends.stablehlo.module import Attribute, HloBlock, Operation
+from modelcc.frontends.stablehlo.module import Attribute, HloBlock, HloFunction, Operation
 from modelcc.ir.index import Bounds, Index
 from modelcc.ir.op import Op
 from modelcc.ir.types import DType, TensorType
@@ -51,6 +51,7 @@ class HloCall(Conversion):
     inline: InlineBlock
     body: MakeBlockBody
     call: Callable[[str, Sequence[str]], tuple[str, ...]]
+    functions: Mapping[str, HloFunction]
     defining: Callable[[int], Operation | None]
     find: Callable[[int], str | None]
 

@@ -20,7 +20,7 @@ from modelcc.frontends.stablehlo.elementwise import atan2, is_finite
 from modelcc.frontends.stablehlo.module import Operation, ValueType
 from modelcc.frontends.stablehlo.regions import single, spelled
 from modelcc.frontends.stablehlo.structure import converted
-from modelcc.ir.types import F32, F64, DType
+from modelcc.ir.types import F32, F64, Array, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.broadcast import Reshape
@@ -331,7 +331,7 @@ def _binary(function: Callable[[HloCall, Complex, Complex], Complex]) -> Handler
 
 
 def _constant(call: HloCall) -> str:
-    value = call.attribute("value")
+    value: Array = np.asarray(call.attribute("value"))
     parts = call.constant(np.real(value)), call.constant(np.imag(value))
     return call.group(ComplexValue(*parts))
 

@@ -196,7 +196,7 @@ class _ModuleImporter:
         source = (op.location or op.name,)
         return HloCall(
             operands, labels, source, scope.emitter, op, inline, body, function,
-            self._made.get, scope.find,
+            self._module.functions, self._made.get, scope.find,
         )  # fmt: skip
 
 
