@@ -66,14 +66,14 @@ class BlockStages:
         """Local tensors with an element for each row."""
         if self.weights is None:
             return {}
-        found = {s.output: s.body.dtype for s in self.weights.sums}
+        dtypes = {s.output: s.body.dtype for s in self.weights.sums}
         if in_key_blocks:
-            found |= {f"{name}.{BLOCK}": dtype for name, dtype in found.items()}
+            dtypes |= {f"{name}.{BLOCK}": dtype for name, dtype in dtypes.items()}
             maximum = self.weights.maximum
             if maximum is not None:
                 names = (maximum.output, *(f"{maximum.output}.{x}" for x in (BEFORE, CHANGE)))
-                found |= dict.fromkeys(names, maximum.body.dtype)
-        return found
+                dtypes |= dict.fromkeys(names, maximum.body.dtype)
+        return dtypes
 
     # --- all keys at once
 
@@ -122,14 +122,14 @@ class BlockStages:
         weights = self._online
         first = self._placed(self.pair.results[0], part)
         none = Number(0.0, first.body.dtype)
-        found = [Stage(self.total, first.axes, self._places(first), none)]
+        stages = [Stage(self.total, first.axes, self._places(first), none)]
         row = self._rows(part)
         for stage in weights.sums:
-            found.append(self._per_row(stage.output, row, Number(0.0, stage.body.dtype)))
+            stages.append(self._per_row(stage.output, row, Number(0.0, stage.body.dtype)))
         if weights.maximum is not None:
             least = Number(float("-inf"), weights.maximum.body.dtype)
-            found.append(self._per_row(weights.maximum.output, row, least))
-        return [self._single(s) for s in found]
+            stages.append(self._per_row(weights.maximum.output, row, least))
+        return [self._single(s) for s in stages]
 
     def key_block(self, part: BlockRange) -> list[StageGroup]:
         """Scores and weights of ``part``, and sums with it."""

@@ -63,17 +63,17 @@ def canonical(
 
 def with_numbers(kernel: Kernel) -> tuple[Kernel, tuple[IndexBound, ...]]:
     """``kernel`` with the bounds of its indices numbered, and these by their numbers."""
-    found: dict[IndexBound, int] = {}
+    numbers: dict[IndexBound, int] = {}
 
     def visit(node: Scalar) -> Scalar:
         if not isinstance(node, Bind) or node.bound is None:
             return node
         bound = replace(node.bound, number=0)
-        number = found.setdefault(bound, len(found))
+        number = numbers.setdefault(bound, len(numbers))
         return replace(node, bound=replace(bound, number=number))
 
     stages = tuple(replace(s, body=transform(s.body, visit)) for s in kernel.stages)
-    return (replace(kernel, stages=stages) if found else kernel), tuple(found)
+    return (replace(kernel, stages=stages) if numbers else kernel), tuple(numbers)
 
 
 class _Counter:
@@ -126,14 +126,14 @@ def dimensions(
     stages: tuple[Stage, ...], types: tuple[tuple[str, TensorType], ...]
 ) -> frozenset[str]:
     """Symbols in stages and types, axes among them."""
-    found: set[str] = set()
+    names: set[str] = set()
     for _, type_ in types:
         for extent in type_.shape:
-            found |= symbols(extent)
+            names |= symbols(extent)
     for stage in stages:
-        found |= index_symbols(stage.body)
+        names |= index_symbols(stage.body)
         for axis in (*stage.axes, *stage.reduce):
-            found |= symbols(axis.extent)
+            names |= symbols(axis.extent)
         for index in stage.write:
-            found |= symbols(index)
-    return frozenset(found)
+            names |= symbols(index)
+    return frozenset(names)

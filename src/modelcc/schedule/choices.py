@@ -29,8 +29,8 @@ def with_choices(
 
 
 def _chosen(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -> Stage:
-    known = types.get(stage.output)
-    if not stage.write or (known is not None and known.layout is not None):
+    type_ = types.get(stage.output)
+    if not stage.write or (type_ is not None and type_.layout is not None):
         return stage
     lanes = symbols(stage.write[-1])
     bounds = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes}}

@@ -55,16 +55,16 @@ def group_stages(kernel: CanonicalKernel) -> GroupedStages | None:
     """``kernel`` in groups; None if no value is shared by several parts of a tensor, and no sum
     is read in parts or combined with others."""
     internal = frozenset(s.output for s in kernel.stages) - frozenset(kernel.outputs)
-    found = (_shares_values, _reads_parts, _combines_sums)
-    if not any(has(kernel.stages, internal) for has in found):
+    tests = (_shares_values, _reads_parts, _combines_sums)
+    if not any(has(kernel.stages, internal) for has in tests):
         return None
     runs = _groups(kernel.stages)
     scratch = internal & _handed_on(runs)
     depth = _outer_depth(kernel.stages, scratch)
     outer = kernel.stages[0].axes[:depth] if scratch else ()
     groups = tuple(_on_block(run, outer, scratch, internal) for run in runs)
-    known = {s.output: plain_type(s) for s in kernel.stages} | dict(kernel.internal)
-    types = {name: _block_type(known[name], len(outer)) for name in sorted(scratch)}
+    plain = {s.output: plain_type(s) for s in kernel.stages} | dict(kernel.internal)
+    types = {name: _block_type(plain[name], len(outer)) for name in sorted(scratch)}
     return GroupedStages(outer, groups, types)
 
 
@@ -151,12 +151,12 @@ def _at_own_point(read: Read, reader: Stage, writer: Stage, depth: int | None) -
 def _handed_on(groups: Sequence[Sequence[Stage]]) -> frozenset[str]:
     """Tensors of several parts, and those that a later group reads."""
     writers = Counter(s.output for group in groups for s in group)
-    found = {name for name, count in writers.items() if count > 1}
+    names = {name for name, count in writers.items() if count > 1}
     made: set[str] = set()
     for group in groups:
-        found |= made & {r.tensor for s in group for r in reads(s.body)}
+        names |= made & {r.tensor for s in group for r in reads(s.body)}
         made |= {s.output for s in group}
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _outer_depth(stages: Sequence[Stage], scratch: frozenset[str]) -> int:

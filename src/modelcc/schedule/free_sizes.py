@@ -24,15 +24,15 @@ def with_free_sizes(
 ) -> tuple[CanonicalKernel, Mapping[str, Index]]:
     """``kernel`` with the symbols ``read`` called ``size0…`` in the order in which it has them,
     and their values."""
-    known = {name for name, _ in kernel.dims}
-    if known.isdisjoint(read):
+    names = {name for name, _ in kernel.dims}
+    if names.isdisjoint(read):
         return kernel, {}
     own = list(dict.fromkeys(name for name in _mentioned(kernel) if name in read))
     new = [f"size{number}" for number in range(len(own))]
-    if not known.isdisjoint(new):
+    if not names.isdisjoint(new):
         return kernel, {}
     values = dict(zip(own, map(Sym, new), strict=True))
-    dims = ((_name(name, values), _range(known, values)) for name, known in kernel.dims)
+    dims = ((_name(name, values), _range(bounds, values)) for name, bounds in kernel.dims)
     renamed = replace(
         kernel,
         stages=tuple(substitute_stage(stage, values) for stage in kernel.stages),
@@ -53,8 +53,8 @@ def _mentioned(kernel: CanonicalKernel) -> Iterator[str]:
         for index in stage.write:
             yield from sorted(symbols(index))
         yield from sorted(index_symbols(stage.body))
-    for _, known in kernel.dims:
-        for end in (known.lo, known.hi):
+    for _, bounds in kernel.dims:
+        for end in (bounds.lo, bounds.hi):
             yield from sorted(symbols(end)) if end is not None else ()
 
 
@@ -62,8 +62,8 @@ def _name(name: str, values: Mapping[str, Sym]) -> str:
     return values[name].name if name in values else name
 
 
-def _range(known: Range, values: Mapping[str, Index]) -> Range:
-    lo, hi = (None if end is None else substitute(end, values) for end in (known.lo, known.hi))
+def _range(bounds: Range, values: Mapping[str, Index]) -> Range:
+    lo, hi = (None if end is None else substitute(end, values) for end in (bounds.lo, bounds.hi))
     return Range(lo, hi)
 
 

@@ -114,20 +114,20 @@ def parse_listing(text: str) -> Listing:
     machine = ""
     schedules: dict[str, Schedule] = {}
     algorithms, model = dict[str, str](), dict[str, str]()
-    known = {"kernel": schedules, "algorithm": algorithms, "model": model}
+    sections = {"kernel": schedules, "algorithm": algorithms, "model": model}
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        found = _LINE.fullmatch(line.strip())
+        matched = _LINE.fullmatch(line.strip())
         if not line.strip() or line.startswith("#"):
             continue
         if line.startswith(_MACHINE) and not lines:
             machine = line.removeprefix(_MACHINE).strip()
             continue
-        if found is None:
+        if matched is None:
             hint = "write kernel KEY: SCHEDULE, as --emit schedule does"
             raise ModelError(f"line {number} of the schedules is none: {line.strip()!r}", (), hint)
-        what, key, value = found[1] or found[3], found[2] or found[4], found[5].strip()
-        if key in known[what]:
+        what, key, value = matched[1] or matched[3], matched[2] or matched[4], matched[5].strip()
+        if key in sections[what]:
             raise ModelError(f"lines {lines[key]} and {number} of the schedules are for one {what}")
         lines[key] = number
         if what == "kernel":
@@ -157,12 +157,12 @@ def check_choices(listing: Listing, choices: Mapping[str, Collection[str]]) -> N
     """:class:`ModelError` if something else than ``choices``, values by names, was chosen for the
     model as a whole."""
     for name, value in listing.model.items():
-        place, known = f"line {listing.lines[name]} of the schedules", choices.get(name)
-        if known is None:
+        place, values = f"line {listing.lines[name]} of the schedules", choices.get(name)
+        if values is None:
             hint = f"there are {' and '.join(choices)}"
             raise ModelError(f"{place}: {name!r} cannot be chosen for a model", (), hint)
-        if value not in known:
-            hint = f"write model {name}: and one of {', '.join(known)}"
+        if value not in values:
+            hint = f"write model {name}: and one of {', '.join(values)}"
             raise ModelError(f"{place}: {name} of a model cannot be {value!r}", (), hint)
 
 

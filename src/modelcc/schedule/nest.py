@@ -136,9 +136,9 @@ def axis_blocks(stage: Stage, types: Mapping[str, TensorType]) -> dict[str, int]
             del blocks[axis.name]
     whole = tuple(a for a in stage.axes if a.name not in blocks)
     for read in reads(stage.body):
-        found = _blocks_along(read.tensor, read.indices, (*whole, *stage.reduce), types)
+        along = _blocks_along(read.tensor, read.indices, (*whole, *stage.reduce), types)
         for axis in (*whole, *stage.reduce):
-            block = found.get(axis.name)
+            block = along.get(axis.name)
             if block is not None and (axis in stage.reduce or divides(block, axis.extent)):
                 blocks.setdefault(axis.name, block)
     return blocks
@@ -155,15 +155,15 @@ def _blocks_along(
     type_ = types.get(tensor)
     if type_ is None or type_.layout is None:
         return {}
-    found: dict[str, int] = {}
+    blocks: dict[str, int] = {}
     cut = {p.axis for p in type_.physical.parts if p.mod is not None}
     moving = [(dim, index) for dim, index in enumerate(indices) if dim in cut]
     for axis in axes:
         for dim, index in moving:
             block = _axis_block(index, axis, dim, type_)
             if block is not None:
-                found.setdefault(axis.name, block)
-    return found
+                blocks.setdefault(axis.name, block)
+    return blocks
 
 
 def split_axis(axis: Axis, block: int | None) -> tuple[LoopVar, ...]:
@@ -180,12 +180,12 @@ def linearise(
     dims: Bounds,
     logical: frozenset[str],
     blocks: Mapping[str, int],
-    known: Offsets | None = None,
+    offsets: Offsets | None = None,
     depth: int | None = None,
 ) -> Nest:
     """The nest of ``stage`` with axes split by ``blocks``, parallel loops in output order.
 
-    ``known`` collects offsets, for stages with the same parallel axes.  Axes from ``depth`` on are
+    ``offsets`` collects those of stages with the same parallel axes.  Axes from ``depth`` on are
     its own.
     """
     split = {a.name: split_axis(a, blocks.get(a.name)) for a in stage.axes + stage.reduce}
@@ -195,9 +195,9 @@ def linearise(
     axis_ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes + stage.reduce}}
     stage = replace(stage, body=_drop_bordered(stage.body, types, axis_ranges))
     stored = stage.output in types
-    known = {} if known is None else known
-    store = _offset(stage.output, stage.write, types, values, ranges, known) if stored else 0
-    body = _flatten(stage.body, types, values, ranges, logical, known)
+    offsets = {} if offsets is None else offsets
+    store = _offset(stage.output, stage.write, types, values, ranges, offsets) if stored else 0
+    body = _flatten(stage.body, types, values, ranges, logical, offsets)
     parallel = tuple(v for a in stage.axes[:depth] for v in split[a.name])
     own = tuple(
         v for a in stage.axes[len(stage.axes) if depth is None else depth :] for v in split[a.name]
@@ -244,7 +244,7 @@ def _offset(
     types: Mapping[str, TensorType],
     values: Mapping[str, Index],
     ranges: Bounds,
-    known: Offsets,
+    offsets: Offsets,
 ) -> Index:
     """The flat offset; places that are constants apart along unsplit dimensions share one."""
     type_ = types[tensor]
@@ -252,10 +252,10 @@ def _offset(
     split = {p.axis for p in layout.parts if p.div != 1 or p.mod is not None}
     moved = [0 if d in split else _constant(i) for d, i in enumerate(indices)]
     base = tuple([i - c for i, c in zip(indices, moved, strict=True)])
-    start = known.get((tensor, base))
+    start = offsets.get((tensor, base))
     if start is None:
         where = [simplify(substitute(i, values), ranges) for i in base]
-        start = known[tensor, base] = simplify(layout.offset(where, shape), ranges)
+        start = offsets[tensor, base] = simplify(layout.offset(where, shape), ranges)
     if not any(moved):
         return start
     apart = layout.offset(moved, shape) - layout.offset([0] * len(moved), shape)
@@ -272,12 +272,12 @@ def _flatten(
     values: Mapping[str, Index],
     ranges: Bounds,
     logical: frozenset[str],
-    known: Offsets,
+    offsets: Offsets,
 ) -> Scalar:
     def visit(node: Scalar) -> Scalar:
         match node:
             case Read() if node.tensor not in logical:
-                offset = _offset(node.tensor, node.indices, types, values, ranges, known)
+                offset = _offset(node.tensor, node.indices, types, values, ranges, offsets)
                 return Read(node.tensor, (offset,), node.dtype)
             case Read() | IndexValue() | Linear():
                 return map_own_indices(node, lambda i: simplify(substitute(i, values), ranges))

@@ -36,10 +36,10 @@ def packed_layout(
         if symbols(index).isdisjoint(moved):
             parts.append(Part(dim))
             continue
-        found = _digits(index, (*order, *inner))
-        if found is None:
+        split = _digits(index, (*order, *inner))
+        if split is None:
             return None
-        moving, fixed = found
+        moving, fixed = split
         digits += [(v, dim, div, mod) for v, div, mod in moving]
         if fixed > 1:
             parts.append(Part(dim, 1, fixed))

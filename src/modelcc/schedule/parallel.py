@@ -114,8 +114,8 @@ def _unfuse(
 
     def within(segment: Segment, tile: Index) -> list[Stmt]:
         at = {**point, loop.variable: segment.start + tile * segment.tile}
-        found = _unfuse(rest, remainder, after, below, at, {**chosen, loop.variable: segment})
-        return _if_present(segment, found)
+        inner = _unfuse(rest, remainder, after, below, at, {**chosen, loop.variable: segment})
+        return _if_present(segment, inner)
 
     present = [s for s in loop.segments if s.count != 0]
     return _pick_segment(present, number, within)

@@ -98,8 +98,8 @@ def _sum_of_products(kernel: CanonicalKernel) -> tuple[Nest, list[Read]]:
 
 
 def _along(offset: Index, loop: LoopVar) -> Index:
-    found = split_affine(offset, (loop.name,))
-    return 0 if found is None else found[0][loop.name]
+    affine = split_affine(offset, (loop.name,))
+    return 0 if affine is None else affine[0][loop.name]
 
 
 def _moves(read: Read, loop: LoopVar) -> bool:
@@ -116,12 +116,12 @@ def _extent(loop: LoopVar | None) -> Index:
 
 def _places(batch: list[LoopVar], counter: str) -> dict[str, Index]:
     """Where loops are at a point of the counter, which runs through the last one first."""
-    found: dict[str, Index] = {}
+    places: dict[str, Index] = {}
     if not batch:
-        return found
+        return places
     left: Index = Sym(counter)
     for loop in reversed(batch):
         outermost = loop is batch[0]
-        found[loop.name] = left if outermost else mod(left, loop.extent)
+        places[loop.name] = left if outermost else mod(left, loop.extent)
         left = floordiv(left, loop.extent)
-    return found
+    return places

@@ -11,7 +11,7 @@ from modelcc.ir.loop_traversal import map_blocks
 
 def without_idle_loops(body: Sequence[Stmt], bounds: Bounds) -> tuple[Stmt, ...]:
     """``body`` without loops whose ends are known to be no further than their starts."""
-    found: list[Stmt] = []
+    kept: list[Stmt] = []
     for s in body:
         inner = bounds
         if isinstance(s, For):
@@ -19,5 +19,5 @@ def without_idle_loops(body: Sequence[Stmt], bounds: Bounds) -> tuple[Stmt, ...]
             if most is not None and most <= 0:
                 continue
             inner = {**bounds, s.variable: Range(s.start, s.stop - 1)}
-        found.append(map_blocks(s, lambda b, inner=inner: without_idle_loops(b, inner)))
-    return tuple(found)
+        kept.append(map_blocks(s, lambda b, inner=inner: without_idle_loops(b, inner)))
+    return tuple(kept)

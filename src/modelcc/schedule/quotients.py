@@ -32,14 +32,14 @@ def quotient_blocks(stage: Stage, dims: Bounds, beside: Index | None = None) -> 
     ranges = {**dims, **{a.name: loop_range(a.extent) for a in stage.axes}}
     indices = [i for read in reads(stage.body) for i in read.indices]
     quotients = [d for index in indices for d in divisions(index)]
-    found: dict[str, int] = {}
+    blocks: dict[str, int] = {}
     for axis in stage.axes:
         steps = {s for d in quotients if (s := _step(d, axis)) is not None}
         if beside == Sym(axis.name) and _repeat_elements(stage, indices, axis):
             continue
         if len(steps) == 1 and _is_affine_within(indices, axis, min(steps), ranges):
-            found[axis.name] = min(steps)
-    return found
+            blocks[axis.name] = min(steps)
+    return blocks
 
 
 def _repeat_elements(stage: Stage, indices: Sequence[Index], axis: Axis) -> bool:

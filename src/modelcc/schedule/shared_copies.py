@@ -83,25 +83,25 @@ def with_free_place(
     """
     if not is_copy(kernel.stages) or len(kernel.inputs) != 1 or kernel.constants:
         return kernel, {}
-    known = {name for name, _ in kernel.dims}
-    if not known.isdisjoint(_BOUNDS) or (known and not everywhere):
+    dims = {name for name, _ in kernel.dims}
+    if not dims.isdisjoint(_BOUNDS) or (dims and not everywhere):
         return kernel, {}
     (stage,) = kernel.stages
     types = dict(kernel.types)
     values: dict[str, Index] = {}
     goes = _written(stage, types[stage.output])
     if goes is not None:
-        write, types[stage.output], found = goes.free(stage.write, types[stage.output], _TO)
+        write, types[stage.output], sizes = goes.free(stage.write, types[stage.output], _TO)
         stage = replace(stage, write=write)
-        values |= found
+        values |= sizes
     along = None if goes is None else stage.axes[goes.dimension]
     if everywhere:
         along = along or _read_along(stage, types)
-        stage, types, found = _with_free_start(stage, types)
-        values |= found
+        stage, types, sizes = _with_free_start(stage, types)
+        values |= sizes
     if along is not None:
-        stage, types, found = _counted(stage, types, along)
-        values |= found
+        stage, types, sizes = _counted(stage, types, along)
+        values |= sizes
     if not values:
         return kernel, {}
     own = dimensions((stage,), tuple(types.items()))
@@ -152,8 +152,8 @@ def _counted(
         shape = (Sym(COUNT) if e == axis.extent else e for e in type_.shape)
         return replace(type_, shape=tuple(shape))
 
-    known = {name: renamed(type_) for name, type_ in types.items()}
-    return replace(stage, axes=axes), known, {COUNT: axis.extent}
+    own = {name: renamed(type_) for name, type_ in types.items()}
+    return replace(stage, axes=axes), own, {COUNT: axis.extent}
 
 
 def _written(stage: Stage, type_: TensorType) -> Place | None:
@@ -161,7 +161,7 @@ def _written(stage: Stage, type_: TensorType) -> Place | None:
     shape = type_.shape
     if len(stage.axes) != len(shape) or any(map(any, type_.physical.halo)):
         return None
-    found: list[Place] = []
+    places: list[Place] = []
     for number, (axis, index, extent) in enumerate(
         zip(stage.axes, stage.write, shape, strict=True)
     ):
@@ -170,22 +170,22 @@ def _written(stage: Stage, type_: TensorType) -> Place | None:
         offset = _offset(index, stage)
         if offset is None or index - offset not in (Sym(axis.name), 0):
             return None
-        found.append(Place(number, offset, extent))
-    return found[0] if len(found) == 1 and _may_be_free(found[0], type_) else None
+        places.append(Place(number, offset, extent))
+    return places[0] if len(places) == 1 and _may_be_free(places[0], type_) else None
 
 
 def _read(stage: Stage, read: Read, type_: TensorType) -> Place | None:
     """Where ``stage`` copies from, if that is not the begin of all dimensions but one."""
     if type_.layout is not None:
         return None
-    found: list[Place] = []
+    places: list[Place] = []
     for number, (index, extent) in enumerate(zip(read.indices, type_.shape, strict=True)):
         offset = _offset(index, stage)
         if offset is None:
             return None
         if offset != 0:
-            found.append(Place(number, offset, extent))
-    return found[0] if len(found) == 1 and _may_be_free(found[0], type_) else None
+            places.append(Place(number, offset, extent))
+    return places[0] if len(places) == 1 and _may_be_free(places[0], type_) else None
 
 
 def _offset(index: Index, stage: Stage) -> Index | None:

@@ -87,8 +87,8 @@ def straight_runs(stage: Stage, types: Mapping[str, TensorType], dims: Bounds) -
 def outside(stage: Stage, axis: Axis) -> tuple[Axis, ...]:
     """Axes that move results further than ``axis`` does."""
     named = [symbols(index) for index in stage.write]
-    place = next(n for n, found in enumerate(named) if axis.name in found)
-    inside = {name for found in named[place:] for name in found}
+    place = next(n for n, names in enumerate(named) if axis.name in names)
+    inside = {name for names in named[place:] for name in names}
     return tuple(a for a in stage.axes if a.name not in inside)
 
 
@@ -112,10 +112,10 @@ def _parts(
     if cut is None:
         return [stage], []
     middle, sides, sizes = cut
-    known: Bounds = {**dims, **{name: Range(0, bounds_of(s, dims).hi) for name, s in sizes}}
+    bounds: Bounds = {**dims, **{name: Range(0, bounds_of(s, dims).hi) for name, s in sizes}}
     parts = [middle]
     for number, side in enumerate(sides):
-        more, inside = _parts(side, line, known, depth - 1, f"{label}.{number}")
+        more, inside = _parts(side, line, bounds, depth - 1, f"{label}.{number}")
         parts += more
         sizes += inside
     return parts, sizes
@@ -125,10 +125,10 @@ def _bent_axis(stage: Stage) -> Axis | None:
     """The innermost axis that guards or folded places hang on, if few elements are inside it."""
     inside = 1
     for index in reversed(stage.write):
-        found = [axis for axis in stage.axes if axis.name in symbols(index)]
-        if len(found) > 1 or any(coefficient(index, axis.name) != 1 for axis in found):
+        axes = [axis for axis in stage.axes if axis.name in symbols(index)]
+        if len(axes) > 1 or any(coefficient(index, axis.name) != 1 for axis in axes):
             return None
-        for axis in found:
+        for axis in axes:
             if _is_bent(stage.body, axis.name):
                 return axis
             inside *= axis.extent if isinstance(axis.extent, int) else 1
@@ -227,10 +227,10 @@ def _moved(index: Index, name: str, start: Index) -> Index:
 def _conditions(body: Scalar, name: str, dims: Bounds) -> tuple[Condition, ...] | None:
     """What holds along the straight run (``left >= 0``), none of it because other does; None if
     there is no telling where."""
-    found = list(dict.fromkeys(_bends(body, name, dims.keys())))
-    if None in found:
+    bends = list(dict.fromkeys(_bends(body, name, dims.keys())))
+    if None in bends:
         return None
-    needed = [c for c in found if c is not None]
+    needed = [c for c in bends if c is not None]
     for condition in tuple(needed):
         others = [c for c in needed if c is not condition]
         if any(_follows(condition, other, name, dims) for other in others):
@@ -267,8 +267,8 @@ def _bends(body: Scalar, name: str, sizes: Collection[str]) -> Iterator[Conditio
 def _usable(condition: Condition, name: str, sizes: Collection[str]) -> Condition | None:
     """``condition``, if it is about ``name`` and sizes only."""
     slope = coefficient(condition.left, name)
-    known = symbols(condition.left) <= {name, *sizes} and condition.comparison == ">="
-    return condition if known and isinstance(slope, int) and slope != 0 else None
+    linear = symbols(condition.left) <= {name, *sizes} and condition.comparison == ">="
+    return condition if linear and isinstance(slope, int) and slope != 0 else None
 
 
 def _straightened(body: Scalar, name: str) -> Scalar:
@@ -349,12 +349,12 @@ def _chosen(args: tuple[Index, ...], name: str, sign: int) -> _Straight | None:
     lines = [_straight(arg, name) for arg in args]
     if any(line is None for line in lines):
         return None
-    known = [line for line in lines if line is not None]
-    first = next((line for line in known if coefficient(line[0], name) == 1), None)
+    straight = [line for line in lines if line is not None]
+    first = next((line for line in straight if coefficient(line[0], name) == 1), None)
     if first is None:
         return None
-    conditions = [c for line in known for c in line[1]]
-    for value, _ in known:
+    conditions = [c for line in straight for c in line[1]]
+    for value, _ in straight:
         if value != first[0]:
             conditions.append(Condition(sign * (first[0] - value), ">=", 0))
     return first[0], tuple(conditions)

@@ -107,14 +107,14 @@ def _bare_tensors(
     stages: Sequence[Stage], types: Mapping[str, TensorType]
 ) -> dict[str, frozenset[str]]:
     """Axis → tensors with an access along it that whole blocks of their layout do not cover."""
-    found: dict[str, set[str]] = {}
+    bare: dict[str, set[str]] = {}
     for stage in stages:
         accesses = [(r.tensor, r.indices) for r in reads(stage.body)]
         for tensor, indices in (*accesses, (stage.output, stage.write)):
             for axis in stage.axes:
                 if tensor in types and not covers_blocks(indices, axis, types[tensor]):
-                    found.setdefault(axis.name, set()).add(tensor)
-    return {axis: frozenset(tensors) for axis, tensors in found.items()}
+                    bare.setdefault(axis.name, set()).add(tensor)
+    return {axis: frozenset(tensors) for axis, tensors in bare.items()}
 
 
 def _last_place(stage: Stage, types: Mapping[str, TensorType]) -> Index | None:

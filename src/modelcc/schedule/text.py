@@ -97,8 +97,8 @@ def parse_schedule(text: str) -> Schedule:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         place = f" at column {error.offset}" if isinstance(error, SyntaxError) else ""
         raise ScheduleError(f"this is no schedule{place}: {text.strip()!r}") from error
-    found = _parsed(tree)
-    return Parts((found,)) if isinstance(found, Tiled | Rows | StraightRows) else found
+    schedule = _parsed(tree)
+    return Parts((schedule,)) if isinstance(schedule, Tiled | Rows | StraightRows) else schedule
 
 
 def _parsed(node: ast.expr) -> Schedule | Part:
@@ -111,26 +111,26 @@ def _parsed(node: ast.expr) -> Schedule | Part:
     if node.args and several is None:
         raise ScheduleError(f"{_place(node.args[0])}: name what this is, as in lanes=8")
     values: dict[str, Any] = {} if several is None else {several: _parts(node, kind)}
-    known = {field.name: field for field in fields(kind) if field.name != several}
+    slots = {field.name: field for field in fields(kind) if field.name != several}
     for keyword in node.keywords:
-        field = known.get(keyword.arg or "")
+        field = slots.get(keyword.arg or "")
         if field is None or field.name in values:
-            names = ", ".join(known)
+            names = ", ".join(slots)
             raise ScheduleError(f"{_place(keyword.value)}: {node.func.id} has {names}, each once")
         values[field.name] = _parsed_value(keyword.value, field)
-    missing = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
+    missing = [f.name for f in slots.values() if f.default is MISSING and f.name not in values]
     if missing:
         raise ScheduleError(f"{_place(node)}: {node.func.id} needs {missing[0]}")
     return kind(**values)
 
 
 def _parts(node: ast.Call, kind: type) -> tuple[Part, ...]:
-    found = [(argument, _parsed(argument)) for argument in node.args]
-    for argument, part in found:
+    parsed = [(argument, _parsed(argument)) for argument in node.args]
+    for argument, part in parsed:
         fits = isinstance(part, Part if kind is Parts else Tiled)
         if not fits:
             raise ScheduleError(f"{_place(argument)}: this cannot be within another schedule")
-    return cast("tuple[Part, ...]", tuple(part for _, part in found))
+    return cast("tuple[Part, ...]", tuple(part for _, part in parsed))
 
 
 def _parsed_value(node: ast.expr, field: Field[Any]) -> Any:
@@ -154,10 +154,10 @@ def _parsed_value(node: ast.expr, field: Field[Any]) -> Any:
 
 
 def _step(node: ast.expr) -> Step:
-    found = _parsed(node)
-    if not isinstance(found, Tiled | Rows):
+    step = _parsed(node)
+    if not isinstance(step, Tiled | Rows):
         raise ScheduleError(f"{_place(node)}: a step is tiled(…) or rows(…)")
-    return found
+    return step
 
 
 def _factor(key: ast.expr | None, value: ast.expr) -> tuple[str, int]:

@@ -36,8 +36,8 @@ class Wanted:
     def model(self) -> Mapping[str, str]:
         """What was chosen for the model as a whole."""
         tuned = _named(self.tuned, MODEL).items()
-        known = {name: value for name, value in tuned if value in self.choices.get(name, ())}
-        return {**known, **self.given.model}
+        chosen = {name: value for name, value in tuned if value in self.choices.get(name, ())}
+        return {**chosen, **self.given.model}
 
     @property
     def notes(self) -> tuple[str, ...]:

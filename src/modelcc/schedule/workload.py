@@ -37,9 +37,9 @@ def contraction_key(
     """The key by which the algorithm of a contraction is chosen: that of its workload, without the
     borders that other kernels want around its tensors."""
     numbered, _ = with_numbers(kernel)
-    found, _ = canonical(numbered, types, frozenset(constants), dims)
-    bare = tuple((name, _without_border(type_)) for name, type_ in found.types)
-    return workload_key(replace(found, types=bare))
+    workload, _ = canonical(numbered, types, frozenset(constants), dims)
+    bare = tuple((name, _without_border(type_)) for name, type_ in workload.types)
+    return workload_key(replace(workload, types=bare))
 
 
 def program_key(kernel: Kernel, program: TensorProgram) -> str:

@@ -80,10 +80,10 @@ class _Facts:
 
 
 def _asserting(graph: Graph, outer: _Facts) -> Graph:
-    known = outer.inside(graph)
+    facts = outer.inside(graph)
     if all(isinstance(e, int) for t in graph.types.values() for e in t.shape):
-        known = replace(known, dynamic=frozenset())
-    met: set[Constraint] = set(known.met)
+        facts = replace(facts, dynamic=frozenset())
+    met: set[Constraint] = set(facts.met)
     nodes: list[Node] = []
     names = Names(graph.types)
     nothing = ""
@@ -91,8 +91,8 @@ def _asserting(graph: Graph, outer: _Facts) -> Graph:
     for node in graph.nodes:
         if isinstance(node.op, ReadSize):
             met.update(node.op.constraints)
-        found = _new(node, graph, known, met)
-        made = _with_bodies(node, known, frozenset(met))
+        found = _new(node, graph, facts, met)
+        made = _with_bodies(node, facts, frozenset(met))
         if not found:
             nodes.append(made)
             continue
@@ -114,14 +114,14 @@ def _asserting(graph: Graph, outer: _Facts) -> Graph:
 _NOTHING = Constant(np.zeros(0, I64.numpy))
 
 
-def _with_bodies(node: Node, known: _Facts, met: frozenset[Constraint]) -> Node:
+def _with_bodies(node: Node, facts: _Facts, met: frozenset[Constraint]) -> Node:
     if not isinstance(node.op, Control):
         return node
-    inside = known
+    inside = facts
     if isinstance(node.op, Loop):
         last = None if node.op.trips is None else node.op.trips - 1
-        counted = {**known.dims, node.op.counter: Range(0, last)}
-        inside = replace(known, dims=counted, dynamic=known.dynamic | {node.op.counter}, proved={})
+        counted = {**facts.dims, node.op.counter: Range(0, last)}
+        inside = replace(facts, dims=counted, dynamic=facts.dynamic | {node.op.counter}, proved={})
     inside = replace(inside, met=met)
     old = node.op.graphs()
     new: Mapping[str, Graph] = {name: _asserting(body, inside) for name, body in old.items()}
@@ -130,16 +130,16 @@ def _with_bodies(node: Node, known: _Facts, met: frozenset[Constraint]) -> Node:
     return replace(node, op=replace(node.op, **new))  # type: ignore[type-var]
 
 
-def _new(node: Node, graph: Graph, known: _Facts, met: set[Constraint]) -> tuple[Constraint, ...]:
+def _new(node: Node, graph: Graph, facts: _Facts, met: set[Constraint]) -> tuple[Constraint, ...]:
     """Constraints of ``node`` that are not ``met`` yet; then they are."""
-    found = [d for d in dict.fromkeys(_constraints(node, graph, known)) if d not in met]
-    met.update(found)
-    return tuple(found)
+    constraints = [d for d in dict.fromkeys(_constraints(node, graph, facts)) if d not in met]
+    met.update(constraints)
+    return tuple(constraints)
 
 
-def _constraints(node: Node, graph: Graph, known: _Facts) -> Iterator[Constraint]:
+def _constraints(node: Node, graph: Graph, facts: _Facts) -> Iterator[Constraint]:
     for name in node.op.binds:
-        bounds = known.dims[name]
+        bounds = facts.dims[name]
         if bounds.hi is None:
             yield Sym(name), "<=", FARTHEST
         if bounds.lo is None:
@@ -149,10 +149,10 @@ def _constraints(node: Node, graph: Graph, known: _Facts) -> Iterator[Constraint
         if type.is_static:
             continue
         for extent in type.shape:
-            if not known.is_size(extent):
+            if not facts.is_size(extent):
                 yield extent, ">=", 0
-        if any(symbols(extent) & known.dynamic for extent in type.shape):
+        if any(symbols(extent) & facts.dynamic for extent in type.shape):
             room = type.room
-            high = bounds_of(room, known.dims).hi
+            high = bounds_of(room, facts.dims).hi
             if high is None or high > MOST_BYTES:
                 yield room, "<=", MOST_BYTES

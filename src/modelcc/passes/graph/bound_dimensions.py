@@ -46,18 +46,18 @@ class BoundDimensions:
         alone: dict[frozenset[str], list[Index]] = {}
         for extent in extents:
             alone.setdefault(symbols(extent), []).append(extent)
-        found: dict[str, Range] = {}
-        for name, known in graph.dims.items():
-            low = self._least(name, known, alone.get(frozenset((name,)), ()))
-            found[name] = known if low is None else replace(known, lo=low)
-        return replace(graph, dims=MappingProxyType(found))
+        ranges: dict[str, Range] = {}
+        for name, bounds in graph.dims.items():
+            low = self._least(name, bounds, alone.get(frozenset((name,)), ()))
+            ranges[name] = bounds if low is None else replace(bounds, lo=low)
+        return replace(graph, dims=MappingProxyType(ranges))
 
-    def _least(self, name: str, known: Range, extents: Iterable[Index]) -> int | None:
+    def _least(self, name: str, bounds: Range, extents: Iterable[Index]) -> int | None:
         """The least value that all ``extents`` allow; None if the known bound will do.
 
         Extents grow with their dimension, so the value is found by halving.
         """
-        low = known.lo
+        low = bounds.lo
         if not isinstance(low, int):
             return None
         start = low

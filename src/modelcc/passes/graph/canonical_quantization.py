@@ -119,8 +119,8 @@ def joined_bytes(node: Node, at: Rewriter) -> Replacement:
     """Concatenation of values that are dequantised alike."""
     if not isinstance(node.op, Concat):
         return None
-    found = [dequantised(at, name) for name in node.inputs]
-    values = [value for value in found if value is not None and value.per_tensor]
+    operands = [dequantised(at, name) for name in node.inputs]
+    values = [value for value in operands if value is not None and value.per_tensor]
     alike = {(value.dtype, float(value.scale), int(value.zero)) for value in values}
     if len(values) < len(node.inputs) or len(alike) != 1:
         return None

@@ -52,13 +52,13 @@ class DeadCode:
 
 def _symbols(graph: Graph, names: Iterable[str]) -> set[str]:
     """Symbols in the types of values, and in the bounds of these symbols."""
-    found = {s for name in names for extent in graph.types[name].shape for s in symbols(extent)}
-    return found | _in_bounds(graph, found)
+    mentioned = {s for name in names for extent in graph.types[name].shape for s in symbols(extent)}
+    return mentioned | _in_bounds(graph, mentioned)
 
 
 def _in_bounds(graph: Graph, names: Iterable[str]) -> set[str]:
     ranges = [graph.dims[name] for name in names if name in graph.dims]
-    ends = [end for known in ranges for end in (known.lo, known.hi) if end is not None]
+    ends = [end for bounds in ranges for end in (bounds.lo, bounds.hi) if end is not None]
     return {name for end in ends for name in symbols(end)}
 
 

@@ -78,8 +78,8 @@ def _affine_of(node: Node, at: Rewriter) -> tuple[Array, Array] | None:
     """Factor and addend per channel, in f64, of a batch norm with constant statistics."""
     if not isinstance(node.op, BatchNorm):
         return None
-    found = [at.constant_value(n) for n in node.inputs[1:]]
-    scale, bias, mean, var = (None if v is None else v.astype(np.float64) for v in found)
+    parameters = [at.constant_value(n) for n in node.inputs[1:]]
+    scale, bias, mean, var = (None if v is None else v.astype(np.float64) for v in parameters)
     if scale is None or bias is None or mean is None or var is None:
         return None
     factor = scale / np.sqrt(var + node.op.epsilon)
@@ -92,9 +92,9 @@ def fold_factor(node: Node, at: Rewriter) -> Replacement:
         return None
     for name, constant in swapped(node):
         factor = _per_channel(at, node, name, constant)
-        found = _scaled(at, name, factor, np.zeros_like(factor)) if factor is not None else None
-        if found is not None:
-            return found
+        scaled = _scaled(at, name, factor, np.zeros_like(factor)) if factor is not None else None
+        if scaled is not None:
+            return scaled
     return None
 
 
@@ -127,9 +127,9 @@ def fold_addend(node: Node, at: Rewriter) -> Replacement:
         if linear is None or not isinstance(linear.op, Conv | ConvTranspose | Gemm):
             continue
         shift = _per_channel(at, node, name, constant)
-        found = _scaled(at, name, np.ones_like(shift), shift) if shift is not None else None
-        if found is not None:
-            return found
+        shifted = _scaled(at, name, np.ones_like(shift), shift) if shift is not None else None
+        if shifted is not None:
+            return shifted
     return None
 
 

@@ -159,10 +159,10 @@ def zero_points(node: Node, at: Rewriter) -> Replacement:
         return None
     left: Array | str = np.zeros((), np.int32)
     if a_zero:
-        known = at.constant_value(a_zero)
+        number = at.constant_value(a_zero)
         if at.type_of(a_zero).elements != 1 or at.type_of(a_zero).rank > 1:
             return None
-        left = at.emit(Cast(I32), a_zero) if known is None else known.astype(np.int32).reshape(())
+        left = at.emit(Cast(I32), a_zero) if number is None else number.astype(np.int32).reshape(())
     right = right.astype(np.int32).reshape(()) if right.size == 1 else right.astype(np.int32)
     return _sums(at, ContractionFactor(a, left), ContractionFactor(b, right))
 
@@ -172,10 +172,10 @@ def unsigned(node: Node, at: Rewriter) -> Replacement:
     if not isinstance(node.op, MatMulInteger) or any(node.inputs[2:]):
         return None
     a, b = (at.type_of(name) for name in node.inputs[:2])
-    known = [at.constant_value(name) is not None for name in node.inputs[:2]]
+    constant = [at.constant_value(name) is not None for name in node.inputs[:2]]
     apart = node.inputs[0] != node.inputs[1]
     few = any(isinstance(e, int) and e < FEW for t in (a, b) for e in t.shape[-2:])
-    if {a.dtype, b.dtype} != {U8} or any(known) or few or not apart:
+    if {a.dtype, b.dtype} != {U8} or any(constant) or few or not apart:
         return None
     zero = np.zeros((), np.int32)
     return _sums(

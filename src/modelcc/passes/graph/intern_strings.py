@@ -66,17 +66,17 @@ class InternStrings:
         constants = {n: _handles(c, texts) for n, c in graph.constants.items()}
         types = {n: _plain(t) for n, t in graph.types.items()}
         for node in graph.nodes:  # the ops agree
-            found = infer_types(node.op, [types[n] if n else None for n in node.inputs])
-            types |= zip(node.outputs, found, strict=True)
+            results = infer_types(node.op, [types[n] if n else None for n in node.inputs])
+            types |= zip(node.outputs, results, strict=True)
         own = [n for n in (*graph.inputs, *graph.outputs) if n in set(strings)]
-        known = graph.interface or Interface(
+        interface = graph.interface or Interface(
             {n: n for n in graph.inputs}, {n: n for n in graph.outputs}
         )
         return replace(
             graph,
             types=MappingProxyType(types),
             constants=MappingProxyType(constants),
-            interface=replace(known, strings=tuple(dict.fromkeys(own)), texts=tuple(texts)),
+            interface=replace(interface, strings=tuple(dict.fromkeys(own)), texts=tuple(texts)),
         )
 
 

@@ -170,10 +170,10 @@ class LoopParts:
     def _is_invariant(self, node: Node, outer: Mapping[str, str]) -> bool:
         """Whether ``node`` is worth computing once, and safe where there is no iteration."""
         operands = [n for n in node.inputs if n]
-        known = bool(operands) and all(n in outer for n in operands)
+        outside = bool(operands) and all(n in outer for n in operands)
         plain = node.op.pure and not isinstance(node.op, Control)
         divides = isinstance(node.op, Div | Mod) and self.types[node.outputs[0]].dtype.is_integer
-        return known and plain and not divides
+        return outside and plain and not divides
 
 
 def tidy(body: Graph) -> Graph:

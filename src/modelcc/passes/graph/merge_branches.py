@@ -109,11 +109,11 @@ def _convolution(at: Rewriter, name: str) -> _Branch | None:
 def _diagonal(at: Rewriter, name: str, like: _Branch) -> _Branch | None:
     """``factor * x + shift`` per channel as a convolution like ``like``, which does not move."""
     outputs, inputs, *kernel = like.weights.shape
-    found = _affine(at, name, like.x, outputs)
+    affine = _affine(at, name, like.x, outputs)
     still = all(s == 1 for s in like.op.strides) and at.type_of(name) == at.type_of(like.x)
-    if found is None or not still:
+    if affine is None or not still:
         return None
-    factor, shift = found
+    factor, shift = affine
     channels = np.tile(np.eye(inputs), (outputs // inputs, 1)) * factor[:, None]
     weights = channels.reshape(outputs, inputs, *(1 for _ in kernel))
     none = tuple(0 for _ in kernel)
@@ -130,10 +130,10 @@ def _affine(at: Rewriter, name: str, x: str, channels: int) -> tuple[Array, Arra
         return None
     for value, constant in swapped(node):
         number = _per_channel(at, constant, at.type_of(name).rank, channels)
-        found = None if number is None else _affine(at, value, x, channels)
-        if found is None or number is None:
+        affine = None if number is None else _affine(at, value, x, channels)
+        if affine is None or number is None:
             continue
-        factor, shift = found
+        factor, shift = affine
         if isinstance(node.op, Mul):
             return factor * number, shift * number
         return factor, shift + number

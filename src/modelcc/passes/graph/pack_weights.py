@@ -95,8 +95,8 @@ def _weights(at: Rewriter, name: str) -> Blocks | None:
         return _blocks(at, name, 0)
     if not isinstance(moved.op, Transpose) or moved.op.perm != (1, 0):
         return None
-    found = _blocks(at, moved.inputs[0], 1)
-    return None if found is None else found.turned()
+    blocks = _blocks(at, moved.inputs[0], 1)
+    return None if blocks is None else blocks.turned()
 
 
 def _blocks(at: Rewriter, name: str, axis: int) -> Blocks | None:

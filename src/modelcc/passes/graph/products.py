@@ -204,7 +204,7 @@ def inverse_root(at: Rewriter, name: str, power: int) -> str | None:
         return None
     if isinstance(node.op, Pow):
         exponent = scalar(at, node.inputs[1])
-        found = exponent is not None and close(exponent * power, -0.5)
+        inverse = exponent is not None and close(exponent * power, -0.5)
     else:
-        found = power == (-1 if isinstance(node.op, Sqrt) else 1)
-    return node.inputs[0] if found else None
+        inverse = power == (-1 if isinstance(node.op, Sqrt) else 1)
+    return node.inputs[0] if inverse else None

@@ -44,10 +44,10 @@ def dequantised(at: Rewriter, name: str) -> Quantized | None:
     if node is None or not isinstance(node.op, DequantizeLinear):
         return None
     dtype = at.type_of(node.inputs[0]).dtype
-    found = parameters(at, node, dtype)
-    if found is None or dtype not in (*BYTES, I32) or at.type_of(name).dtype != F32:
+    scale_and_zero = parameters(at, node, dtype)
+    if scale_and_zero is None or dtype not in (*BYTES, I32) or at.type_of(name).dtype != F32:
         return None
-    return Quantized(node.inputs[0], dtype, *found, node.op.axis)
+    return Quantized(node.inputs[0], dtype, *scale_and_zero, node.op.axis)
 
 
 def parameters(at: Rewriter, node: Node, dtype: DType) -> tuple[Array, Array] | None:

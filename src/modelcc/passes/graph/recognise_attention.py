@@ -118,8 +118,8 @@ def _scores(at: Rewriter, name: str) -> Iterator[Scores]:
     pairs = swapped(masked) if isinstance(masked.op, Add) else _chosen(at, masked)
     for inner, mask in pairs:
         if at.type_of(inner) == at.type_of(name):
-            for found in _scores(at, inner):
-                yield Scores(found.q, found.k_transposed, found.scale, (*found.masks, mask))
+            for scores in _scores(at, inner):
+                yield Scores(scores.q, scores.k_transposed, scores.scale, (*scores.masks, mask))
 
 
 def _unmasked(at: Rewriter, node: Node, scale: float) -> Iterator[Scores]:

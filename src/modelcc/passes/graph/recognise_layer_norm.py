@@ -60,10 +60,10 @@ class RecogniseLayerNorm:
 
 def layer_norm(node: Node, at: Rewriter) -> Replacement:
     """Deviations over the root of their mean square, not yet scaled."""
-    found = normalised_by_root(node, at)
-    if found is None:
+    norm = normalised_by_root(node, at)
+    if norm is None:
         return None
-    axis, epsilon, deviation = found
+    axis, epsilon, deviation = norm
     x = _centred(at, deviation, axis)
     return None if x is None else at.emit(LayerNorm(axis, epsilon), x)
 

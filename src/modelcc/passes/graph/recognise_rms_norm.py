@@ -51,8 +51,8 @@ class RecogniseRmsNorm:
 
 def rms_norm(node: Node, at: Rewriter) -> Replacement:
     """``x`` over the root of its mean square, not yet scaled."""
-    found = normalised_by_root(node, at)
-    return None if found is None else at.emit(RMSNorm(found[0], found[1]), found[2])
+    norm = normalised_by_root(node, at)
+    return None if norm is None else at.emit(RMSNorm(norm[0], norm[1]), norm[2])
 
 
 def scaled_rms_norm(node: Node, at: Rewriter) -> Replacement:

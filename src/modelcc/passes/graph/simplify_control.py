@@ -107,9 +107,9 @@ class _Editor:
 
     def _branch(self, node: Node, op: If) -> None:
         condition, *captured = node.inputs
-        known = self._constants.get(condition)
-        if known is not None:
-            self._inline(node, op.then if bool(known.data) else op.other, captured)
+        constant = self._constants.get(condition)
+        if constant is not None:
+            self._inline(node, op.then if bool(constant.data) else op.other, captured)
             return
         bodies = [self._sunk(body, captured) for body in (op.then, op.other)]
         read = [{n for node in b.nodes for n in node.inputs} | set(b.outputs) for b in bodies]

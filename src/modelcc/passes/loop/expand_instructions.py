@@ -98,9 +98,9 @@ class _Expander:
         """The instruction that computes ``e`` and as much as can be of what is in it."""
         for instruction in self._patterns if isinstance(e, ScalarCall) else ():
             if self._has(instruction, e.lanes):
-                found = dict(_matched(instruction.meaning, e))
-                if None not in found:
-                    args = tuple(found[o.name] for o in instruction.operands)
+                bindings = dict(_matched(instruction.meaning, e))
+                if None not in bindings:
+                    args = tuple(bindings[o.name] for o in instruction.operands)
                     return Intrinsic(instruction, args)
         return None
 

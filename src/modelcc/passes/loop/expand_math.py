@@ -128,10 +128,10 @@ class _MathExpander:
         e = with_operands(e, [self._expression(o) for o in inner])
         if not isinstance(e, ScalarCall) or not _expands(e):
             return e
-        known = self._known.get(e)
-        if known is None:
-            known = self._known[e] = self._builder.let(self._call(e)).expr
-        return known
+        result = self._known.get(e)
+        if result is None:
+            result = self._known[e] = self._builder.let(self._call(e)).expr
+        return result
 
     def _call(self, e: ScalarCall) -> Term:
         args = [Term(a) for a in e.args]

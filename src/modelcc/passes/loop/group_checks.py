@@ -198,8 +198,8 @@ def _defined(s: Stmt) -> str | None:
 
 def _reads(s: Let, mutable: frozenset[str]) -> bool:
     """Whether ``s`` reads memory that the function may write."""
-    found = (e for outer in statement_expressions(s) for e in walk(outer))
-    return any(isinstance(e, Load | VectorGather) and e.buffer in mutable for e in found)
+    expressions = (e for outer in statement_expressions(s) for e in walk(outer))
+    return any(isinstance(e, Load | VectorGather) and e.buffer in mutable for e in expressions)
 
 
 def _index(s: Stmt, following: Stmt | None) -> _Index | None:

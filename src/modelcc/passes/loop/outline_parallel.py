@@ -90,5 +90,5 @@ def _call(function: Function, before: Sequence[Stmt], loop: For) -> tuple[Stmt, 
 
 
 def _locals(before: Sequence[Stmt]) -> list[Parameter]:
-    found = [replace(s.buffer, space="global") for s in before if isinstance(s, Alloc)]
-    return [Parameter(buffer, mutable=True) for buffer in found]
+    buffers = [replace(s.buffer, space="global") for s in before if isinstance(s, Alloc)]
+    return [Parameter(buffer, mutable=True) for buffer in buffers]

@@ -122,25 +122,25 @@ class _Steps:
         return tensor if storage.place == "arena" else storage.name
 
     def steps(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        found: list[Step] = []
+        placed: list[Step] = []
         for step in steps:
             match step:
                 case Launch():
-                    found.append(self._launch(step))
-                    found += self._allocations(step.source)
+                    placed.append(self._launch(step))
+                    placed += self._allocations(step.source)
                 case ReadSize():
-                    found.append(replace(step, tensor=self.bound(step.tensor)))
-                    found += self._allocations(step.source)
+                    placed.append(replace(step, tensor=self.bound(step.tensor)))
+                    placed += self._allocations(step.source)
                 case Branch():
                     self.now += 1
                     sides = self.steps(step.then), self.steps(step.other)
                     condition = self.bound(step.condition)
-                    found.append(Branch(condition, (), *sides, step.source))
+                    placed.append(Branch(condition, (), *sides, step.source))
                 case Repeat():
-                    found += self._loop(step)
+                    placed += self._loop(step)
                 case View() | CopyTensor() | Allocate():
                     pass
-        return tuple(found)
+        return tuple(placed)
 
     def _allocations(self, source: tuple[str, ...]) -> list[Step]:
         """What is asked for after the step that has this number in the timeline."""
@@ -218,12 +218,12 @@ def _dims(program: Program, launches: Sequence[Launch]) -> dict[str, Range]:
     reads = [step for step in leaves(program.steps) if isinstance(step, ReadSize)]
     read = {n: program.dims[n] for step in reads for n in step.symbols}
     sizes += [side for step in reads for c in step.requires for side in (c.left, c.right)]
-    ends = [end for known in read.values() for end in (known.lo, known.hi)]
+    ends = [end for range_ in read.values() for end in (range_.lo, range_.hi)]
     sizes += [end for end in ends if end is not None]
     inner = read.keys() | counters(program.steps).keys()
     named = sorted({name for size in sizes for name in symbols(size)} - inner)
-    known = {name: bounds for name, bounds in program.dims.items() if name in named}
-    return known | {name: DIM for name in named if name not in known} | read
+    dims = {name: bounds for name, bounds in program.dims.items() if name in named}
+    return dims | {name: DIM for name in named if name not in dims} | read
 
 
 def _trips(steps: Sequence[Step]) -> Iterator[Index]:
@@ -257,7 +257,7 @@ def _places(
 
 
 def _output_type(program: Program, name: str) -> TensorType:
-    found = program.types[name]
-    if not found.physical.is_row_major:
-        raise ValueError(f"output '{name}' of {program.name} has layout {found.layout}")
-    return found
+    type_ = program.types[name]
+    if not type_.physical.is_row_major:
+        raise ValueError(f"output '{name}' of {program.name} has layout {type_.layout}")
+    return type_

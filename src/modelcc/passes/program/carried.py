@@ -23,9 +23,9 @@ from modelcc.passes.program.storage import Storage, storage_of
 from modelcc.passes.program.timeline import LoopSpan, Timeline
 
 
-def share_carried(line: Timeline, found: Sequence[Storage]) -> tuple[Storage, ...]:
+def share_carried(line: Timeline, storages: Sequence[Storage]) -> tuple[Storage, ...]:
     """Storages after merging those of the states of every loop."""
-    sharing = _Sharing(line, found)
+    sharing = _Sharing(line, storages)
     for span in line.loops:
         for carry in span.loop.carries:
             sharing.merge(span, carry)
@@ -33,9 +33,9 @@ def share_carried(line: Timeline, found: Sequence[Storage]) -> tuple[Storage, ..
 
 
 class _Sharing:
-    def __init__(self, line: Timeline, found: Sequence[Storage]) -> None:
+    def __init__(self, line: Timeline, storages: Sequence[Storage]) -> None:
         self._line = line
-        self.home = storage_of(found)
+        self.home = storage_of(storages)
         self._taken: set[str] = set()
 
     def merge(self, span: LoopSpan, carry: Carry) -> None:
@@ -66,9 +66,9 @@ class _Sharing:
     def _ends(self, span: LoopSpan, carry: Carry) -> list[Storage]:
         """Storages of the initial and the last state, if the loop may use these."""
         initial, last = self.home[carry.initial], self.home[carry.last]
-        found = [initial] if self._free(carry.initial) and initial.last == span.begin else []
+        ends = [initial] if self._free(carry.initial) and initial.last == span.begin else []
         free = self._taken.isdisjoint(last.tensors) and last.place in ("arena", "output")
-        return [*found, last] if free else found
+        return [*ends, last] if free else ends
 
     def _free(self, name: str) -> bool:
         storage = self.home[name]

@@ -43,7 +43,7 @@ class DynamicAllocation:
     offsets: Mapping[str, Index] = field(default_factory=dict[str, Index])
 
 
-def bounded(program: Program, found: Sequence[Storage], line: Timeline) -> list[Storage]:
+def bounded(program: Program, storages: Sequence[Storage], line: Timeline) -> list[Storage]:
     """Storages with sizes in terms of the inputs' dimensions, where these bound them.
 
     Dimensions with a greatest size count as that, so the arena of a model whose dimensions are all
@@ -51,13 +51,13 @@ def bounded(program: Program, found: Sequence[Storage], line: Timeline) -> list[
     bound.
     """
     inner, dims = _inner_symbols(program, line)
-    limited = frozenset(name for name, known in dims.items() if isinstance(known.hi, int))
+    limited = frozenset(name for name, bounds in dims.items() if isinstance(bounds.hi, int))
 
     def most(size: Index) -> Index | None:
         greatest = _upper(size, inner | limited, dims)
         return _upper(size, inner, dims) if greatest is None else greatest
 
-    return [replace(s, size=most(s.size) or _late(s, line)) for s in found]
+    return [replace(s, size=most(s.size) or _late(s, line)) for s in storages]
 
 
 def _inner_symbols(program: Program, line: Timeline) -> tuple[frozenset[str], Bounds]:
@@ -77,7 +77,7 @@ def _late(storage: Storage, line: Timeline) -> Index:
 
 
 def dynamic_allocations(
-    program: Program, found: Sequence[Storage], line: Timeline
+    program: Program, storages: Sequence[Storage], line: Timeline
 ) -> tuple[DynamicAllocation, ...]:
     """What the host has to be asked for, in the order of steps."""
     gone = frozenset(program.read_sizes)
@@ -86,7 +86,7 @@ def dynamic_allocations(
     inner, dims = _inner_symbols(program, line)
     parts: list[DynamicAllocation] = []
     waiting: dict[int, list[Storage]] = {}
-    for storage in found:
+    for storage in storages:
         # What an output is a view of may have other extents than the output has.
         extents = symbols_of(program.types[storage.name].shape) | symbols(storage.size)
         if storage.place == "output" and extents & gone:
@@ -117,10 +117,10 @@ def _known_after(line: Timeline, storage: Storage, names: frozenset[str]) -> int
     Reads and constraints that follow it at once, before the storage is used, come first.
     """
     read, calls = line.read_at, line.calls
-    known = max((read[name] for name in names if name in read), default=-1)
-    while 0 <= known < storage.first - 1 and isinstance(calls.get(known + 1), ReadSize):
-        known += 1
-    return known
+    last = max((read[name] for name in names if name in read), default=-1)
+    while 0 <= last < storage.first - 1 and isinstance(calls.get(last + 1), ReadSize):
+        last += 1
+    return last
 
 
 def _segment(name: str, step: int, storages: Sequence[Storage]) -> DynamicAllocation:

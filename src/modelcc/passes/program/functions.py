@@ -32,26 +32,26 @@ def unique_functions(
     than the alignment of one element there.  ``source`` becomes that of all steps together.
     """
     numbers: dict[Content, int] = {}
-    known: dict[tuple[str, tuple[Parameter, ...]], tuple[Function, int]] = {}
-    found: list[list[Callee]] = []
+    last: dict[tuple[str, tuple[Parameter, ...]], tuple[Function, int]] = {}
+    groups: list[list[Callee]] = []
     places: list[int] = []
     for call, callee in calls:
         function = meaning_of(callee)
         own = function.name, _parameters(call, function, foreign)
-        before, place = known.get(own, (None, 0))
+        before, place = last.get(own, (None, 0))
         if before is None or before.body is not function.body:  # bodies are large to compare
             function = replace(function, parameters=own[1])
             content = (function.parameters, function.sizes, function.body, call_of(callee))
             place = numbers.setdefault(content, len(numbers))
-            known[own] = function, place
-            if place == len(found):
-                found.append([])
-            found[place].append(with_meaning(callee, function))
+            last[own] = function, place
+            if place == len(groups):
+                groups.append([])
+            groups[place].append(with_meaning(callee, function))
         places.append(place)
-    names = _names([same[0].name for same in found])
+    names = _names([same[0].name for same in groups])
     functions = tuple(
         with_meaning(same[0], replace(meaning_of(same[0]), name=name, source=_sources(same)))
-        for name, same in zip(names, found, strict=True)
+        for name, same in zip(names, groups, strict=True)
     )
     return UniqueFunctions(functions, tuple(names[place] for place in places))
 

@@ -35,7 +35,7 @@ def without_idle_copies(function: Callee, call: Launch, plan: MemoryPlan) -> Cal
 
 
 def _without_copies(body: Sequence[Stmt], homes: Mapping[str, str]) -> tuple[Stmt, ...]:
-    found: list[Stmt] = []
+    kept: list[Stmt] = []
     for s in body:
         if _is_idle(s, homes):
             continue
@@ -45,8 +45,8 @@ def _without_copies(body: Sequence[Stmt], homes: Mapping[str, str]) -> tuple[Stm
             or (isinstance(inner, If) and not (inner.then or inner.other))
         )
         if not emptied:
-            found.append(inner)
-    return tuple(found)
+            kept.append(inner)
+    return tuple(kept)
 
 
 def _is_idle(s: Stmt, homes: Mapping[str, str]) -> bool:

@@ -31,7 +31,7 @@ def _names(sizes: Iterable[Index]) -> tuple[str, ...]:
 
 
 def _clamped(value: int, name: str, dims: Bounds) -> int:
-    known = dims.get(name, DIM)
-    low = known.lo if isinstance(known.lo, int) else 1
-    high = known.hi if isinstance(known.hi, int) else max(value, low)
+    bounds = dims.get(name, DIM)
+    low = bounds.lo if isinstance(bounds.lo, int) else 1
+    high = bounds.hi if isinstance(bounds.hi, int) else max(value, low)
     return min(max(value, low), high)

@@ -58,19 +58,19 @@ class _Effects:
         self._known: dict[tuple[int, int], tuple[int, int]] = {}
 
     def _users(self, buffers: Sequence[int]) -> int:
-        found = 0
+        users = 0
         for b in buffers:
-            found |= self._problem.users[b]
-        return found
+            users |= self._problem.users[b]
+        return users
 
     def of(self, step: int, done: int) -> tuple[int, int]:
         """Bytes live while ``step`` runs, and after it, more than before it."""
         before = done & self._near[step]  # no other steps matter
         key = step, before
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._find(step, before)
-        return found
+        effect = self._known.get(key)
+        if effect is None:
+            effect = self._known[key] = self._find(step, before)
+        return effect
 
     def _find(self, step: int, before: int) -> tuple[int, int]:
         problem = self._problem
@@ -120,9 +120,9 @@ def _ordered(problem: _Problem, effects: _Effects) -> tuple[list[int], int]:
     done = live = peak = 0
     for start in range(0, count, width):
         window = range(start, min(start + width, count))
-        found = _search(problem, effects, window, _Partial(done, (), (), live, peak))
-        order += found.order
-        done, live, peak = found.done, found.live, found.peak
+        best = _search(problem, effects, window, _Partial(done, (), (), live, peak))
+        order += best.order
+        done, live, peak = best.done, best.live, best.peak
     return order, peak
 
 
@@ -143,25 +143,25 @@ class _Step:
 
 
 def _steps(program: Program) -> list[_Step]:
-    found: list[_Step] = []
+    calls: list[_Step] = []
     for item in program.steps:
         match item:
             case Launch():
                 results = program.results(item)
                 step = _Step(item, item.arguments, results, item.in_place, item.partial)
-                found.append(replace(step, needs=_symbols_of(program, step, item.sizes)))
+                calls.append(replace(step, needs=_symbols_of(program, step, item.sizes)))
             case ReadSize():
                 checked = item.symbols or tuple(sorted(item.needs))
                 step = _Step(item, item.arguments, (), binds=checked)
-                found.append(replace(step, needs=_symbols_of(program, step) | item.needs))
+                calls.append(replace(step, needs=_symbols_of(program, step) | item.needs))
             case Branch() | Repeat():
                 step = _Step(item, step_tensors(item), item.outputs)
                 sizes = [size for call in leaves((item,)) if isinstance(call, Launch)
                          for size in call.sizes]  # fmt: skip
-                found.append(replace(step, needs=_symbols_of(program, step, sizes)))
+                calls.append(replace(step, needs=_symbols_of(program, step, sizes)))
             case _:
                 pass
-    return found
+    return calls
 
 
 def _symbols_of(program: Program, step: _Step, sizes: Sequence[Index] = ()) -> frozenset[str]:
@@ -202,7 +202,7 @@ def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int
     unless both write parts only.  What depends on sizes read from memory follows their reading,
     and the constraints on them: what does not meet these may have no room for what is written.
     """
-    known: dict[str, int] = {}
+    readings: dict[str, int] = {}
     full: dict[str, int] = {}
     partial: dict[str, int] = {}
     readers: dict[str, int] = {}
@@ -210,10 +210,10 @@ def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int
     for step, call in enumerate(calls):
         own = 1 << step
         need = 0
-        for name in call.needs if known else ():
-            need |= known.get(name, 0)
+        for name in call.needs if readings else ():
+            need |= readings.get(name, 0)
         for name in call.binds:
-            known[name] = known.get(name, 0) | own
+            readings[name] = readings.get(name, 0) | own
         written = {bases.get(n, n) for n in call.outputs}
         parts = {bases.get(n, n) for n in call.partial}
         for base in dict.fromkeys(bases.get(n, n) for n in call.arguments):
@@ -232,15 +232,15 @@ def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int
 
 def _followers(needs: Sequence[int], steps: range) -> tuple[tuple[int, ...], ...]:
     """For each of ``steps`` those of them that must run after it."""
-    found: list[list[int]] = [[] for _ in steps]
+    followers: list[list[int]] = [[] for _ in steps]
     own = (1 << len(steps)) - 1
     for step in steps:
         need = needs[step] >> steps.start & own
         while need:
             last = need.bit_length() - 1
-            found[last].append(step)
+            followers[last].append(step)
             need ^= 1 << last
-    return tuple(map(tuple, found))
+    return tuple(map(tuple, followers))
 
 
 def _peak(effects: _Effects, order: Iterable[int]) -> int:

@@ -38,15 +38,15 @@ WORK = 400_000
 
 def neighbours(blocks: Sequence[LiveBlock]) -> tuple[tuple[int, ...], ...]:
     """For each block, the others that are live at a common step."""
-    found: list[list[int]] = [[] for _ in blocks]
+    adjacent: list[list[int]] = [[] for _ in blocks]
     live: list[int] = []
     for i in sorted(range(len(blocks)), key=lambda i: blocks[i].first):
         live = [j for j in live if blocks[j].last >= blocks[i].first]
         for j in live:
-            found[i].append(j)
-            found[j].append(i)
+            adjacent[i].append(j)
+            adjacent[j].append(i)
         live.append(i)
-    return tuple(tuple(sorted(ids)) for ids in found)
+    return tuple(tuple(sorted(ids)) for ids in adjacent)
 
 
 def placements(blocks: Sequence[LiveBlock]) -> Iterator[Offsets]:

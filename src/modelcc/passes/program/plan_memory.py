@@ -66,10 +66,12 @@ class MemoryPlan:
 def plan_memory(program: Program) -> MemoryPlan:
     """The memory plan of a program whose steps stay in this order."""
     line = timeline(program)
-    found = share_in_place(line, share_carried(line, storages(program, line)))
-    dynamic = dynamic_allocations(program, found, line)
+    shared = share_in_place(line, share_carried(line, storages(program, line)))
+    dynamic = dynamic_allocations(program, shared, line)
     apart = {name for part in dynamic for name in part.storages}
-    arena = [s for s in bounded(program, found, line) if s.place == "arena" and s.name not in apart]
+    arena = [
+        s for s in bounded(program, shared, line) if s.place == "arena" and s.name not in apart
+    ]
     sizes = [aligned(storage.size) for storage in arena]
     samples = sample_values(sizes, program.dims)
     layers = [_blocks(arena, sizes, sample) for sample in samples]
@@ -77,7 +79,7 @@ def plan_memory(program: Program) -> MemoryPlan:
     taken = {name for t in program.types.values() for d in t.shape for name in symbols(d)}
     symbolic = symbolic_offsets(stack, sizes, program.dims, taken | set(program.dims))
     return MemoryPlan(
-        storages=found,
+        storages=shared,
         offsets={
             **{s.name: o for s, o in zip(arena, symbolic.offsets, strict=True)},
             **{name: o for part in dynamic for name, o in part.offsets.items()},

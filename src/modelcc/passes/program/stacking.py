@@ -109,9 +109,9 @@ def symbolic_offsets(
     stack: Stacking, sizes: Sequence[Index], dims: Bounds, taken: Collection[str]
 ) -> SymbolicOffsets:
     """As :func:`stacked_offsets`, for symbolic sizes; ``taken`` are names not to define."""
-    known = {name: dims.get(name, DIM) for size in sizes for name in symbols(size)}
-    namer = _Namer(frozenset((*taken, *known)))
-    ends = _Ends(known)
+    ranges = {name: dims.get(name, DIM) for size in sizes for name in symbols(size)}
+    namer = _Namer(frozenset((*taken, *ranges)))
+    ends = _Ends(ranges)
     offsets: list[Index] = [0] * len(sizes)
     for i in stack.order:
         offsets[i] = namer.named(_highest([offsets[j] + sizes[j] for j in stack.below[i]], ends))
@@ -171,7 +171,7 @@ class _Ends:
 
 def _samples(end: Index, limits: Bounds) -> tuple[int, ...] | None:
     """``end`` at ``SAMPLES`` points; None if it has no value there, or bounds are no numbers."""
-    if any(isinstance(e, Expr) for known in limits.values() for e in (known.lo, known.hi)):
+    if any(isinstance(e, Expr) for bounds in limits.values() for e in (bounds.lo, bounds.hi)):
         return None
     points = [{n: _inside(k, f"{n}{seed}") for n, k in limits.items()} for seed in range(SAMPLES)]
     try:
@@ -181,11 +181,11 @@ def _samples(end: Index, limits: Bounds) -> tuple[int, ...] | None:
     return tuple(value for value in values if isinstance(value, int))
 
 
-def _inside(known: Range, seed: str) -> int:
-    """A number within ``known``, whose bounds are numbers; another one for another seed."""
-    low = known.lo if isinstance(known.lo, int) else 0
+def _inside(bounds: Range, seed: str) -> int:
+    """A number within ``bounds``, whose bounds are numbers; another one for another seed."""
+    low = bounds.lo if isinstance(bounds.lo, int) else 0
     found = low + crc32(seed.encode()) % SPREAD
-    return min(found, known.hi) if isinstance(known.hi, int) else found
+    return min(found, bounds.hi) if isinstance(bounds.hi, int) else found
 
 
 def _highest(ends: Sequence[Index], compared: _Ends) -> Index:

@@ -106,8 +106,8 @@ def _storage(
     if needed is None:
         raise ValueError(f"{program.name}: no kernel writes tensor '{base}', which is used")
     returned = [name for name in tensors if name in roots.outputs]
-    known = symbols(size)
-    fitting = (n for n in returned if symbols(program.types[n].bytes) & roots.read <= known)
+    available = symbols(size)
+    fitting = (n for n in returned if symbols(program.types[n].bytes) & roots.read <= available)
     output = min(fitting, key=roots.outputs.__getitem__, default=None)
     if output is None:
         copied = bool(returned)
@@ -153,11 +153,11 @@ class _Shared:
 
     def of(self, tensor: str) -> _Joined:
         """What the storage of ``tensor`` has become part of."""
-        found = self._home[tensor]
-        while found.into is not None:
-            found = found.into
-        self._home[tensor] = found
-        return found
+        storage = self._home[tensor]
+        while storage.into is not None:
+            storage = storage.into
+        self._home[tensor] = storage
+        return storage
 
     def merge(self, target: _Joined, source: _Joined) -> None:
         """Let ``source`` take in ``target``, whose life begins where its own ends."""

@@ -48,10 +48,10 @@ class Timeline:
 
     def bounds(self, dims: Bounds) -> Bounds:
         """``dims`` and the counters of all loops."""
-        found = dict(dims)
+        bounds = dict(dims)
         for span in reversed(self.loops):
-            found = span.loop.inside(found)
-        return found
+            bounds = span.loop.inside(bounds)
+        return bounds
 
     @cached_property
     def read_at(self) -> Mapping[str, int]:

@@ -71,12 +71,12 @@ def _asserting(
     for item in items:
         match item:
             case Kernel() | Scatter():
-                found = [
+                conditions = [
                     condition
                     for stage, places in _accesses(item)
                     for condition in unproved(stage, places, program.types, dims)
                 ]
-                new = tuple(c for c in dict.fromkeys(found) if not holding.imply(c, dims))
+                new = tuple(c for c in dict.fromkeys(conditions) if not holding.imply(c, dims))
                 if new:
                     result.append(ReadSize((), nothing, new, item.source))
                     holding.add(new)

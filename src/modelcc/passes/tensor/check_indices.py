@@ -85,9 +85,9 @@ def _stages(item: Item) -> tuple[Stage, ...]:
 
 def _is_within(node: Bind, ranges: ValueRanges, bounds: Bounds) -> bool:
     assert node.bound is not None
-    found, extent = ranges.scalar(node.value, bounds), node.bound.extent
-    above = any(compare(low, ">=", 0, bounds) for low in found.lows)
-    return above and any(compare(high, "<", extent, bounds) for high in found.highs)
+    values, extent = ranges.scalar(node.value, bounds), node.bound.extent
+    above = any(compare(low, ">=", 0, bounds) for low in values.lows)
+    return above and any(compare(high, "<", extent, bounds) for high in values.highs)
 
 
 def _refuse_constants(stage: Stage, program: TensorProgram) -> None:

@@ -157,9 +157,9 @@ def _lower(
 
 def _require_contents(node: Node, graph: Graph) -> None:
     types = [graph.types[name] if name else None for name in node.inputs]
-    known = [graph.constants.get(name) for name in node.inputs]
+    constants = [graph.constants.get(name) for name in node.inputs]
     try:
-        node.op.require_contents(types, [None if c is None else c.data for c in known])
+        node.op.require_contents(types, [None if c is None else c.data for c in constants])
     except ModelError as error:
         raise error.at(*node.source) from error
 

@@ -245,13 +245,13 @@ def _walks_as_one(domain: ReductionDomain, types: Mapping[str, TensorType]) -> b
 
 def _counted(body: Scalar) -> frozenset[str]:
     """Symbols of index values and guards."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in walk(body):
         if isinstance(node, IndexValue):
-            found |= symbols(node.index)
+            names |= symbols(node.index)
         elif isinstance(node, Guard):
-            found |= {n for c in node.conditions for i in (c.left, c.right) for n in symbols(i)}
-    return frozenset(found)
+            names |= {n for c in node.conditions for i in (c.left, c.right) for n in symbols(i)}
+    return frozenset(names)
 
 
 def _is_row(indices: Sequence[Index], type_: TensorType, row: Sequence[Axis]) -> bool:

@@ -66,11 +66,11 @@ class FuseContractions:
         taken: set[int] = set()
         for item in program.items:
             if isinstance(item, Kernel) and _begins_with_product(item.stages):
-                found = self._chain((item,), makers, program)
+                pair = self._chain((item,), makers, program)
                 # Of three products in a row the one in the middle is in one pair only.
-                if found is not None and taken.isdisjoint(map(id, found)):
-                    merged[id(item)] = found
-                    taken.update(map(id, found))
+                if pair is not None and taken.isdisjoint(map(id, pair)):
+                    merged[id(item)] = pair
+                    taken.update(map(id, pair))
         gone = {id(kernel) for chain in merged.values() for kernel in chain[:-1]}
         items: list[Item] = []
         for item in program.items:
@@ -144,7 +144,7 @@ class _Makers:
                 readers.setdefault(name, set()).add(id(kernel))
         return _Makers(
             {name: k for k in alone for name in k.outputs},
-            {name: frozenset(found) for name, found in readers.items()},
+            {name: frozenset(ids) for name, ids in readers.items()},
             {id(kernel): place for place, kernel in enumerate(kernels)},
         )
 

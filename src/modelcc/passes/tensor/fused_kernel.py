@@ -27,8 +27,8 @@ def fused_kernel(
     """The kernel of ``stages`` that gives ``outputs``, with names and sources of ``kernels``."""
     name = "_".join(dict.fromkeys(k.name for k in kernels))
     source = dict.fromkeys(s for k in kernels for s in k.source)
-    found = kernel_of(name, stages, dict.fromkeys(outputs), source)
-    return replace(found, rounding=max(k.rounding for k in kernels))
+    kernel = kernel_of(name, stages, dict.fromkeys(outputs), source)
+    return replace(kernel, rounding=max(k.rounding for k in kernels))
 
 
 def with_values(body: Scalar, made: Mapping[str, Scalar]) -> Scalar:

@@ -203,9 +203,9 @@ def _final_names(
     wanted |= {row.name: "m", key.name: "n"}
     wanted |= {a.name: f"e{n}" for n, a in enumerate(columns)}
     wanted |= {a.name: f"d{n}" for n, a in enumerate(summed)}
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for own, name in wanted.items():
         while name in reserved:
             name += "_"
-        found[own] = name
-    return found
+        names[own] = name
+    return names

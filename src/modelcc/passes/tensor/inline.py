@@ -176,10 +176,10 @@ class _Growth:
     measures: dict[int, _Measures] = field(default_factory=dict[int, _Measures])
 
     def of(self, stage: Stage) -> _Measures:
-        found = self.measures.get(id(stage))
-        if found is None:
-            found = self.measures[id(stage)] = _Measures.of(stage.body)
-        return found
+        measures = self.measures.get(id(stage))
+        if measures is None:
+            measures = self.measures[id(stage)] = _Measures.of(stage.body)
+        return measures
 
     def allows(self, stage: Stage, readers: Sequence[Stage]) -> bool:
         """Whether all that read ``stage``, named once for each read, stay small with it; if so,
@@ -187,10 +187,10 @@ class _Growth:
         own = self.of(stage)
         grown: dict[int, _Measures] = {}
         for reader in readers:
-            found = (grown.get(id(reader)) or self.of(reader)).with_read(own)
-            if found.size > SIZE or found.depth > DEPTH:
+            measures = (grown.get(id(reader)) or self.of(reader)).with_read(own)
+            if measures.size > SIZE or measures.depth > DEPTH:
                 return False
-            grown[id(reader)] = found
+            grown[id(reader)] = measures
         self.measures.update(grown)
         return True
 
@@ -209,11 +209,11 @@ class _Rewriting:
 
     def index(self, index: Index) -> Index:
         """What ``index`` of the inlined expression is in the one that is kept."""
-        found = self._known.get(index)
-        if found is None:
-            found = simplify(substitute(index, self._values), self._ranges)
-            found = self._known[index] = self._after.index(found) if self._after else found
-        return found
+        result = self._known.get(index)
+        if result is None:
+            result = simplify(substitute(index, self._values), self._ranges)
+            result = self._known[index] = self._after.index(result) if self._after else result
+        return result
 
 
 class _Inlined:
@@ -261,12 +261,12 @@ class _Inlined:
 
     def _source(self, stage: Stage, own: Sequence[str]) -> dict[str, None]:
         """Sources of what is inlined into ``stage``, in the order of reads, then its ``own``."""
-        found: dict[str, None] = {}
+        source: dict[str, None] = {}
         for read in reads(stage.body):
             if read.tensor in self.kernels:
                 kernel = self.kernels[read.tensor]
-                found |= self._source(kernel.stages[0], kernel.source)
-        return found | dict.fromkeys(own)
+                source |= self._source(kernel.stages[0], kernel.source)
+        return source | dict.fromkeys(own)
 
 
 def _lies_apart(moved: Stage, readers: Sequence[Stage]) -> bool:
@@ -275,8 +275,8 @@ def _lies_apart(moved: Stage, readers: Sequence[Stage]) -> bool:
     inner = moved.axes[-1].name if moved.axes else ""
     if any(inner in symbols(r.indices[-1]) for r in reads(moved.body) if r.indices):
         return False
-    found = [r for r in readers if not r.reduce and _finds_rows(r, moved.output)]
-    points = sum(_usual(reader) for reader in found)
+    reductions = [r for r in readers if not r.reduce and _finds_rows(r, moved.output)]
+    points = sum(_usual(reader) for reader in reductions)
     return points >= WORTH_MOVING * _usual(moved)
 
 
@@ -302,13 +302,13 @@ def _quotients(stage: Stage) -> int:
     of two."""
     axes = frozenset(a.name for a in stage.axes)
     indices = {s.index for s in walk(stage.body) if isinstance(s, IndexValue)}
-    found = {
+    quotients = {
         d.text
         for index in indices
         for d in divisions(index)
         if not _is_power_of_two(d.divisor) and not axes.isdisjoint(d.atom_symbols())
     }
-    return WORTH_STORING * len(found)
+    return WORTH_STORING * len(quotients)
 
 
 def _is_power_of_two(divisor: Index) -> bool:

@@ -106,12 +106,12 @@ def _named(graph: Graph, operands: Sequence[str], scope: ProgramScope) -> Graph:
     names = dict(zip(graph.inputs, operands, strict=True))
     constants: dict[str, Constant] = {}
     for name, constant in graph.constants.items():
-        found = scope.pool.find(constant)
-        if found is None:
-            found = scope.names.fresh(name)
-            scope.pool.add(found, constant)
-        names[name] = found
-        constants[found] = constant
+        shared = scope.pool.find(constant)
+        if shared is None:
+            shared = scope.names.fresh(name)
+            scope.pool.add(shared, constant)
+        names[name] = shared
+        constants[shared] = constant
     for node in graph.nodes:
         names |= {name: scope.names.fresh(name) for name in node.outputs}
     nodes = tuple(

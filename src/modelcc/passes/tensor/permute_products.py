@@ -63,14 +63,14 @@ class PermuteProducts:
         written = Counter(s.output for k in kernels for s in k.stages)
         kept = {t for item in others for t in item_inputs(item)} | set(program.outputs)
         wanted = _orders_read(kernels, program.types)
-        found: dict[str, Order] = {}
+        orders: dict[str, Order] = {}
         for kernel in kernels:
             name = kernel.outputs[0]
             order = wanted.get(name)
             alone = name not in kept and written[name] == 1
             if order and alone and self._is_product(kernel) and self._is_long(program, name, order):
-                found[name] = order
-        return found
+                orders[name] = order
+        return orders
 
     def _is_product(self, kernel: Kernel) -> bool:
         if len(kernel.stages) != 1:
@@ -93,12 +93,12 @@ class PermuteProducts:
 
 def _orders_read(kernels: Sequence[Kernel], types: Mapping[str, TensorType]) -> dict[str, Order]:
     """Tensor → the one order in which all its readers write what they read of it."""
-    found: dict[str, set[Order | None]] = {}
+    by_tensor: dict[str, set[Order | None]] = {}
     for kernel in kernels:
         for stage in kernel.stages:
             for read in reads(stage.body):
-                found.setdefault(read.tensor, set()).add(_order(read, stage, types))
-    single = {name: next(iter(orders)) for name, orders in found.items() if len(orders) == 1}
+                by_tensor.setdefault(read.tensor, set()).add(_order(read, stage, types))
+    single = {name: next(iter(orders)) for name, orders in by_tensor.items() if len(orders) == 1}
     return {name: order for name, order in single.items() if order is not None}
 
 

@@ -24,15 +24,15 @@ MOST_POINTS = 256
 def shared_depth(stages: Sequence[Stage]) -> int | None:
     """How many leading axes ``stages`` share, those after them being their own; None if they have
     no own axes."""
-    found = [d for stage in stages if (d := _first_chosen(stage)) is not None]
-    if not found:
+    depths = [d for stage in stages if (d := _first_chosen(stage)) is not None]
+    if not depths:
         return None
     made: set[str] = set()
     for stage in stages:
         across = (_first_moved(r, stage) for r in reads(stage.body) if r.tensor in made)
-        found += across
+        depths += across
         made.add(stage.output)
-    depth = min(found)
+    depth = min(depths)
     return depth if all(_is_small(stage, depth) for stage in stages) else None
 
 
@@ -52,8 +52,8 @@ def _first_moved(read: Read, stage: Stage) -> int:
 
 def _is_small(stage: Stage, depth: int) -> bool:
     extents = [a.extent for a in stage.axes[depth:]]
-    known = prod(e for e in extents if isinstance(e, int)) <= MOST_POINTS
-    return not stage.reduce and known and all(isinstance(e, int) for e in extents)
+    few = prod(e for e in extents if isinstance(e, int)) <= MOST_POINTS
+    return not stage.reduce and few and all(isinstance(e, int) for e in extents)
 
 
 def on_first_axes(stages: Sequence[Stage], depth: int) -> tuple[Stage, ...] | None:

@@ -80,10 +80,10 @@ def ragged_part(stage: Stage, types: Mapping[str, TensorType]) -> RaggedPart | N
     """The part of its output that ``stage`` writes, if that shares a block with other parts, or
     if elementwise work reads elsewhere in blocks than it writes."""
     type_ = types[stage.output]
-    found = _blocked_channel(stage.write, stage.axes, type_)
-    if found is None:
+    channel = _blocked_channel(stage.write, stage.axes, type_)
+    if channel is None:
         return None
-    axis, block, offset = found
+    axis, block, offset = channel
     assert isinstance(axis.extent, int)
     end = offset + axis.extent
     inside = bool(end % block) and end != type_.shape[type_.physical.parts[-1].axis]

@@ -63,9 +63,9 @@ class ValueRanges:
         self._views: dict[str, str] = {}
         self._unknown = frozenset((*_filled(program.items), *_by_algorithms(program.items)))
         self._counters: dict[str, Range] = {}
-        for name, known in _counters(program.items):
-            same = self._counters.get(name, known) == known
-            self._counters[name] = known if same else Range(0, None)
+        for name, counter in _counters(program.items):
+            same = self._counters.get(name, counter) == counter
+            self._counters[name] = counter if same else Range(0, None)
         for item in leaf_items(program.items):
             if isinstance(item, View):
                 self._views[item.output] = item.input
@@ -85,12 +85,12 @@ class ValueRanges:
 
     def tensor(self, name: str, depth: int = DEPTH) -> ValueRange:
         """Range of all elements of a tensor."""
-        found = self._known.get(name)
-        if found is None:
+        values = self._known.get(name)
+        if values is None:
             whole = dtype_range(self._program.types[name].dtype)
             self._known[name] = whole  # what it is made of may depend on itself in a loop
-            found = self._known[name] = self._found(name, whole, depth) if depth else whole
-        return found
+            values = self._known[name] = self._found(name, whole, depth) if depth else whole
+        return values
 
     def _found(self, name: str, whole: ValueRange, depth: int) -> ValueRange:
         constant = self._program.constants.get(name)
@@ -110,10 +110,10 @@ class ValueRanges:
         bounds = self.bounds(stage)
         if not all(compare(a.extent, ">=", 1, self._program.dims) for a in stage.reduce):
             return whole
-        found = self.scalar(stage.body, bounds, depth)
+        values = self.scalar(stage.body, bounds, depth)
         sizes = frozenset(self._program.dims)
-        lows = (_outside(i, bounds, sizes, False) for i in found.lows)
-        highs = (_outside(i, bounds, sizes, True) for i in found.highs)
+        lows = (_outside(i, bounds, sizes, False) for i in values.lows)
+        highs = (_outside(i, bounds, sizes, True) for i in values.highs)
         return ValueRange(
             tuple(i for i in lows if i is not None), tuple(i for i in highs if i is not None)
         )
@@ -204,13 +204,13 @@ def wrapped_value(s: Scalar) -> tuple[Scalar, Index] | None:
             return None
 
 
-def _kept(found: ValueRange, whole: ValueRange, bounds: Bounds) -> ValueRange:
-    """``found`` if it is part of ``whole``, else that: what does not fit wraps around."""
+def _kept(values: ValueRange, whole: ValueRange, bounds: Bounds) -> ValueRange:
+    """``values`` if it is part of ``whole``, else that: what does not fit wraps around."""
     (least,), (greatest,) = whole.lows, whole.highs
     assert isinstance(least, int) and isinstance(greatest, int)
-    above = any(compare(low, ">=", least, bounds) for low in found.lows)
-    below = any(compare(high, "<=", greatest, bounds) for high in found.highs)
-    return found if above and below else whole
+    above = any(compare(low, ">=", least, bounds) for low in values.lows)
+    below = any(compare(high, "<=", greatest, bounds) for high in values.highs)
+    return values if above and below else whole
 
 
 def _filled(items: Iterable[Item]) -> Iterator[str]:
@@ -260,9 +260,9 @@ def _common(
     one: tuple[Index, ...], other: tuple[Index, ...], bounds: Bounds, upper: bool
 ) -> tuple[Index, ...]:
     sign = "<=" if upper else ">="
-    found = [a for a in one if any(compare(b, sign, a, bounds) for b in other)]
-    found += [b for b in other if any(compare(a, sign, b, bounds) for a in one)]
-    return tuple(dict.fromkeys(found))
+    common = [a for a in one if any(compare(b, sign, a, bounds) for b in other)]
+    common += [b for b in other if any(compare(a, sign, b, bounds) for a in one)]
+    return tuple(dict.fromkeys(common))
 
 
 def _outside(
@@ -274,8 +274,8 @@ def _outside(
     if isinstance(index, int):
         return index
     if isinstance(index, Sym):
-        known = bounds[index.name]
-        side = known.hi if upper else known.lo
+        limits = bounds[index.name]
+        side = limits.hi if upper else limits.lo
         return side if side is not None and symbols(side) <= sizes else None
     known_range = bounds_of(index, bounds)
     return known_range.hi if upper else known_range.lo

@@ -88,8 +88,8 @@ def _window(b: CodeBuilder, read: _Table, place: Term, count: int) -> list[Term]
     """``count`` words (in u64) of a table from bit ``place`` on."""
     first = b.let(place >> 5)
     back = b.let(32 - (place & 31).to(U64))
-    found = [b.let(read(first, k).to(U64)) for k in range(count + 1)]
-    return [b.let((((this << 32) | after) >> back) & _LOW) for this, after in pairwise(found)]
+    words = [b.let(read(first, k).to(U64)) for k in range(count + 1)]
+    return [b.let((((this << 32) | after) >> back) & _LOW) for this, after in pairwise(words)]
 
 
 def _turn_fraction(b: CodeBuilder, digits: list[Term], words: list[Term]) -> list[Term]:
