@@ -59,27 +59,33 @@ map_blocks = _BLOCKS.changed
 
 def walk(e: Expr) -> Iterator[Expr]:
     """``e`` and everything inside it, outermost first."""
-    yield e
-    for operand in operands(e):
-        yield from walk(operand)
+    waiting, listings = [e], _EXPRESSIONS.listings
+    while waiting:
+        e = waiting.pop()
+        yield e
+        waiting += listings[type(e)](e)[::-1]
 
 
-def statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
+def statements(body: Sequence[Stmt]) -> list[Stmt]:
     """All statements of a list and of the blocks inside, in program order."""
-    for s in body:
-        yield s
-        for block in blocks(s):
-            yield from statements(block)
+    result, waiting, listings = list[Stmt](), [*reversed(body)], _BLOCKS.listings
+    while waiting:
+        s = waiting.pop()
+        result.append(s)
+        for block in reversed(listings[type(s)](s)):
+            waiting += reversed(block)
+    return result
 
 
 def mentions(body: Sequence[Stmt], holds: Callable[[Expr], bool]) -> bool:
     """Whether something ``holds`` of any expression in a list."""
-    waiting = [e for s in statements(body) for e in statement_expressions(s)]
+    listings = _EXPRESSIONS.listings
+    waiting = [e for s in statements(body) for e in listings[type(s)](s)]
     while waiting:
         e = waiting.pop()
         if holds(e):
             return True
-        waiting += operands(e)
+        waiting += listings[type(e)](e)
     return False
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from modelcc.ir.index import Index, coefficient, floordiv
-from modelcc.ir.scalar_tree import cost, depends_on, reads
+from modelcc.ir.scalar_tree import cost, depends_on, index_symbols, reads
 from modelcc.ir.tensor import Read
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import Exchange, Factors, ScheduleError, Tiled
@@ -109,11 +110,21 @@ class Roles:
     broadcasts: tuple[Read, ...]
     packed: bool = False
 
+    @cached_property
+    def moving_vectors(self) -> tuple[frozenset[str], ...]:
+        """For each read along the lanes, the symbols that move it."""
+        return tuple(map(index_symbols, self.vectors))
+
+    @cached_property
+    def moving_broadcasts(self) -> tuple[frozenset[str], ...]:
+        """The same of reads that are broadcast."""
+        return tuple(map(index_symbols, self.broadcasts))
+
     def moves_vectors(self, variable: str) -> bool:
-        return any(depends_on(r, variable) for r in self.vectors)
+        return any(variable in names for names in self.moving_vectors)
 
     def moves_broadcasts(self, variable: str) -> bool:
-        return any(depends_on(r, variable) for r in self.broadcasts)
+        return any(variable in names for names in self.moving_broadcasts)
 
 
 def roles_of(nest: Nest, lane: str, constants: frozenset[str] = frozenset()) -> Roles:
@@ -159,7 +170,7 @@ def ranked_tiles(
             yield RegisterTile(blocks, points, unroll, by_input=True)
         return
     others = [v for v in anchor.parallel if v.name not in (lane, blocks) and v.extent != 1]
-    reused = [v for v in others if not all(depends_on(r, v.name) for r in roles.vectors)]
+    reused = [v for v in others if not all(v.name in names for names in roles.moving_vectors)]
     held = len(roles.vectors) + (DECODING if decodes(anchor) else 0)
     held += UNFUSED if multiplies_pairs(anchor) else 0
     if roles.broadcasts and not reused and not roles.packed and held == 1:
@@ -344,14 +355,14 @@ def _part_cycles(
         extent = anchor.var(name).extent
         count = tile_count(extent, size) if name != blocks else 1
         tiles *= count
-        once = roles.packed and all(depends_on(r, name) for r in roles.vectors)
+        once = roles.packed and all(name in names for names in roles.moving_vectors)
         uses *= 1 if once else count
         if name == blocks or not isinstance(extent, int):
             points *= size
         else:
             points *= -(-extent // int(tile_count(extent, size)))
-    vectors = sum(_distinct(r, tile) for r in roles.vectors)
-    loads = vectors + sum(_distinct(r, tile) for r in roles.broadcasts)
+    vectors = sum(_distinct(names, tile) for names in roles.moving_vectors)
+    loads = vectors + sum(_distinct(names, tile) for names in roles.moving_broadcasts)
     busy = max(points / machine.fmas, SLACK * loads / machine.loads, machine.fma_latency)
     # The first use brings a panel into the first-level cache, if it has room for it.
     kept = vectors * _steps(anchor) * (machine.vector_bits // 8) <= machine.l1_bytes
@@ -372,13 +383,9 @@ def _steps(anchor: Nest) -> int:
     return prod(v.extent if isinstance(v.extent, int) else 1 for v in anchor.reduce)
 
 
-def _distinct(read: Read, tile: RegisterTile) -> int:
-    """Different elements (or vectors) one reduction step loads for ``read``."""
-    count = 1
-    for name, size in tile.points:
-        if depends_on(read, name):
-            count *= size
-    return count
+def _distinct(moving: frozenset[str], tile: RegisterTile) -> int:
+    """Different elements (or vectors) one reduction step loads for a read ``moving`` with these."""
+    return prod(size for name, size in tile.points if name in moving)
 
 
 def _unrolling(anchor: Nest, tile: RegisterTile, roles: Roles) -> tuple[tuple[str, int], ...]:
