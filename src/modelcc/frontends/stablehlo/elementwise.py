@@ -10,7 +10,6 @@ from modelcc.ir.op import Op
 from modelcc.ir.types import BF16, BOOL, DTYPES, F16, F32, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
-from modelcc.ops.comparison import above
 
 
 def wide(call: HloCall, handler: Handler) -> str:
@@ -22,10 +21,11 @@ def wide(call: HloCall, handler: Handler) -> str:
         inputs = [call.emit(ew.Cast(F32), name) for name in call.inputs]
         result = handler(call.with_inputs(*inputs))
     assert isinstance(result, str)
-    return _as(call, result, dtype)
+    return as_type(call, result, dtype)
 
 
-def _as(call: HloCall, name: str, dtype: DType) -> str:
+def as_type(call: HloCall, name: str, dtype: DType) -> str:
+    """A result as ``dtype``, bools as they are."""
     found = call.type_of(name).dtype
     return name if dtype in (found, None) or found == BOOL else call.emit(ew.Cast(dtype), name)
 
@@ -130,7 +130,7 @@ def atan2(call: HloCall) -> str:
     angle = of(ew.Where(), _is_negative(x), -angle + np.pi, angle)
     angle = of(ew.Where(), _is_negative(y), -angle, angle)
     odd = of(ew.Or(), of(ew.IsNaN(), x), of(ew.IsNaN(), y))
-    return _as(call, of(ew.Where(), odd, x + y, angle).name, call.dtype())
+    return as_type(call, of(ew.Where(), odd, x + y, angle).name, call.dtype())
 
 
 def _is_negative(x: Value) -> Value:
@@ -171,40 +171,6 @@ def negate(call: HloCall) -> str:
         return wide(call, plain(ew.Neg()))
     x = call.value(0)
     return (x.lift(0) - x).name
-
-
-def infinite(negative: bool, positive: bool) -> Handler:
-    return plain(ew.IsInf(negative, positive))
-
-
-def erfc(call: HloCall) -> str:
-    """By the error function near zero; beyond, by a fraction of Numerical Recipes (6.2).
-
-    The fraction has a relative error of 1.2e-7 at any place.
-    """
-    x = call.value(0)
-    if call.dtype() != F32:
-        x = of(ew.Cast(F32), x)
-    z = of(ew.Abs(), x)
-    t = z.lift(1.0) / (z * 0.5 + 1.0)
-    total = t.lift(_ERFC[0])
-    for factor in _ERFC[1:]:
-        total = total * t + factor
-    tail = t * of(ew.Exp(), total - z * z)
-    tail = of(ew.Where(), of(ew.Less(), x, x.lift(0.0)), -tail + 2.0, tail)
-    near = -of(ew.Erf(), x) + 1.0
-    return _as(call, of(ew.Where(), above(z, 0.5), tail, near).name, call.dtype())
-
-
-_ERFC = (
-    *(0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807),
-    *(-0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223),
-)
-"""Coefficients of the fraction, highest power first."""
-
-
-def square(call: HloCall) -> str:
-    return (call.value(0) * call.value(0)).name
 
 
 def popcnt(call: HloCall) -> str:
@@ -293,23 +259,4 @@ ELEMENTWISE = table(
     subtract=function(ew.Sub(), ew.Xor()),
     tan=function(ew.Tan()),
     tanh=function(ew.Tanh()),
-)
-
-ABOVE = table(
-    "chlo",
-    acos=function(ew.Acos()),
-    acosh=function(ew.Acosh()),
-    asin=function(ew.Asin()),
-    asinh=function(ew.Asinh()),
-    atan=function(ew.Atan()),
-    atanh=function(ew.Atanh()),
-    cosh=function(ew.Cosh()),
-    sinh=function(ew.Sinh()),
-    tan=function(ew.Tan()),
-    erf=function(ew.Erf()),
-    erfc=erfc,
-    square=square,
-    is_inf=infinite(True, True),
-    is_neg_inf=infinite(True, False),
-    is_pos_inf=infinite(False, True),
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from modelcc.frontends.stablehlo.call import Handlers
+from modelcc.frontends.stablehlo.chlo import ABOVE
 from modelcc.frontends.stablehlo.contraction import CONTRACTION
 from modelcc.frontends.stablehlo.control import CALLS, CONTROL, INLINE, SHARDING
 from modelcc.frontends.stablehlo.custom_calls import REFUSED, SPECIAL
-from modelcc.frontends.stablehlo.elementwise import ABOVE, ELEMENTWISE
+from modelcc.frontends.stablehlo.elementwise import ELEMENTWISE
 from modelcc.frontends.stablehlo.fourier import FOURIER
 from modelcc.frontends.stablehlo.gathering import GATHERING
 from modelcc.frontends.stablehlo.reduction import REDUCTION

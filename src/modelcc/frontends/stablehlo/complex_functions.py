@@ -1,0 +1,137 @@
+"""Functions of complex numbers by those of their parts (Abramowitz and Stegun 4.2, 4.3, 4.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelcc.frontends.stablehlo.call import HloCall
+from modelcc.frontends.stablehlo.elementwise import atan2
+from modelcc.ops import elementwise as ew
+from modelcc.ops.arithmetic import Value, of
+
+
+@dataclass(frozen=True)
+class Complex:
+    """A complex operand, for arithmetic."""
+
+    re: Value
+    im: Value
+
+    def __add__(self, other: Complex) -> Complex:
+        return Complex(self.re + other.re, self.im + other.im)
+
+    def __sub__(self, other: Complex) -> Complex:
+        return Complex(self.re - other.re, self.im - other.im)
+
+    def __mul__(self, other: Complex) -> Complex:
+        return Complex(
+            self.re * other.re - self.im * other.im, self.re * other.im + self.im * other.re
+        )
+
+    def __truediv__(self, other: Complex) -> Complex:
+        """Scaled by the greater part of the divisor, whose square may overflow."""
+        scale = of(ew.Max(), of(ew.Abs(), other.re), of(ew.Abs(), other.im))
+        re, im = other.re / scale, other.im / scale
+        total = (re * re + im * im) * scale
+        return Complex((self.re * re + self.im * im) / total, (self.im * re - self.re * im) / total)
+
+    def scaled(self, factor: float) -> Complex:
+        return Complex(self.re * factor, self.im * factor)
+
+    def turned(self) -> Complex:
+        """Times i."""
+        return Complex(-self.im, self.re)
+
+
+def magnitude(z: Complex) -> Value:
+    """The absolute value, without overflow."""
+    a, b = of(ew.Abs(), z.re), of(ew.Abs(), z.im)
+    great, less = of(ew.Max(), a, b), of(ew.Min(), a, b)
+    plain = of(ew.Or(), of(ew.Equal(), great, great.lift(0.0)), of(ew.IsInf(), great))
+    ratio = less / of(ew.Where(), plain, great.lift(1.0), great)
+    return of(ew.Where(), plain, great, great * of(ew.Sqrt(), ratio * ratio + 1.0))
+
+
+def angle(call: HloCall, z: Complex) -> Value:
+    return call.as_value(atan2(call.with_inputs(z.im.name, z.re.name)))
+
+
+def exponential(z: Complex) -> Complex:
+    size = of(ew.Exp(), z.re)
+    real = of(ew.Equal(), z.im, z.im.lift(0.0))
+    sine = of(ew.Where(), real, z.im, size * of(ew.Sin(), z.im))
+    return Complex(size * of(ew.Cos(), z.im), sine)
+
+
+def logarithm(call: HloCall, z: Complex) -> Complex:
+    return Complex(of(ew.Log(), magnitude(z)), angle(call, z))
+
+
+def root(call: HloCall, z: Complex) -> Complex:
+    """The root in the right half plane: of ``|re| + |z|``, the other part by division."""
+    size = magnitude(z)
+    root = of(ew.Sqrt(), (of(ew.Abs(), z.re) + size) * 0.5)
+    zero = of(ew.Equal(), root, root.lift(0.0))
+    other = of(ew.Abs(), z.im) / of(ew.Where(), zero, root.lift(1.0), root) * 0.5
+    right = of(ew.GreaterOrEqual(), z.re, z.re.lift(0.0))
+    re, im = of(ew.Where(), right, root, other), of(ew.Where(), right, other, root)
+    below = of(ew.Less(), angle(call, z), z.im.lift(0.0))
+    return Complex(re, of(ew.Where(), below, -im, im))
+
+
+def sine(z: Complex) -> Complex:
+    return Complex(
+        of(ew.Sin(), z.re) * of(ew.Cosh(), z.im), of(ew.Cos(), z.re) * of(ew.Sinh(), z.im)
+    )
+
+
+def cosine(z: Complex) -> Complex:
+    return Complex(
+        of(ew.Cos(), z.re) * of(ew.Cosh(), z.im), -of(ew.Sin(), z.re) * of(ew.Sinh(), z.im)
+    )
+
+
+def hyperbolic_tangent(z: Complex) -> Complex:
+    """``(t (1 + u²) + i u (1 - t²)) / (1 + t² u²)`` with ``t = tanh re``, ``u = tan im``."""
+    t, u = of(ew.Tanh(), z.re), of(ew.Tan(), z.im)
+    below = (t * u) * (t * u) + 1.0
+    cosh = of(ew.Cosh(), of(ew.Min(), of(ew.Abs(), z.re), z.re.lift(40.0)))
+    return Complex(t * (u * u + 1.0) / below, u / (cosh * cosh) / below)
+
+
+def tangent(z: Complex) -> Complex:
+    back = hyperbolic_tangent(z.turned())
+    return Complex(back.im, -back.re)
+
+
+def logarithm_of_one_more(call: HloCall, z: Complex) -> Complex:
+    """``log |1 + z|`` as half of ``log1p(re (2 + re) + im²)``."""
+    inner = z.re * (z.re + 2.0) + z.im * z.im
+    turn = angle(call, Complex(z.re + 1.0, z.im))
+    return Complex(of(ew.Log1p(), inner) * 0.5, turn)
+
+
+def exponential_less_one(z: Complex) -> Complex:
+    """``expm1(re) cos(im) - 2 sin²(im / 2)``."""
+    half = of(ew.Sin(), z.im * 0.5)
+    re = of(ew.Expm1(), z.re) * of(ew.Cos(), z.im) - half * half * 2.0
+    return Complex(re, exponential(z).im)
+
+
+def direction(z: Complex) -> Complex:
+    size = magnitude(z)
+    zero = of(ew.Equal(), size, size.lift(0.0))
+    safe = of(ew.Where(), zero, size.lift(1.0), size)
+    return Complex(z.re / safe, z.im / safe)
+
+
+def power(call: HloCall, a: Complex, b: Complex) -> Complex:
+    found = exponential(logarithm(call, a) * b)
+    zero = of(ew.Equal(), magnitude(a), a.re.lift(0.0))
+    none = of(ew.Equal(), magnitude(b), b.re.lift(0.0))
+    re = of(ew.Where(), zero, of(ew.Where(), none, a.re.lift(1.0), a.re.lift(0.0)), found.re)
+    return Complex(re, of(ew.Where(), zero, a.im.lift(0.0), found.im))
+
+
+def one(call: HloCall, like: Complex) -> Complex:
+    return Complex(like.re.lift(1.0), like.re.lift(0.0))
