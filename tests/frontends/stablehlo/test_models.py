@@ -31,7 +31,7 @@ def assert_same(found: Tree, wanted: Tree) -> None:
     assert own == their
     for a, b in zip(ours, theirs, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        x, y = np.asarray(a, np.complex128), np.asarray(b, np.complex128)
         np.testing.assert_allclose(x, y, 1e-4, 1e-4 * float(np.abs(y).max(initial=0)))
 
 
@@ -168,6 +168,14 @@ def drawn(key: Any) -> Any:
     return jax.random.normal(jax.random.wrap_key_data(key), (5, 7))
 
 
+def waves(z: Any, x: Any) -> Any:
+    spectrum = jnp.fft.fft(z)
+    turned = lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 1j + c[1]), (0, z))
+    chosen = lax.cond(x.sum() > 0, lambda v: v, lambda v: -v, z)
+    real = jnp.fft.irfft(jnp.fft.rfft(x) * 2, x.size)
+    return spectrum, jnp.fft.ifft(spectrum), turned, chosen, real, jnp.abs(z), z @ z, jnp.exp(z)
+
+
 CELL = {"in": random(3, 4), "own": random(4, 4)}
 X = np.linspace(-1, 1, 6, dtype=np.float32)
 
@@ -185,11 +193,13 @@ X = np.linspace(-1, 1, 6, dtype=np.float32)
         (lambda x: (jnp.sort(x), jnp.argsort(-x), lax.top_k(x, 3), jnp.argmin(x)), (X,)),
         (lambda x, i: (x[i], x.at[i].set(0, mode="drop"), x.at[i].add(2)),
          (X, np.array([5, 1, 1, 99], np.int32))),
+        (waves, ((X + 1j * X[::-1]).astype(np.complex64), X)),
         (lambda x: lax.associative_scan(lambda a, b: a * b + a, x), (X,)),
         (lambda x: lax.reduce(x, np.float32(1), lambda a, b: a * b - a - b + 2, (0,)), (X,)),
     ],
     ids=["scan", "gradient of a scan", "gradient of a ResNet", "while", *(f"switch {i}" for i in (
-        -1, 0, 1, 2, 5)), "random", "order", "indices", "associative scan", "any region"],
+        -1, 0, 1, 2, 5)), "random", "order", "indices", "complex",
+         "associative scan", "any region"],
 )  # fmt: skip
 def test_functions(function: Callable[..., Any], arguments: Tree) -> None:
     assert_same(modelcc.jax.jit(function, cache=None)(*arguments), jax.jit(function)(*arguments))
