@@ -23,7 +23,7 @@ from modelcc.frontends.stablehlo.inputs import module_inputs
 from modelcc.frontends.stablehlo.module import HloModule
 from modelcc.frontends.stablehlo.reading import read_text
 
-CONSTANT = re.compile(r"check\.\w+_const (%[\w#]+), (dense<.*?>)(?:, .*)? : (tensor<.*>)")
+CONSTANT = re.compile(r"check\.\w+_const (%[\w#]+),\s*(dense<[^:]*>)[^:]*?:\s*(tensor<.*>)")
 VALUES = re.compile(r"check\.expect_\w+ (%[\w#]+), (%[\w#]+)(?:, .*)? : (tensor<[^,]*>)")
 
 

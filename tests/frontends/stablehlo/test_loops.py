@@ -54,3 +54,10 @@ def test_a_loop_on_data_goes_on_while_it_is_told() -> None:
         lambda x: jax.lax.while_loop(lambda v: v < 9, lambda v: v * 2, x), np.float32(1)
     )
     assert (loop.trips, loop.states, loop.conditional) == (None, 2, True)
+
+
+def test_a_loop_that_only_counts_is_none() -> None:
+    def counted(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 7, lambda i, n: n + 2, 3) + x
+
+    assert loops(counted, np.int32(1)) == []

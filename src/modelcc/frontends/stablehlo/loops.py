@@ -159,6 +159,8 @@ def _looped(
     trips: Index,
 ) -> list[str]:
     """The last states of a loop that always counts to its end, in order."""
+    if not flat:
+        return []
     stacks = stacked(graph, len(flat), counter, trips)
     kept = [n for n in range(len(flat)) if n not in stacks]
     axes = tuple(stack.axis for stack in stacks.values())

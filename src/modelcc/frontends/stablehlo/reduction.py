@@ -16,7 +16,7 @@ from modelcc.frontends.stablehlo.call import HloCall, table
 from modelcc.frontends.stablehlo.module import HloBlock
 from modelcc.frontends.stablehlo.regions import extreme, single
 from modelcc.frontends.stablehlo.structure import converted, reshaped
-from modelcc.ir.types import BOOL, F32, Array, DType
+from modelcc.ir.types import BOOL, F32, I32, Array, DType
 from modelcc.ops import reduce as rd
 from modelcc.ops.shape import Concat, Transpose
 from modelcc.ops.slicing import Slice
@@ -111,12 +111,12 @@ def _best(call: HloCall, direction: str, axis: int) -> Sequence[str]:
     greatest = direction == "GT"
     values = rd.ReduceMax if greatest else rd.ReduceMin
     places = rd.ArgMax if greatest else rd.ArgMin
-    x = call.input(0)
-    if call.dtype().is_float and call.dtype().bits < 16:
+    x, own = call.input(0), call.dtype()
+    if own == BOOL or own.bits < 8:
+        x = converted(call, x, I32)
+    elif own.is_float and own.bits < 16:
         x = converted(call, x, F32)
     best = converted(call, call.emit(values((axis,), False), x), call.dtype())
-    if call.dtype() == BOOL:
-        unsupported("places of the greatest of bools")
     place = call.emit(places(axis, False), x)
     dtype = call.op.types[1].dtype
     return best, place if dtype is None else converted(call, place, dtype)

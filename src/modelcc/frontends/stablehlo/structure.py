@@ -229,7 +229,7 @@ def bitcast_convert(call: HloCall) -> str:
     to, own = call.result_dtype, call.dtype()
     if to.bits == own.bits:
         return call.input(0) if to == own else call.emit(ew.BitCast(to), call.input(0))
-    if min(to.bits, own.bits) < 8:
+    if min(to.bits, own.bits) < 8 or BOOL in (to, own):
         unsupported(f"the bits of {own} as {to}")
     return _split(call, to, own) if to.bits < own.bits else _merged(call, to, own)
 
