@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,15 @@ def waves(z: Any, x: Any) -> Any:
     return spectrum, jnp.fft.ifft(spectrum), turned, chosen, real, jnp.abs(z), z @ z, jnp.exp(z)
 
 
+def factors(a: Any, b: Any) -> Any:
+    upper = jnp.linalg.cholesky(a, upper=True)
+    solve = partial(lax.linalg.triangular_solve, jnp.linalg.cholesky(a))
+    solved = [solve(b, left_side=True, lower=lower, transpose_a=turned, unit_diagonal=unit)
+              for lower in (True, False) for turned in (True, False)
+              for unit in (True, False)]  # fmt: skip
+    return upper, [x[:, 1] for x in solved], solve(b.swapaxes(-1, -2), lower=True)
+
+
 CELL = {"in": random(3, 4), "own": random(4, 4)}
 X = np.linspace(-1, 1, 6, dtype=np.float32)
 
@@ -193,13 +203,15 @@ X = np.linspace(-1, 1, 6, dtype=np.float32)
         (lambda x: (jnp.sort(x), jnp.argsort(-x), lax.top_k(x, 3), jnp.argmin(x)), (X,)),
         (lambda x, i: (x[i], x.at[i].set(0, mode="drop"), x.at[i].add(2)),
          (X, np.array([5, 1, 1, 99], np.int32))),
+        (factors, (np.stack([np.eye(3) * 2 + 1, np.eye(3) + 0.5]).astype(np.float32),
+                   random(2, 3, 2))),
         (waves, ((X + 1j * X[::-1]).astype(np.complex64), X)),
         (lambda x: lax.associative_scan(lambda a, b: a * b + a, x), (X,)),
         (lambda x: lax.reduce(x, np.float32(1), lambda a, b: a * b - a - b + 2, (0,)), (X,)),
     ],
     ids=["scan", "gradient of a scan", "gradient of a ResNet", "while", *(f"switch {i}" for i in (
-        -1, 0, 1, 2, 5)), "random", "order", "indices", "complex",
-         "associative scan", "any region"],
+        -1, 0, 1, 2, 5)), "random", "order", "indices", "matrices",
+         "complex", "associative scan", "any region"],
 )  # fmt: skip
 def test_functions(function: Callable[..., Any], arguments: Tree) -> None:
     assert_same(modelcc.jax.jit(function, cache=None)(*arguments), jax.jit(function)(*arguments))

@@ -10,6 +10,7 @@ import numpy as np
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.shapes import is_symbolic
 from modelcc.frontends.stablehlo.call import Handler, HloCall, Results, table
+from modelcc.frontends.stablehlo.linear_algebra import LAPACK
 from modelcc.frontends.stablehlo.structure import converted
 from modelcc.ir.condition import Constraint
 from modelcc.ir.index import Comparison, Expr
@@ -18,7 +19,7 @@ from modelcc.ir.types import BF16, F16
 
 def custom_call(call: HloCall) -> Results:
     target = str(call.attribute("call_target_name"))
-    handler = _TARGETS.get(target)
+    handler = _TARGETS.get(target) or LAPACK.get(target)
     if handler is None:
         unsupported(f"modelcc knows no custom call {target!r}")
     return handler(call)

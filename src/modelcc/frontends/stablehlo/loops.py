@@ -111,7 +111,7 @@ def _step(call: HloCall, block: HloBlock, result: int, argument: int) -> int | N
 def _counted(call: HloCall, count: _Count) -> Sequence[str]:
     """A loop whose counter is an index in its body; states that are filled slice by slice are
     stacked slices."""
-    block, counter, trips = call.op.regions[1], _fresh(call.bounds), count.trips
+    block, counter, trips = call.op.regions[1], fresh_counter(call.bounds), count.trips
     bounds: Bounds = {**call.bounds, counter: Range(0, trips - 1)}
     moving = [n for n in _changing(block) if n not in count.steps]
     states = [call.inputs[n] for n in moving]
@@ -194,7 +194,7 @@ def _following(
 def _conditional(call: HloCall) -> Sequence[str]:
     """A loop that goes on while its first region says so."""
     condition, block = call.op.regions
-    counter = _fresh(call.bounds)
+    counter = fresh_counter(call.bounds)
     bounds: Bounds = {**call.bounds, counter: Range(0, None)}
     (first,) = call.inline(condition, call.inputs)
     moving = _changing(block)
@@ -227,7 +227,7 @@ def _followed(block: HloBlock, condition: HloBlock) -> HloBlock:
     )
 
 
-def _fresh(bounds: Bounds) -> str:
+def fresh_counter(bounds: Bounds) -> str:
     """A symbol that is not in use."""
     number = 0
     while f"while.step{number}" in bounds:
