@@ -9,6 +9,7 @@ import pytest
 
 jax: Any = pytest.importorskip("jax")
 
+import modelcc.jax  # noqa: E402
 from modelcc.frontends.stablehlo import import_stablehlo  # noqa: E402
 from modelcc.frontends.stablehlo.frontend import LoweredModule  # noqa: E402
 from modelcc.ops.control import Loop  # noqa: E402
@@ -61,3 +62,11 @@ def test_a_loop_that_only_counts_is_none() -> None:
         return jax.lax.fori_loop(0, 7, lambda i, n: n + 2, 3) + x
 
     assert loops(counted, np.int32(1)) == []
+
+
+def test_a_loop_of_constants_keeps_its_shape() -> None:
+    def constant() -> Any:
+        return jax.lax.fori_loop(0, 3, lambda i, x: x * x[0] + i, jax.numpy.ones(2))
+
+    assert loops(constant) == []
+    np.testing.assert_array_equal(modelcc.jax.jit(constant, cache=None)(), constant())

@@ -74,7 +74,8 @@ def evaluate(op: Op, operands: Sequence[Contents | None], facts: Facts) -> Conte
         return None
     if not any(o is not None and is_symbolic(o) for o in operands):
         with np.errstate(all="ignore"):
-            result = np.asarray(op.reference(*operands))
+            found = op.reference(*operands)
+        result = np.asarray(found[0] if isinstance(found, tuple) else found)
         return normalised(result, facts) if result.dtype == object else result
     if any(o is None for o in operands):
         return None
