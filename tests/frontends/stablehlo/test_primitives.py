@@ -14,9 +14,8 @@ from conformance.jax_primitives import harnesses, outcome  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-LINEAR_ALGEBRA = ("eig", "eigh", "lu", "qr", "schur", "svd", "tridiagonal_solve",
-                  "householder_product", "hessenberg")  # fmt: skip
-"""Primitives that jax computes by LAPACK, which modelcc has no counterpart of."""
+REFUSED = ("@lapack_", "rng_bit_generator", "@ApproxTopK", "complex numbers")
+"""What is refused: LAPACK and devices have no counterpart, complex numbers no order."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -27,15 +26,16 @@ def wide() -> Iterator[None]:
 
 
 def _cases() -> list[Any]:
-    """The first case of each primitive and kind of element, of those that are one of 12."""
+    """The first case of each primitive and kind of element."""
     found: dict[tuple[str, str], Any] = {}
     for harness in harnesses():
         name = str(harness.dtype.__name__ if hasattr(harness.dtype, "__name__") else harness.dtype)
         found.setdefault((harness.group_name, name.rstrip("0123456789")), harness)
-    return [h for h in found.values() if not h.group_name.startswith(LINEAR_ALGEBRA)]
+    return list(found.values())
 
 
 @pytest.mark.parametrize("harness", _cases(), ids=lambda harness: harness.fullname)
 def test_it_is_what_jax_computes_or_refused(harness: Any) -> None:
     kind, reason = outcome(harness)
-    assert kind == "ok", reason
+    refused = kind == "unsupported" and any(word in reason for word in REFUSED)
+    assert kind == "ok" or refused, reason
