@@ -1,7 +1,8 @@
-"""Makes the Chebyshev coefficients of ``modelcc/frontends/kit/special_coefficients.py``.
+"""Makes the polynomials of ``modelcc/frontends/kit/special_coefficients.py``.
 
 ``python tools/fit_special.py > src/modelcc/frontends/kit/special_coefficients.py`` (needs mpmath).
-A series ends where coefficients fall below the rounding of f64.
+They are Chebyshev series that end where coefficients fall below the rounding of f64, by powers:
+series that converge as fast as these lose nothing by that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SMALLEST = 2e-17
 
 
 def coefficients(function: Function) -> list[float]:
-    """Of the interpolation of ``function`` on [-1, 1] in Chebyshev's nodes."""
+    """Of the interpolation of ``function`` on [-1, 1] in Chebyshev's nodes, constant term first."""
     angles = [mp.pi * (k + mp.mpf(1) / 2) / NODES for k in range(NODES)]
     values = [function(mp.cos(angle)) for angle in angles]
     found = [
@@ -30,7 +31,19 @@ def coefficients(function: Function) -> list[float]:
     largest = max(abs(c) for c in found)
     last = max(j for j, c in enumerate(found) if abs(c) > SMALLEST * largest)
     assert last < NODES - 5, "it does not converge"
-    return [float(c) for c in found[: last + 1]]
+    return [float(c) for c in powers(found[: last + 1])]
+
+
+def powers(series: list[Any]) -> list[Any]:
+    """The coefficients of powers of what is a sum of Chebyshev polynomials."""
+    size = len(series)
+    before, this = [mp.mpf(k == 0) for k in range(size)], [mp.mpf(k == 1) for k in range(size)]
+    total = [series[0] * b + series[1] * t for b, t in zip(before, this, strict=True)]
+    for coefficient in series[2:]:
+        doubled = [mp.mpf(0), *(2 * t for t in this[:-1])]
+        before, this = this, [d - b for d, b in zip(doubled, before, strict=True)]
+        total = [s + coefficient * t for s, t in zip(total, this, strict=True)]
+    return total
 
 
 def between(low: float, high: float, function: Function) -> Function:
@@ -140,11 +153,12 @@ TABLES: Mapping[str, tuple[str, Function]] = MappingProxyType(
 
 def main() -> None:
     mp.mp.dps = 40
-    print('"""Chebyshev series of special functions; made by ``tools/fit_special.py``."""\n')
-    print("Series = tuple[float, ...]")
+    made = "Special functions by powers of u in [-1, 1]; made by ``tools/fit_special.py``."
+    print(f'"""{made}"""\n')
+    print("Polynomial = tuple[float, ...]")
     for name, (what, function) in TABLES.items():
         found = fill(", ".join(map(repr, coefficients(function))) + ",", 96)
-        print(f"\n# {what}\n{name}: Series = (\n{indent(found, '    ')}\n)  # fmt: skip")
+        print(f"\n# {what}\n{name}: Polynomial = (\n{indent(found, '    ')}\n)  # fmt: skip")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ from modelcc.ops import (
     roi_align,
     roi_pool,
     runtime_size,
-    series,
     shape,
     suppression,
     time_axis,
@@ -47,7 +46,7 @@ FAMILIES = (
     *(pool_indices, norm, nonzero, fourier, attention, hardmax, late_tile, resize),
     *(runtime_size, top_k, unique, suppression, quant, packed_matmul, quant_matmul, recurrent),
     *(feature_keys, forest, time_axis, control, boxes, roi_align, roi_pool, grid_sample),
-    *(deform_conv, columns, series),
+    *(deform_conv, columns),
 )
 """Modules of ops that belong together."""
 

@@ -11,7 +11,6 @@ from modelcc.frontends.kit import special_coefficients as table
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import above, where
-from modelcc.ops.series import ChebyshevSeries
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 """B2, B4 … of asymptotic series."""
@@ -20,8 +19,12 @@ SHIFT = 10
 INFINITE = float("inf")
 
 
-def series(coefficients: tuple[float, ...], u: Value) -> Value:
-    return of(ChebyshevSeries(coefficients), u)
+def polynomial(coefficients: tuple[float, ...], x: Value) -> Value:
+    """By Horner; constant term first."""
+    result = x * coefficients[-1] + coefficients[-2]
+    for coefficient in reversed(coefficients[:-2]):
+        result = result * x + coefficient
+    return result
 
 
 def below(x: Value, bound: float) -> Value:
@@ -39,7 +42,7 @@ def square(x: Value) -> Value:
 def _scaled_tail(x: Value) -> Value:
     """``exp(x^2) erfc(x)`` for ``x >= 0``."""
     u = where(of(ew.IsInf(), x), 1.0, (x - 3.75) / (x + 3.75))
-    return series(table.ERFCX, u) / (x * 2.0 + 1.0)
+    return polynomial(table.ERFCX, u) / (x * 2.0 + 1.0)
 
 
 def erfcx(x: Value) -> Value:
@@ -57,9 +60,9 @@ def erfc(x: Value) -> Value:
 def _inverse_ratio(w: Value) -> Value:
     """``erfinv(y) / y`` by ``w = -log(1 - y^2)``."""
     s = of(ew.Sqrt(), w)
-    near = series(table.ERFINV_NEAR, w / 3.125 - 1.0)
-    middle = series(table.ERFINV_MIDDLE, (s - 3.25) / 0.75)
-    far = series(table.ERFINV_FAR, (s - 15.5) / 11.5)
+    near = polynomial(table.ERFINV_NEAR, w / 3.125 - 1.0)
+    middle = polynomial(table.ERFINV_MIDDLE, (s - 3.25) / 0.75)
+    far = polynomial(table.ERFINV_FAR, (s - 15.5) / 11.5)
     outer = where(below(s, 4.0), middle, far)
     return where(of(ew.IsInf(), w), INFINITE, where(below(w, 6.25), near, outer))
 
@@ -84,21 +87,13 @@ def _shifted(a: Value) -> tuple[Value, Value]:
     return where(small, a, float(SHIFT)), where(small, a + float(SHIFT), a)
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Value) -> Value:
-    """By Horner; constant term first."""
-    result = x.lift(coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
-        result = result * x + coefficient
-    return result
-
-
 def lgamma(x: Value) -> Value:
     """``log |gamma(x)|`` by Stirling's series, and by reflection below 1/2."""
     reflected = below(x, 0.5)
     a = where(reflected, 1.0 - x, x)
     few, b = _shifted(a)
     terms = tuple(c / ((2 * k + 2) * (2 * k + 1)) for k, c in enumerate(BERNOULLI))
-    tail = _polynomial(terms, 1.0 / square(b)) / b
+    tail = polynomial(terms, 1.0 / square(b)) / b
     whole = (b - 0.5) * of(ew.Log(), b) - b + tail + 0.5 * math.log(2 * math.pi)
     rising = few
     for i in range(1, SHIFT):
@@ -121,7 +116,7 @@ def polygamma(n: int, x: Value) -> Value:
         for k, c in enumerate(BERNOULLI)
     )
     power = of(ew.Pow(), inverse, inverse.lift(float(n)))
-    tail = _polynomial(terms, square(inverse)) * square(inverse) * power
+    tail = polynomial(terms, square(inverse)) * square(inverse) * power
     half = inverse * power * (sign * math.factorial(n) / 2)
     lead = of(ew.Log(), b) if n == 0 else power * (sign * math.factorial(n - 1))
     whole = lead + half + tail
@@ -142,7 +137,7 @@ def _cotangent(n: int, x: Value) -> Value:
         for k, slope in enumerate(slopes):
             terms[k] -= math.pi * slope
             terms[k + 2] -= math.pi * slope
-    return _polynomial(tuple(terms), c)
+    return polynomial(tuple(terms), c)
 
 
 # --- Bessel functions ------------------------------------------------------------------------
@@ -151,40 +146,40 @@ def _cotangent(n: int, x: Value) -> Value:
 def i0e(x: Value) -> Value:
     """``exp(-|x|) I0(x)``."""
     a = of(ew.Abs(), x)
-    far = series(table.I0_FAR, 16.0 / a - 1.0) / of(ew.Sqrt(), a)
-    return where(above(a, 8.0), far, series(table.I0_NEAR, a * 0.25 - 1.0))
+    far = polynomial(table.I0_FAR, 16.0 / a - 1.0) / of(ew.Sqrt(), a)
+    return where(above(a, 8.0), far, polynomial(table.I0_NEAR, a * 0.25 - 1.0))
 
 
 def i1e(x: Value) -> Value:
     """``exp(-|x|) I1(x)``."""
     a = of(ew.Abs(), x)
-    far = series(table.I1_FAR, 16.0 / a - 1.0) / of(ew.Sqrt(), a)
-    found = where(above(a, 8.0), far, series(table.I1_NEAR, a * 0.25 - 1.0) * a)
+    far = polynomial(table.I1_FAR, 16.0 / a - 1.0) / of(ew.Sqrt(), a)
+    found = where(above(a, 8.0), far, polynomial(table.I1_NEAR, a * 0.25 - 1.0) * a)
     return where(below(x, 0.0), -found, found)
 
 
 def i0(x: Value) -> Value:
-    return where(of(ew.IsInf(), x), INFINITE, i0e(x) * of(ew.Exp(), of(ew.Abs(), x)))
+    return i0e(x) * of(ew.Exp(), of(ew.Abs(), x))
 
 
 def i1(x: Value) -> Value:
-    return where(of(ew.IsInf(), x), x, i1e(x) * of(ew.Exp(), of(ew.Abs(), x)))
+    return i1e(x) * of(ew.Exp(), of(ew.Abs(), x))
 
 
 def k0(x: Value, scaled: bool = False) -> Value:
     """K0, times ``exp(x)`` if ``scaled``; NaN below zero."""
     u, log = square(x) * 0.5 - 1.0, of(ew.Log(), x * 0.5)
-    return _k(x, series(table.K0_NEAR, u) - log * i0(x), table.K0_FAR, scaled)
+    return _k(x, polynomial(table.K0_NEAR, u) - log * i0(x), table.K0_FAR, scaled)
 
 
 def k1(x: Value, scaled: bool = False) -> Value:
     """K1, times ``exp(x)`` if ``scaled``; NaN below zero."""
     u, log = square(x) * 0.5 - 1.0, of(ew.Log(), x * 0.5)
-    return _k(x, series(table.K1_NEAR, u) / x + log * i1(x), table.K1_FAR, scaled)
+    return _k(x, polynomial(table.K1_NEAR, u) / x + log * i1(x), table.K1_FAR, scaled)
 
 
 def _k(x: Value, near: Value, far: tuple[float, ...], scaled: bool) -> Value:
-    outer = series(far, 4.0 / x - 1.0) / of(ew.Sqrt(), x)
+    outer = polynomial(far, 4.0 / x - 1.0) / of(ew.Sqrt(), x)
     if scaled:
         near = near * of(ew.Exp(), x)
     else:
@@ -195,13 +190,13 @@ def _k(x: Value, near: Value, far: tuple[float, ...], scaled: bool) -> Value:
 
 def j0(x: Value) -> Value:
     a = of(ew.Abs(), x)
-    near, (far, _) = series(table.J0, square(a) / 32.0 - 1.0), _oscillating(a, 0)
+    near, (far, _) = polynomial(table.J0, square(a) / 32.0 - 1.0), _oscillating(a, 0)
     return where(above(a, 8.0), far, near)
 
 
 def j1(x: Value) -> Value:
     a = of(ew.Abs(), x)
-    near, (far, _) = series(table.J1, square(a) / 32.0 - 1.0) * a, _oscillating(a, 1)
+    near, (far, _) = polynomial(table.J1, square(a) / 32.0 - 1.0) * a, _oscillating(a, 1)
     found = where(above(a, 8.0), far, near)
     return where(below(x, 0.0), -found, found)
 
@@ -209,15 +204,15 @@ def j1(x: Value) -> Value:
 def y0(x: Value) -> Value:
     """NaN below zero."""
     u, log = square(x) / 32.0 - 1.0, of(ew.Log(), x)
-    near = series(table.Y0, u) + log * series(table.J0, u) * (2 / math.pi)
+    near = polynomial(table.Y0, u) + log * polynomial(table.J0, u) * (2 / math.pi)
     return _y(x, near, 0)
 
 
 def y1(x: Value) -> Value:
     """NaN below zero."""
     u, log = square(x) / 32.0 - 1.0, of(ew.Log(), x)
-    near = series(table.Y1, u) * x
-    near = near + (log * series(table.J1, u) * x - 1.0 / x) * (2 / math.pi)
+    near = polynomial(table.Y1, u) * x
+    near = near + (log * polynomial(table.J1, u) * x - 1.0 / x) * (2 / math.pi)
     return _y(x, near, 1)
 
 
@@ -227,11 +222,17 @@ def _y(x: Value, near: Value, order: int) -> Value:
     return where(of(ew.Equal(), x, x.lift(0.0)), -INFINITE, found)
 
 
+def spherical_j0(x: Value) -> Value:
+    """``sin(x) / x``, 1 at zero."""
+    found = where(of(ew.IsInf(), x), 0.0, of(ew.Sin(), x) / x)
+    return where(of(ew.Equal(), x, x.lift(0.0)), 1.0, found)
+
+
 def _oscillating(x: Value, order: int) -> tuple[Value, Value]:
     """J and Y of ``x >= 8`` by amplitude and phase."""
     u = 128.0 / square(x) - 1.0
     p, q = ((table.P0, table.Q0), (table.P1, table.Q1))[order]
-    real, imaginary = series(p, u), series(q, u) / x
+    real, imaginary = polynomial(p, u), polynomial(q, u) / x
     turned = x - (math.pi / 4 + order * math.pi / 2)
     sine, cosine = of(ew.Sin(), turned), of(ew.Cos(), turned)
     size = of(ew.Sqrt(), (2 / math.pi) / x)

@@ -54,7 +54,8 @@ def shifting(left: bool) -> Handler:
         fits = of(
             logic.And(), of(ew.GreaterOrEqual(), b, b.lift(0)), of(ew.Less(), b, b.lift(width))
         )
-        rest = a.lift(0) if left else of(logic.BitShift(False), a, a.lift(width - 1))
+        signed = a.type.dtype.kind == "int" and not left
+        rest = of(logic.BitShift(False), a, a.lift(width - 1)) if signed else a.lift(0)
         return chosen(fits, of(logic.BitShift(left), a, chosen(fits, b, 0)), rest)
 
     return handler

@@ -8,8 +8,8 @@ from functools import partial
 
 from modelcc.frontends.kit import special
 from modelcc.frontends.torch.aten import Aten, Handler, Operand, table
-from modelcc.frontends.torch.comparison import copysign, signbit
-from modelcc.ir.types import F64
+from modelcc.frontends.torch.comparison import INTEGERS, copysign, signbit
+from modelcc.ir.types import F64, I64
 from modelcc.ops import elementwise as ew
 from modelcc.ops import logic
 from modelcc.ops.arithmetic import Value, of
@@ -27,7 +27,9 @@ def widely(function: Callable[[Value], Value]) -> Handler:
 
 
 def polygamma(call: Aten, n: int, x: Value) -> Value:
-    return cast(special.polygamma(n, cast(x, F64)), call.result.dtype)
+    return (
+        digamma(call, x) if n == 0 else cast(special.polygamma(n, cast(x, F64)), call.result.dtype)
+    )
 
 
 def digamma(call: Aten, x: Value) -> Value:
@@ -53,7 +55,48 @@ def arctangent(call: Aten, y: Operand, x: Operand) -> Value:
     return where(left, angle + copysign(call, math.pi, a), angle)
 
 
+def angle(call: Aten, x: Value) -> Value:
+    """Of a number as a complex one: pi below zero."""
+    a = call.as_value(x)
+    turned = where(special.below(a, 0.0), math.pi, a.lift(0.0))
+    return where(of(ew.IsNaN(), a), a, turned)
+
+
+def nextafter(call: Aten, x: Operand, y: Operand) -> Value:
+    """The neighbour of ``x`` towards ``y``: one more or less of the bits of its magnitude."""
+    a, b = call.as_value(x), call.as_value(y)
+    dtype = INTEGERS[a.type.dtype.bits]
+    bits = of(ew.BitCast(dtype), a)
+    outwards = of(ew.Equal(), of(ew.Less(), a, b), of(ew.Greater(), a, a.lift(0.0)))
+    moved = of(ew.BitCast(a.type.dtype), where(outwards, bits + 1, bits - 1))
+    least = of(ew.BitCast(a.type.dtype), bits.lift(1))
+    moved = where(of(ew.Equal(), a, a.lift(0.0)), copysign(call, least, b), moved)
+    unordered = of(logic.Or(), of(ew.IsNaN(), a), of(ew.IsNaN(), b))
+    return where(unordered, math.nan, where(of(ew.Equal(), a, b), b, moved))
+
+
+def frexp(call: Aten, x: Value) -> tuple[Value, Value]:
+    """A fraction in [1/2, 1) and the power of 2 by which it is ``x``."""
+    wide = cast(x, F64)
+    tiny = special.below(of(ew.Abs(), wide), 2.0**-1022)
+    bits = of(ew.BitCast(I64), where(tiny, wide * 2.0**54, wide))
+    raw = of(logic.BitwiseAnd(), of(logic.BitShift(False), bits, bits.lift(52)), bits.lift(2047))
+    exponent = where(tiny, raw - 1076, raw - 1022)
+    kept = of(logic.BitwiseAnd(), bits, bits.lift(~(2047 << 52)))
+    fraction = of(ew.BitCast(F64), of(logic.BitwiseOr(), kept, bits.lift(1022 << 52)))
+    whole = of(
+        logic.Or(), of(ew.Equal(), wide, wide.lift(0.0)), of(ew.Equal(), raw, raw.lift(2047))
+    )
+    second = call.results[1]
+    assert second is not None
+    parts = where(whole, wide, fraction), where(whole, 0, exponent)
+    return cast(parts[0], call.result.dtype), cast(parts[1], second.dtype)
+
+
 SPECIAL = table(
+    angle=angle,
+    nextafter=nextafter,
+    frexp=frexp,
     atan2=arctangent,
     erfc=widely(special.erfc),
     erfinv=widely(special.erfinv),
@@ -72,6 +115,7 @@ SPECIAL = table(
     special_modified_bessel_k1=widely(special.k1),
     special_scaled_modified_bessel_k0=widely(partial(special.k0, scaled=True)),
     special_scaled_modified_bessel_k1=widely(partial(special.k1, scaled=True)),
+    special_spherical_bessel_j0=widely(special.spherical_j0),
     special_bessel_j0=widely(special.j0),
     special_bessel_j1=widely(special.j1),
     special_bessel_y0=widely(special.y0),
