@@ -7,20 +7,20 @@ says, or more than fit into a constant, are made from their places when the mode
 
 from __future__ import annotations
 
-import math
 from math import prod
 
 import numpy as np
 
+from modelcc.frontends.kit import random
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.ir.index import Index, product
-from modelcc.ir.types import BOOL, F32, I32, U32, DType
+from modelcc.ir.index import Index
+from modelcc.ir.types import BOOL, F32, I32, DType
 from modelcc.ops import elementwise as ew
 from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.comparison import where
 from modelcc.ops.reduce import ArgMax
-from modelcc.ops.shape import Full, Iota, Reshape
+from modelcc.ops.shape import Full, Reshape
 
 LARGEST = 1 << 26
 """More numbers than this are no constant of a sensible size."""
@@ -42,25 +42,8 @@ def _fixed(shape: tuple[Index, ...]) -> tuple[int, ...] | None:
     return found if len(found) == len(shape) and prod(found) <= LARGEST else None
 
 
-def _counted(call: Call, shape: tuple[Index, ...], stream: int = 0) -> Value:
-    """Uniform f32 within [0, 1): a mixed-up place of each element, for ``seed`` and ``stream``.
-
-    The mixing is Wellons' lowbias32 (Hash Function Prospector, 2018).
-    """
-
-    def word(number: int) -> Value:
-        return call.literal(np.array(number, np.uint32))
-
-    def folded(x: Value, bits: int) -> Value:
-        return of(ew.BitwiseXor(), x, of(ew.BitShift(False), x, word(bits)))
-
-    line = call.made(Iota((product(shape),), 0, 0, 1, U32))
-    offset = (_seed(call) * 0x9E3779B9 + stream * 0x85EBCA6B + 1) & 0xFFFFFFFF
-    x = line + word(offset)
-    for bits, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        x = of(ew.Mul(), folded(x, bits), word(factor))
-    x = of(ew.BitShift(False), folded(x, 16), word(8))
-    return of(Reshape(shape), of(ew.Cast(F32), x) * 2.0**-24)
+def _counted(call: Call, shape: tuple[Index, ...]) -> Value:
+    return random.uniform(call, shape, _seed(call))
 
 
 def _like(call: Call) -> tuple[tuple[Index, ...], DType]:
@@ -94,10 +77,7 @@ def normal(call: Call) -> str:
     if fixed is not None:
         drawn = _generator(call).normal(mean, scale, fixed)
         return call.constant(drawn.astype(_checked(call, dtype).numpy))
-    # Box and Muller, "A note on the generation of random normal deviates", 1958.
-    logarithm = of(ew.Log(), _counted(call, shape) * -1.0 + 1.0)
-    turn = of(ew.Cos(), _counted(call, shape, 1) * (2.0 * math.pi))
-    found = of(ew.Sqrt(), logarithm * -2.0) * turn * scale + mean
+    found = random.normal(call, shape, _seed(call)) * scale + mean
     return of(ew.Cast(_checked(call, dtype)), found).name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.torch.aten import Aten, table
 from modelcc.frontends.torch.pointwise import promoting
 from modelcc.ops import activation as act
@@ -39,7 +40,18 @@ def softplus(call: Aten, x: Value, beta: float = 1.0, threshold: float = 20.0) -
     return where(above(inner, float(threshold)), x, of(act.Softplus(), inner) / float(beta))
 
 
+def rrelu(
+    call: Aten, x: Value, noise: Value, lower: float = 1 / 8, upper: float = 1 / 3,
+    training: bool = False, *_: object,
+) -> tuple[Value, Value]:  # fmt: skip
+    """Out of training, with the mean slope."""
+    if training:
+        unsupported("in training it draws random numbers")
+    return of(act.LeakyRelu((float(lower) + float(upper)) / 2), x), noise
+
+
 ACTIVATIONS = table(
+    rrelu_with_noise_functional=rrelu,
     relu=promoting(act.Relu()),
     silu=promoting(act.Silu()),
     mish=promoting(act.Mish()),

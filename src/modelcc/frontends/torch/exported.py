@@ -17,7 +17,7 @@ from modelcc.frontends.torch.decompositions import decompositions
 from modelcc.frontends.torch.dimensions import Dimensions, Dims, dimensions, range_of
 from modelcc.frontends.torch.dtypes import array_of, dtype_of
 from modelcc.frontends.torch.graph_conversion import GraphConversion
-from modelcc.frontends.torch.handlers import HANDLERS
+from modelcc.frontends.torch.handlers import EXPORTED
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
@@ -43,7 +43,7 @@ def import_exported(
     imported and their lines in the user's Python, and :class:`ModelError` for what else stands in
     the way.
     """
-    whole = program.run_decompositions(decompositions(HANDLERS))
+    whole = program.run_decompositions(decompositions(EXPORTED))
     return _Exported(whole, dims or {}, name, labels).graph()
 
 
@@ -55,7 +55,7 @@ class _Exported:
         found = self._dimensions(dims, labels)
         self._emitter = Emitter(GraphBuilder(name, found.bounds), found.bounds)
         self._conversion = GraphConversion(
-            program.graph_module, self._emitter, HANDLERS, found.names
+            program.graph_module, self._emitter, EXPORTED, found.names
         )
 
     def graph(self) -> Graph:

@@ -12,19 +12,24 @@ from modelcc.frontends.torch.comparison import COMPARISON
 from modelcc.frontends.torch.convolutions import CONVOLUTIONS
 from modelcc.frontends.torch.creation import CREATION
 from modelcc.frontends.torch.division import DIVISION
+from modelcc.frontends.torch.iteration import ITERATION
 from modelcc.frontends.torch.pointwise import POINTWISE
 from modelcc.frontends.torch.pooling import POOLING
 from modelcc.frontends.torch.products import PRODUCTS
+from modelcc.frontends.torch.random import RANDOM
 from modelcc.frontends.torch.recurrent import RECURRENT
 from modelcc.frontends.torch.special import SPECIAL
 from modelcc.frontends.torch.upsampling import UPSAMPLING
 from modelcc.frontends.torch.views import VIEWS
 
 _TABLES = (
-    *(POINTWISE, DIVISION, COMPARISON, SPECIAL, ACTIVATIONS, CREATION, VIEWS),
+    *(POINTWISE, DIVISION, COMPARISON, SPECIAL, ITERATION, ACTIVATIONS, CREATION, VIEWS),
     *(PRODUCTS, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT),
 )
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {name: handler for table in _TABLES for name, handler in table.items()}
 )
+
+EXPORTED: Mapping[str, Handler] = MappingProxyType({**HANDLERS, **RANDOM})
+"""Those of exported programs, which draw their own random numbers."""
