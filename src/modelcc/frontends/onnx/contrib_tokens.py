@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from modelcc.frontends.kit.errors import number_of
+from modelcc.frontends.kit.selection import different
 from modelcc.frontends.onnx.call import Call, table
-from modelcc.frontends.onnx.selection import different
 from modelcc.ir.index import Index
 from modelcc.ir.types import F32, I32, I64
 from modelcc.ops import elementwise as ew
@@ -160,7 +160,7 @@ def is_all_finite(call: Call) -> str:
 
 def unique_as_they_come(call: Call) -> tuple[str, str, str]:
     """The different elements of a vector, which one each element is, and how many are alike."""
-    values, _, inverse, counts = different(call, None, False)
+    values, _, inverse, counts = different(call, call.input(0), None, False)
     return values, inverse, counts
 
 

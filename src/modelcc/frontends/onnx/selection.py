@@ -1,7 +1,6 @@
 """Handlers of what selects by value: top-k, non-zero, compress, unique, suppression of boxes.
 
-The ops give results with room for the most there can be, and a count; the count is read as a
-size, and the results are cut to it.
+The ops give results with room for the most there can be, and a count, to which these are cut.
 """
 
 from __future__ import annotations
@@ -10,32 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from modelcc.frontends.kit.selection import counted, cut, different, places
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.conversion import bytes_of_bools, computed_in
 from modelcc.ir.index import Index, Range, minimum, product
 from modelcc.ir.types import Array
 from modelcc.ops import shape as sh
 from modelcc.ops.gather import Gather
-from modelcc.ops.nonzero import NonZero
 from modelcc.ops.suppression import NonMaxSuppression
 from modelcc.ops.top_k import TopK
-from modelcc.ops.unique import Unique
-
-
-def _cut(call: Call, x: str, axis: int, count: Index) -> str:
-    """``x`` up to ``count`` along ``axis``."""
-    shape = call.type_of(x).shape
-    if shape[axis] == count:
-        return x
-    extents = (*shape[:axis], count, *shape[axis + 1 :])
-    return call.emit(sh.Slice((0,) * len(shape), extents, (1,) * len(shape)), x)
-
-
-def _count(call: Call, count: str, most: Index) -> Index:
-    (found,) = call.emitter.read_sizes(
-        count, f"{call.source[-1]}_count", Range(0, most), (), call.source
-    )
-    return found
 
 
 def top_k(call: Call) -> Sequence[str]:
@@ -47,12 +29,7 @@ def top_k(call: Call) -> Sequence[str]:
 
 
 def non_zero(call: Call) -> str:
-    return _places(call, call.input(0))
-
-
-def _places(call: Call, x: str) -> str:
-    where, count = call.emitter.add_node(NonZero(), x, source=call.source)
-    return _cut(call, where, 1, _count(call, count, call.type_of(x).elements))
+    return places(call, call.input(0))
 
 
 def compress(call: Call) -> str:
@@ -66,27 +43,15 @@ def compress(call: Call) -> str:
         chosen = np.flatnonzero(known.reshape(-1)).astype(np.int64)
         return call.emit(Gather(axis), x, call.constant(chosen))
     extent, given = call.type_of(x).shape[axis], call.shape(1)[0]
-    condition = _cut(call, call.input(1), 0, minimum(extent, given))
-    places = _places(call, condition)
-    kept = call.emit(sh.Reshape((call.type_of(places).shape[1],)), places)
+    condition = cut(call, call.input(1), 0, minimum(extent, given))
+    found = places(call, condition)
+    kept = call.emit(sh.Reshape((call.type_of(found).shape[1],)), found)
     return call.emit(Gather(axis), x, kept)
 
 
 def unique(call: Call) -> Sequence[str]:
     axis = call.axis() if call.attrs.has("axis") else None
-    return different(call, axis, call.attrs.flag("sorted", True))
-
-
-def different(call: Call, axis: int | None, ascending: bool) -> tuple[str, str, str, str]:
-    """The different slices, where each is first, which one each slice is, and their numbers."""
-    op = Unique(axis, ascending)
-    results = call.emitter.add_node(op, call.input(0), source=call.source)
-    values, first, inverse, counts, count = results
-    extent = call.type_of(inverse).shape[0]
-    size = _count(call, count, extent)
-    cut = [_cut(call, values, axis or 0, size)]
-    cut += [_cut(call, line, 0, size) for line in (first, counts)]
-    return cut[0], cut[1], inverse, cut[2]
+    return different(call, call.input(0), axis, call.attrs.flag("sorted", True))
 
 
 def suppression(call: Call) -> str:
@@ -109,9 +74,9 @@ def suppression(call: Call) -> str:
     if overlap is not None and not 0 <= overlap.reshape(-1)[0] <= 1:
         call.fail(f"the overlap {overlap.reshape(-1)[0]} is not within [0, 1]")
     rows, count = call.emitter.add_node(
-        op, _cut(call, call.input(0), 2, 4), call.input(1), *operands, source=call.source
+        op, cut(call, call.input(0), 2, 4), call.input(1), *operands, source=call.source
     )
-    return _cut(call, rows, 0, _count(call, count, scores[0] * scores[1] * limit))
+    return cut(call, rows, 0, counted(call, count, scores[0] * scores[1] * limit))
 
 
 def _scalar(call: Call, i: int, default: Array | None) -> str:
