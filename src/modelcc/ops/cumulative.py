@@ -1,23 +1,31 @@
-"""Running totals along an axis: cumulative sums and products."""
+"""Running totals along an axis: sums, products, extremes, logarithms of sums of powers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import ml_dtypes
 import numpy as np
 
 from modelcc.ir.algorithm import AlgorithmBuilder, call, convert, number
 from modelcc.ir.compute import Inputs, Operand, Outputs
 from modelcc.ir.index import Index, product
-from modelcc.ir.op import Builder, Op, require
-from modelcc.ir.types import BF16, I64, Array, TensorType
-from modelcc.ops.accumulate import accumulator, require_numeric, widen
+from modelcc.ir.loop import Expr, Select
+from modelcc.ir.op import Builder, Op, Sample, require
+from modelcc.ir.types import BF16, I64, Array, DType, TensorType, dtype_of
+from modelcc.ops.accumulate import accumulator, require_float, require_numeric, widen
 from modelcc.ops.samples import sample, tensor
 
 CHAINS = 2
 """Vectors of rows that are totalled at once where rows lie side by side: none waits for another."""
+
+
+def _is_sum_of_floats(sample: Sample) -> bool:
+    floats = all(isinstance(x, TensorType) and x.dtype.is_float for x in sample.operands)
+    return floats and not sample.attributes["exclusive"]
 
 
 @dataclass(frozen=True)
@@ -31,9 +39,9 @@ class _Cumulative(Op):
     axis: int
     exclusive: bool = False
     reverse: bool = False
-    combine: ClassVar[str]
+    combine: ClassVar[str] = ""
     """The scalar function that takes one more element into a total."""
-    neutral: ClassVar[int]
+    neutral: ClassVar[float]
     samples = tuple(
         sample(t, axis=axis, exclusive=exclusive, reverse=reverse)
         for exclusive in (False, True)
@@ -55,11 +63,19 @@ class _Cumulative(Op):
         require(0 <= self.axis < x.rank, f"{name} along axis {self.axis} of {x}")
         return (TensorType(x.shape, x.dtype),)
 
+    def start(self, dtype: DType) -> float:
+        """The total of nothing."""
+        return self.neutral
+
+    def more(self, total: Expr, value: Expr) -> Expr:
+        """A total with one more element."""
+        return call(self.combine, total, value)
+
     def totals(self, accumulate: Callable[..., Array], x: Array) -> Array:
         """What ``accumulate``, NumPy's running totals, makes of ``x``."""
         ahead = np.flip(widen(x), self.axis) if self.reverse else widen(x)
         if self.exclusive and x.shape[self.axis]:
-            first = np.full_like(np.take(ahead, [0], self.axis), self.neutral)
+            first = np.full_like(np.take(ahead, [0], self.axis), self.start(dtype_of(ahead)))
             rest = np.take(ahead, range(x.shape[self.axis] - 1), self.axis)
             ahead = np.concatenate([first, rest], self.axis)
         found = accumulate(ahead, self.axis, dtype=ahead.dtype)
@@ -85,11 +101,11 @@ class _Cumulative(Op):
     ) -> None:
         """The totals of ``lanes`` neighbouring rows, whose elements are ``stride`` apart."""
         extent, wide = x.shape[self.axis], accumulator(x.dtype)
-        total = at.register(number(self.neutral, wide, lanes))
+        total = at.register(number(self.start(wide), wide, lanes))
         with at.loop(0, extent) as k:
             place = first + (extent - 1 - k if self.reverse else k) * stride
             value = convert(at.load(x, place, lanes), wide)
-            more = at.let(call(self.combine, total, value))
+            more = at.let(self.more(total, value))
             at.store(y, place, convert(total if self.exclusive else more, y.dtype))
             at.assign(total, more)
 
@@ -120,4 +136,67 @@ class CumSum(_Cumulative):
         return (build.emit(back, dys[0]),)
 
 
-OPS: tuple[type[Op], ...] = (CumProd, CumSum)
+class _CumulativeExtreme(_Cumulative):
+    """Base: NaN from the first one on; ``better``: whether a total stays beside an element."""
+
+    better: ClassVar[str]
+
+    def more(self, total: Expr, value: Expr) -> Expr:
+        """NaN is looked for apart, since machines drop it from extremes."""
+        stays = call(self.better, total, value)
+        if total.dtype.is_float:
+            stays = call("or", stays, call("isnan", total))
+        return Select(stays, total, value)
+
+    def start(self, dtype: DType) -> float:
+        if dtype.is_float:
+            return self.neutral
+        info = ml_dtypes.iinfo(dtype.numpy)
+        return int(info.min if self.neutral < 0 else info.max)
+
+
+@dataclass(frozen=True)
+class CumMax(_CumulativeExtreme):
+    """The greatest of the elements up to each one along ``axis``."""
+
+    better = "ge"
+    neutral = -math.inf
+
+    def reference(self, x: Array) -> Array:
+        return self.totals(np.maximum.accumulate, x)
+
+
+@dataclass(frozen=True)
+class CumMin(_CumulativeExtreme):
+    """The least of the elements up to each one along ``axis``."""
+
+    better = "le"
+    neutral = math.inf
+
+    def reference(self, x: Array) -> Array:
+        return self.totals(np.minimum.accumulate, x)
+
+
+@dataclass(frozen=True)
+class CumLogSumExp(_Cumulative):
+    """``log(sum(exp(x)))`` of the elements up to each one along ``axis``, without overflow."""
+
+    neutral = -math.inf
+    samples = tuple(s for s in _Cumulative.samples if _is_sum_of_floats(s))
+
+    def infer(self, x: TensorType) -> tuple[TensorType]:
+        require_float(x.dtype, "CumLogSumExp")
+        return super().infer(x)
+
+    def more(self, total: Expr, value: Expr) -> Expr:
+        """``high + log(1 + exp(low - high))``; ``high`` where that is infinite or NaN."""
+        less = call("or", call("lt", total, value), call("isnan", value))
+        high, low = Select(less, value, total), Select(less, total, value)
+        rest = call("log1p", call("exp", call("sub", low, high)))
+        return Select(call("isinf", high), high, call("add", high, rest))
+
+    def reference(self, x: Array) -> Array:
+        return self.totals(np.logaddexp.accumulate, x)
+
+
+OPS: tuple[type[Op], ...] = (CumProd, CumSum, CumMax, CumMin, CumLogSumExp)
