@@ -9,7 +9,7 @@ from modelcc.ops.shape import Reshape, Transpose
 from modelcc.ops.slicing import Slice
 
 
-def part(x: Value, axis: int, start: Index, count: Index, step: int = 1) -> Value:
+def part(x: Value, axis: int, start: Index, count: Index, step: Index = 1) -> Value:
     """``count`` elements of ``x`` along ``axis``, every ``step``-th from ``start`` on."""
     shape = x.type.shape
     axis %= len(shape)

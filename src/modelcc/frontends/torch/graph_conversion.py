@@ -18,11 +18,12 @@ from modelcc.frontends.torch.locations import location, operator_of
 from modelcc.frontends.torch.sizes import index_of, symbol_of
 from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index, compare
-from modelcc.ir.types import TensorType
+from modelcc.ir.types import I64, TensorType
 from modelcc.ir.types import dtype_of as array_dtype
 from modelcc.ops.arithmetic import Value
 from modelcc.ops.elementwise import Identity
 from modelcc.ops.shape import Transpose
+from modelcc.ops.views import reshaped
 
 CHECKS = (
     "sym_constrain_range",
@@ -89,6 +90,9 @@ class GraphConversion:
             return results[place]
         if isinstance(fake, torch.SymInt):
             self._size(node, fake, source)
+        elif _name(node) == "_local_scalar_dense":
+            call = self._call(node, fake, source)
+            return reshaped(Value(call, call.inputs[0])).name
         if not _has_tensors(fake) or _name(node) in CHECKS:
             return None  # sizes are known by their expressions
         return self._converted(node, fake, source)
@@ -122,7 +126,7 @@ class GraphConversion:
             return
         call = self._call(node, fake, source)
         element = Value(call, call.inputs[0])
-        (index,) = self.emitter.read_sizes(call.as_value(element, call.dtype()).name, symbol)
+        (index,) = self.emitter.read_sizes(call.as_value(element, I64).name, symbol)
         self.names[symbol] = index
 
     def _converted(self, node: fx.Node, fake: object, source: tuple[str, ...]) -> Stored:

@@ -8,22 +8,32 @@ from types import MappingProxyType
 from modelcc.frontends.torch.activations import ACTIVATIONS
 from modelcc.frontends.torch.aten import Handler
 from modelcc.frontends.torch.attention import ATTENTION
+from modelcc.frontends.torch.bags import BAGS
 from modelcc.frontends.torch.comparison import COMPARISON
 from modelcc.frontends.torch.convolutions import CONVOLUTIONS
 from modelcc.frontends.torch.creation import CREATION
+from modelcc.frontends.torch.diagonals import DIAGONALS
 from modelcc.frontends.torch.division import DIVISION
+from modelcc.frontends.torch.indexing import INDEXING
 from modelcc.frontends.torch.iteration import ITERATION
+from modelcc.frontends.torch.norm_gradients import NORM_GRADIENTS
+from modelcc.frontends.torch.norms import NORMS
+from modelcc.frontends.torch.order import ORDER
+from modelcc.frontends.torch.parts import PARTS
 from modelcc.frontends.torch.pointwise import POINTWISE
 from modelcc.frontends.torch.pooling import POOLING
 from modelcc.frontends.torch.products import PRODUCTS
 from modelcc.frontends.torch.random import RANDOM
 from modelcc.frontends.torch.recurrent import RECURRENT
+from modelcc.frontends.torch.reductions import REDUCTIONS
+from modelcc.frontends.torch.scatter import SCATTER
 from modelcc.frontends.torch.special import SPECIAL
 from modelcc.frontends.torch.upsampling import UPSAMPLING
 from modelcc.frontends.torch.views import VIEWS
 
 _TABLES = (
-    *(POINTWISE, DIVISION, COMPARISON, SPECIAL, ITERATION, ACTIVATIONS, CREATION, VIEWS),
+    *(POINTWISE, DIVISION, COMPARISON, SPECIAL, ITERATION, ACTIVATIONS, CREATION, RANDOM),
+    *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
     *(PRODUCTS, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT),
 )
 

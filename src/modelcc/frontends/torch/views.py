@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from modelcc.frontends.kit.parts import joined, sliced
 from modelcc.frontends.kit.slicing import FAR, clamped_range
@@ -44,7 +45,17 @@ def transposed_matrix(call: Aten, x: Value) -> Value:
 def expand(call: Aten, x: Value, *_: object) -> Value:
     target = call.extents()
     wide = reshaped(x, *(1,) * (len(target) - x.type.rank), *x.type.shape)
-    return wide if wide.type.shape == target else of(Expand(target), wide)
+    return expanded(wide, target)
+
+
+def expanded(x: Value, shape: tuple[Index, ...]) -> Value:
+    """``x`` in a shape of as many axes or more."""
+    return x if x.type.shape == shape else of(Expand(shape), x)
+
+
+def concatenated(call: Aten, axis: int, *parts: Value) -> Value:
+    """``parts`` one after another along ``axis``."""
+    return Value(call, joined(call, axis, [p.name for p in parts]))
 
 
 def slice_(
@@ -74,7 +85,7 @@ def concatenate(call: Aten, tensors: Sequence[Value], dim: int = 0) -> Value:
     if not parts:
         return call.as_value(tensors[0])
     axis = call.axis(dim, parts[0].type.rank)
-    return Value(call, joined(call, axis, [p.name for p in parts]))
+    return concatenated(call, axis, *parts)
 
 
 def slice_scatter(
@@ -88,7 +99,7 @@ def slice_scatter(
     first, count = clamped_range(
         0 if start is None else start, last, step, extents[axis], call.bounds
     )
-    return _replaced(call, x, call.as_value(source), axis, (first, count, step))
+    return replaced(call, x, call.as_value(source), axis, (first, count, step))
 
 
 def select_scatter(call: Aten, x: Value, source: Value, dim: int, index: Index) -> Value:
@@ -97,11 +108,11 @@ def select_scatter(call: Aten, x: Value, source: Value, dim: int, index: Index) 
     axis = call.axis(dim, len(extents))
     first, _ = clamped_range(index, FAR, 1, extents[axis], call.bounds)
     row = reshaped(call.as_value(source), *extents[:axis], 1, *extents[axis + 1 :])
-    return _replaced(call, x, row, axis, (first, 1, 1))
+    return replaced(call, x, row, axis, (first, 1, 1))
 
 
-def _replaced(
-    call: Aten, x: Value, source: Value, axis: int, part: tuple[Index, Index, int]
+def replaced(
+    call: Aten, x: Value, source: Value, axis: int, part: tuple[Index, Index, Index]
 ) -> Value:
     """A neighbouring part is put between what is left; others are chosen by their place."""
     (first, count, step), extents = part, x.type.shape
@@ -111,20 +122,17 @@ def _replaced(
     before = Value(call, sliced(call, x.name, {axis: (0, first, 1)}, extents))
     after = Value(call, sliced(call, x.name, {axis: (first + count, rest, 1)}, extents))
     parts = [p for p in (before, source, after) if p.type.shape[axis] != 0]
-    return Value(call, joined(call, axis, [p.name for p in parts])) if parts else x
+    return concatenated(call, axis, *parts) if parts else x
 
 
 def _chosen(
-    call: Aten, x: Value, source: Value, axis: int, part: tuple[Index, Index, int]
+    call: Aten, x: Value, source: Value, axis: int, part: tuple[Index, Index, Index]
 ) -> Value:
     """Where the part is, ``source`` with room between its elements."""
     (first, count, step), extents = part, x.type.shape
-    starts = tuple(first if a == axis else 0 for a in range(len(extents)))
-    steps = tuple(step if a == axis else 1 for a in range(len(extents)))
-    spread = Unslice(starts, steps, extents)
     inside = (*extents[:axis], count, *extents[axis + 1 :])
-    places = of(spread, call.made(Full(inside, True, BOOL)))
-    return of(Where(), places, of(spread, source), x)
+    places = spread(call.made(Full(inside, True, BOOL)), extents, axis, first, step)
+    return of(Where(), places, spread(source, extents, axis, first, step), x)
 
 
 def copy(call: Aten, x: Value, source: Value, *_: object) -> Value:
@@ -132,22 +140,57 @@ def copy(call: Aten, x: Value, source: Value, *_: object) -> Value:
     return expand(call, call.as_value(source))
 
 
+def slice_backward(
+    call: Aten, dy: Value, sizes: Sequence[Index], dim: int, start: Index, end: Index, step: int
+) -> Value:
+    """Zeros of ``sizes`` with the gradient of a slice in its place."""
+    axis = call.axis(dim, len(sizes))
+    first, _ = clamped_range(start, end, step, sizes[axis], call.bounds)
+    return spread(dy, tuple(sizes), axis, first, step)
+
+
+def select_backward(call: Aten, dy: Value, sizes: Sequence[Index], dim: int, index: Index) -> Value:
+    axis = call.axis(dim, len(sizes))
+    first, _ = clamped_range(index, FAR, 1, sizes[axis], call.bounds)
+    row = reshaped(dy, *sizes[:axis], 1, *sizes[axis + 1 :])
+    return spread(row, tuple(sizes), axis, first, 1)
+
+
+def spread(x: Value, shape: tuple[Index, ...], axis: int, first: Index, step: Index) -> Value:
+    """Zeros of ``shape`` with ``x`` at every ``step``-th place along ``axis`` from ``first`` on."""
+    starts = tuple(first if a == axis else 0 for a in range(len(shape)))
+    steps = tuple(step if a == axis else 1 for a in range(len(shape)))
+    return of(Unslice(starts, steps, shape), x)
+
+
+_OF_ONE = MappingProxyType(
+    {
+        "view": view,
+        "_unsafe_view": view,
+        "reshape": view,
+        "_reshape_alias": view,
+        "flatten": view,
+        "unsqueeze": view,
+        "squeeze": view,
+        "view_as": view,
+        "permute": permute,
+        "transpose": transpose,
+        "t": transposed_matrix,
+        "numpy_T": transposed_matrix,
+        "expand": expand,
+        "expand_as": expand,
+        "slice": slice_,
+        "select": select,
+    }
+)
+
 VIEWS = table(
-    view=view,
-    _unsafe_view=view,
-    reshape=view,
-    flatten=view,
-    unsqueeze=view,
-    squeeze=view,
-    permute=permute,
-    transpose=transpose,
-    t=transposed_matrix,
-    numpy_T=transposed_matrix,
-    expand=expand,
-    slice=slice_,
-    select=select,
+    **_OF_ONE,
+    **{f"{name}_copy": handler for name, handler in _OF_ONE.items()},
     cat=concatenate,
     slice_scatter=slice_scatter,
     select_scatter=select_scatter,
+    slice_backward=slice_backward,
+    select_backward=select_backward,
     copy=copy,
 )

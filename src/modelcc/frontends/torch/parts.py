@@ -1,0 +1,143 @@
+"""Handlers of tensors taken apart, put together, repeated, turned and padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from modelcc.frontends.kit.errors import number_of
+from modelcc.frontends.kit.parts import taken_apart
+from modelcc.frontends.torch.aten import Aten, Handler, Number, table
+from modelcc.frontends.torch.views import concatenate, concatenated
+from modelcc.ir.index import Expr, Index, mod
+from modelcc.ops.arithmetic import Value, of
+from modelcc.ops.gather import GatherSum
+from modelcc.ops.padding import Mode, Pad
+from modelcc.ops.shape import Tile, Trilu
+from modelcc.ops.slicing import Slice
+from modelcc.ops.views import part, reshaped
+
+
+def split(call: Aten, x: Value, _: object, dim: int = 0) -> Sequence[Value]:
+    """The parts that PyTorch infers, whether their number or extents are given."""
+    axis = call.axis(dim, x.type.rank)
+    sizes = [call.extents(i)[axis] for i in range(len(call.results))]
+    return [Value(call, name) for name in taken_apart(call, x.name, axis, sizes)]
+
+
+def unbind(call: Aten, x: Value, dim: int = 0) -> Sequence[Value]:
+    axis = call.axis(dim, x.type.rank)
+    rows = taken_apart(call, x.name, axis, (1,) * len(call.results))
+    return [reshaped(Value(call, name), *call.extents()) for name in rows]
+
+
+def stack(call: Aten, tensors: Sequence[Value], dim: int = 0) -> Value:
+    axis = call.axis(dim, tensors[0].type.rank + 1)
+    rows = [call.as_value(t) for t in tensors]
+    shape = rows[0].type.shape
+    wide = [reshaped(r, *shape[:axis], 1, *shape[axis:]) for r in rows]
+    return concatenated(call, axis, *wide)
+
+
+def flip(call: Aten, x: Value, dims: Sequence[int]) -> Value:
+    extents = x.type.shape
+    axes = call.axes_of(dims, len(extents)) if dims and extents else ()
+    starts = tuple(e - 1 if a in axes and e != 0 else 0 for a, e in enumerate(extents))
+    steps = tuple(-1 if a in axes else 1 for a in range(len(extents)))
+    return of(Slice(starts, extents, steps), x) if axes else x
+
+
+def roll(call: Aten, x: Value, shifts: Sequence[Index] | Index, dims: Sequence[int] = ()) -> Value:
+    """Each axis in two parts; of all elements in row-major order if no axes are given."""
+    many: Sequence[Index] = (shifts,) if isinstance(shifts, int | Expr) else shifts
+    if 0 in x.type.shape or not x.type.rank:
+        return x
+    if not dims:
+        return reshaped(_rolled(call, reshaped(x, x.type.elements), 0, many[0]), *x.type.shape)
+    for axis, shift in zip(dims, many, strict=True):
+        x = _rolled(call, x, call.axis(axis, x.type.rank), shift)
+    return x
+
+
+def _rolled(call: Aten, x: Value, axis: int, shift: Index) -> Value:
+    extent = x.type.shape[axis]
+    last = mod(shift, extent)
+    if last == 0:
+        return x
+    ends = part(x, axis, extent - last, last), part(x, axis, 0, extent - last)
+    return concatenated(call, axis, *ends)
+
+
+def repeat(call: Aten, x: Value, repeats: Sequence[Index]) -> Value:
+    wide = reshaped(x, *(1,) * (len(repeats) - x.type.rank), *x.type.shape)
+    return of(Tile(tuple(repeats)), wide)
+
+
+def triangle(upper: bool) -> Handler:
+    def handler(call: Aten, x: Value, diagonal: Index = 0) -> Value:
+        return of(Trilu(upper, diagonal), x)
+
+    return handler
+
+
+def constant_pad(call: Aten, x: Value, pads: Sequence[Index], value: Number = 0) -> Value:
+    before, after = _amounts(pads, x.type.rank)
+    kind = float if x.type.dtype.is_float else bool if x.type.dtype.kind == "bool" else int
+    return of(Pad(before, after, "constant", kind(value)), x)
+
+
+def padding(mode: Mode) -> Handler:
+    """The last axes padded with elements of the tensor itself."""
+
+    def handler(call: Aten, x: Value, pads: Sequence[Index]) -> Value:
+        return of(Pad(*_amounts(pads, x.type.rank), mode), x)
+
+    return handler
+
+
+def _amounts(pads: Sequence[Index], rank: int) -> tuple[tuple[Index, ...], tuple[Index, ...]]:
+    """Amounts before and after each axis; PyTorch gives pairs, the last axis first."""
+    rest = (0,) * (rank - len(pads) // 2)
+    return (*rest, *reversed(pads[::2])), (*rest, *reversed(pads[1::2]))
+
+
+def padding_backward(mode: Mode) -> Handler:
+    """Gradients added up, axis by axis, where the elements that they are of came from."""
+
+    def handler(call: Aten, dy: Value, x: Value, pads: Sequence[Index]) -> Value:
+        before, after = _amounts(pads, x.type.rank)
+        for axis, extent in enumerate(x.type.shape):
+            if (before[axis], after[axis]) != (0, 0):
+                amounts = (before[axis],), (after[axis],)
+                line = call.literal(np.arange(number_of(extent, "padded extent")))
+                dy = of(GatherSum(axis, extent), dy, of(Pad(*amounts, mode), line))
+        return dy
+
+    return handler
+
+
+PARTS = table(
+    split=split,
+    split_with_sizes=split,
+    split_copy=split,
+    split_with_sizes_copy=split,
+    unsafe_split=split,
+    unsafe_split_with_sizes=split,
+    chunk=split,
+    unbind=unbind,
+    unbind_copy=unbind,
+    stack=stack,
+    concat=concatenate,
+    concatenate=concatenate,
+    flip=flip,
+    roll=roll,
+    repeat=repeat,
+    tril=triangle(upper=False),
+    triu=triangle(upper=True),
+    constant_pad_nd=constant_pad,
+    **{f"reflection_pad{n}d": padding("reflect") for n in (1, 2, 3)},
+    **{f"replication_pad{n}d": padding("edge") for n in (1, 2, 3)},
+    **{f"reflection_pad{n}d_backward": padding_backward("reflect") for n in (1, 2, 3)},
+    **{f"replication_pad{n}d_backward": padding_backward("edge") for n in (1, 2, 3)},
+)
