@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from onnx import GraphProto
 
 from modelcc.frontends.kit.body import Body
-from modelcc.frontends.kit.emit import Emitter
+from modelcc.frontends.kit.branches import chosen
 from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.loops import conditional_loop, new_counter, scalar, with_states
 from modelcc.frontends.kit.shapes import Contents, is_symbolic
-from modelcc.frontends.onnx.branches import chosen
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.unroll import carries_groups, unrolled
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Bounds, Index, Range, Sym, compare, maximum, symbols
+from modelcc.ir.index import Index, Range, Sym, compare, maximum
 from modelcc.ir.types import BOOL, I64, TensorType
 from modelcc.ops.control import At, Loop
-from modelcc.ops.elementwise import And, Less
-from modelcc.ops.generate import Indices
-from modelcc.ops.shape import Reshape
-from modelcc.ops.slicing import Slice
 
 
 def if_(call: Call) -> tuple[str, ...]:
@@ -45,7 +40,8 @@ def if_(call: Call) -> tuple[str, ...]:
     if equality and _differ_in_rank(then, other):
         call.emitter.require([(equality[0], "==", equality[1])], call.source, always=True)
         return call.inline(branches[0])
-    return chosen(call, scalar(call.emitter, call.inputs[0]), then, other)
+    names = [output.name for output in branches[0].output]
+    return chosen(call, scalar(call.emitter, call.inputs[0]), then, other, names)
 
 
 def _differ_in_rank(then: Body, other: Body) -> bool:
@@ -56,19 +52,6 @@ def _differ_in_rank(then: Body, other: Body) -> bool:
         for a, b in pairs
         if then.emitter.find_group(a) is None and other.emitter.find_group(b) is None
     )
-
-
-def scalar(emitter: Emitter, value: str) -> str:
-    """A value of one element, without axes."""
-    return value if emitter.type_of(value).rank == 0 else emitter.emit(Reshape(()), value)
-
-
-def new_counter(bounds: Bounds, stem: str) -> str:
-    """A symbol that is not in use."""
-    number = 0
-    while f"{stem}.step{number}" in bounds:
-        number += 1
-    return f"{stem}.step{number}"
 
 
 def numbered(index: Index, graph: GraphProto, position: int) -> Contents:
@@ -110,68 +93,15 @@ def loop(call: Call) -> tuple[str, ...]:
         made = body.graph(body.outputs[1:])
         op = Loop(made, counter, trips, len(initial), False, (0,) * slices, (False,) * slices)
         return call.add(op, *initial, *body.captured)
-    return _while(call, body, counter, trips, initial)
+    first = scalar(call.emitter, call.inputs[1]) if call.has(1) else call.constant(np.array(True))
+    limit = call.inputs[0] if call.has(0) else None
+    return conditional_loop(call, body, counter, trips, limit, first, initial)
 
 
 def _trips(call: Call) -> Index:
     """The greatest number of iterations; of a negative one there are none."""
     count = call.index(0, "trip count")
     return count if compare(count, ">=", 0, call.bounds) else maximum(count, 0)
-
-
-def with_states(call: Call, body: Body, first: int, initial: Sequence[str], counter: str) -> Body:
-    """``body``, whose states, its outputs from ``first`` on, keep their types.
-
-    Extents that may differ are compared in each iteration.
-    """
-    outputs = list(body.outputs)
-    for place, name in enumerate(initial, first):
-        wanted, found = call.type_of(name), body.emitter.type_of(outputs[place])
-        if wanted == found:
-            continue
-        pairs = list(zip(found.shape, wanted.shape, strict=False))
-        never = any(compare(a, "!=", b, body.emitter.bounds) for a, b in pairs)
-        moving = any(counter in symbols(a) for a, _ in pairs)
-        if wanted.dtype != found.dtype or wanted.rank != found.rank or never or moving:
-            unsupported(f"a state is {wanted} at first and {found} after an iteration")
-        body.emitter.require([(a, "==", b) for a, b in pairs], call.source, True)
-        outputs[place] = body.emitter.emit(Reshape(wanted.shape), outputs[place])
-    return replace(body, outputs=tuple(outputs))
-
-
-def _while(
-    call: Call, body: Body, counter: str, trips: Index | None, initial: Sequence[str]
-) -> tuple[str, ...]:
-    """A loop that ends on a condition; it counts its iterations if it stacks results."""
-    first = scalar(call.emitter, call.inputs[1]) if call.has(1) else call.constant(np.array(True))
-    going = scalar(body.emitter, body.outputs[0])
-    following = body.emitter.emit(Indices((Sym(counter) + 1,), (), I64))
-    if trips is None and call.has(0):
-        limit = scalar(call.emitter, call.emitter.stored(call.inputs[0]))
-        inside = body.capture(limit)
-        going = body.emitter.emit(And(), going, body.emitter.emit(Less(), following, inside))
-        any_at_all = call.emit(Less(), call.constant(np.array(0, np.int64)), limit)
-        first = call.emit(And(), first, any_at_all)
-    made = body.graph([going, following, *body.outputs[1:]])
-    inputs = {"going": TensorType((), BOOL), "count": TensorType((), I64)}
-    made = replace(made, inputs=(*inputs, *made.inputs), types={**made.types, **inputs})
-    slices = len(body.outputs) - 1 - len(initial)
-    states, places = 2 + len(initial), ((0,) * slices, (False,) * slices)
-    op = Loop(made, counter, trips, states, True, *places)
-    nothing = call.constant(np.array(0, np.int64))
-    _, count, *results = call.add(op, first, nothing, *initial, *body.captured)
-    if not slices or trips is None:
-        return tuple(results)
-    (rows,) = call.emitter.read_sizes(count, "iterations", Range(0, trips), (), call.source)
-    stacked = (_first_rows(call, name, rows) for name in results[len(initial) :])
-    return (*results[: len(initial)], *stacked)
-
-
-def _first_rows(call: Call, value: str, rows: Index) -> str:
-    """The first ``rows`` elements along axis 0."""
-    shape = call.type_of(value).shape
-    none, single = (0,) * len(shape), (1,) * len(shape)
-    return call.emit(Slice(none, (rows, *shape[1:]), single), value)
 
 
 def scan(call: Call) -> tuple[str, ...]:

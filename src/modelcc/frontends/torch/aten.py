@@ -12,6 +12,7 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 from modelcc.frontends.kit.conversion import Conversion
+from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.torch.dtypes import dtype_of
 from modelcc.ir.index import Expr, Index
 from modelcc.ir.op import Op
@@ -106,6 +107,9 @@ def as_number(value: Number, dtype: DType) -> Number:
     found: Number = _array(value, dtype).item()
     return found
 
+
+Subgraph = Callable[[Emitter, Sequence[str | Index]], Sequence[str]]
+"""Converts a graph that an operator has, with values of an emitter, or sizes, as its inputs."""
 
 Result = Value | Sequence[Value | None]
 Handler = Callable[..., Result]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
 from torch import fx
+from torch._ops import HigherOrderOperator
 
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, unsupported
-from modelcc.frontends.torch.aten import Aten, Handler
+from modelcc.frontends.torch.aten import Aten, Handler, Subgraph
 from modelcc.frontends.torch.dtypes import DTYPES, array_of, dtype_of
 from modelcc.frontends.torch.locations import location, operator_of
 from modelcc.frontends.torch.sizes import index_of, symbol_of
@@ -93,6 +94,8 @@ class GraphConversion:
         elif _name(node) == "_local_scalar_dense":
             call = self._call(node, fake, source)
             return reshaped(Value(call, call.inputs[0])).name
+        if isinstance(node.target, HigherOrderOperator):
+            return self._with_graphs(node, source)
         if not _has_tensors(fake) or _name(node) in CHECKS:
             return None  # sizes are known by their expressions
         return self._converted(node, fake, source)
@@ -110,10 +113,48 @@ class GraphConversion:
             stored = builder.emit(Identity(), stored, source=source)
         return stored
 
-    def _attribute(self, node: fx.Node) -> Stored:
+    def _with_graphs(self, node: fx.Node, source: tuple[str, ...]) -> Stored:
+        """An operator with graphs among its operands; PyTorch notes no results of it."""
+        handler, call = self._handler(node), self._call(node, None, source)
+        results = handler(call, *(self._argument(a, call) for a in _arguments(node)))
+        assert not isinstance(results, Value)
+        return tuple(None if r is None else r.name for r in results)
+
+    def _subgraph(self, module: fx.GraphModule) -> Subgraph:
+        def converted(emitter: Emitter, operands: Sequence[str | Index]) -> Sequence[str]:
+            own = replace(self, module=module, emitter=emitter, names=dict(self.names), values={})
+            return own.results(module.graph, operands)
+
+        return converted
+
+    def results(self, graph: fx.Graph, operands: Sequence[str | Index]) -> Sequence[str]:
+        """What ``graph`` makes of ``operands``, one for each placeholder."""
+        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+        for node, operand in zip(placeholders, operands, strict=True):
+            symbol = symbol_of(node.meta.get("val"))
+            if isinstance(operand, str):
+                self.values[node] = operand
+            elif symbol is not None:
+                self.names[symbol] = operand
+        self.run(graph)
+        (outputs,) = graph.output_node().args
+        whole = outputs if isinstance(outputs, list | tuple) else (outputs,)
+        nodes = cast("Sequence[fx.Node]", whole)
+        found = [self.values.get(node) for node in nodes]
+        names = [value for value in found if isinstance(value, str)]
+        if len(names) < len(nodes):
+            unsupported("there is no value for a result of its graph")
+        return names
+
+    def _found(self, node: fx.Node) -> Any:
+        """What an attribute's name stands for."""
         found: Any = self.module
         for part in str(node.target).split("."):
             found = getattr(found, part)
+        return found
+
+    def _attribute(self, node: fx.Node) -> Stored:
+        found = self._found(node)
         if not isinstance(found, torch.Tensor):
             return None
         array = array_of(found)
@@ -194,6 +235,8 @@ class GraphConversion:
             return index_of(fake, self.names)
         if isinstance(fake, int | float | bool):
             return fake
+        if node.op == "get_attr":
+            return self._subgraph(self._found(node))
         unsupported(f"its operand {node.name!r}, which is neither a tensor nor a size")
 
     def _check(self, name: str, fake: object) -> None:

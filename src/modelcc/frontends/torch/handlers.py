@@ -10,6 +10,7 @@ from modelcc.frontends.torch.aten import Handler
 from modelcc.frontends.torch.attention import ATTENTION
 from modelcc.frontends.torch.bags import BAGS
 from modelcc.frontends.torch.comparison import COMPARISON
+from modelcc.frontends.torch.control import CONTROL
 from modelcc.frontends.torch.convolutions import CONVOLUTIONS
 from modelcc.frontends.torch.creation import CREATION
 from modelcc.frontends.torch.diagonals import DIAGONALS
@@ -34,7 +35,7 @@ from modelcc.frontends.torch.views import VIEWS
 _TABLES = (
     *(POINTWISE, DIVISION, COMPARISON, SPECIAL, ITERATION, ACTIVATIONS, CREATION),
     *(VIEWS, PARTS, DIAGONALS, INDEXING, SCATTER, BAGS, ORDER, REDUCTIONS, NORMS, NORM_GRADIENTS),
-    *(PRODUCTS, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT),
+    *(PRODUCTS, CONVOLUTIONS, POOLING, UPSAMPLING, ATTENTION, RECURRENT, CONTROL),
 )
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

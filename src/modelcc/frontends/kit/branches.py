@@ -7,14 +7,14 @@ sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modelcc.frontends.kit.body import Body
+from modelcc.frontends.kit.conversion import Conversion
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import unsupported
 from modelcc.frontends.kit.groups import MapValue
-from modelcc.frontends.onnx.call import Call
 from modelcc.ir.index import Index, Range, maximum, product, symbols
 from modelcc.ir.types import BOOL, I64, STRING
 from modelcc.ops.control import If
@@ -23,9 +23,13 @@ from modelcc.ops.shape import Reshape
 from modelcc.ops.slicing import Slice
 
 
-def chosen(call: Call, condition: str, then: Body, other: Body) -> tuple[str, ...]:
-    """The results of ``then`` if ``condition`` holds, else those of ``other``."""
-    names = [output.name for output in call.attrs.graph("then_branch").output]
+def chosen(
+    call: Conversion, condition: str, then: Body, other: Body, names: Sequence[str]
+) -> tuple[str, ...]:
+    """The results of ``then`` if ``condition`` holds, else those of ``other``.
+
+    ``names`` are what the user calls the results.
+    """
     pairs: list[_Pair] = []
     for name, a, b in zip(names, then.outputs, other.outputs, strict=True):
         if _form(a, then.emitter) != _form(b, other.emitter):
@@ -53,7 +57,7 @@ class _Pair:
     extents: tuple[Range, ...] | None = None
 
 
-def _pair(call: Call, name: str, a: str, b: str, then: Emitter, other: Emitter) -> _Pair:
+def _pair(call: Conversion, name: str, a: str, b: str, then: Emitter, other: Emitter) -> _Pair:
     first, second = then.type_of(a), other.type_of(b)
     if first == second:
         return _Pair(name, (a,), (b,))
@@ -83,7 +87,7 @@ def _flat(emitter: Emitter, value: str, room: Index) -> tuple[str, str]:
     return padded, emitter.note_indices(type.shape, I64)
 
 
-def _taken(call: Call, pair: _Pair, results: Iterator[str]) -> str:
+def _taken(call: Conversion, pair: _Pair, results: Iterator[str]) -> str:
     value = next(results)
     if pair.extents is None:
         return value
@@ -112,7 +116,7 @@ def _form(value: str, emitter: Emitter) -> object:
     return group.of([""] * len(parts)), parts
 
 
-def _rebuilt(value: str, emitter: Emitter, call: Call, tensors: Iterator[str]) -> str:
+def _rebuilt(value: str, emitter: Emitter, call: Conversion, tensors: Iterator[str]) -> str:
     """A value of the structure of ``value`` from its tensors."""
     group = emitter.find_group(value)
     if group is None:
