@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
+from torch.utils._pytree import tree_leaves
 
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm, unsupported
@@ -67,7 +68,7 @@ class GraphConversion:
         try:
             if self.failed.intersection(node.all_input_nodes):
                 self.failed.add(node)
-                if node.target is not operator.getitem:
+                if node.target is not operator.getitem and _name(node) not in CHECKS:
                     self._handler(node)
             else:
                 self.values[node] = self.value_of(node, source)
@@ -137,9 +138,7 @@ class GraphConversion:
             elif symbol is not None:
                 self.names[symbol] = operand
         self.run(graph)
-        (outputs,) = graph.output_node().args
-        whole = outputs if isinstance(outputs, list | tuple) else (outputs,)
-        nodes = cast("Sequence[fx.Node]", whole)
+        nodes = tree_leaves(graph.output_node().args)
         found = [self.values.get(node) for node in nodes]
         names = [value for value in found if isinstance(value, str)]
         if len(names) < len(nodes):

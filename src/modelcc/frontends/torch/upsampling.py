@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modelcc.frontends.kit.errors import unsupported
+from modelcc.frontends.kit.errors import number_of, unsupported
 from modelcc.frontends.torch.aten import Aten, Handlers, overloads
 from modelcc.ir.index import Index
 from modelcc.ir.types import Array
@@ -16,6 +16,7 @@ from modelcc.ops.arithmetic import Value, of
 from modelcc.ops.gather import Gather
 from modelcc.ops.generate import Full
 from modelcc.ops.grid_sample import GridSample
+from modelcc.ops.padding import Pad
 from modelcc.ops.resize import Resize
 from modelcc.ops.resize_taps import Mode
 
@@ -108,7 +109,22 @@ class Upsampling:
 def grid_sample(
     call: Aten, x: Value, grid: Value, mode: int, padding: int, align_corners: bool
 ) -> Value:
+    if (MODES[mode], PADDINGS[padding]) == ("cubic", "border"):
+        x, grid = _with_border(call, x, grid, align_corners)
     return of(GridSample(MODES[mode], PADDINGS[padding], align_corners), x, grid)
+
+
+def _with_border(call: Aten, x: Value, grid: Value, align_corners: bool) -> tuple[Value, Value]:
+    """The image with its border around it, as wide as a filter sees, and the grid moved along.
+
+    PyTorch keeps each element of a filter inside, the op the position that the filter is for.
+    """
+    width, rank = 3, x.type.rank - 2
+    pads = (0, 0, *(width,) * rank)
+    inner = [number_of(e, "image") - align_corners for e in reversed(x.type.shape[2:])]
+    factors = [e / (e + 2 * width) for e in inner]
+    moved = grid * call.literal(np.array(factors, grid.type.dtype.numpy))
+    return of(Pad(pads, pads, "edge", 0), x), moved
 
 
 UPSAMPLING: Handlers = overloads(
