@@ -245,12 +245,11 @@ def asked_options(environment: Environment, base: Options | None, **given: Any) 
     return asked if asked.cpu else replace(asked, cpu=environment.cpu)
 
 
-def _source(model: ModelSource) -> ModelSource:
+def _source(model: Any) -> ModelSource:
     """A model in the form that the cache knows; the frontend refuses what is none."""
     if isinstance(model, str | PathLike):
-        return checks.file_path("model", cast("str | PathLike[str]", model))
-    is_buffer = isinstance(model, bytearray | memoryview)
-    return bytes(cast("bytes", model)) if is_buffer else model
+        return checks.file_path("model", cast(Any, model))
+    return bytes(cast(Any, model)) if isinstance(model, bytearray | memoryview) else model
 
 
 def _folder(cache: str | Path | None, environment: Environment) -> Path | None:

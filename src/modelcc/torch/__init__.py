@@ -5,7 +5,7 @@
 >>> print(modelcc.torch.explain(model, *inputs))                  # doctest: +SKIP
 """
 
-from modelcc.torch.backend import backend
+from modelcc.torch.dynamo import backend
 from modelcc.torch.explanation import Explanation, explain
 
 __all__ = ["Explanation", "backend", "explain"]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from modelcc.frontends.kit.errors import Unsupported
-from modelcc.torch.backend import BackendRequest, compiled_by
+from modelcc.torch.dynamo import BackendRequest, compiled_by
 from modelcc.torch.partition import Parted
 
 
@@ -36,7 +36,8 @@ class Explanation:
     graphs: tuple[ExplainedGraph, ...]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.graphs))
+        none = "Dynamo traced no graph: all of it runs in PyTorch; see torch._dynamo.explain"
+        return "\n".join(map(str, self.graphs)) or none
 
 
 def explain(model: Any, *inputs: Any, **named: Any) -> Explanation:

@@ -6,7 +6,7 @@ import copy
 import operator
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -14,9 +14,12 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from modelcc.frontends.kit.errors import Unsupported
-from modelcc.frontends.torch.traced import Frozen, Traced, import_traced
+from modelcc.frontends.torch.traced import Traced, import_traced
 
 PREFIX = "modelcc_"
+
+Frozen = Mapping[int, torch.Tensor]
+"""Arguments that never change, by position."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +37,31 @@ class Parted:
     compiled: int
 
 
-def parted(module: fx.GraphModule, frozen: Frozen | None = None) -> Parted:
+def with_constants(module: fx.GraphModule, frozen: Frozen) -> fx.GraphModule:
+    """A copy of ``module`` that has attributes in place of the arguments in ``frozen``."""
+    own: Any = fx.GraphModule(module, copy.deepcopy(module.graph))
+    arguments = [node for node in own.graph.nodes if node.op == "placeholder"]
+    for position, tensor in frozen.items():
+        node, name = arguments[position], f"frozen_{position}"
+        setattr(own, name, tensor)
+        with own.graph.inserting_after(arguments[-1]):
+            constant = own.graph.get_attr(name)
+        constant.meta = copy.copy(node.meta)
+        node.replace_all_uses_with(constant)
+    own.recompile()
+    return own
+
+
+def parted(module: fx.GraphModule) -> Parted:
     """``module`` with what can be imported, and is worth a call, in modules of their own."""
-    whole = import_traced(module, frozen)
+    whole = import_traced(module)
     if not whole.problems:
         count = _computing(module.graph.nodes)
         return Parted(module, {}, whole if count else None, (), count)
     problems = {node.name: p for node, p in whole.problems.items()}
     while True:
         split, names = _split(module, problems.keys())
-        parts = {name: import_traced(_module(split, name), name=name) for name in names}
+        parts = {name: import_traced(_module(split, name), name) for name in names}
         found = {node.name: p for part in parts.values() for node, p in part.problems.items()}
         if not found:
             count = sum(_computing(_module(split, name).graph.nodes) for name in names)
@@ -86,9 +104,9 @@ def _computes(node: fx.Node) -> bool:
     return not view and isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
 
 
-def joined(parted: Parted, calls: Mapping[str, Callable[..., Any]]) -> Any:
+def joined(parts: Parted, calls: Mapping[str, Callable[..., Any]]) -> Any:
     """The graph with ``calls`` in place of its parts."""
-    module: Any = parted.module
+    module = cast(Any, parts.module)
     for name, call in calls.items():
         delattr(module, name)
         setattr(module, name, call)

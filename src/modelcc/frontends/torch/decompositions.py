@@ -21,6 +21,30 @@ def decompositions(handlers: Mapping[str, Handler]) -> Decompositions:
     return {op: rule for op, rule in table.items() if not _is_handled(op, handlers)}
 
 
+def functional_decompositions(handlers: Mapping[str, Handler]) -> Decompositions:
+    """As :func:`decompositions`, for graphs of which PyTorch itself may run a part.
+
+    What it runs stays whole: operators of its core, random ones (others would take other numbers
+    of its generator), those that write to their operands, and ``WITH_BACKWARD``.
+    """
+    return {op: rule for op, rule in decompositions(handlers).items() if not _stays_whole(op)}
+
+
+WITH_BACKWARD = ("aten._scaled_dot_product_flash_attention_for_cpu.default",)
+"""Their backward operators want a result that PyTorch's rules do not compute."""
+
+
+def _stays_whole(operator: Any) -> bool:
+    tags = {torch.Tag.core, torch.Tag.nondeterministic_seeded}
+    if not isinstance(operator, torch._ops.OpOverload):
+        return True
+    return (
+        bool(tags.intersection(operator.tags))
+        or operator._schema.is_mutable
+        or str(operator) in WITH_BACKWARD
+    )
+
+
 def _is_handled(operator: Any, handlers: Mapping[str, Handler]) -> bool:
     name = str(operator).removeprefix("aten.")
     return name in handlers or name.rpartition(".")[0] in handlers

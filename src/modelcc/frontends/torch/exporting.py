@@ -6,11 +6,11 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
+from torch.export import dynamic_shapes as torch_dims
 
 from modelcc.frontends.torch.dimensions import Dims
 from modelcc.frontends.torch.exported import Labels, import_exported
@@ -92,17 +92,14 @@ def _labels(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Labels:
         rank = len(leaf.shape) if isinstance(leaf, torch.Tensor) else 0
         found.append([_dim_name(shape, axis) for axis in range(rank)])
 
-    inputs: Any = _combine_args(module, args, kwargs)
-    if isinstance(dynamic_shapes, tuple | list):
+    inputs: Any = torch_dims._combine_args(module, args, kwargs)
+    if not isinstance(dynamic_shapes, Mapping):
         inputs = type(dynamic_shapes)(inputs.values())
-    _tree_map_with_path(note, inputs, dynamic_shapes, tree_name="inputs")
+    torch_dims._tree_map_with_path(note, inputs, dynamic_shapes, tree_name="inputs")
     return found
 
 
 def _dim_name(shape: Any, axis: int) -> str | None:
     """What ``shape`` calls an axis: the name of a ``Dim``, not of an automatic one."""
-    if isinstance(shape, Mapping):
-        dim = shape.get(axis)
-    else:
-        dim = shape[axis] if isinstance(shape, Sequence) and axis < len(shape) else None
-    return getattr(dim, "__name__", None)
+    by_axis = cast(Any, shape if isinstance(shape, Mapping) else dict(enumerate(shape or ())))
+    return getattr(by_axis.get(axis), "__name__", None)

@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from modelcc.frontends.kit.emit import Emitter
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedForm
 from modelcc.frontends.torch.dimensions import dimensions, range_of
-from modelcc.frontends.torch.dtypes import array_of, dtype_of
+from modelcc.frontends.torch.dtypes import dtype_of
 from modelcc.frontends.torch.handlers import HANDLERS
 from modelcc.frontends.torch.memory import inverted, memory_order
 from modelcc.frontends.torch.partial_conversion import PartialConversion
@@ -22,11 +22,7 @@ from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.graph import Graph
 from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.types import BOOL, TensorType
-from modelcc.ir.types import dtype_of as array_dtype
 from modelcc.ops.shape import Transpose
-
-Frozen = Mapping[int, torch.Tensor]
-"""Arguments that never change, by position."""
 
 
 @dataclass(frozen=True)
@@ -92,19 +88,13 @@ class FromSizes:
     value: Any
 
 
-def import_traced(
-    module: fx.GraphModule, frozen: Frozen | None = None, name: str = "main"
-) -> Traced:
-    """``module``, whose placeholders and nodes carry fake tensors, as far as it can be converted.
-
-    Arguments in ``frozen`` become constants.
-    """
-    return _Import(module, frozen or {}, name).traced()
+def import_traced(module: fx.GraphModule, name: str = "main") -> Traced:
+    """``module``, whose nodes carry fake tensors, as far as it can be converted."""
+    return _Import(module, name).traced()
 
 
 class _Import:
-    def __init__(self, module: fx.GraphModule, frozen: Frozen, name: str) -> None:
-        self._frozen = frozen
+    def __init__(self, module: fx.GraphModule, name: str) -> None:
         self._nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
         self._module = module
         found = dimensions([(n.name, n.meta.get("val"), ()) for n in self._nodes], _bounds_of, {})
@@ -156,7 +146,7 @@ class _Import:
         )
 
     def _place(self, position: int, node: fx.Node) -> None:
-        """The value of an argument: a constant, or an input in the order of its memory."""
+        """The value of an argument: an input in the order of its memory."""
         fake, conversion = node.meta.get("val"), self._conversion
         conversion.values[node] = None
         if position in self._carried:
@@ -164,10 +154,6 @@ class _Import:
             self._emitter.builder.input(node.name, TensorType(shape, BOOL))
             self._inputs.append(TensorInput(position, shape, (1,), carrier=True))
         if not isinstance(fake, torch.Tensor):
-            return
-        if position in self._frozen:
-            array = array_of(self._frozen[position])
-            conversion.values[node] = self._emitter.note(array, array_dtype(array), node.name)
             return
         try:
             conversion.values[node] = self._input(position, node, fake)

@@ -15,13 +15,21 @@ from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 import modelcc.api
-from modelcc.frontends.torch.decompositions import decompositions
+from modelcc.frontends.torch.decompositions import functional_decompositions
 from modelcc.frontends.torch.handlers import HANDLERS
 from modelcc.frontends.torch.partial_conversion import HOST
-from modelcc.frontends.torch.traced import Frozen, Traced
+from modelcc.frontends.torch.traced import Traced
 from modelcc.ir.errors import ModelError
 from modelcc.torch.compiled_call import CompiledCall
-from modelcc.torch.partition import Parted, joined, parted
+from modelcc.torch.partition import Frozen, Parted, joined, parted, with_constants
+
+OPTIONS = frozenset(
+    {
+        *("freeze", "threads", "cpu", "optimize", "accuracy", "winograd", "strassen", "schedule"),
+        *("tuned", "libraries", "prefer_libraries", "unchecked", "machine", "measured", "cache"),
+    }
+)
+"""Those of :func:`modelcc.compile` that make sense for any graph, and our own."""
 
 Observer = Callable[[str, Parted], None]
 """Called with ``forward``, ``backward`` or ``inference`` and what became of the graph."""
@@ -38,7 +46,7 @@ def backend(
 
     ``options`` are arguments of :func:`modelcc.compile` (``threads`` is PyTorch's number by
     default), and ``freeze``: parameters are constants then and packed once, in graphs without
-    gradients; changing them later has no effect.  Operators that modelcc lacks run in PyTorch,
+    gradients; they must not change any more.  Operators that modelcc lacks run in PyTorch,
     see :func:`modelcc.torch.explain`.  :class:`ModelError` for tensors of other devices.
     """
     return compiled_by(_request(options, mode), module, examples)
@@ -59,6 +67,10 @@ def _request(options: Mapping[str, Any] | None, mode: str | None) -> BackendRequ
             f"there is no mode {mode!r}", ("torch.compile",), "give options, as in {'optimize': 3}"
         )
     given = dict(options or {})
+    unknown = sorted(given.keys() - OPTIONS)
+    if unknown:
+        hint = f"options: {', '.join(sorted(OPTIONS))}"
+        raise ModelError(f"there is no option {unknown[0]!r}", ("torch.compile",), hint)
     freeze = given.pop("freeze", False)
     return BackendRequest({"threads": torch.get_num_threads(), **given}, freeze)
 
@@ -73,7 +85,7 @@ def compiled_by(
         fw_compiler=partial(_compiled, request, "forward", ()),
         bw_compiler=partial(_compiled, request, "backward", ()),
         inference_compiler=inference,
-        decompositions=decompositions(HANDLERS),
+        decompositions=functional_decompositions(HANDLERS),
         partition_fn=min_cut_rematerialization_partition,
     )
     return whole(module, examples)
@@ -100,13 +112,14 @@ def _compiled(
 ) -> Callable[[list[Any]], Any]:
     """One graph of AOTAutograd's, called with a list of its arguments."""
     with unset_fake_temporarily():  # constants have contents
-        return _built(request, kind, module, _frozen(examples))
+        frozen = _frozen(examples)
+        return _built(request, kind, with_constants(module, frozen) if frozen else module)
 
 
 def _built(
-    request: BackendRequest, kind: str, module: fx.GraphModule, frozen: Frozen
+    request: BackendRequest, kind: str, module: fx.GraphModule
 ) -> Callable[[list[Any]], Any]:
-    parts = parted(module, frozen)
+    parts = parted(module)
     if request.observer is not None:
         request.observer(kind, parts)
     if parts.whole is not None:

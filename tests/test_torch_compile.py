@@ -1,0 +1,329 @@
+"""``torch.compile`` by modelcc computes what eager PyTorch does, forward and backward."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from modelcc.torch import backend  # noqa: E402
+from modelcc.torch.dynamo import BackendRequest, compiled_by  # noqa: E402
+from modelcc.torch.partition import Parted  # noqa: E402
+
+nn: Any = torch.nn
+pytestmark = pytest.mark.filterwarnings("ignore")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(model: Any, seen: list[tuple[str, Parted]] | None = None, **options: Any) -> Any:
+    """``model`` by modelcc, without a cache; ``seen`` gets what became of each graph."""
+
+    def note(kind: str, parts: Parted) -> None:
+        if seen is not None:
+            seen.append((kind, parts))
+
+    request = BackendRequest({"threads": 1, "cache": None}, observer=note)
+    own = {"backend": lambda module, examples: compiled_by(request, module, examples)}
+    return torch.compile(model, **own, **options)
+
+
+def close(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+class Block(nn.Module):
+    """A transformer's block: attention and a small network, each with a norm before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+        self.mlp = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.qkv(self.first(x)).chunk(3, -1)
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in (q, k, v))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        return x + self.mlp(self.second(x))
+
+
+def mlp() -> Any:
+    return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def normalised() -> Any:
+    return nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.Tanh(), nn.Linear(16, 3))
+
+
+def convolutional() -> Any:
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64, 3),
+    )  # fmt: skip
+
+
+MODELS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "mlp": (mlp, (5, 6)),
+    "layer_norm": (normalised, (5, 6)),
+    "convolutional": (convolutional, (3, 2, 8, 8)),
+    "transformer": (Block, (2, 5, 16)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_has_the_gradients_of_eager(name: str) -> None:
+    make, shape = MODELS[name]
+    ours, theirs = make(), make()
+    theirs.load_state_dict(ours.state_dict())
+    fast = compiled(ours)
+    optimizers = [torch.optim.SGD(m.parameters(), 0.1) for m in (ours, theirs)]
+    for _ in range(3):
+        x = torch.randn(shape)
+        for model, optimizer in zip((fast, theirs), optimizers, strict=True):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+        for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            close(one.grad, other.grad, 1e-4)
+        for optimizer in optimizers:
+            optimizer.step()
+    for one, other in zip(ours.buffers(), theirs.buffers(), strict=True):
+        close(one, other)  # running statistics
+
+
+def test_one_compilation_for_all_batch_sizes() -> None:
+    seen: list[tuple[str, Parted]] = []
+    model = mlp()
+    fast = compiled(model, seen, dynamic=True)
+    for n in (2, 3, 17):
+        x = torch.randn(n, 6)
+        ours, theirs = fast(x), model(x)
+        close(ours, theirs)
+        ours.sum().backward()
+    assert [kind for kind, _ in seen] == ["forward", "backward"]
+
+
+def test_a_number_that_no_tensor_shows() -> None:
+    def f(x: Any, n: int) -> Any:
+        return torch.cat([x + 1, x.new_zeros(n) - 1]), n * 2
+
+    fast = compiled(f, dynamic=True)
+    for n in (3, 4, 9):
+        x = torch.randn(5)
+        ours, theirs = fast(x, n), f(x, n)
+        close(ours[0], theirs[0])
+        assert ours[1] == theirs[1]
+
+
+def layouts() -> dict[str, Any]:
+    x = torch.randn(2, 3, 4, 5)
+    return {
+        "contiguous": x,
+        "transposed": x.transpose(1, 3),
+        "channels_last": x.to(memory_format=torch.channels_last),
+        "with_gaps": torch.randn(2, 3, 4, 7)[..., 1:6],
+        "every_second": torch.randn(2, 3, 8, 5)[:, :, ::2],
+        "expanded": torch.randn(2, 3, 1, 5).expand(2, 3, 4, 5),
+        "a_single_row": torch.randn(1, 3, 4, 5).to(memory_format=torch.channels_last),
+        "empty": torch.randn(2, 0, 4, 5).transpose(0, 3),
+    }
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", layouts())
+def test_any_layout_of_inputs_and_that_of_eager_for_results(name: str, dynamic: bool) -> None:
+    x = layouts()[name]
+
+    def f(x: Any) -> Any:
+        y = torch.relu(x) * 2
+        return y, y.transpose(0, 1) + 1, x.permute(3, 1, 0, 2).contiguous() * 3
+
+    found = compiled(f, dynamic=dynamic)(x)
+    for ours, theirs in zip(found, f(x), strict=True):
+        close(ours, theirs)
+        if name not in ("expanded", "empty"):
+            assert ours.stride() == theirs.stride()
+
+
+def test_views_and_mutation() -> None:
+    def f(x: Any, y: Any) -> Any:
+        x.add_(1)
+        y[1:3] = x[:2] * 2
+        return x.view(-1), y[0], y.t(), x
+
+    given = [(torch.arange(12.0).view(4, 3), torch.ones(4, 3)) for _ in range(2)]
+    ours, theirs = compiled(f)(*given[0]), f(*given[1])
+    for a, b in zip((*ours, *given[0]), (*theirs, *given[1]), strict=True):
+        close(a, b)
+    assert ours[3] is given[0][0]
+    assert ours[0].data_ptr() == given[0][0].data_ptr()
+
+
+def test_results_that_are_no_tensors_or_arguments() -> None:
+    def f(x: Any) -> Any:
+        return x, None, x + 1, x.shape[0], 2.5
+
+    x = torch.randn(4)
+    found = compiled(f, dynamic=True)(x)
+    assert found[0] is x and found[1] is None and found[3:] == (4, 2.5)
+    close(found[2], x + 1)
+
+
+def test_operators_that_are_not_there_run_in_torch() -> None:
+    def f(x: Any) -> Any:
+        y = torch.relu(x) + 1
+        return torch.linalg.eigvals(y + y.t()).real.sort().values * 2
+
+    seen: list[tuple[str, Parted]] = []
+    x = torch.randn(4, 4)
+    close(compiled(f, seen, fullgraph=True)(x), f(x), 1e-4)
+    ((kind, parts),) = seen
+    assert kind == "inference" and parts.whole is None and parts.parts
+    assert any("linalg" in problem.operator for problem in parts.problems)
+
+
+def test_random_operators_give_torchs_bits() -> None:
+    fast = compiled(lambda x: nn.functional.dropout(torch.relu(x), 0.5))
+    x = torch.randn(64)
+    torch.manual_seed(3)
+    ours = fast(x)
+    torch.manual_seed(3)
+    close(ours, nn.functional.dropout(torch.relu(x), 0.5))
+
+
+def test_many_threads() -> None:
+    model = mlp()
+    fast = compiled(model, dynamic=True)
+    inputs = [torch.randn(2 + i % 5, 6) for i in range(60)]
+    with torch.no_grad():
+        fast(inputs[0])
+
+    def run(x: Any) -> Any:
+        with torch.no_grad():
+            return fast(x)
+
+    with ThreadPoolExecutor(4) as pool:
+        for x, y in zip(inputs, pool.map(run, inputs), strict=True):
+            close(y, model(x).detach())
+
+
+def test_no_grad_and_gradients_in_turns() -> None:
+    model = mlp()
+    fast, x = compiled(model), torch.randn(5, 6)
+    with torch.no_grad():
+        assert not fast(x).requires_grad
+    assert fast(x).requires_grad
+    with torch.inference_mode():
+        close(fast(x), model(x))
+
+
+def test_autocast() -> None:
+    model, x = mlp(), torch.randn(5, 6)
+    fast = compiled(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, theirs = fast(x), model(x)
+    assert ours.dtype == torch.bfloat16
+    close(ours, theirs, 2e-2)
+    ours.float().sum().backward()
+    assert model[0].weight.grad.dtype == torch.float32
+
+
+def test_gradients_accumulate() -> None:
+    model, x = mlp(), torch.randn(5, 6)
+    fast = compiled(model)
+    for _ in range(3):
+        fast(x).sum().backward()
+    three = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    (3 * model(x).sum()).backward()
+    for ours, p in zip(three, model.parameters(), strict=True):
+        close(ours, p.grad)
+
+
+def test_hooks_run() -> None:
+    model, x = mlp(), torch.randn(5, 6)
+    calls: list[str] = []
+    model[0].register_forward_hook(lambda *_: calls.append("forward"))
+    model[2].weight.register_hook(lambda g: calls.append("gradient") or g * 2)
+    fast = compiled(model)
+    fast(x).sum().backward()
+    doubled = model[2].weight.grad.clone()
+    assert calls[0] == "forward" and "gradient" in calls
+    model.zero_grad()
+    model(x).sum().backward()
+    close(doubled, model[2].weight.grad)
+
+
+def test_frozen_parameters_are_constants() -> None:
+    model, x = mlp(), torch.randn(5, 6)
+    frozen = {"threads": 1, "cache": None, "freeze": True}
+    fast = torch.compile(model, backend=backend, options=frozen)
+    with torch.no_grad():
+        before = fast(x)
+        close(before, model(x))
+        model[0].weight.zero_()
+        close(fast(x), before)
+
+
+def test_other_devices_are_refused() -> None:
+    with pytest.raises(Exception, match=r"is on meta(.|\n)*move model and inputs to the CPU"):
+        compiled(torch.relu)(torch.empty(3, device="meta"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"options": {"speed": 3}}, "no option 'speed'"), ({"mode": "max-autotune"}, "no mode")],
+)
+def test_unknown_options_and_modes_are_refused(given: Any, said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        torch.compile(torch.relu, backend=backend, **given)(torch.randn(3))
+
+
+def test_compiled_code_is_found_again(tmp_path: Path) -> None:
+    options = {"threads": 1, "cache": tmp_path}
+    model, x = mlp(), torch.randn(5, 6)
+    folder, counts = tmp_path / "artifacts", list[set[str]]()
+    for _ in range(2):
+        torch._dynamo.reset()
+        with torch.no_grad():
+            close(torch.compile(model, backend=backend, options=options)(x), model(x))
+        found = {f"{p.name} {p.stat().st_ino}" for p in folder.rglob("*.mcc")}
+        counts.append(found)
+    assert counts[0] and counts[0] == counts[1]
+
+
+def test_torch_finds_the_backend_by_its_name(tmp_path: Path) -> None:
+    """As installed: its entry point is what pyproject.toml says."""
+    info = tmp_path / "modelcc_try-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: modelcc-try\nVersion: 0\n")
+    project = (ROOT / "pyproject.toml").read_text()
+    group = '[project.entry-points.torch_dynamo_backends]\nmodelcc = "'
+    target = project.split(group)[1].split('"')[0]
+    (info / "entry_points.txt").write_text(f"[torch_dynamo_backends]\nmodelcc = {target}\n")
+    code = textwrap.dedent(f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import torch
+        x = torch.randn(5)
+        fast = torch.compile(torch.relu, backend="modelcc", options={{"cache": None}})
+        assert torch.equal(fast(x), torch.relu(x))
+        assert "modelcc.torch.dynamo" in sys.modules
+    """)
+    subprocess.run([sys.executable, "-c", code], check=True)
